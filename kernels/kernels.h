@@ -1,0 +1,119 @@
+/* The ops that a device can execute, as one table: kernels/cpu fills it in C, a GPU's module fills it in its language.
+ *
+ * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: shapes, dtypes, liveness and
+ * aliasing were checked by the op's wrapper in src/model, on every device. An op returns MT_OK or the launch's error.
+ *
+ * Numbers: an op computes in fp32 or better and rounds once, to the dtype of its output; on the CPU it computes in
+ * double. Operands of one op may differ in dtype. */
+#ifndef MTK_KERNELS_H
+#define MTK_KERNELS_H
+
+#include "base/status.h"
+#include "base/types.h"
+
+#include <stdbool.h>
+
+/* A strided view of elements in device memory, always of 4 dimensions (leading ones are 1). A stride of 0 repeats.
+ * Element (i, j, k, l) is number i*stride[0] + j*stride[1] + k*stride[2] + l*stride[3] from address. */
+struct mtk_view {
+    mt_addr address;
+    mt_dtype dtype;
+    int64_t shape[MT_MAX_DIMS];
+    int64_t stride[MT_MAX_DIMS]; /* in elements */
+};
+
+/* out = f(in), with a scalar s where the formula names it. */
+typedef enum mtk_unary_op {
+    MTK_COPY,         /* in, converted to out's dtype */
+    MTK_NEGATE,       /* -in */
+    MTK_ABS,          /* |in| */
+    MTK_EXP,          /* e^in */
+    MTK_SQRT,         /* sqrt(in) */
+    MTK_RSQRT,        /* 1 / sqrt(in) */
+    MTK_SIGMOID,      /* 1 / (1 + e^-in) */
+    MTK_LOG,          /* ln(in) */
+    MTK_POWER,        /* in^s */
+    MTK_ADD_SCALAR,   /* in + s */
+    MTK_MUL_SCALAR,   /* in * s */
+    MTK_DIV_SCALAR,   /* in / s */
+    MTK_EQUAL_SCALAR, /* in == s, as 0 or 1 */
+} mtk_unary_op;
+
+/* out = f(a, b). `out` may be the same view as `a` (in place). */
+typedef enum mtk_binary_op {
+    MTK_ADD,          /* a + b */
+    MTK_SUBTRACT,     /* a - b */
+    MTK_MULTIPLY,     /* a * b */
+    MTK_DIVIDE,       /* a / b */
+    MTK_EQUAL,        /* a == b, as 0 or 1 */
+    MTK_SIGMOID_GRAD, /* a * b * (1 - b): a the gradient, b the sigmoid */
+    MTK_LERP,         /* a + s (b - a) */
+} mtk_binary_op;
+
+/* out = f(a, b, c). `out` may be the same view as `a` (in place). */
+typedef enum mtk_ternary_op {
+    MTK_SELECT,       /* a != 0 ? b : c */
+    MTK_ADD_PRODUCT,  /* a + s * b * c */
+    MTK_ADD_QUOTIENT, /* a + s * b / c */
+} mtk_ternary_op;
+
+/* out = reduction of in over every dimension in which out has size 1 and in has not. */
+typedef enum mtk_reduce_op { MTK_SUM, MTK_MEAN, MTK_MAX } mtk_reduce_op;
+
+struct mtk_table {
+    const char *name;
+
+    /* Fills every element with `value`. */
+    mt_status (*fill)(double value, const struct mtk_view *out, mt_stream stream);
+
+    /* Elementwise; all views have out's shape (operands repeat by strides of 0). */
+    mt_status (*unary)(mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in,
+                       mt_stream stream);
+    mt_status (*binary)(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+                        const struct mtk_view *b, mt_stream stream);
+    mt_status (*ternary)(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+                         const struct mtk_view *b, const struct mtk_view *c, mt_stream stream);
+
+    mt_status (*reduce)(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
+
+    /* Lower triangle: out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. */
+    mt_status (*lower_triangle)(const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
+
+    /* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n], one product for each g. Views are strided; of each matrix one
+     * of the two last strides is 1. All three have one dtype (F32, BF16, F64); accumulation in fp32 or better.
+     * `workspace` of `workspace_bytes` may be used and need not be. */
+    mt_status (*matmul)(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                        mt_addr workspace, uint64_t workspace_bytes, mt_stream stream);
+
+    /* out[0,0,n,c] = table[0,0,index[0,0,n,0],c]; index is I64. An index outside of the table is the caller's error and
+     * was checked where the data came in. */
+    mt_status (*gather_rows)(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
+                             mt_stream stream);
+
+    /* table[0,0,index[0,0,n,0],c] += in[0,0,n,c], deterministic: rows that meet are added in the order of n. */
+    mt_status (*scatter_add_rows)(const struct mtk_view *table, const struct mtk_view *index, const struct mtk_view *in,
+                                  mt_stream stream);
+
+    /* out[0,0,n,0] = in[0,0,n,index[0,0,n,0]]. */
+    mt_status (*pick)(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
+                      mt_stream stream);
+
+    /* out[0,0,n,index[0,0,n,0]] += in[0,0,n,0]; nothing else of out is touched. */
+    mt_status (*place_add)(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
+                           mt_stream stream);
+
+    /* Rotary embedding on interleaved pairs of the last dimension, positions along the third:
+     * (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of angle direction * t * theta^(-2i/d),
+     * d the last dimension. direction is 1 forward, -1 backward. Su et al., "RoFormer", 2021. */
+    mt_status (*rotate)(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
+                        mt_stream stream);
+
+    /* Element i, row-major, becomes center + (2 * unit(generator, i) - 1) * spread; unit is mt_random_unit. `out` is
+     * contiguous. */
+    mt_status (*random)(uint64_t generator, double center, double spread, const struct mtk_view *out, mt_stream stream);
+};
+
+/* The table of plain C and OpenBLAS, for addresses that are host memory. */
+extern const struct mtk_table mtk_cpu;
+
+#endif

@@ -1,0 +1,104 @@
+/* The caching allocator.
+ *
+ *   device ──reserve──▶ segment ──split──▶ block ──▶ caller
+ *                          │                 ▲
+ *                          └── free blocks, by (stream, pool) and size ── merge with free neighbours
+ *
+ * It takes segments from the device, hands out blocks, keeps what comes back for reuse, and tells a sink everything
+ * that it does, in one order, under one lock.
+ *
+ * Two policies behind one interface: `torch` follows the rules of PyTorch's caching allocator, so that what PyTorch
+ * would reserve can be predicted without it; `tight` finds a block in constant time and reserves less.
+ *
+ * No decision depends on a raw address: ties break by (bytes, segment birth number, offset). So a device with nothing
+ * behind its addresses gives the trace that a card would give.
+ *
+ * Threads: every function may be called from any thread, except create and destroy. A block belongs to whoever took
+ * it until it is given back. */
+#ifndef MT_ALLOC_ALLOC_H
+#define MT_ALLOC_ALLOC_H
+
+#include "base/sink.h"
+#include "device/device.h"
+
+typedef enum mt_policy { MT_POLICY_TIGHT, MT_POLICY_TORCH } mt_policy;
+
+/* How an allocator behaves; mt_alloc_settings_default gives the defaults of a policy. */
+struct mt_alloc_settings {
+    mt_policy policy;
+    uint64_t max_split_bytes;     /* torch: blocks larger than this are never split; UINT64_MAX: no such limit */
+    int roundup_power2_divisions; /* torch: sizes are rounded up to this many steps between powers of two; 0: off */
+    double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
+};
+
+/* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8". "" is the default. An unknown key
+ * or value is MT_USAGE with the list of what there is. */
+mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out);
+
+/* Writes them back in the same spelling, every setting of the policy named. */
+struct mt_text;
+void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out);
+
+struct mt_alloc;
+struct mt_block;
+
+/* Borrows the device and the sink, which must outlive it; copies the settings. */
+mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
+                          const struct mt_alloc_settings *settings, struct mt_alloc **out);
+
+/* Gives every segment back to the device (and says so to the sink). Blocks that are still out die with it. */
+void mt_alloc_destroy(struct mt_alloc *alloc);
+
+/* Hands out a block of at least `bytes`, for work on `stream`. `span` and `label` come from mt_alloc_intern_*.
+ * MT_USAGE if bytes is 0. MT_OUT_OF_MEMORY if neither cached nor device memory suffices, after cached segments were
+ * released and the device asked again: then an oom event was emitted, the message tells what was asked, what is live,
+ * reserved and cached, and the allocator goes on as before. */
+mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
+                        struct mt_block **out);
+
+/* Gives a block back. It is reused for later work on the same stream. NULL is allowed. */
+void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
+
+/* Where a block begins; stays the same while it is out. */
+mt_addr mt_block_address(const struct mt_block *block);
+uint64_t mt_block_requested_bytes(const struct mt_block *block);
+
+/* Releases every segment that no block is taken from. */
+void mt_alloc_release_cached(struct mt_alloc *alloc);
+
+/* The sink's interning, under the lock that orders everything. */
+mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label);
+mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name);
+
+/* Emits an event that is not about memory (span_begin, span_end, step_begin, step_end, phase), in order with the rest. */
+void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span);
+
+mt_status mt_alloc_flush(struct mt_alloc *alloc);
+
+/* Counters of one category, or of all. Invariant: allocated >= requested; peaks >= what they are peaks of. */
+struct mt_alloc_count {
+    uint64_t requested_bytes; /* live, as asked */
+    uint64_t allocated_bytes; /* live, with rounding */
+    uint64_t blocks;          /* live */
+    uint64_t peak_requested_bytes;
+    uint64_t peak_allocated_bytes;
+    uint64_t total_allocs; /* ever */
+};
+
+struct mt_alloc_stats {
+    struct mt_alloc_count all;
+    struct mt_alloc_count category[MT_CATEGORY_COUNT];
+    uint64_t reserved_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t segments;
+    uint64_t largest_free_bytes; /* of the free blocks */
+    uint64_t ooms;
+};
+
+void mt_alloc_stats(const struct mt_alloc *alloc, struct mt_alloc_stats *out);
+
+/* Walks every segment and block, re-derives every counter and index from them, and compares: MT_FAILED with the first
+ * difference. For tests; takes time proportional to the number of blocks. */
+mt_status mt_alloc_check(const struct mt_alloc *alloc);
+
+#endif

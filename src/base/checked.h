@@ -1,0 +1,38 @@
+/* Arithmetic on sizes that may not wrap. Every product of a shape goes through mt_checked_mul. */
+#ifndef MT_BASE_CHECKED_H
+#define MT_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* *out = a * b; false (and *out untouched) if that does not fit. */
+static inline bool mt_checked_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t product;
+    if (__builtin_mul_overflow(a, b, &product))
+        return false;
+    *out = product;
+    return true;
+}
+
+/* *out = a + b; false (and *out untouched) if that does not fit. */
+static inline bool mt_checked_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+/* *out = value rounded up to a multiple of `unit` (not 0); false if that does not fit. */
+static inline bool mt_checked_round_up(uint64_t value, uint64_t unit, uint64_t *out)
+{
+    uint64_t sum;
+    if (!mt_checked_add(value, unit - 1, &sum))
+        return false;
+    *out = sum / unit * unit;
+    return true;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* The event record: everything that an allocator does, 64 bytes at a time, without a pointer in it. */
+#ifndef MT_BASE_EVENT_H
+#define MT_BASE_EVENT_H
+
+#include "base/label.h"
+
+#define MT_EVENT_KINDS(X)                                                                                              \
+    X(SEGMENT_MAP, "segment_map")     /* a segment was taken from the device: segment, address, block_bytes */         \
+    X(SEGMENT_UNMAP, "segment_unmap") /* and given back: the same fields */                                            \
+    X(ALLOC, "alloc")                 /* a block was handed out: all fields but value */                               \
+    X(FREE, "free")                   /* and came back: the fields of its alloc */                                     \
+    X(OOM, "oom")                     /* nothing could be handed out: requested_bytes, label, span */                  \
+    X(SPAN_BEGIN, "span_begin")       /* span */                                                                       \
+    X(SPAN_END, "span_end")           /* span */                                                                       \
+    X(STEP_BEGIN, "step_begin")       /* value: the step's number, from 0 */                                           \
+    X(STEP_END, "step_end")           /* value: the step's number */                                                   \
+    X(PHASE, "phase")                 /* value: the mt_phase that begins */
+
+#define X(name, text) MT_EVENT_##name,
+typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_kind;
+#undef X
+
+const char *mt_event_kind_name(mt_event_kind kind);
+
+/* Invariants: sequence grows by 1 from 0 within a run; block_bytes >= requested_bytes; a block lies inside its
+ * segment: offset + block_bytes <= the segment's bytes; address = the segment's address + offset. */
+struct mt_event {
+    uint64_t sequence;
+    uint64_t time_ns; /* the device's clock, from the start of the run */
+    mt_addr address;
+    union {
+        uint64_t requested_bytes; /* what the caller asked for */
+        uint64_t value;           /* kinds that are not about memory */
+    };
+    uint64_t block_bytes; /* what it got; of segment_map and segment_unmap, the segment's size */
+    uint64_t offset;      /* of the block in its segment */
+    uint32_t segment;     /* birth number, from 0 */
+    mt_label_id label;
+    mt_span_id span;
+    uint16_t kind; /* mt_event_kind */
+    mt_stream stream;
+};
+
+_Static_assert(sizeof(struct mt_event) == 64, "an event is one cache line");
+
+#endif

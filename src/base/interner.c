@@ -1,0 +1,247 @@
+/* Two open-addressing hash tables over two growing arrays of values.
+ *
+ *   slots[hash] -> number -> values[number - 1]      number 0: free slot
+ *
+ * Values live in chunks that are never moved, so that a borrowed pointer stays valid. */
+#include "base/interner.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_VALUES = 256, FIRST_SLOTS = 512 };
+
+/* Values of one size, numbered from 1, and a hash index over them.
+ * Invariants: count <= slot_count / 2; slot_count is a power of two. */
+struct table {
+    size_t value_bytes;
+    void **chunks;
+    uint32_t count;
+    uint32_t *slots;
+    uint64_t *hashes; /* of the value in the slot of the same index */
+    uint32_t slot_count;
+};
+
+struct mt_interner {
+    struct table labels; /* struct mt_label */
+    struct table spans;  /* struct mt_span */
+};
+
+static void table_create(struct table *table, size_t value_bytes)
+{
+    *table = (struct table){.value_bytes = value_bytes, .slot_count = FIRST_SLOTS};
+    table->slots = mt_host_alloc(FIRST_SLOTS * sizeof *table->slots);
+    table->hashes = mt_host_alloc(FIRST_SLOTS * sizeof *table->hashes);
+}
+
+static void *table_value(const struct table *table, uint32_t number)
+{
+    if (number == 0 || number > table->count)
+        return NULL;
+    uint32_t index = number - 1;
+    return (char *)table->chunks[index / CHUNK_VALUES] + index % CHUNK_VALUES * table->value_bytes;
+}
+
+static void table_destroy(struct table *table)
+{
+    for (uint32_t i = 0; i * CHUNK_VALUES < table->count; i++)
+        free(table->chunks[i]);
+    free(table->chunks);
+    free(table->slots);
+    free(table->hashes);
+}
+
+static uint32_t table_free_slot(const struct table *table, uint64_t hash)
+{
+    uint32_t slot = (uint32_t)hash & (table->slot_count - 1);
+    while (table->slots[slot] != 0)
+        slot = (slot + 1) & (table->slot_count - 1);
+    return slot;
+}
+
+static void table_grow(struct table *table)
+{
+    struct table old = *table;
+    table->slot_count = old.slot_count * 2;
+    table->slots = mt_host_alloc(table->slot_count * sizeof *table->slots);
+    table->hashes = mt_host_alloc(table->slot_count * sizeof *table->hashes);
+    for (uint32_t i = 0; i < old.slot_count; i++) {
+        if (old.slots[i] == 0)
+            continue;
+        uint32_t slot = table_free_slot(table, old.hashes[i]);
+        table->slots[slot] = old.slots[i];
+        table->hashes[slot] = old.hashes[i];
+    }
+    free(old.slots);
+    free(old.hashes);
+}
+
+/* The number of the value that `equal` accepts, or 0. */
+static uint32_t table_find(const struct table *table, uint64_t hash, bool (*equal)(const void *, const void *),
+                           const void *key)
+{
+    uint32_t slot = (uint32_t)hash & (table->slot_count - 1);
+    for (; table->slots[slot] != 0; slot = (slot + 1) & (table->slot_count - 1))
+        if (table->hashes[slot] == hash && equal(table_value(table, table->slots[slot]), key))
+            return table->slots[slot];
+    return 0;
+}
+
+/* Room for one more value: returns it, sets *number. */
+static void *table_add(struct table *table, uint64_t hash, uint32_t *number)
+{
+    if ((table->count + 1) * 2 > table->slot_count)
+        table_grow(table);
+    if (table->count % CHUNK_VALUES == 0) {
+        uint32_t chunk = table->count / CHUNK_VALUES;
+        table->chunks = mt_host_resize(table->chunks, chunk + 1, sizeof *table->chunks);
+        table->chunks[chunk] = mt_host_alloc(CHUNK_VALUES * table->value_bytes);
+    }
+    *number = ++table->count;
+    uint32_t slot = table_free_slot(table, hash);
+    table->slots[slot] = *number;
+    table->hashes[slot] = hash;
+    return table_value(table, *number);
+}
+
+/* FNV-1a over bytes, from `hash`. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ byte[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_label(const struct mt_label *label)
+{
+    uint64_t hash = mix(0xCBF29CE484222325u, (uint64_t)label->category << 32 | (uint64_t)label->role << 16 |
+                                                 (uint64_t)label->phase << 8 | (uint64_t)label->dtype);
+    hash = mix(hash, (uint64_t)label->span << 32 | (uint32_t)label->layer);
+    for (int i = 0; i < label->dims; i++)
+        hash = mix(hash, (uint64_t)label->shape[i]);
+    return hash_bytes(hash, label->op, strlen(label->op));
+}
+
+static bool labels_equal(const void *stored, const void *wanted)
+{
+    const struct mt_label *a = stored, *b = wanted;
+    return a->category == b->category && a->role == b->role && a->phase == b->phase && a->dtype == b->dtype &&
+           a->span == b->span && a->layer == b->layer && a->dims == b->dims &&
+           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0 && strcmp(a->op, b->op) == 0;
+}
+
+static bool spans_equal(const void *stored, const void *wanted)
+{
+    const struct mt_span *a = stored, *b = wanted;
+    return a->parent == b->parent && strcmp(a->name, b->name) == 0;
+}
+
+struct mt_interner *mt_interner_create(void)
+{
+    struct mt_interner *interner = mt_host_alloc(sizeof *interner);
+    table_create(&interner->labels, sizeof(struct mt_label));
+    table_create(&interner->spans, sizeof(struct mt_span));
+    return interner;
+}
+
+void mt_interner_destroy(struct mt_interner *interner)
+{
+    if (interner == NULL)
+        return;
+    for (uint32_t i = 1; i <= interner->labels.count; i++)
+        free((char *)((struct mt_label *)table_value(&interner->labels, i))->op);
+    for (uint32_t i = 1; i <= interner->spans.count; i++) {
+        struct mt_span *span = table_value(&interner->spans, i);
+        free((char *)span->name);
+        free((char *)span->path);
+    }
+    table_destroy(&interner->labels);
+    table_destroy(&interner->spans);
+    free(interner);
+}
+
+static mt_label_id label_id(const struct mt_label *label, uint32_t number)
+{
+    return (mt_label_id)label->category << MT_LABEL_NUMBER_BITS | number;
+}
+
+mt_label_id mt_interner_label(struct mt_interner *interner, const struct mt_label *label, bool *is_new)
+{
+    uint64_t hash = hash_label(label);
+    uint32_t number = table_find(&interner->labels, hash, labels_equal, label);
+    if (is_new != NULL)
+        *is_new = number == 0;
+    if (number != 0)
+        return label_id(label, number);
+    struct mt_label *stored = table_add(&interner->labels, hash, &number);
+    *stored = *label;
+    stored->op = mt_host_strdup(label->op);
+    return label_id(label, number);
+}
+
+static char *join_path(const char *parent, const char *name)
+{
+    if (parent == NULL || parent[0] == '\0')
+        return mt_host_strdup(name);
+    size_t bytes = strlen(parent) + strlen(name) + 2;
+    char *path = mt_host_alloc(bytes);
+    snprintf(path, bytes, "%s.%s", parent, name);
+    return path;
+}
+
+mt_span_id mt_interner_span(struct mt_interner *interner, mt_span_id parent, const char *name, bool *is_new)
+{
+    struct mt_span wanted = {.parent = parent, .name = name};
+    uint64_t hash = hash_bytes(mix(0xCBF29CE484222325u, parent), name, strlen(name));
+    uint32_t number = table_find(&interner->spans, hash, spans_equal, &wanted);
+    if (is_new != NULL)
+        *is_new = number == 0;
+    if (number != 0)
+        return number;
+    const struct mt_span *up = mt_interner_find_span(interner, parent);
+    char *path = join_path(up != NULL ? up->path : NULL, name);
+    struct mt_span *stored = table_add(&interner->spans, hash, &number);
+    *stored = (struct mt_span){.parent = parent, .name = mt_host_strdup(name), .path = path};
+    return number;
+}
+
+const struct mt_label *mt_interner_find_label(const struct mt_interner *interner, mt_label_id id)
+{
+    return table_value(&interner->labels, mt_label_number(id));
+}
+
+const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, mt_span_id id)
+{
+    return table_value(&interner->spans, id);
+}
+
+static void discard_event(void *context, const struct mt_event *event)
+{
+    (void)context;
+    (void)event;
+}
+
+static mt_label_id discard_label(void *context, const struct mt_label *label)
+{
+    return mt_interner_label(context, label, NULL);
+}
+
+static mt_span_id discard_span(void *context, mt_span_id parent, const char *name)
+{
+    return mt_interner_span(context, parent, name, NULL);
+}
+
+struct mt_sink mt_sink_discarding(struct mt_interner *interner)
+{
+    return (struct mt_sink){
+        .context = interner, .emit = discard_event, .intern_label = discard_label, .intern_span = discard_span};
+}

@@ -1,0 +1,99 @@
+/* Labels: what a block is for. Every block carries one; none is ever "unknown".
+ *
+ * A label is a value. The sink interns it once and the block, and every event about it, carry a 32-bit id. */
+#ifndef MT_BASE_LABEL_H
+#define MT_BASE_LABEL_H
+
+#include "base/types.h"
+
+/* What kind of tensor a block holds, with the spelling that users see. docs/categories.md explains each. */
+#define MT_CATEGORIES(X)                                                                                               \
+    X(PARAM, "Param")                                                                                                  \
+    X(GRADIENT, "Gradient")                                                                                            \
+    X(OPT_STATE, "Opt State")                                                                                          \
+    X(OPTIMIZER, "Optimizer")                                                                                          \
+    X(EMBED, "Embed")                                                                                                  \
+    X(NORM, "Norm")                                                                                                    \
+    X(ATTN, "Attn")                                                                                                    \
+    X(ATTN_SCORES, "AttnScores")                                                                                       \
+    X(ATTN_OUT, "AttnOut")                                                                                             \
+    X(SOFTMAX, "Softmax")                                                                                              \
+    X(FFN, "FFN")                                                                                                      \
+    X(EINSUM, "einsum")                                                                                                \
+    X(BLOCK, "Block")                                                                                                  \
+    X(LOSS, "Loss")                                                                                                    \
+    X(DATA, "Data")                                                                                                    \
+    X(WORKSPACE, "Workspace")
+
+/* What a block is to the training step, whatever it holds. */
+#define MT_ROLES(X)                                                                                                    \
+    X(PARAM, "param")                                                                                                  \
+    X(GRAD, "grad")                                                                                                    \
+    X(OPT_STATE, "opt_state")                                                                                          \
+    X(SAVED, "saved")                                                                                                  \
+    X(TEMPORARY, "temporary")                                                                                          \
+    X(WEIGHT_CAST, "weight_cast")                                                                                      \
+    X(WORKSPACE, "workspace")                                                                                          \
+    X(DATA, "data")
+
+/* When in a step it was asked for. */
+#define MT_PHASES(X)                                                                                                   \
+    X(INIT, "init")                                                                                                    \
+    X(FORWARD, "forward")                                                                                              \
+    X(LOSS, "loss")                                                                                                    \
+    X(BACKWARD, "backward")                                                                                            \
+    X(OPTIMIZER, "optimizer")
+
+#define X(name, text) MT_CATEGORY_##name,
+typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT } mt_category;
+#undef X
+#define X(name, text) MT_ROLE_##name,
+typedef enum mt_role { MT_ROLES(X) MT_ROLE_COUNT } mt_role;
+#undef X
+#define X(name, text) MT_PHASE_##name,
+typedef enum mt_phase { MT_PHASES(X) MT_PHASE_COUNT } mt_phase;
+#undef X
+
+const char *mt_category_name(mt_category category);
+const char *mt_role_name(mt_role role);
+const char *mt_phase_name(mt_phase phase);
+
+/* A place in the program ("model.layers.7.ffn.w1"), interned. 0 is the root, whose path is "". */
+typedef uint32_t mt_span_id;
+
+/* An interned label: the category in the upper 8 bits, a dense number from 1 below it, so that whoever counts per
+ * category needs no table. 0 is no label (events that are not about a block). */
+typedef uint32_t mt_label_id;
+
+enum { MT_LABEL_NUMBER_BITS = 24 };
+
+static inline mt_category mt_label_category(mt_label_id id)
+{
+    return (mt_category)(id >> MT_LABEL_NUMBER_BITS);
+}
+
+static inline uint32_t mt_label_number(mt_label_id id)
+{
+    return id & ((1u << MT_LABEL_NUMBER_BITS) - 1);
+}
+
+struct mt_label {
+    mt_category category;
+    mt_role role;
+    mt_phase phase;
+    mt_dtype dtype;
+    const char *op;  /* the operation ("einsum", "softmax.exp"); borrowed while interning, then owned by the interner */
+    mt_span_id span; /* who asked */
+    int layer;       /* transformer layer, -1 outside of one */
+    int dims;        /* 0 for a scalar */
+    int64_t shape[MT_MAX_DIMS];
+};
+
+/* What a span is. */
+struct mt_span {
+    mt_span_id parent;
+    const char *name; /* "w1" */
+    const char *path; /* "model.layers.7.ffn.w1" */
+};
+
+#endif

@@ -1,0 +1,33 @@
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *check(void *memory, size_t bytes)
+{
+    if (memory != NULL || bytes == 0)
+        return memory;
+    fprintf(stderr, "memtrace: out of host memory (%zu bytes)\n", bytes);
+    abort();
+}
+
+void *mt_host_alloc(size_t bytes)
+{
+    return check(calloc(1, bytes), bytes);
+}
+
+void *mt_host_resize(void *old, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        bytes = SIZE_MAX;
+    return check(realloc(old, bytes), bytes);
+}
+
+char *mt_host_strdup(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    return memcpy(mt_host_alloc(bytes), text, bytes);
+}

@@ -1,0 +1,13 @@
+/* Host memory that is never refused: for small bookkeeping, where a program that could go on without it does not
+ * exist. Running out ends the process with a message; anything whose size a user chooses is checked instead. */
+#ifndef MT_BASE_MEMORY_H
+#define MT_BASE_MEMORY_H
+
+#include <stddef.h>
+
+void *mt_host_alloc(size_t bytes); /* zeroed; release with free() */
+void *mt_host_resize(void *old, size_t count,
+                     size_t size); /* realloc of count * size, checked; the tail is not zeroed */
+char *mt_host_strdup(const char *text);
+
+#endif

@@ -1,0 +1,27 @@
+/* Where events go. The allocator knows this and nothing of what is behind it.
+ *
+ * Threads: the allocator calls a sink under its own lock, so one call at a time and one order. */
+#ifndef MT_BASE_SINK_H
+#define MT_BASE_SINK_H
+
+#include "base/event.h"
+#include "base/status.h"
+
+struct mt_sink {
+    void *context;
+
+    /* Takes one event (copies it). Returns nothing: watching must not change what is watched. A sink keeps its first
+     * error and reports it when it is closed. The labels and spans that the event names were interned before. */
+    void (*emit)(void *context, const struct mt_event *event);
+
+    /* The id of a label, the same for equal ones. Copies it. Never 0. */
+    mt_label_id (*intern_label)(void *context, const struct mt_label *label);
+
+    /* The id of the span `name` inside `parent` (0: the root). Copies the name. Never 0. */
+    mt_span_id (*intern_span)(void *context, mt_span_id parent, const char *name);
+
+    /* Returns once everything emitted so far is where the sink keeps it, or its first error. NULL: nothing to do. */
+    mt_status (*flush)(void *context);
+};
+
+#endif

@@ -1,0 +1,106 @@
+/* Devices: where bytes come from, and where work is queued.
+ *
+ *   "sim", "sim:h200", "sim:a100-80gb", "sim:24GiB"   an address range with a capacity and nothing behind it; its clock
+ *                                                     advances by each op's roofline time
+ *   "cpu", "cpu:4GiB"                                 host memory under a capacity; kernels in C
+ *
+ * A backend fills a table of functions; the wrappers below check once for all of them and supply what is optional.
+ *
+ * Threads: reserve, release and the memory figures may be called from any thread; everything else from the one that
+ * runs the model. */
+#ifndef MT_DEVICE_DEVICE_H
+#define MT_DEVICE_DEVICE_H
+
+#include "base/status.h"
+#include "base/types.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+
+struct mt_device;
+
+/* What an op costs, for the roofline: it takes the longer of operations over peak rate and bytes over bandwidth. */
+struct mt_work {
+    double operations;   /* multiplications and additions */
+    uint64_t bytes;      /* read and written */
+    mt_dtype dtype;      /* whose peak rate counts: of a matrix product, its operands' */
+    bool matrix_product; /* runs on the matrix units, where the card has them for the dtype */
+};
+
+/* What a card is, from its maker's data sheet (sources in profiles.c). Rates in operations per second. */
+struct mt_profile {
+    const char *name; /* "h200" */
+    uint64_t memory_bytes;
+    double bytes_per_second;
+    double fp32_rate;        /* outside of the matrix units */
+    double tf32_matrix_rate; /* 0: none */
+    double bf16_matrix_rate;
+    int multiprocessors;
+};
+
+/* What a backend does. NULL where it says optional. */
+struct mt_device_table {
+    const char *kind; /* "sim" */
+
+    /* Takes `bytes` of memory; MT_OUT_OF_MEMORY if there is none. The wrapper keeps the sum below the capacity. */
+    mt_status (*reserve)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
+    void (*release)(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+    /* Copies between host and device, in the order of the stream; read returns when the bytes are there. Optional:
+     * without them nothing is kept and mt_device_read fails. */
+    mt_status (*write)(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream);
+    mt_status (*read)(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream);
+
+    /* Waits for all queued work. Optional: there is no queue. */
+    mt_status (*synchronize)(struct mt_device *device);
+
+    /* Nanoseconds since the device was opened. */
+    uint64_t (*now_ns)(const struct mt_device *device);
+
+    /* Accounts for an op's cost. Optional: time passes by itself. */
+    void (*spend)(struct mt_device *device, const struct mt_work *work);
+
+    void (*close)(struct mt_device *device);
+};
+
+/* Invariant: reserved_bytes <= capacity_bytes, and reserved_bytes is the sum of what reserve gave and release did not
+ * take back. Backends embed this as their first member. */
+struct mt_device {
+    const struct mt_device_table *table;
+    const struct mtk_table *kernels; /* NULL: nothing is executed */
+    char name[64];                   /* as opened: "sim:h200" */
+    uint64_t capacity_bytes;
+    uint64_t reserved_bytes;
+    uint64_t reserve_count;    /* calls so far */
+    uint64_t fail_reserve_at;  /* for tests: the reserve of this number (from 1) fails; 0: none */
+    struct mt_profile profile; /* sim: of the card; otherwise only memory_bytes is set */
+};
+
+/* Opens a device by its spelling above. An unknown kind or card is MT_NO_DEVICE, and the message lists what there is
+ * with the nearest match. Owned by the caller, who closes it after everything that uses it. */
+mt_status mt_device_open(const char *spelling, struct mt_device **out);
+void mt_device_close(struct mt_device *device);
+
+/* The spellings that mt_device_open knows, for help texts: names of cards, ending with NULL. */
+const char *const *mt_device_cards(void);
+
+/* MT_OUT_OF_MEMORY, with what was asked and what is left, if the capacity would be passed or the backend has no more.
+ * bytes must not be 0. */
+mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
+void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+/* Without the backend's function a write is dropped (nothing is kept there) and a read fails. */
+mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream);
+mt_status mt_device_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream);
+
+mt_status mt_device_synchronize(struct mt_device *device);
+uint64_t mt_device_now_ns(const struct mt_device *device);
+void mt_device_spend(struct mt_device *device, const struct mt_work *work);
+
+/* Whether ops compute anything here. A loss of a device that does not is absent, never 0. */
+static inline bool mt_device_executes(const struct mt_device *device)
+{
+    return device->kernels != NULL;
+}
+
+#endif

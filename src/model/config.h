@@ -1,0 +1,56 @@
+/* What a run trains, and how: the model's sizes and the settings of a training run. */
+#ifndef MT_MODEL_CONFIG_H
+#define MT_MODEL_CONFIG_H
+
+#include "base/status.h"
+#include "base/types.h"
+
+#include <stdbool.h>
+
+/* A decoder-only transformer: RMSNorm, multi-head causal attention, SwiGLU, untied head, no biases. */
+struct mt_model_config {
+    char name[64]; /* "2.7B"; "custom" for sizes given one by one */
+    int64_t vocab, d_model, d_ff, layers, heads;
+    bool rope;
+};
+
+typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
+typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
+typedef enum mt_init { MT_INIT_RANDOM, MT_INIT_REFERENCE } mt_init;
+typedef enum mt_data { MT_DATA_RANDOM, MT_DATA_REFERENCE, MT_DATA_FILE } mt_data;
+
+struct mt_training_config {
+    struct mt_model_config model;
+    mt_mode mode;
+    int64_t batch, seq;
+    int64_t steps, warmup;    /* warmup steps come first and are counted besides */
+    mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
+    bool autocast;            /* bf16 */
+    mt_zero_grad zero_grad;
+    mt_init init;
+    mt_data data;
+    const char *data_file; /* borrowed; MT_DATA_FILE */
+    uint64_t seed;
+};
+
+/* 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init and data, seed 0. */
+struct mt_training_config mt_training_config_default(void);
+
+/* The models known by name ("small", "medium", "large", "xl", "2.7B"), ending with NULL. */
+const char *const *mt_model_names(void);
+
+/* Sets *out to the named model. MT_USAGE with the list and the nearest match. */
+mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
+
+/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file over *out: keys that are
+ * absent keep their value, unknown ones are MT_USAGE. */
+mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
+
+/* MT_USAGE with the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, a
+ * tensor's bytes would not fit, or settings exclude each other. */
+mt_status mt_training_config_check(const struct mt_training_config *config);
+
+/* How many parameters the model has. */
+uint64_t mt_model_parameter_count(const struct mt_model_config *model);
+
+#endif

@@ -1,0 +1,156 @@
+-- The tables of a trace. docs/schema.md explains every column to whoever writes their own SQL.
+--
+-- One file holds many runs. Only one process writes a file at a time, so the events of a run are contiguous:
+-- run.first_event <= event.id < run.first_event + run.event_count, and no query of one run reads another's rows.
+--
+-- The tables from summary_peak on can be derived from the events. They are written when a run ends (or is recovered
+-- after a crash), by the same code that a reader uses for a run that is still being written.
+
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,          -- from 1, newest last
+    name TEXT,                       -- as given by --name, or NULL
+    state TEXT NOT NULL,             -- running, done, failed, oom, interrupted (its process died; recovered from the ring)
+    started_at TEXT NOT NULL,        -- recording time, UTC, ISO 8601
+    device TEXT NOT NULL,            -- "sim:h200"
+    capacity_bytes INTEGER NOT NULL, -- of the device
+    first_event INTEGER NOT NULL,    -- event.id of its first event
+    event_count INTEGER NOT NULL,    -- rows stored so far
+    ring_position INTEGER NOT NULL,  -- records of the ring that are stored
+    lost_events INTEGER NOT NULL,    -- emitted after the writer had failed; 0 unless state is failed
+    stall_count INTEGER NOT NULL,    -- how often the producer waited for the ring
+    stall_ns INTEGER NOT NULL        -- and for how long altogether
+);
+
+-- How the run was configured: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
+CREATE TABLE setting (
+    run INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (run, name)
+) WITHOUT ROWID;
+
+-- What a run measured: "loss" and "step_ms" by step, "grad_norm:<parameter>".
+CREATE TABLE measurement (
+    run INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    value REAL,
+    PRIMARY KEY (run, name, step)
+) WITHOUT ROWID;
+
+CREATE TABLE span (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1; 0 is the root and has no row
+    parent INTEGER NOT NULL,
+    name TEXT NOT NULL,              -- "w1"
+    path TEXT NOT NULL,              -- "model.layers.7.ffn.w1"
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+CREATE TABLE label (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1
+    category TEXT NOT NULL,
+    role TEXT NOT NULL,
+    op TEXT NOT NULL,
+    span INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    layer INTEGER,                   -- NULL outside of a layer
+    dtype TEXT NOT NULL,
+    shape TEXT NOT NULL,             -- "4,256,2560"; "" for a scalar
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+-- Everything the allocator did, in order. kind: the number of event_kind.
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    time_ns INTEGER NOT NULL,        -- the device's clock, from the start of the run
+    kind INTEGER NOT NULL,
+    stream INTEGER NOT NULL,
+    label INTEGER,                   -- alloc, free, oom
+    span INTEGER,                    -- span_begin and span_end; of others NULL where it is the label's
+    requested_bytes INTEGER,         -- alloc, free, oom: as asked; of step and phase kinds, their number
+    block_bytes INTEGER,             -- alloc, free: as handed out; segment kinds: the segment's size
+    segment INTEGER,                 -- alloc and segment kinds: birth number, from 0
+    offset INTEGER,                  -- alloc: in the segment
+    allocation INTEGER               -- free: event.id of the alloc that it ends
+);
+
+CREATE TABLE event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+
+-- Segments by birth number; an address is segment.address + event.offset.
+CREATE TABLE segment (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    address INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    stream INTEGER NOT NULL,
+    mapped_event INTEGER NOT NULL,
+    unmapped_event INTEGER,          -- NULL: still mapped when the run ended
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+-- Steps by number. Events of the step: first_event <= id <= last_event.
+CREATE TABLE step (
+    run INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER,              -- NULL: the run ended within it
+    begin_ns INTEGER NOT NULL,
+    end_ns INTEGER,
+    PRIMARY KEY (run, number)
+) WITHOUT ROWID;
+
+-- The live blocks at some events, so that the state at any event is one checkpoint and a few thousand rows away.
+-- live: unsigned LEB128 numbers, ascending ids of live allocs as differences, the first from run.first_event.
+CREATE TABLE checkpoint (
+    run INTEGER NOT NULL,
+    event INTEGER NOT NULL,          -- the state after this event
+    live BLOB NOT NULL,
+    PRIMARY KEY (run, event)
+) WITHOUT ROWID;
+
+-- Highest moments: of the run (step NULL is written as -2), of what precedes the first step (-1) and of each step.
+CREATE TABLE summary_peak (
+    run INTEGER NOT NULL,
+    step INTEGER NOT NULL,           -- -2: the whole run
+    measure TEXT NOT NULL,           -- allocated, requested, reserved
+    bytes INTEGER NOT NULL,
+    event INTEGER NOT NULL,          -- the event that reached it first
+    PRIMARY KEY (run, step, measure)
+) WITHOUT ROWID;
+
+-- What was live there, by category. The sum of allocated_bytes (of measure requested: requested_bytes) is the peak; of
+-- measure reserved, the rest up to it was cached.
+CREATE TABLE summary_peak_category (
+    run INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    measure TEXT NOT NULL,
+    category TEXT NOT NULL,
+    allocated_bytes INTEGER NOT NULL,
+    requested_bytes INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    PRIMARY KEY (run, step, measure, category)
+) WITHOUT ROWID;
+
+-- Allocations by step (-1: before the first), phase and category.
+CREATE TABLE summary_category (
+    run INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    category TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    total_bytes INTEGER NOT NULL,    -- requested
+    max_bytes INTEGER NOT NULL,      -- requested
+    PRIMARY KEY (run, step, phase, category)
+) WITHOUT ROWID;
+
+-- Allocations by label and size.
+CREATE TABLE summary_allocation (
+    run INTEGER NOT NULL,
+    requested_bytes INTEGER NOT NULL,
+    label INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    first_event INTEGER NOT NULL,
+    PRIMARY KEY (run, requested_bytes, label)
+) WITHOUT ROWID;
