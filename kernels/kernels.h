@@ -85,20 +85,20 @@ struct mtk_table {
     mt_status (*matmul)(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
                         mt_addr workspace, uint64_t workspace_bytes, mt_stream stream);
 
-    /* out[0,0,n,c] = table[0,0,index[0,0,n,0],c]; index is I64. An index outside of the table is the caller's error and
+    /* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]; index is I64. An index outside of the table is the caller's error and
      * was checked where the data came in. */
     mt_status (*gather_rows)(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
                              mt_stream stream);
 
-    /* table[0,0,index[0,0,n,0],c] += in[0,0,n,c], deterministic: rows that meet are added in the order of n. */
+    /* table[0,0,index[i,j,n,0],c] += in[i,j,n,c], deterministic: rows that meet are added in row-major order of (i,j,n). */
     mt_status (*scatter_add_rows)(const struct mtk_view *table, const struct mtk_view *index, const struct mtk_view *in,
                                   mt_stream stream);
 
-    /* out[0,0,n,0] = in[0,0,n,index[0,0,n,0]]. */
+    /* out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]. */
     mt_status (*pick)(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
                       mt_stream stream);
 
-    /* out[0,0,n,index[0,0,n,0]] += in[0,0,n,0]; nothing else of out is touched. */
+    /* out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]; nothing else of out is touched. */
     mt_status (*place_add)(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
                            mt_stream stream);
 
