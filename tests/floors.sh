@@ -1,0 +1,57 @@
+#!/bin/sh
+# Usage: floors.sh ROOT
+# Checks the rules of the folders: a folder includes only folders of lower floors, CUDA's and SQLite's headers stay
+# where they belong, and only src/cli prints to stdout or exits.
+set -eu
+cd "$1"
+failures=0
+
+# fails TITLE LINES: reports lines that break a rule, if there are any.
+fails() {
+    [ -z "$2" ] && return
+    printf '%s:\n%s\n' "$1" "$2"
+    failures=$((failures + 1))
+}
+
+# sources FOLDER...: the C files in there, CUDA's too.
+sources() {
+    for folder in "$@"; do
+        [ ! -d "$folder" ] || find "$folder" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh'
+    done
+}
+
+# matches PATTERN FOLDER...: the lines of those folders that match.
+matches() {
+    pattern=$1
+    shift
+    sources "$@" | xargs -r grep -nE "$pattern" || true
+}
+
+# may_include FOLDER ALLOWED: includes of project folders in FOLDER that are not its own nor match ALLOWED.
+may_include() {
+    lines=$(matches '^#include "(base|device|alloc|trace|model|cli|kernels|bench|tests)/' "$1" | grep -vE "#include \"($2)/" || true)
+    fails "$1 may include only: $2" "$lines"
+}
+
+may_include src/base 'base'
+may_include kernels 'kernels|base'
+may_include src/device 'device|base|kernels'
+may_include src/alloc 'alloc|base|device'
+may_include src/trace 'trace|base'
+may_include src/model 'model|base|device|alloc|kernels'
+may_include src/cli 'cli|base|device|alloc|trace|model'
+
+fails 'sqlite3.h is for src/trace only' \
+    "$(matches '#include [<"]sqlite3' src/base src/device src/alloc src/model src/cli kernels)"
+fails 'CUDA headers are for src/device and kernels/cuda only' \
+    "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' src/base src/alloc src/model src/cli kernels/cpu)"
+fails 'only src/cli prints to stdout' \
+    "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' src/base src/device src/alloc src/trace src/model kernels)"
+fails 'only src/cli exits' \
+    "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' src/base src/device src/alloc src/trace src/model kernels)"
+
+# Two files of one name make a message that names one ambiguous.
+fails 'file names are unique in the tree' "$(sources src kernels | sed 's|.*/||' | sort | uniq -d)"
+
+[ "$failures" -eq 0 ] || exit 1
+echo "the floors hold"
