@@ -4,7 +4,8 @@
 -- run.first_event <= event.id < run.first_event + run.event_count, and no query of one run reads another's rows.
 --
 -- The tables from summary_peak on can be derived from the events. They are written when a run ends (or is recovered
--- after a crash), by the same code that a reader uses for a run that is still being written.
+-- after a crash), by the same code that a reader uses for a run that is still being written. Segments, steps and
+-- checkpoints are written as they come.
 
 CREATE TABLE run (
     id INTEGER PRIMARY KEY,          -- from 1, newest last
@@ -18,7 +19,8 @@ CREATE TABLE run (
     ring_position INTEGER NOT NULL,  -- records of the ring that are stored
     lost_events INTEGER NOT NULL,    -- emitted after the writer had failed; 0 unless state is failed
     stall_count INTEGER NOT NULL,    -- how often the producer waited for the ring
-    stall_ns INTEGER NOT NULL        -- and for how long altogether
+    stall_ns INTEGER NOT NULL,       -- and for how long altogether
+    complete_from_bytes INTEGER NOT NULL -- summary_allocation has every allocation of at least this size; 0: every one
 );
 
 -- How the run was configured: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
@@ -49,7 +51,7 @@ CREATE TABLE span (
 
 CREATE TABLE label (
     run INTEGER NOT NULL,
-    id INTEGER NOT NULL,             -- from 1
+    id INTEGER NOT NULL,             -- from 1, in the order in which they came up
     category TEXT NOT NULL,
     role TEXT NOT NULL,
     op TEXT NOT NULL,
@@ -61,14 +63,14 @@ CREATE TABLE label (
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
--- Everything the allocator did, in order. kind: the number of event_kind.
+-- Everything the allocator did, in order. Columns that a kind does not name are NULL.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     time_ns INTEGER NOT NULL,        -- the device's clock, from the start of the run
-    kind INTEGER NOT NULL,
+    kind INTEGER NOT NULL,           -- event_kind.id
     stream INTEGER NOT NULL,
     label INTEGER,                   -- alloc, free, oom
-    span INTEGER,                    -- span_begin and span_end; of others NULL where it is the label's
+    span INTEGER,                    -- span_begin, span_end; of alloc and oom only where it is not the label's
     requested_bytes INTEGER,         -- alloc, free, oom: as asked; of step and phase kinds, their number
     block_bytes INTEGER,             -- alloc, free: as handed out; segment kinds: the segment's size
     segment INTEGER,                 -- alloc and segment kinds: birth number, from 0
@@ -110,7 +112,8 @@ CREATE TABLE checkpoint (
     PRIMARY KEY (run, event)
 ) WITHOUT ROWID;
 
--- Highest moments: of the run (step NULL is written as -2), of what precedes the first step (-1) and of each step.
+-- Highest moments: of the whole run (step -2), of what precedes the first step (-1) and of each step. What lies between
+-- two steps counts with the earlier one.
 CREATE TABLE summary_peak (
     run INTEGER NOT NULL,
     step INTEGER NOT NULL,           -- -2: the whole run
@@ -145,7 +148,7 @@ CREATE TABLE summary_category (
     PRIMARY KEY (run, step, phase, category)
 ) WITHOUT ROWID;
 
--- Allocations by label and size.
+-- Allocations by label and size, complete for sizes from run.complete_from_bytes on.
 CREATE TABLE summary_allocation (
     run INTEGER NOT NULL,
     requested_bytes INTEGER NOT NULL,

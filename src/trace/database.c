@@ -1,0 +1,433 @@
+/* The statement wrapper of database.h. Error texts start here, where SQLite's code and message are both at hand. */
+#include "trace/database.h"
+
+#include "base/event.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "mt_schema_sql.h"
+
+#include <ctype.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUSY_WAIT_MS = 5000 };
+
+/* The WAL is folded back into the file every 64 MiB: each time costs a sync of both. */
+static const char WRITER_PRAGMAS[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                     "PRAGMA wal_autocheckpoint = 16384; PRAGMA cache_size = -32768";
+
+struct mt_database {
+    sqlite3 *handle;
+    char *path;
+};
+
+struct mt_statement {
+    sqlite3_stmt *handle;
+    struct mt_database *database;
+    int bind_result; /* the first failed bind's, until the next step reports it */
+};
+
+/* What is wrong with the file or its disk, when that is what a code says; NULL otherwise. */
+static const char *damage_text(int code)
+{
+    switch (code & 0xFF) {
+    case SQLITE_NOTADB:
+        return "is not a trace (not an SQLite database)";
+    case SQLITE_CORRUPT:
+        return "is damaged or was cut short";
+    }
+    return NULL;
+}
+
+static mt_status fail_with_code(const struct mt_database *database, int code)
+{
+    if (damage_text(code) != NULL)
+        return mt_fail(MT_BAD_TRACE, "%s %s", database->path, damage_text(code));
+    const char *text = sqlite3_errmsg(database->handle);
+    if ((code & 0xFF) == SQLITE_ERROR)
+        return mt_fail(MT_USAGE, "%s", text);
+    if ((code & 0xFF) == SQLITE_FULL)
+        return mt_fail(MT_FAILED, "%s: no space left on the disk", database->path);
+    if ((code & 0xFF) == SQLITE_IOERR)
+        return mt_fail(MT_FAILED, "%s: reading or writing failed (%s, code %d: %s)", database->path, text, code,
+                       strerror(sqlite3_system_errno(database->handle)));
+    return mt_fail(MT_FAILED, "%s: %s", database->path, text);
+}
+
+static mt_status check(const struct mt_database *database, int code)
+{
+    if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW)
+        return MT_OK;
+    return fail_with_code(database, code);
+}
+
+void mt_database_close(struct mt_database *database)
+{
+    if (database == NULL)
+        return;
+    sqlite3_close_v2(database->handle);
+    free(database->path);
+    free(database);
+}
+
+static mt_status fail_to_open(const struct mt_database *database)
+{
+    int error = sqlite3_system_errno(database->handle);
+    const char *reason = error != 0 ? strerror(error) : sqlite3_errmsg(database->handle);
+    return mt_fail(MT_FAILED, "can't open %s: %s", database->path, reason);
+}
+
+static mt_status connect_file(const char *path, int flags, struct mt_database **out)
+{
+    struct mt_database *database = mt_host_alloc(sizeof *database);
+    database->path = mt_host_strdup(path);
+    *out = database;
+    if (sqlite3_open_v2(path, &database->handle, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return fail_to_open(database);
+    sqlite3_extended_result_codes(database->handle, 1);
+    sqlite3_busy_timeout(database->handle, BUSY_WAIT_MS);
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
+}
+
+/* Whether the tables that everything rests on are there, with the columns that recovery reads. */
+static mt_status check_tables(struct mt_database *database)
+{
+    int64_t unused;
+    mt_status status =
+        mt_database_integer(database, "SELECT event_count + ring_position + time_ns FROM run, event LIMIT 0", &unused);
+    if (status == MT_USAGE)
+        return mt_fail(MT_BAD_TRACE, "%s is damaged (%s)", database->path, mt_last_error());
+    return status;
+}
+
+/* What a file says it is. */
+struct identity {
+    int64_t tables, application, format;
+};
+
+static mt_status read_identity(struct mt_database *database, struct identity *out)
+{
+    mt_status status = mt_database_integer(database, "SELECT count(*) FROM sqlite_schema", &out->tables);
+    if (status == MT_OK)
+        status = mt_database_integer(database, "PRAGMA application_id", &out->application);
+    if (status == MT_OK)
+        status = mt_database_integer(database, "PRAGMA user_version", &out->format);
+    return status;
+}
+
+static bool identity_is_blank(const struct identity *identity)
+{
+    return identity->tables == 0 && identity->application == 0 && identity->format == 0;
+}
+
+/* Whether the file is a trace that this program knows. */
+static mt_status check_identity(struct mt_database *database, const struct identity *identity)
+{
+    if (identity->application != MT_TRACE_APPLICATION_ID)
+        return mt_fail(MT_BAD_TRACE, "%s is not a trace (%s)", database->path,
+                       identity_is_blank(identity) ? "it is empty" : "an SQLite database of another program");
+    if (identity->format > MT_TRACE_FORMAT)
+        return mt_fail(MT_BAD_TRACE, "%s was written by a newer memtrace (format %lld; this one reads up to %d)",
+                       database->path, (long long)identity->format, MT_TRACE_FORMAT);
+    return check_tables(database);
+}
+
+static mt_status finish_open(struct mt_database *database, mt_status status, struct mt_database **out)
+{
+    if (status == MT_OK) {
+        *out = database;
+        return MT_OK;
+    }
+    mt_database_close(database);
+    return status;
+}
+
+mt_status mt_database_open_reading(const char *path, struct mt_database **out)
+{
+    struct mt_database *database;
+    struct identity identity;
+    *out = NULL;
+    mt_status status = connect_file(path, SQLITE_OPEN_READONLY, &database);
+    if (status == MT_OK)
+        status = read_identity(database, &identity);
+    if (status == MT_OK)
+        status = check_identity(database, &identity);
+    return finish_open(database, status, out);
+}
+
+static mt_status add_event_kinds(struct mt_database *database)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_database_prepare(database, "INSERT INTO event_kind VALUES (?, ?)", &statement);
+    if (status != MT_OK)
+        return status;
+    for (int kind = 0; kind < MT_EVENT_KIND_COUNT && status == MT_OK; kind++) {
+        mt_statement_bind_integer(statement, 1, kind);
+        mt_statement_bind_text(statement, 2, mt_event_kind_name((mt_event_kind)kind));
+        status = mt_statement_run(statement);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static mt_status add_tables(struct mt_database *database)
+{
+    struct mt_text identity = {0};
+    mt_text_add(&identity, "PRAGMA application_id = %d; PRAGMA user_version = %d", MT_TRACE_APPLICATION_ID,
+                MT_TRACE_FORMAT);
+    mt_status status = mt_database_execute(database, mt_schema_sql);
+    if (status == MT_OK)
+        status = mt_database_execute(database, identity.data);
+    mt_text_release(&identity);
+    return status == MT_OK ? add_event_kinds(database) : status;
+}
+
+/* All or nothing: a process that dies in here leaves an empty database, which the next writer fills. */
+static mt_status create_tables(struct mt_database *database)
+{
+    mt_status status = mt_database_begin(database);
+    if (status == MT_OK)
+        status = add_tables(database);
+    if (status == MT_OK)
+        return mt_database_commit(database);
+    mt_database_rollback(database);
+    return status;
+}
+
+static mt_status set_up_writing(struct mt_database *database)
+{
+    struct identity identity;
+    if (sqlite3_db_readonly(database->handle, "main") == 1)
+        return mt_fail(MT_FAILED, "can't write %s: no permission", database->path);
+    mt_status status = read_identity(database, &identity);
+    bool blank = status == MT_OK && identity_is_blank(&identity);
+    if (status == MT_OK && !blank)
+        status = check_identity(database, &identity);
+    if (status == MT_OK)
+        status = mt_database_execute(database, WRITER_PRAGMAS);
+    return status == MT_OK && blank ? create_tables(database) : status;
+}
+
+mt_status mt_database_open_writing(const char *path, struct mt_database **out)
+{
+    struct mt_database *database;
+    *out = NULL;
+    mt_status status = connect_file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &database);
+    if (status == MT_OK)
+        status = set_up_writing(database);
+    return finish_open(database, status, out);
+}
+
+mt_status mt_database_close_as_one_file(struct mt_database *database)
+{
+    /* A reader in the way makes this fail at once, not after the busy timeout: nobody should wait for it. */
+    sqlite3_busy_timeout(database->handle, 0);
+    int code = sqlite3_exec(database->handle, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
+    mt_status status = code == SQLITE_BUSY || code == SQLITE_LOCKED ? MT_OK : check(database, code);
+    mt_database_close(database);
+    return status;
+}
+
+const char *mt_database_path(const struct mt_database *database)
+{
+    return database->path;
+}
+
+struct sqlite3 *mt_database_handle(struct mt_database *database)
+{
+    return database->handle;
+}
+
+mt_status mt_database_execute(struct mt_database *database, const char *sql)
+{
+    return check(database, sqlite3_exec(database->handle, sql, NULL, NULL, NULL));
+}
+
+mt_status mt_database_begin(struct mt_database *database)
+{
+    return mt_database_execute(database, "BEGIN");
+}
+
+mt_status mt_database_commit(struct mt_database *database)
+{
+    return mt_database_execute(database, "COMMIT");
+}
+
+void mt_database_rollback(struct mt_database *database)
+{
+    /* A failure here is the one that led here, again: it is recorded already. */
+    if (!sqlite3_get_autocommit(database->handle))
+        sqlite3_exec(database->handle, "ROLLBACK", NULL, NULL, NULL);
+}
+
+mt_status mt_database_integer(struct mt_database *database, const char *sql, int64_t *out)
+{
+    struct mt_statement *statement;
+    bool row = false;
+    *out = 0;
+    mt_status status = mt_database_prepare(database, sql, &statement);
+    if (status != MT_OK)
+        return status;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row)
+        *out = mt_statement_integer(statement, 0);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static bool is_blank(const char *text)
+{
+    while (isspace((unsigned char)*text) || *text == ';')
+        text++;
+    return *text == '\0';
+}
+
+mt_status mt_database_prepare(struct mt_database *database, const char *sql, struct mt_statement **out)
+{
+    sqlite3_stmt *handle;
+    const char *rest;
+    *out = NULL;
+    int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
+    if (code != SQLITE_OK)
+        return fail_with_code(database, code);
+    if (handle == NULL)
+        return mt_fail(MT_USAGE, "there is no SQL statement in \"%s\"", sql);
+    if (!is_blank(rest)) {
+        sqlite3_finalize(handle);
+        return mt_fail(MT_USAGE, "more than one SQL statement: one at a time");
+    }
+    *out = mt_host_alloc(sizeof **out);
+    **out = (struct mt_statement){.handle = handle, .database = database, .bind_result = SQLITE_OK};
+    return MT_OK;
+}
+
+static void keep_first(struct mt_statement *statement, int code)
+{
+    if (statement->bind_result == SQLITE_OK)
+        statement->bind_result = code;
+}
+
+void mt_statement_bind_integer(struct mt_statement *statement, int index, int64_t value)
+{
+    keep_first(statement, sqlite3_bind_int64(statement->handle, index, value));
+}
+
+void mt_statement_bind_real(struct mt_statement *statement, int index, double value)
+{
+    keep_first(statement, sqlite3_bind_double(statement->handle, index, value));
+}
+
+void mt_statement_bind_text(struct mt_statement *statement, int index, const char *value)
+{
+    keep_first(statement, sqlite3_bind_text(statement->handle, index, value, -1, SQLITE_TRANSIENT));
+}
+
+void mt_statement_bind_blob(struct mt_statement *statement, int index, const void *data, size_t bytes)
+{
+    keep_first(statement, bytes == 0 ? sqlite3_bind_zeroblob(statement->handle, index, 0)
+                                     : sqlite3_bind_blob64(statement->handle, index, data, bytes, SQLITE_TRANSIENT));
+}
+
+void mt_statement_bind_null(struct mt_statement *statement, int index)
+{
+    keep_first(statement, sqlite3_bind_null(statement->handle, index));
+}
+
+mt_status mt_statement_step(struct mt_statement *statement, bool *out_row)
+{
+    *out_row = false;
+    int code = statement->bind_result;
+    statement->bind_result = SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement->handle);
+    if (code == SQLITE_ROW) {
+        *out_row = true;
+        return MT_OK;
+    }
+    /* The message belongs to the last call on the connection, so it is taken before the reset. */
+    mt_status status = check(statement->database, code);
+    sqlite3_reset(statement->handle);
+    return status;
+}
+
+mt_status mt_statement_run(struct mt_statement *statement)
+{
+    bool row;
+    mt_status status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row)
+        sqlite3_reset(statement->handle);
+    return status;
+}
+
+void mt_statement_reset(struct mt_statement *statement)
+{
+    sqlite3_reset(statement->handle);
+}
+
+void mt_statement_finalize(struct mt_statement *statement)
+{
+    if (statement == NULL)
+        return;
+    sqlite3_finalize(statement->handle);
+    free(statement);
+}
+
+int64_t mt_statement_integer(const struct mt_statement *statement, int column)
+{
+    return sqlite3_column_int64(statement->handle, column);
+}
+
+double mt_statement_real(const struct mt_statement *statement, int column)
+{
+    return sqlite3_column_double(statement->handle, column);
+}
+
+const char *mt_statement_text(const struct mt_statement *statement, int column)
+{
+    return (const char *)sqlite3_column_text(statement->handle, column);
+}
+
+const void *mt_statement_blob(const struct mt_statement *statement, int column, size_t *out_bytes)
+{
+    const void *data = sqlite3_column_blob(statement->handle, column);
+    *out_bytes = (size_t)sqlite3_column_bytes(statement->handle, column);
+    return data;
+}
+
+bool mt_statement_is_null(const struct mt_statement *statement, int column)
+{
+    return sqlite3_column_type(statement->handle, column) == SQLITE_NULL;
+}
+
+int mt_statement_columns(const struct mt_statement *statement)
+{
+    return sqlite3_column_count(statement->handle);
+}
+
+const char *mt_statement_column_name(const struct mt_statement *statement, int column)
+{
+    return sqlite3_column_name(statement->handle, column);
+}
+
+mt_column_type mt_statement_column_type(const struct mt_statement *statement, int column)
+{
+    switch (sqlite3_column_type(statement->handle, column)) {
+    case SQLITE_INTEGER:
+        return MT_COLUMN_INTEGER;
+    case SQLITE_FLOAT:
+        return MT_COLUMN_REAL;
+    case SQLITE_TEXT:
+        return MT_COLUMN_TEXT;
+    case SQLITE_BLOB:
+        return MT_COLUMN_BLOB;
+    }
+    return MT_COLUMN_NULL;
+}
+
+bool mt_statement_is_read_only(const struct mt_statement *statement)
+{
+    return sqlite3_stmt_readonly(statement->handle) != 0;
+}
