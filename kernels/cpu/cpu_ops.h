@@ -1,0 +1,32 @@
+/* The ops of the CPU's table, one file each; formulas and shapes are at kernels/kernels.h. cpu_table.c puts them
+ * together. All work at once on the calling thread (matrix products on OpenBLAS's as well), so `stream` is ignored. */
+#ifndef MTK_CPU_OPS_H
+#define MTK_CPU_OPS_H
+
+#include "kernels/kernels.h"
+
+mt_status mtk_cpu_fill(double value, const struct mtk_view *out, mt_stream stream);
+mt_status mtk_cpu_unary(mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in,
+                        mt_stream stream);
+mt_status mtk_cpu_binary(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+                         const struct mtk_view *b, mt_stream stream);
+mt_status mtk_cpu_ternary(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+                          const struct mtk_view *b, const struct mtk_view *c, mt_stream stream);
+mt_status mtk_cpu_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
+mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
+mt_status mtk_cpu_matmul(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                         mt_addr workspace, uint64_t workspace_bytes, mt_stream stream);
+mt_status mtk_cpu_gather_rows(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
+                              mt_stream stream);
+mt_status mtk_cpu_scatter_add_rows(const struct mtk_view *table, const struct mtk_view *index,
+                                   const struct mtk_view *in, mt_stream stream);
+mt_status mtk_cpu_pick(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
+                       mt_stream stream);
+mt_status mtk_cpu_place_add(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
+                            mt_stream stream);
+mt_status mtk_cpu_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
+                         mt_stream stream);
+mt_status mtk_cpu_random(uint64_t generator, double center, double spread, const struct mtk_view *out,
+                         mt_stream stream);
+
+#endif

@@ -1,0 +1,19 @@
+/* The CPU's table. */
+#include "kernels/cpu/cpu_ops.h"
+
+const struct mtk_table mtk_cpu = {
+    .name = "cpu",
+    .fill = mtk_cpu_fill,
+    .unary = mtk_cpu_unary,
+    .binary = mtk_cpu_binary,
+    .ternary = mtk_cpu_ternary,
+    .reduce = mtk_cpu_reduce,
+    .lower_triangle = mtk_cpu_lower_triangle,
+    .matmul = mtk_cpu_matmul,
+    .gather_rows = mtk_cpu_gather_rows,
+    .scatter_add_rows = mtk_cpu_scatter_add_rows,
+    .pick = mtk_cpu_pick,
+    .place_add = mtk_cpu_place_add,
+    .rotate = mtk_cpu_rotate,
+    .random = mtk_cpu_random,
+};

@@ -1,0 +1,212 @@
+/* Tiles of elements of any dtype, and walks through strided views. Loops with a stride of 1 are written apart, so that
+ * the compiler can vectorize them. */
+#include "kernels/cpu/element.h"
+
+#include <string.h>
+
+static float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static double double_of_bf16(uint16_t bits)
+{
+    return (double)float_of_bits((uint32_t)bits << 16);
+}
+
+/* A double's nearest bf16, ties to even. By way of the nearest float, that would round twice, which is wrong only
+ * where the float lies half-way between two bf16 and the double does not: then the float is moved to the double's
+ * side by one unit in the last place. */
+static uint16_t bf16_of_double(double value)
+{
+    float near = (float)value;
+    uint32_t bits = bits_of_float(near);
+    if (value != value)
+        return (uint16_t)(bits >> 16 | 0x40);
+    if ((bits & 0xFFFF) == 0x8000 && (double)near != value)
+        bits = (value > (double)near) == (value > 0) ? bits + 1 : bits - 1;
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static int64_t int64_of_double(double value)
+{
+    if (value != value)
+        return 0;
+    if (value >= 0x1p63)
+        return INT64_MAX;
+    return value <= -0x1p63 ? INT64_MIN : (int64_t)value;
+}
+
+static uint8_t uint8_of_double(double value)
+{
+    if (!(value > 0))
+        return 0;
+    return value >= 255 ? 255 : (uint8_t)value;
+}
+
+/* Both loops of a load: `type` is what lies in memory, `value` its value, of element e. */
+#define LOAD(type, value)                                                                                              \
+    {                                                                                                                  \
+        const type *element = (const type *)(const void *)from;                                                        \
+        if (stride == 1) {                                                                                             \
+            for (int64_t i = 0; i < count; i++) {                                                                      \
+                type e = element[i];                                                                                   \
+                tile[i] = value;                                                                                       \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            type e = element[i * stride];                                                                              \
+            tile[i] = value;                                                                                           \
+        }                                                                                                              \
+        return;                                                                                                        \
+    }
+
+void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
+{
+    switch (dtype) {
+    case MT_F32:
+        LOAD(float, (double)e)
+    case MT_BF16:
+        LOAD(uint16_t, double_of_bf16(e))
+    case MT_F64:
+        LOAD(double, e)
+    case MT_I64:
+        LOAD(int64_t, (double)e)
+    case MT_BOOL:
+        LOAD(uint8_t, e != 0 ? 1.0 : 0.0)
+    case MT_U8:
+        LOAD(uint8_t, (double)e)
+    case MT_NONE:
+    case MT_DTYPE_COUNT:
+        return;
+    }
+}
+
+/* Both loops of a store: `stored` is what to put there, of value v. */
+#define STORE(type, stored)                                                                                            \
+    {                                                                                                                  \
+        type *element = (type *)(void *)to;                                                                            \
+        if (stride == 1) {                                                                                             \
+            for (int64_t i = 0; i < count; i++) {                                                                      \
+                double v = tile[i];                                                                                    \
+                element[i] = stored;                                                                                   \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            double v = tile[i];                                                                                        \
+            element[i * stride] = stored;                                                                              \
+        }                                                                                                              \
+        return;                                                                                                        \
+    }
+
+void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *restrict tile)
+{
+    switch (dtype) {
+    case MT_F32:
+        STORE(float, (float)v)
+    case MT_BF16:
+        STORE(uint16_t, bf16_of_double(v))
+    case MT_F64:
+        STORE(double, v)
+    case MT_I64:
+        STORE(int64_t, int64_of_double(v))
+    case MT_BOOL:
+        STORE(uint8_t, v != 0)
+    case MT_U8:
+        STORE(uint8_t, uint8_of_double(v))
+    case MT_NONE:
+    case MT_DTYPE_COUNT:
+        return;
+    }
+}
+
+/* Whether in every view dimension d, of `size` elements, continues dimension `outer` of the walk without a gap. */
+static bool continues(const struct mtk_walk *walk, int outer, const struct mtk_view *const *view, int d, int64_t size)
+{
+    for (int v = 0; v < walk->views; v++)
+        if (walk->stride[v][outer] != size * view[v]->stride[d])
+            return false;
+    return true;
+}
+
+/* Puts the dimensions of more than one element, merged where they can be, last in the walk's shape. */
+static void merge_dimensions(struct mtk_walk *walk, const struct mtk_view *const *view)
+{
+    int last = MT_MAX_DIMS - 1, used = 0;
+    for (int d = 0; d < MT_MAX_DIMS; d++) {
+        int64_t size = view[0]->shape[d];
+        if (size == 1)
+            continue;
+        bool merges = used > 0 && continues(walk, last, view, d, size);
+        if (!merges) {
+            memmove(walk->shape, walk->shape + 1, last * sizeof walk->shape[0]);
+            for (int v = 0; v < walk->views; v++)
+                memmove(walk->stride[v], walk->stride[v] + 1, last * sizeof walk->stride[v][0]);
+            used++;
+        }
+        walk->shape[last] = merges ? walk->shape[last] * size : size;
+        for (int v = 0; v < walk->views; v++)
+            walk->stride[v][last] = view[v]->stride[d];
+    }
+}
+
+void mtk_walk_begin(struct mtk_walk *walk, int views, const struct mtk_view *const *view)
+{
+    *walk = (struct mtk_walk){.views = views, .shape = {1, 1, 1, 1}};
+    for (int v = 0; v < views; v++) {
+        walk->dtype[v] = view[v]->dtype;
+        walk->base[v] = mtk_pointer(view[v]->address);
+    }
+    merge_dimensions(walk, view);
+    walk->length = walk->shape[3];
+    walk->rows = walk->length > 0 ? walk->shape[0] * walk->shape[1] * walk->shape[2] : 0;
+    walk->row = -1;
+    walk->column = walk->length;
+}
+
+/* Sets `at` to the current column of the current row. */
+static void locate(struct mtk_walk *walk)
+{
+    int64_t k = walk->row % walk->shape[2], above = walk->row / walk->shape[2];
+    int64_t j = above % walk->shape[1], i = above / walk->shape[1];
+    for (int v = 0; v < walk->views; v++) {
+        const int64_t *stride = walk->stride[v];
+        int64_t number = i * stride[0] + j * stride[1] + k * stride[2] + walk->column * stride[3];
+        walk->at[v] = walk->base[v] + number * (int64_t)mt_dtype_bytes(walk->dtype[v]);
+    }
+}
+
+bool mtk_walk_next(struct mtk_walk *walk)
+{
+    walk->column += walk->count;
+    if (walk->column >= walk->length) {
+        if (++walk->row >= walk->rows)
+            return false;
+        walk->column = 0;
+    }
+    int64_t left = walk->length - walk->column;
+    walk->count = left < MTK_TILE ? left : MTK_TILE;
+    locate(walk);
+    return true;
+}
+
+void mtk_walk_load(const struct mtk_walk *walk, int v, double *tile)
+{
+    mtk_load(walk->at[v], walk->dtype[v], walk->stride[v][3], walk->count, tile);
+}
+
+void mtk_walk_store(const struct mtk_walk *walk, int v, const double *tile)
+{
+    mtk_store(walk->at[v], walk->dtype[v], walk->stride[v][3], walk->count, tile);
+}

@@ -1,0 +1,178 @@
+/* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n]; every element of `out` is written.
+ *
+ * fp32 and fp64 go to OpenBLAS, which reads a matrix by rows or by columns, so a transposed view is no copy. bf16 goes
+ * there in tiles, converted to fp32 on the stack, and is rounded once:
+ *
+ *   a ──BLOCK_M x BLOCK_K──┐
+ *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
+ *   b ──BLOCK_K x BLOCK_N──┘        (added up over k)
+ *
+ * Views that no BLAS reads, because a matrix repeats its rows or columns, are summed plainly in double. */
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/element.h"
+
+#include <cblas.h>
+
+enum { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 256 };
+
+/* The last two dimensions of a view, at one place of the others. */
+struct matrix {
+    char *at;
+    mt_dtype dtype;
+    int64_t rows, columns, row_stride, column_stride; /* strides in elements */
+};
+
+/* How BLAS would read a matrix: row by row, or column by column, `leading` elements apart. */
+struct layout {
+    enum { BY_ROWS, BY_COLUMNS, NEITHER } order;
+    int leading;
+};
+
+static struct matrix matrix_of(const struct mtk_view *view, int64_t g)
+{
+    return (struct matrix){mtk_at(view, 0, g, 0, 0), view->dtype,     view->shape[2],
+                           view->shape[3],           view->stride[2], view->stride[3]};
+}
+
+static struct matrix transposed(const struct matrix *m)
+{
+    return (struct matrix){m->at, m->dtype, m->columns, m->rows, m->column_stride, m->row_stride};
+}
+
+static char *matrix_at(const struct matrix *m, int64_t row, int64_t column)
+{
+    return m->at + (row * m->row_stride + column * m->column_stride) * (int64_t)mt_dtype_bytes(m->dtype);
+}
+
+/* The distance of rows if BLAS can read them as rows, else 0. What is only one has no distance that matters. */
+static int rows_apart(const struct matrix *m)
+{
+    bool columns_adjoin = m->column_stride == 1 || m->columns == 1;
+    int64_t apart = m->rows == 1 ? m->columns : m->row_stride;
+    return columns_adjoin && apart >= m->columns ? (int)apart : 0;
+}
+
+static struct layout layout_of(const struct matrix *m)
+{
+    struct matrix turned = transposed(m);
+    int by_rows = rows_apart(m);
+    if (by_rows > 0)
+        return (struct layout){BY_ROWS, by_rows};
+    int by_columns = rows_apart(&turned);
+    return by_columns > 0 ? (struct layout){BY_COLUMNS, by_columns} : (struct layout){NEITHER, 0};
+}
+
+static void multiply_blas(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+{
+    struct layout to = layout_of(out), left = layout_of(a), right = layout_of(b);
+    enum CBLAS_ORDER order = to.order == BY_ROWS ? CblasRowMajor : CblasColMajor;
+    enum CBLAS_TRANSPOSE turn_a = left.order == to.order ? CblasNoTrans : CblasTrans;
+    enum CBLAS_TRANSPOSE turn_b = right.order == to.order ? CblasNoTrans : CblasTrans;
+    int m = (int)out->rows, n = (int)out->columns, k = (int)a->columns;
+    if (out->dtype == MT_F32)
+        cblas_sgemm(order, turn_a, turn_b, m, n, k, 1, (const void *)a->at, left.leading, (const void *)b->at,
+                    right.leading, 0, (void *)out->at, to.leading);
+    else
+        cblas_dgemm(order, turn_a, turn_b, m, n, k, 1, (const void *)a->at, left.leading, (const void *)b->at,
+                    right.leading, 0, (void *)out->at, to.leading);
+}
+
+static double dot(const struct matrix *a, const struct matrix *b, int64_t row, int64_t column)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < a->columns; k++)
+        sum += mtk_load_one(matrix_at(a, row, k), a->dtype) * mtk_load_one(matrix_at(b, k, column), b->dtype);
+    return sum;
+}
+
+static void multiply_plainly(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+{
+    for (int64_t row = 0; row < out->rows; row++)
+        for (int64_t column = 0; column < out->columns; column++)
+            mtk_store_one(matrix_at(out, row, column), out->dtype, dot(a, b, row, column));
+}
+
+/* A part of a matrix, at most `rows` x `columns` from (row, column). */
+static struct matrix part(const struct matrix *m, int64_t row, int64_t column, int64_t rows, int64_t columns)
+{
+    struct matrix p = *m;
+    p.at = matrix_at(m, row, column);
+    p.rows = m->rows - row < rows ? m->rows - row : rows;
+    p.columns = m->columns - column < columns ? m->columns - column : columns;
+    return p;
+}
+
+/* Both matrices have the same shape; rows of at most MTK_TILE. Goes along the side on which `from` is dense. */
+static void convert(const struct matrix *to, const struct matrix *from)
+{
+    if (from->column_stride != 1 && from->row_stride == 1) {
+        struct matrix turned_to = transposed(to), turned_from = transposed(from);
+        convert(&turned_to, &turned_from);
+        return;
+    }
+    double tile[MTK_TILE];
+    for (int64_t row = 0; row < from->rows; row++) {
+        mtk_load(matrix_at(from, row, 0), from->dtype, from->column_stride, from->columns, tile);
+        mtk_store(matrix_at(to, row, 0), to->dtype, to->column_stride, to->columns, tile);
+    }
+}
+
+/* `m` as fp32 in `buffer`, by rows. */
+static struct matrix unpack(const struct matrix *m, float *buffer)
+{
+    struct matrix copy = {(char *)buffer, MT_F32, m->rows, m->columns, m->columns, 1};
+    convert(&copy, m);
+    return copy;
+}
+
+_Static_assert((int)BLOCK_M <= (int)MTK_TILE && (int)BLOCK_N <= (int)MTK_TILE && (int)BLOCK_K <= (int)MTK_TILE,
+               "convert takes rows of one tile");
+
+/* One block of `out`: `a` has its rows, `b` its columns. */
+static void multiply_block(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+{
+    float sums[BLOCK_M * BLOCK_N], left[BLOCK_M * BLOCK_K], right[BLOCK_K * BLOCK_N];
+    int m = (int)out->rows, n = (int)out->columns;
+    for (int64_t k = 0; k < a->columns; k += BLOCK_K) {
+        struct matrix from_a = part(a, 0, k, BLOCK_M, BLOCK_K), from_b = part(b, k, 0, BLOCK_K, BLOCK_N);
+        struct matrix l = unpack(&from_a, left), r = unpack(&from_b, right);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, (int)l.columns, 1, left, (int)l.columns, right,
+                    (int)r.columns, k > 0 ? 1 : 0, sums, n);
+    }
+    struct matrix total = {(char *)sums, MT_F32, out->rows, out->columns, out->columns, 1};
+    convert(out, &total);
+}
+
+static void multiply_blocks(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+{
+    for (int64_t row = 0; row < out->rows; row += BLOCK_M)
+        for (int64_t column = 0; column < out->columns; column += BLOCK_N) {
+            struct matrix to = part(out, row, column, BLOCK_M, BLOCK_N);
+            struct matrix from_a = part(a, row, 0, BLOCK_M, a->columns);
+            struct matrix from_b = part(b, 0, column, b->rows, BLOCK_N);
+            multiply_block(&to, &from_a, &from_b);
+        }
+}
+
+static void multiply(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+{
+    if (out->dtype == MT_BF16)
+        multiply_blocks(out, a, b);
+    else if (layout_of(out).order == NEITHER || layout_of(a).order == NEITHER || layout_of(b).order == NEITHER)
+        multiply_plainly(out, a, b);
+    else
+        multiply_blas(out, a, b);
+}
+
+mt_status mtk_cpu_matmul(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                         mt_addr workspace, uint64_t workspace_bytes, mt_stream stream)
+{
+    (void)workspace;
+    (void)workspace_bytes;
+    (void)stream;
+    for (int64_t g = 0; g < out->shape[1]; g++) {
+        struct matrix to = matrix_of(out, g), left = matrix_of(a, g), right = matrix_of(b, g);
+        multiply(&to, &left, &right);
+    }
+    return MT_OK;
+}

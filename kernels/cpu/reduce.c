@@ -1,0 +1,157 @@
+/* Sums, means and maxima over any set of dimensions, in double.
+ *
+ * Dimensions of one element are put first, so that the last one counts. If it is reduced, each element of `out` takes
+ * whole rows of `in`; if it is kept, a tile of `out` takes tiles of `in` element by element. Either way `in` is read
+ * along its rows. A nan in a maximum's operands is its result. */
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/element.h"
+
+#include <math.h>
+
+enum { LANES = 8 };
+
+/* Invariant: kept[d] * reduced[d] is in's size of dimension d, and one of the two is 1. */
+struct reduction {
+    mtk_reduce_op op;
+    struct mtk_view out, in;
+    int64_t kept[MT_MAX_DIMS], reduced[MT_MAX_DIMS];
+    double divisor; /* of the result: 1 but for a mean */
+};
+
+static double larger(double a, double b)
+{
+    return b > a || b != b ? b : a;
+}
+
+static double start_value(mtk_reduce_op op)
+{
+    return op == MTK_MAX ? -INFINITY : 0;
+}
+
+static double combine(mtk_reduce_op op, double a, double b)
+{
+    return op == MTK_MAX ? larger(a, b) : a + b;
+}
+
+/* Moves dimensions in which `in` has one element to the front of both views, in the same order. */
+static void drop_single_dimensions(struct mtk_view *out, struct mtk_view *in)
+{
+    struct mtk_view from_out = *out, from_in = *in;
+    int next = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = 0; d < MT_MAX_DIMS; d++) {
+            if ((from_in.shape[d] == 1) != (pass == 0))
+                continue;
+            out->shape[next] = from_out.shape[d];
+            out->stride[next] = from_out.stride[d];
+            in->shape[next] = from_in.shape[d];
+            in->stride[next] = from_in.stride[d];
+            next++;
+        }
+}
+
+static struct reduction plan(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in)
+{
+    struct reduction r = {.op = op, .out = *out, .in = *in, .divisor = 1};
+    drop_single_dimensions(&r.out, &r.in);
+    for (int d = 0; d < MT_MAX_DIMS; d++) {
+        bool is_reduced = r.out.shape[d] == 1;
+        r.kept[d] = is_reduced ? 1 : r.in.shape[d];
+        r.reduced[d] = is_reduced ? r.in.shape[d] : 1;
+        if (op == MTK_MEAN)
+            r.divisor *= (double)r.reduced[d];
+    }
+    return r;
+}
+
+static int64_t row_count(const int64_t *shape)
+{
+    return shape[0] * shape[1] * shape[2];
+}
+
+/* Where row number `row` of the first three dimensions of `shape` begins in `view`, from `base` on. */
+static char *row_at(const struct mtk_view *view, const int64_t *shape, int64_t row, char *base)
+{
+    int64_t k = row % shape[2], above = row / shape[2];
+    int64_t number = above / shape[1] * view->stride[0] + above % shape[1] * view->stride[1] + k * view->stride[2];
+    return base + number * (int64_t)mt_dtype_bytes(view->dtype);
+}
+
+static char *column_at(const struct mtk_view *view, int64_t column, char *row)
+{
+    return row + column * view->stride[3] * (int64_t)mt_dtype_bytes(view->dtype);
+}
+
+static int64_t tile_count(int64_t left)
+{
+    return left < MTK_TILE ? left : MTK_TILE;
+}
+
+/* lane[i % LANES] takes tile[i] in. The tile is filled up with start values, so that every lane takes equally many. */
+static void take_lanes(mtk_reduce_op op, int64_t count, double *restrict tile, double *restrict lane)
+{
+    for (; count % LANES != 0; count++)
+        tile[count] = start_value(op);
+    for (int64_t i = 0; i < count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] = combine(op, lane[l], tile[i + l]);
+}
+
+/* The last dimension is reduced: one element of `out`, whose part of `in` begins at `base`. */
+static double reduce_rows(const struct reduction *r, char *base)
+{
+    double tile[MTK_TILE], lane[LANES];
+    for (int l = 0; l < LANES; l++)
+        lane[l] = start_value(r->op);
+    for (int64_t row = 0; row < row_count(r->reduced); row++) {
+        char *from = row_at(&r->in, r->reduced, row, base);
+        for (int64_t column = 0; column < r->reduced[3]; column += MTK_TILE) {
+            int64_t count = tile_count(r->reduced[3] - column);
+            mtk_load(column_at(&r->in, column, from), r->in.dtype, r->in.stride[3], count, tile);
+            take_lanes(r->op, count, tile, lane);
+        }
+    }
+    for (int l = 1; l < LANES; l++)
+        lane[0] = combine(r->op, lane[0], lane[l]);
+    return lane[0] / r->divisor;
+}
+
+/* The last dimension is kept: `count` elements of a row of `out`, whose part of `in` begins at `base`. */
+static void reduce_columns(const struct reduction *r, char *base, int64_t count, double *restrict total)
+{
+    double tile[MTK_TILE];
+    for (int64_t i = 0; i < count; i++)
+        total[i] = start_value(r->op);
+    for (int64_t row = 0; row < row_count(r->reduced); row++) {
+        mtk_load(row_at(&r->in, r->reduced, row, base), r->in.dtype, r->in.stride[3], count, tile);
+        for (int64_t i = 0; i < count; i++)
+            total[i] = combine(r->op, total[i], tile[i]);
+    }
+    for (int64_t i = 0; i < count; i++)
+        total[i] /= r->divisor;
+}
+
+/* One row of `out`, at `to`, whose part of `in` begins at `from`. */
+static void reduce_into_row(const struct reduction *r, char *to, char *from)
+{
+    if (r->out.shape[3] == 1) {
+        mtk_store_one(to, r->out.dtype, reduce_rows(r, from));
+        return;
+    }
+    double total[MTK_TILE];
+    for (int64_t column = 0; column < r->kept[3]; column += MTK_TILE) {
+        int64_t count = tile_count(r->kept[3] - column);
+        reduce_columns(r, column_at(&r->in, column, from), count, total);
+        mtk_store(column_at(&r->out, column, to), r->out.dtype, r->out.stride[3], count, total);
+    }
+}
+
+mt_status mtk_cpu_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, mt_stream stream)
+{
+    (void)stream;
+    struct reduction r = plan(op, out, in);
+    for (int64_t row = 0; row < row_count(r.kept); row++)
+        reduce_into_row(&r, row_at(&r.out, r.kept, row, mtk_pointer(r.out.address)),
+                        row_at(&r.in, r.kept, row, mtk_pointer(r.in.address)));
+    return MT_OK;
+}

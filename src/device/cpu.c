@@ -1,0 +1,103 @@
+/* Host memory as a device: reservations are anonymous mappings (page-aligned, zeroed), an address is a pointer, ops
+ * run in plain C at once, so there is no queue to wait for. */
+#include "device/backend.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct cpu {
+    struct mt_device device;
+    uint64_t opened_ns; /* mt_clock_ns when the device's clock was 0 */
+};
+
+static void *pointer(mt_addr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+static mt_status cpu_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        char asked[MT_BYTES_TEXT];
+        return mt_fail(MT_OUT_OF_MEMORY, "%s: the host refuses %s: %s", device->name, mt_format_bytes(bytes, asked),
+                       strerror(errno));
+    }
+    *out_address = (mt_addr)(uintptr_t)memory;
+    return MT_OK;
+}
+
+static void cpu_release(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    (void)device;
+    munmap(pointer(address), bytes);
+}
+
+static mt_status cpu_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+{
+    (void)device;
+    (void)stream;
+    memcpy(pointer(to), from, bytes);
+    return MT_OK;
+}
+
+static mt_status cpu_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
+{
+    (void)device;
+    (void)stream;
+    memcpy(to, pointer(from), bytes);
+    return MT_OK;
+}
+
+static uint64_t cpu_now_ns(const struct mt_device *device)
+{
+    return mt_clock_ns() - ((const struct cpu *)device)->opened_ns;
+}
+
+static void cpu_close(struct mt_device *device)
+{
+    free(device);
+}
+
+static const struct mt_device_table cpu_table = {
+    .kind = "cpu",
+    .reserve = cpu_reserve,
+    .release = cpu_release,
+    .write = cpu_write,
+    .read = cpu_read,
+    .now_ns = cpu_now_ns,
+    .close = cpu_close,
+};
+
+static uint64_t physical_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+mt_status mt_cpu_open(const char *argument, struct mt_device **out)
+{
+    uint64_t capacity = physical_bytes();
+    mt_status status = argument != NULL ? mt_capacity_parse(argument, &capacity) : MT_OK;
+    if (status != MT_OK)
+        return status;
+    struct cpu *cpu = mt_host_alloc(sizeof *cpu);
+    cpu->device = (struct mt_device){
+        .table = &cpu_table,
+        .kernels = &mtk_cpu,
+        .capacity_bytes = capacity,
+        .profile = {.name = "cpu", .memory_bytes = capacity},
+    };
+    cpu->opened_ns = mt_clock_ns();
+    snprintf(cpu->device.name, sizeof cpu->device.name, "cpu%s%s", argument != NULL ? ":" : "",
+             argument != NULL ? argument : "");
+    *out = &cpu->device;
+    return MT_OK;
+}

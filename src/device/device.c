@@ -1,0 +1,146 @@
+/* The front of every device: finds the backend for a spelling, checks once what all backends demand, keeps the count
+ * of reserved bytes below the capacity, and supplies what a backend leaves out.
+ *
+ * The count is kept with atomic operations, since allocators on several threads may share a device. */
+#include "device/backend.h"
+
+#include "base/text.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct backend {
+    const char *kind;
+    mt_status (*open)(const char *argument, struct mt_device **out);
+} backends[] = {
+    {.kind = "sim", .open = mt_sim_open},
+    {.kind = "cpu", .open = mt_cpu_open},
+};
+
+enum { BACKENDS = sizeof backends / sizeof backends[0], LONGEST_KIND = 32 };
+
+/* Keeps the words of mt_fail_unknown: the list, and the nearest match. */
+static mt_status fail_unknown_kind(const char *kind)
+{
+    const char *kinds[BACKENDS];
+    for (size_t i = 0; i < BACKENDS; i++)
+        kinds[i] = backends[i].kind;
+    (void)mt_fail_unknown("device", kind, kinds, BACKENDS);
+    if (strncasecmp(kind, "cuda", strlen("cuda")) == 0)
+        return mt_fail_context(MT_NO_DEVICE, "this build has no GPU support");
+    return MT_NO_DEVICE;
+}
+
+mt_status mt_device_open(const char *spelling, struct mt_device **out)
+{
+    char kind[LONGEST_KIND];
+    size_t length = strcspn(spelling, ":");
+    if (length >= sizeof kind)
+        return fail_unknown_kind(spelling);
+    memcpy(kind, spelling, length);
+    kind[length] = '\0';
+    const char *argument = spelling[length] == ':' ? spelling + length + 1 : NULL;
+    for (size_t i = 0; i < BACKENDS; i++)
+        if (strcmp(kind, backends[i].kind) == 0)
+            return backends[i].open(argument, out);
+    return fail_unknown_kind(kind);
+}
+
+void mt_device_close(struct mt_device *device)
+{
+    if (device != NULL)
+        device->table->close(device);
+}
+
+mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)
+{
+    uint64_t bytes;
+    mt_status status = mt_parse_bytes(text, &bytes);
+    if (status != MT_OK)
+        return status;
+    if (bytes == 0)
+        return mt_fail(MT_USAGE, "\"%s\": a device needs a capacity above 0", text);
+    *out_bytes = bytes;
+    return MT_OK;
+}
+
+static mt_status fail_capacity(const struct mt_device *device, uint64_t bytes, uint64_t reserved)
+{
+    char asked[MT_BYTES_TEXT], left[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
+    return mt_fail(MT_OUT_OF_MEMORY, "%s: %s asked, %s of %s left", device->name, mt_format_bytes(bytes, asked),
+                   mt_format_bytes(device->capacity_bytes - reserved, left),
+                   mt_format_bytes(device->capacity_bytes, capacity));
+}
+
+/* Adds `bytes` to what is reserved, unless that would pass the capacity. */
+static mt_status claim(struct mt_device *device, uint64_t bytes)
+{
+    uint64_t reserved = __atomic_load_n(&device->reserved_bytes, __ATOMIC_RELAXED);
+    do {
+        if (bytes > device->capacity_bytes - reserved)
+            return fail_capacity(device, bytes, reserved);
+    } while (!__atomic_compare_exchange_n(&device->reserved_bytes, &reserved, reserved + bytes, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return MT_OK;
+}
+
+static void unclaim(struct mt_device *device, uint64_t bytes)
+{
+    uint64_t before = __atomic_fetch_sub(&device->reserved_bytes, bytes, __ATOMIC_RELAXED);
+    assert(before >= bytes);
+    (void)before;
+}
+
+mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    uint64_t number = __atomic_add_fetch(&device->reserve_count, 1, __ATOMIC_RELAXED);
+    if (bytes == 0)
+        return mt_fail(MT_USAGE, "%s: 0 bytes can't be reserved", device->name);
+    if (number == device->fail_reserve_at)
+        return mt_fail(MT_OUT_OF_MEMORY, "%s: reserve number %" PRIu64 " was made to fail", device->name, number);
+    mt_status status = claim(device, bytes);
+    if (status != MT_OK)
+        return status;
+    status = device->table->reserve(device, bytes, out_address);
+    if (status != MT_OK)
+        unclaim(device, bytes);
+    return status;
+}
+
+void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    device->table->release(device, address, bytes);
+    unclaim(device, bytes);
+}
+
+mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+{
+    if (bytes == 0 || device->table->write == NULL)
+        return MT_OK;
+    return device->table->write(device, to, from, bytes, stream);
+}
+
+mt_status mt_device_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
+{
+    if (device->table->read == NULL)
+        return mt_fail(MT_FAILED, "%s keeps nothing in its memory, so nothing can be read from it", device->name);
+    return bytes == 0 ? MT_OK : device->table->read(device, to, from, bytes, stream);
+}
+
+mt_status mt_device_synchronize(struct mt_device *device)
+{
+    return device->table->synchronize != NULL ? device->table->synchronize(device) : MT_OK;
+}
+
+uint64_t mt_device_now_ns(const struct mt_device *device)
+{
+    return device->table->now_ns(device);
+}
+
+void mt_device_spend(struct mt_device *device, const struct mt_work *work)
+{
+    if (device->table->spend != NULL)
+        device->table->spend(device, work);
+}
