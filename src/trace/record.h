@@ -1,0 +1,60 @@
+/* What travels through the ring besides events: labels, spans and measurements, of any length.
+ *
+ *   ┌ head: an event record, kind >= MT_RECORD_LABEL, ┐┌ payload: value bytes in as many      ┐
+ *   └ value = bytes of the payload                    ┘└ records as they need, zeros after it ┘
+ *
+ * The records of one item are published together, before the first event that names it. Everything is read back with
+ * its lengths checked, since a file may hold anything. */
+#ifndef MT_TRACE_RECORD_H
+#define MT_TRACE_RECORD_H
+
+#include "trace/ring.h"
+
+enum {
+    MT_RECORD_LABEL = 0x100, /* label: the id; payload: struct mt_record_label, op */
+    MT_RECORD_SPAN,          /* span: the id; payload: parent, name, path */
+    MT_RECORD_MEASUREMENT,   /* payload: step, value, name */
+};
+
+/* Longer texts are cut to this, so that every record fits the smallest ring. */
+enum { MT_RECORD_TEXT_BYTES = 8192 };
+
+/* The most bytes that a payload has. */
+enum { MT_RECORD_MOST_BYTES = 2 * MT_RECORD_TEXT_BYTES + 256 };
+
+/* A payload under construction or being read. Reading past the end yields zeros and clears `whole`. */
+struct mt_payload {
+    size_t length, read;
+    bool whole;
+    unsigned char data[MT_RECORD_MOST_BYTES];
+};
+
+struct mt_measurement {
+    const char *name;
+    int64_t step;
+    double value;
+};
+
+/* Encoding replaces the payload. */
+void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label);
+void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span);
+void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement);
+
+/* Decoding; false if the payload is not one. Texts are borrowed from the payload. */
+bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out);
+bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out);
+bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out);
+
+/* Records that a payload of `bytes` takes, head included. */
+static inline uint64_t mt_payload_records(uint64_t bytes)
+{
+    return 1 + (bytes + sizeof(struct mt_event) - 1) / sizeof(struct mt_event);
+}
+
+/* Producer: writes head and payload at ring->head, without publishing; the room was checked. */
+void mt_payload_write(const struct mt_payload *payload, struct mt_event head, struct mt_ring *ring);
+
+/* Consumer: reads the payload of the head at `position`; false if it does not end before `end`. */
+bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end);
+
+#endif

@@ -1,0 +1,129 @@
+/* The ring: where events are safe the moment emit returns, before anything else is done with them.
+ *
+ *   TRACE-ring:  ┌────────┬──────────────────────────────────────┐
+ *                │ header │ capacity records of 64 bytes         │   a shared mapping of a file: what is in it survives
+ *                └────────┴──────────────────────────────────────┘   the process, whatever kills it
+ *
+ *   position p lives in record p % capacity;   tail <= head <= tail + capacity
+ *   [tail, head)  written by the producer, not yet committed to the database
+ *
+ * One producer thread, one consumer thread. The producer writes records and then publishes them by moving the head
+ * (release), so that at every moment the records below the head are whole. The consumer moves the tail when what lies
+ * below it is committed.
+ *
+ * The file is allocated in full when it is made: a full disk is an error then, and not a signal later. Whoever writes
+ * the trace holds the file's lock (flock), so the lock of a dead process is free. */
+#ifndef MT_TRACE_RING_H
+#define MT_TRACE_RING_H
+
+#include "base/event.h"
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum {
+    MT_RING_DEFAULT_RECORDS = 1 << 20,
+    MT_RING_FEWEST_RECORDS = 1 << 10, /* room for the longest record and more */
+    MT_RING_STARTED_AT_BYTES = 40,
+};
+
+/* The beginning of the file. Each side writes its own cache lines. */
+struct mt_ring_header {
+    _Atomic uint64_t magic; /* written last: a header without it is not finished */
+    uint64_t capacity;      /* records, a power of two */
+    int64_t run;            /* whose events these are: run.id and run.started_at of the trace */
+    char started_at[MT_RING_STARTED_AT_BYTES];
+    _Atomic int64_t pid; /* of the process that holds the lock */
+
+    _Alignas(64) _Atomic uint64_t head; /* the producer's */
+    _Atomic uint64_t stall_count;
+    _Atomic uint64_t stall_ns;
+    _Atomic uint64_t lost_events; /* emitted after the writer had failed and the ring was full */
+
+    _Alignas(64) _Atomic uint64_t tail; /* the consumer's */
+    _Atomic uint32_t writer_failed;     /* the producer no longer waits for room */
+};
+
+/* The locked file and, once formatted or mapped, its content. */
+struct mt_ring {
+    struct mt_ring_header *header; /* NULL: not mapped */
+    struct mt_event *records;
+    uint64_t mask;      /* capacity - 1 */
+    uint64_t head;      /* the producer's copy of header->head */
+    uint64_t tail_seen; /* the producer's last look at header->tail; never beyond it */
+    size_t mapped_bytes;
+    char *path;
+    int file;
+};
+
+/* What a claim may do if there is no ring file, and with the one there is. */
+typedef enum mt_ring_claim {
+    MT_RING_CREATE,  /* makes one; the caller will write it or remove it */
+    MT_RING_INSPECT, /* leaves it absent, needs no permission to write */
+} mt_ring_claim;
+
+typedef enum mt_ring_outcome {
+    MT_RING_CLAIMED, /* the lock is ours, until release or remove */
+    MT_RING_ABSENT,
+    MT_RING_BUSY, /* another process holds it */
+} mt_ring_outcome;
+
+/* Tries to lock the ring of the trace at `trace_path`. A lock that is busy is tried again for a short while, because
+ * recovery holds it only briefly. *out is NULL unless claimed; *out_pid is who holds a busy one, 0 if unknown. MT_FAILED
+ * if the file can't be opened or made. */
+mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
+                       struct mt_ring **out);
+
+/* Makes a claimed ring an empty one of `capacity` records, rounded up to a power of two, all of them on disk. */
+mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at);
+
+/* Maps what an earlier process left in a claimed ring, for reading. False if there is nothing of use in it: it was being
+ * made when its process died. */
+bool mt_ring_map_leftover(struct mt_ring *ring);
+
+/* Faults in `count` records from position `from` on (they may be in use), so that the producer does not have to. */
+void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
+
+void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
+void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
+
+static inline uint64_t mt_ring_capacity(const struct mt_ring *ring)
+{
+    return ring->mask + 1;
+}
+
+static inline struct mt_event *mt_ring_record(const struct mt_ring *ring, uint64_t position)
+{
+    return &ring->records[position & ring->mask];
+}
+
+/* Producer: whether `count` more records fit. Looks at the consumer's side only if the last look does not suffice. */
+static inline bool mt_ring_has_room(struct mt_ring *ring, uint64_t count)
+{
+    if (ring->head + count - ring->tail_seen <= ring->mask + 1)
+        return true;
+    ring->tail_seen = atomic_load_explicit(&ring->header->tail, memory_order_acquire);
+    return ring->head + count - ring->tail_seen <= ring->mask + 1;
+}
+
+/* Producer: makes the `count` records that were written from ring->head on visible, all at once. */
+static inline void mt_ring_publish(struct mt_ring *ring, uint64_t count)
+{
+    ring->head += count;
+    atomic_store_explicit(&ring->header->head, ring->head, memory_order_release);
+}
+
+/* Consumer. */
+static inline uint64_t mt_ring_head(const struct mt_ring *ring)
+{
+    return atomic_load_explicit(&ring->header->head, memory_order_acquire);
+}
+
+static inline void mt_ring_free_up_to(struct mt_ring *ring, uint64_t position)
+{
+    atomic_store_explicit(&ring->header->tail, position, memory_order_release);
+}
+
+#endif
