@@ -41,6 +41,7 @@ may_include src/trace 'trace|base'
 may_include src/model 'model|base|device|alloc|kernels'
 may_include src/cli 'cli|base|device|alloc|trace|model'
 
+fails 'includes name the folder, not the way to it' "$(matches '#include "\.' src kernels)"
 fails 'sqlite3.h is for src/trace only' \
     "$(matches '#include [<"]sqlite3' src/base src/device src/alloc src/model src/cli kernels)"
 fails 'CUDA headers are for src/device and kernels/cuda only' \
