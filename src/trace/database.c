@@ -407,6 +407,11 @@ int mt_statement_columns(const struct mt_statement *statement)
     return sqlite3_column_count(statement->handle);
 }
 
+int mt_statement_parameter(const struct mt_statement *statement, const char *name)
+{
+    return sqlite3_bind_parameter_index(statement->handle, name);
+}
+
 const char *mt_statement_column_name(const struct mt_statement *statement, int column)
 {
     return sqlite3_column_name(statement->handle, column);

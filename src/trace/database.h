@@ -67,6 +67,9 @@ void mt_statement_bind_text(struct mt_statement *statement, int index, const cha
 void mt_statement_bind_blob(struct mt_statement *statement, int index, const void *data, size_t bytes);
 void mt_statement_bind_null(struct mt_statement *statement, int index);
 
+/* The index of the parameter of that name (":run"), 0 if the statement has none. */
+int mt_statement_parameter(const struct mt_statement *statement, const char *name);
+
 /* Advances to the next row: *out_row tells whether there is one. After the last row or a failure the statement is reset
  * and can be bound and stepped anew. */
 mt_status mt_statement_step(struct mt_statement *statement, bool *out_row);
