@@ -23,10 +23,10 @@
 
 typedef enum mt_policy { MT_POLICY_TIGHT, MT_POLICY_TORCH } mt_policy;
 
-/* How an allocator behaves; mt_alloc_settings_default gives the defaults of a policy. */
+/* How an allocator behaves; mt_alloc_settings_parse("") gives the defaults. */
 struct mt_alloc_settings {
     mt_policy policy;
-    uint64_t max_split_bytes;     /* torch: blocks larger than this are never split; UINT64_MAX: no such limit */
+    uint64_t max_split_bytes;     /* torch: blocks from this size on are never split; UINT64_MAX: no such limit */
     int roundup_power2_divisions; /* torch: sizes are rounded up to this many steps between powers of two; 0: off */
     double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
 };

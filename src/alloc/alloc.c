@@ -1,0 +1,250 @@
+/* The allocator as its callers see it: the lock, the way of a block out and back, counting, and telling the sink.
+ *
+ * Relies on a policy for every choice and on segment.c for every change of a segment's blocks. Promises that events are
+ * emitted in the order in which the changes happened, each after the change it tells of. */
+#include "alloc/block.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void lock(const struct mt_alloc *alloc)
+{
+    pthread_mutex_lock((pthread_mutex_t *)&alloc->lock);
+}
+
+static void unlock(const struct mt_alloc *alloc)
+{
+    pthread_mutex_unlock((pthread_mutex_t *)&alloc->lock);
+}
+
+void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
+{
+    event->sequence = alloc->next_sequence++;
+    event->time_ns = mt_device_now_ns(alloc->device);
+    alloc->sink.emit(alloc->sink.context, event);
+}
+
+mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
+                          const struct mt_alloc_settings *settings, struct mt_alloc **out)
+{
+    struct mt_alloc *alloc = mt_host_alloc(sizeof *alloc);
+    alloc->policy = settings->policy == MT_POLICY_TORCH ? &mt_policy_torch : &mt_policy_tight;
+    alloc->index = alloc->policy->create();
+    alloc->device = device;
+    alloc->sink = *sink;
+    alloc->settings = *settings;
+    pthread_mutex_init(&alloc->lock, NULL);
+    *out = alloc;
+    return MT_OK;
+}
+
+/* Makes a segment idle, whoever has its blocks. */
+static void abandon_blocks(struct mt_alloc *alloc, struct mt_segment *segment)
+{
+    for (struct mt_block *block = segment->first; block != NULL; block = block->after) {
+        if (block->is_free)
+            continue;
+        block->is_free = true;
+        block = mt_block_merge(alloc, block);
+        alloc->policy->insert(alloc, block);
+    }
+}
+
+void mt_alloc_destroy(struct mt_alloc *alloc)
+{
+    if (alloc == NULL)
+        return;
+    for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
+        abandon_blocks(alloc, segment);
+    mt_segments_release_idle(alloc);
+    alloc->policy->destroy(alloc->index);
+    mt_block_store_destroy(&alloc->store);
+    pthread_mutex_destroy(&alloc->lock);
+    free(alloc);
+}
+
+static void count_out(struct mt_alloc_count *count, const struct mt_block *block)
+{
+    count->requested_bytes += block->requested_bytes;
+    count->allocated_bytes += block->bytes;
+    count->blocks++;
+    count->total_allocs++;
+    if (count->requested_bytes > count->peak_requested_bytes)
+        count->peak_requested_bytes = count->requested_bytes;
+    if (count->allocated_bytes > count->peak_allocated_bytes)
+        count->peak_allocated_bytes = count->allocated_bytes;
+}
+
+static void count_back(struct mt_alloc_count *count, const struct mt_block *block)
+{
+    count->requested_bytes -= block->requested_bytes;
+    count->allocated_bytes -= block->bytes;
+    count->blocks--;
+}
+
+static void emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
+{
+    const struct mt_segment *segment = block->segment;
+    struct mt_event event = {.kind = (uint16_t)kind,
+                             .stream = segment->stream,
+                             .address = segment->address + block->offset,
+                             .requested_bytes = block->requested_bytes,
+                             .block_bytes = block->bytes,
+                             .offset = block->offset,
+                             .segment = segment->birth,
+                             .label = block->label,
+                             .span = block->span};
+    mt_alloc_emit(alloc, &event);
+}
+
+/* A free block of at least `bytes` that is no longer in the index, cut to size; NULL if there is none to be had. */
+static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+{
+    const struct mt_policy_table *policy = alloc->policy;
+    struct mt_block *block = policy->find(alloc, stream, bytes);
+    if (block != NULL)
+        policy->remove(alloc, block);
+    else
+        block = policy->grow(alloc, stream, bytes);
+    if (block != NULL && policy->splits(alloc, block, bytes))
+        policy->insert(alloc, mt_block_split(alloc, block, bytes));
+    return block;
+}
+
+/* Releases what is cached, emits the oom event and says what there was. */
+static mt_status refuse(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span)
+{
+    mt_segments_release_idle(alloc);
+    alloc->stats.ooms++;
+    struct mt_event event = {
+        .kind = MT_EVENT_OOM, .stream = stream, .requested_bytes = bytes, .label = label, .span = span};
+    mt_alloc_emit(alloc, &event);
+    const struct mt_alloc_stats *stats = &alloc->stats;
+    char asked[MT_BYTES_TEXT], live[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], cached[MT_BYTES_TEXT],
+        capacity[MT_BYTES_TEXT];
+    return mt_fail(MT_OUT_OF_MEMORY,
+                   "out of device memory: asked for %s (%" PRIu64 " bytes); %s are live, %s reserved, of which %s "
+                   "cached and in use around, of the %s that %s has",
+                   mt_format_bytes(bytes, asked), bytes, mt_format_bytes(stats->all.allocated_bytes, live),
+                   mt_format_bytes(stats->reserved_bytes, reserved),
+                   mt_format_bytes(stats->reserved_bytes - stats->all.allocated_bytes, cached),
+                   mt_format_bytes(alloc->device->capacity_bytes, capacity), alloc->device->name);
+}
+
+static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)
+{
+    block->is_free = false;
+    block->requested_bytes = bytes;
+    block->label = label;
+    block->span = span;
+    count_out(&alloc->stats.all, block);
+    count_out(&alloc->stats.category[mt_label_category(label)], block);
+    emit_block(alloc, MT_EVENT_ALLOC, block);
+}
+
+mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
+                        struct mt_block **out)
+{
+    if (bytes == 0)
+        return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
+    assert(mt_label_category(label) < MT_CATEGORY_COUNT);
+    lock(alloc);
+    uint64_t rounded;
+    struct mt_block *block = NULL;
+    if (alloc->policy->round(&alloc->settings, bytes, &rounded))
+        block = obtain(alloc, stream, rounded);
+    mt_status status = MT_OK;
+    if (block != NULL)
+        hand_out(alloc, block, bytes, label, span);
+    else
+        status = refuse(alloc, bytes, stream, label, span);
+    unlock(alloc);
+    *out = block;
+    return status;
+}
+
+void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
+{
+    if (block == NULL)
+        return;
+    lock(alloc);
+    assert(!block->is_free && block->segment != NULL);
+    count_back(&alloc->stats.all, block);
+    count_back(&alloc->stats.category[mt_label_category(block->label)], block);
+    emit_block(alloc, MT_EVENT_FREE, block);
+    block->is_free = true;
+    alloc->policy->insert(alloc, mt_block_merge(alloc, block));
+    unlock(alloc);
+}
+
+mt_addr mt_block_address(const struct mt_block *block)
+{
+    return block->segment->address + block->offset;
+}
+
+uint64_t mt_block_requested_bytes(const struct mt_block *block)
+{
+    return block->requested_bytes;
+}
+
+void mt_alloc_release_cached(struct mt_alloc *alloc)
+{
+    lock(alloc);
+    mt_segments_release_idle(alloc);
+    unlock(alloc);
+}
+
+mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
+{
+    lock(alloc);
+    mt_label_id id = alloc->sink.intern_label(alloc->sink.context, label);
+    unlock(alloc);
+    return id;
+}
+
+mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name)
+{
+    lock(alloc);
+    mt_span_id id = alloc->sink.intern_span(alloc->sink.context, parent, name);
+    unlock(alloc);
+    return id;
+}
+
+void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span)
+{
+    struct mt_event event = {.kind = (uint16_t)kind, .value = value, .span = span};
+    lock(alloc);
+    mt_alloc_emit(alloc, &event);
+    unlock(alloc);
+}
+
+mt_status mt_alloc_flush(struct mt_alloc *alloc)
+{
+    if (alloc->sink.flush == NULL)
+        return MT_OK;
+    lock(alloc);
+    mt_status status = alloc->sink.flush(alloc->sink.context);
+    unlock(alloc);
+    return status;
+}
+
+static uint64_t largest_free(const struct mt_alloc *alloc)
+{
+    uint64_t largest = 0;
+    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
+        for (const struct mt_block *block = segment->first; block != NULL; block = block->after)
+            if (block->is_free && block->bytes > largest)
+                largest = block->bytes;
+    return largest;
+}
+
+void mt_alloc_stats(const struct mt_alloc *alloc, struct mt_alloc_stats *out)
+{
+    lock(alloc);
+    *out = alloc->stats;
+    out->largest_free_bytes = largest_free(alloc);
+    unlock(alloc);
+}

@@ -1,0 +1,158 @@
+/* The walker: derives every counter and index anew from the segments and their blocks, and compares. */
+#include "alloc/block.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What a walk over all blocks finds. */
+struct found {
+    struct mt_alloc_stats stats; /* live and reserved figures only */
+    uint64_t free_blocks;
+};
+
+static mt_status differ(const struct mt_block *block, const char *what)
+{
+    return mt_fail(MT_FAILED, "segment %u, block at offset %" PRIu64 " of %" PRIu64 " bytes: %s", block->segment->birth,
+                   block->offset, block->bytes, what);
+}
+
+static void add_live(struct mt_alloc_count *count, const struct mt_block *block)
+{
+    count->requested_bytes += block->requested_bytes;
+    count->allocated_bytes += block->bytes;
+    count->blocks++;
+}
+
+static mt_status check_free(const struct mt_alloc *alloc, const struct mt_block *block, struct found *found)
+{
+    found->free_blocks++;
+    if (block->after != NULL && block->after->is_free)
+        return differ(block, "is free, and so is the next");
+    if (!alloc->policy->holds(alloc, block))
+        return differ(block, "is free and not in the index");
+    return MT_OK;
+}
+
+static mt_status check_live(const struct mt_block *block, struct found *found)
+{
+    if (block->requested_bytes == 0 || block->requested_bytes > block->bytes)
+        return differ(block, "is out for a request that it does not fit");
+    mt_category category = mt_label_category(block->label);
+    if (category >= MT_CATEGORY_COUNT)
+        return differ(block, "is out without a category");
+    add_live(&found->stats.all, block);
+    add_live(&found->stats.category[category], block);
+    return MT_OK;
+}
+
+static mt_status check_block(const struct mt_alloc *alloc, const struct mt_segment *segment,
+                             const struct mt_block *block, uint64_t offset, struct found *found)
+{
+    if (block->segment != segment)
+        return mt_fail(MT_FAILED, "segment %u holds a block that names another", segment->birth);
+    if (block->offset != offset)
+        return differ(block, "does not begin where the one before ends");
+    if (block->bytes == 0 || block->bytes % MT_BLOCK_UNIT != 0)
+        return differ(block, "is no multiple of the unit");
+    if (block->after != NULL && block->after->before != block)
+        return differ(block, "is not linked back from the next");
+    return block->is_free ? check_free(alloc, block, found) : check_live(block, found);
+}
+
+static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segment *segment, struct found *found)
+{
+    uint64_t offset = 0;
+    if (segment->first->before != NULL)
+        return differ(segment->first, "is the first and has one before it");
+    for (const struct mt_block *block = segment->first; block != NULL; block = block->after) {
+        mt_status status = check_block(alloc, segment, block, offset, found);
+        if (status != MT_OK)
+            return status;
+        offset += block->bytes;
+    }
+    if (offset == segment->bytes)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "segment %u has %" PRIu64 " bytes, its blocks %" PRIu64, segment->birth, segment->bytes,
+                   offset);
+}
+
+static mt_status check_segment(const struct mt_alloc *alloc, const struct mt_segment *segment, struct found *found)
+{
+    if (segment->bytes == 0 || segment->bytes % MT_SEGMENT_UNIT != 0)
+        return mt_fail(MT_FAILED, "segment %u has %" PRIu64 " bytes, no multiple of the unit", segment->birth,
+                       segment->bytes);
+    if (segment->newer != NULL && segment->newer->birth <= segment->birth)
+        return mt_fail(MT_FAILED, "segment %u is listed before segment %u", segment->birth, segment->newer->birth);
+    if ((segment->newer != NULL ? segment->newer->older : alloc->newest) != segment)
+        return mt_fail(MT_FAILED, "segment %u is not linked back", segment->birth);
+    if (segment->birth >= alloc->next_birth)
+        return mt_fail(MT_FAILED, "segment %u is not born yet", segment->birth);
+    found->stats.segments++;
+    found->stats.reserved_bytes += segment->bytes;
+    return check_tiling(alloc, segment, found);
+}
+
+static mt_status compare(const char *owner, const char *what, uint64_t counted, uint64_t found)
+{
+    if (counted == found)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s: %s counts %" PRIu64 ", the walk found %" PRIu64, owner, what, counted, found);
+}
+
+static mt_status compare_count(const char *owner, const struct mt_alloc_count *counted,
+                               const struct mt_alloc_count *found)
+{
+    mt_status status = compare(owner, "requested bytes", counted->requested_bytes, found->requested_bytes);
+    if (status == MT_OK)
+        status = compare(owner, "allocated bytes", counted->allocated_bytes, found->allocated_bytes);
+    if (status == MT_OK)
+        status = compare(owner, "blocks", counted->blocks, found->blocks);
+    if (status == MT_OK &&
+        (counted->peak_requested_bytes < counted->requested_bytes ||
+         counted->peak_allocated_bytes < counted->allocated_bytes || counted->total_allocs < counted->blocks))
+        status = mt_fail(MT_FAILED, "%s: a peak is lower than what it is the peak of", owner);
+    return status;
+}
+
+static mt_status compare_stats(const struct mt_alloc *alloc, const struct found *found)
+{
+    const struct mt_alloc_stats *counted = &alloc->stats;
+    mt_status status = compare_count("all", &counted->all, &found->stats.all);
+    for (mt_category c = 0; c < MT_CATEGORY_COUNT && status == MT_OK; c++)
+        status = compare_count(mt_category_name(c), &counted->category[c], &found->stats.category[c]);
+    if (status == MT_OK)
+        status = compare("all", "segments", counted->segments, found->stats.segments);
+    if (status == MT_OK)
+        status = compare("all", "reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes);
+    if (status == MT_OK && counted->peak_reserved_bytes < counted->reserved_bytes)
+        status = mt_fail(MT_FAILED, "the peak of reserved bytes is lower than they are");
+    if (status == MT_OK && alloc->device->reserved_bytes < counted->reserved_bytes)
+        status = mt_fail(MT_FAILED, "the device counts fewer reserved bytes than the allocator");
+    return status;
+}
+
+static mt_status check_all(const struct mt_alloc *alloc)
+{
+    struct found found = {0};
+    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer) {
+        mt_status status = check_segment(alloc, segment, &found);
+        if (status != MT_OK)
+            return status;
+    }
+    mt_status status = compare_stats(alloc, &found);
+    if (status != MT_OK)
+        return status;
+    uint64_t indexed;
+    status = alloc->policy->check(alloc, &indexed);
+    if (status != MT_OK)
+        return status;
+    return compare("index", "free blocks", indexed, found.free_blocks);
+}
+
+mt_status mt_alloc_check(const struct mt_alloc *alloc)
+{
+    pthread_mutex_lock((pthread_mutex_t *)&alloc->lock);
+    mt_status status = check_all(alloc);
+    pthread_mutex_unlock((pthread_mutex_t *)&alloc->lock);
+    return status;
+}

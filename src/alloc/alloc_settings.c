@@ -1,0 +1,143 @@
+/* Settings of an allocator as people write them: "policy=torch,max_split=200MiB". */
+#include "alloc/alloc.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LONGEST_SETTING = 255,
+    MOST_DIVISIONS = 64,
+    LEAST_MAX_SPLIT_BYTES = 20 << 20, /* PyTorch's segments for medium requests, which must stay splittable */
+};
+
+static const char *const policy_names[] = {"tight", "torch"};
+static const char *const torch_keys[] = {"policy", "max_split", "roundup_power2_divisions", "gc_threshold"};
+
+enum {
+    POLICY_COUNT = sizeof policy_names / sizeof policy_names[0],
+    KEY_COUNT = sizeof torch_keys / sizeof torch_keys[0]
+};
+
+static mt_status parse_policy(const char *value, struct mt_alloc_settings *settings)
+{
+    for (size_t i = 0; i < POLICY_COUNT; i++)
+        if (strcmp(value, policy_names[i]) == 0) {
+            settings->policy = (mt_policy)i;
+            return MT_OK;
+        }
+    return mt_fail_unknown("allocator policy", value, policy_names, POLICY_COUNT);
+}
+
+static mt_status parse_max_split(const char *value, struct mt_alloc_settings *settings)
+{
+    if (strcmp(value, "off") == 0) {
+        settings->max_split_bytes = UINT64_MAX;
+        return MT_OK;
+    }
+    mt_status status = mt_parse_bytes(value, &settings->max_split_bytes);
+    if (status != MT_OK)
+        return mt_fail_context(status, "max_split");
+    if (settings->max_split_bytes > LEAST_MAX_SPLIT_BYTES)
+        return MT_OK;
+    return mt_fail(MT_USAGE, "max_split=%s: expected more than 20 MiB, or off", value);
+}
+
+static mt_status parse_divisions(const char *value, struct mt_alloc_settings *settings)
+{
+    int64_t divisions;
+    mt_status status = mt_parse_integer("roundup_power2_divisions", value, 0, MOST_DIVISIONS, &divisions);
+    if (status != MT_OK)
+        return status;
+    if ((divisions & (divisions - 1)) != 0)
+        return mt_fail(MT_USAGE, "roundup_power2_divisions=%s: expected a power of two up to %d, or 0 for off", value,
+                       MOST_DIVISIONS);
+    settings->roundup_power2_divisions = (int)divisions;
+    return MT_OK;
+}
+
+static mt_status parse_gc_threshold(const char *value, struct mt_alloc_settings *settings)
+{
+    char *end;
+    double share = strtod(value, &end);
+    if (end == value || *end != '\0' || !(share >= 0 && share < 1))
+        return mt_fail(MT_USAGE, "gc_threshold=%s: expected a share of the capacity from 0 (off) to below 1", value);
+    settings->gc_threshold = share;
+    return MT_OK;
+}
+
+static mt_status parse_pair(const char *key, const char *value, struct mt_alloc_settings *settings)
+{
+    static mt_status (*const parsers[KEY_COUNT])(const char *, struct mt_alloc_settings *) = {
+        parse_policy, parse_max_split, parse_divisions, parse_gc_threshold};
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (strcmp(key, torch_keys[i]) == 0)
+            return parsers[i](value, settings);
+    return mt_fail_unknown("allocator setting", key, torch_keys, KEY_COUNT);
+}
+
+/* Parses the one "key=value" of `length` characters at `text`. */
+static mt_status parse_item(const char *text, size_t length, struct mt_alloc_settings *settings)
+{
+    char item[LONGEST_SETTING + 1];
+    if (length > LONGEST_SETTING)
+        return mt_fail(MT_USAGE, "an allocator setting of %zu characters is too long", length);
+    memcpy(item, text, length);
+    item[length] = '\0';
+    char *equals = strchr(item, '=');
+    if (equals == NULL)
+        return mt_fail(MT_USAGE, "\"%s\" is not an allocator setting: write key=value, such as policy=torch", item);
+    *equals = '\0';
+    return parse_pair(item, equals + 1, settings);
+}
+
+static bool has_torch_settings(const struct mt_alloc_settings *settings)
+{
+    return settings->max_split_bytes != UINT64_MAX || settings->roundup_power2_divisions != 0 ||
+           settings->gc_threshold > 0;
+}
+
+mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out)
+{
+    struct mt_alloc_settings settings = {.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX};
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        mt_status status = parse_item(text, length, &settings);
+        if (status != MT_OK)
+            return status;
+        text += length;
+        if (*text == ',' && *++text == '\0')
+            return mt_fail(MT_USAGE, "the allocator settings end with a comma");
+    }
+    if (settings.policy != MT_POLICY_TORCH && has_torch_settings(&settings))
+        return mt_fail(MT_USAGE, "max_split, roundup_power2_divisions and gc_threshold are settings of policy=torch");
+    *out = settings;
+    return MT_OK;
+}
+
+/* The fewest digits that read back as the same number. */
+static void add_share(struct mt_text *out, double share)
+{
+    char digits[32];
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, share);
+        if (strtod(digits, NULL) == share)
+            break;
+    }
+    mt_text_add(out, ",gc_threshold=%s", digits);
+}
+
+void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out)
+{
+    mt_text_add(out, "policy=%s", policy_names[settings->policy]);
+    if (settings->policy != MT_POLICY_TORCH)
+        return;
+    if (settings->max_split_bytes == UINT64_MAX)
+        mt_text_add(out, ",max_split=off");
+    else
+        mt_text_add(out, ",max_split=%" PRIu64, settings->max_split_bytes);
+    mt_text_add(out, ",roundup_power2_divisions=%d", settings->roundup_power2_divisions);
+    add_share(out, settings->gc_threshold);
+}

@@ -1,0 +1,189 @@
+/* Segments and the blocks that tile them: mapping, splitting, merging, and the structures they are kept in.
+ *
+ * Structures come from chunks that are asked for by the hundred and never given back before the allocator's end, so
+ * that handing out a block asks the host for nothing. */
+#include "alloc/block.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <stdlib.h>
+
+enum { CHUNK_BLOCKS = 256 };
+
+static void add_chunk(struct mt_block_store *store)
+{
+    struct mt_block *chunk = mt_host_alloc(CHUNK_BLOCKS * sizeof *chunk);
+    store->chunks = mt_host_resize(store->chunks, store->chunk_count + 1, sizeof *store->chunks);
+    uint64_t first = (uint64_t)store->chunk_count * CHUNK_BLOCKS;
+    store->chunks[store->chunk_count++] = chunk;
+    for (uint32_t i = CHUNK_BLOCKS; i-- > 0;) {
+        chunk[i].priority = (uint32_t)mt_splitmix64(first + i);
+        chunk[i].link[0] = store->spare;
+        store->spare = &chunk[i];
+    }
+}
+
+static struct mt_block *block_create(struct mt_block_store *store, struct mt_segment *segment, uint64_t offset,
+                                     uint64_t bytes)
+{
+    if (store->spare == NULL)
+        add_chunk(store);
+    struct mt_block *block = store->spare;
+    store->spare = block->link[0];
+    *block = (struct mt_block){
+        .bytes = bytes, .offset = offset, .segment = segment, .priority = block->priority, .is_free = true};
+    return block;
+}
+
+static void block_destroy(struct mt_block_store *store, struct mt_block *block)
+{
+    block->segment = NULL;
+    block->link[0] = store->spare;
+    store->spare = block;
+}
+
+void mt_block_store_destroy(struct mt_block_store *store)
+{
+    for (uint32_t i = 0; i < store->chunk_count; i++)
+        free(store->chunks[i]);
+    free(store->chunks);
+    while (store->spare_segment != NULL) {
+        struct mt_segment *segment = store->spare_segment;
+        store->spare_segment = segment->newer;
+        free(segment);
+    }
+    *store = (struct mt_block_store){0};
+}
+
+static struct mt_segment *segment_create(struct mt_block_store *store)
+{
+    struct mt_segment *segment = store->spare_segment;
+    if (segment == NULL)
+        return mt_host_alloc(sizeof *segment);
+    store->spare_segment = segment->newer;
+    return segment;
+}
+
+static void segment_destroy(struct mt_block_store *store, struct mt_segment *segment)
+{
+    segment->newer = store->spare_segment;
+    store->spare_segment = segment;
+}
+
+static void emit_segment(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_segment *segment)
+{
+    struct mt_event event = {.kind = (uint16_t)kind,
+                             .stream = segment->stream,
+                             .address = segment->address,
+                             .block_bytes = segment->bytes,
+                             .segment = segment->birth};
+    mt_alloc_emit(alloc, &event);
+}
+
+static void append_segment(struct mt_alloc *alloc, struct mt_segment *segment)
+{
+    if (alloc->newest != NULL)
+        alloc->newest->newer = segment;
+    else
+        alloc->oldest = segment;
+    alloc->newest = segment;
+}
+
+static void unlink_segment(struct mt_alloc *alloc, struct mt_segment *segment)
+{
+    if (segment->older != NULL)
+        segment->older->newer = segment->newer;
+    else
+        alloc->oldest = segment->newer;
+    if (segment->newer != NULL)
+        segment->newer->older = segment->older;
+    else
+        alloc->newest = segment->older;
+}
+
+static void count_mapped(struct mt_alloc_stats *stats, uint64_t bytes)
+{
+    stats->segments++;
+    stats->reserved_bytes += bytes;
+    if (stats->reserved_bytes > stats->peak_reserved_bytes)
+        stats->peak_reserved_bytes = stats->reserved_bytes;
+}
+
+struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
+{
+    mt_addr address;
+    if (mt_device_reserve(alloc->device, bytes, &address) != MT_OK)
+        return NULL;
+    struct mt_segment *segment = segment_create(&alloc->store);
+    *segment = (struct mt_segment){.address = address,
+                                   .bytes = bytes,
+                                   .older = alloc->newest,
+                                   .birth = alloc->next_birth++,
+                                   .stream = stream,
+                                   .pool = pool};
+    segment->first = block_create(&alloc->store, segment, 0, bytes);
+    append_segment(alloc, segment);
+    count_mapped(&alloc->stats, bytes);
+    emit_segment(alloc, MT_EVENT_SEGMENT_MAP, segment);
+    return segment->first;
+}
+
+void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment)
+{
+    alloc->policy->remove(alloc, segment->first);
+    block_destroy(&alloc->store, segment->first);
+    unlink_segment(alloc, segment);
+    mt_device_release(alloc->device, segment->address, segment->bytes);
+    alloc->stats.segments--;
+    alloc->stats.reserved_bytes -= segment->bytes;
+    emit_segment(alloc, MT_EVENT_SEGMENT_UNMAP, segment);
+    segment_destroy(&alloc->store, segment);
+}
+
+uint64_t mt_segments_release_idle(struct mt_alloc *alloc)
+{
+    uint64_t before = alloc->stats.reserved_bytes;
+    for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL; segment = next) {
+        next = segment->newer;
+        if (mt_segment_is_idle(segment))
+            mt_segment_unmap(alloc, segment);
+    }
+    return before - alloc->stats.reserved_bytes;
+}
+
+struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
+{
+    struct mt_block *rest = block_create(&alloc->store, block->segment, block->offset + bytes, block->bytes - bytes);
+    block->bytes = bytes;
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after != NULL)
+        rest->after->before = rest;
+    block->after = rest;
+    return rest;
+}
+
+/* `block` takes over the bytes of the neighbour after it. */
+static void absorb_after(struct mt_block_store *store, struct mt_block *block)
+{
+    struct mt_block *after = block->after;
+    block->bytes += after->bytes;
+    block->after = after->after;
+    if (block->after != NULL)
+        block->after->before = block;
+    block_destroy(store, after);
+}
+
+struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_block *block)
+{
+    if (block->after != NULL && block->after->is_free) {
+        alloc->policy->remove(alloc, block->after);
+        absorb_after(&alloc->store, block);
+    }
+    if (block->before == NULL || !block->before->is_free)
+        return block;
+    block = block->before;
+    alloc->policy->remove(alloc, block);
+    absorb_after(&alloc->store, block);
+    return block;
+}

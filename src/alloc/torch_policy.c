@@ -1,0 +1,274 @@
+/* The policy `torch`: the rules of PyTorch's caching allocator, so that what PyTorch would reserve is predicted.
+ *
+ *   request        pool    segment                        cut off when what remains is
+ *   <= 1 MiB       small   2 MiB                          >= 512 B
+ *   < 10 MiB       large   20 MiB                         > 1 MiB
+ *   >= 10 MiB      large   the request, up to 2 MiB       > 1 MiB
+ *
+ * Sizes are rounded up to 512 B (or to steps between powers of two, if set). The best fit of (stream, pool) is taken:
+ * the smallest block, then the oldest segment, then the lowest offset, where PyTorch has the lowest address.
+ *
+ * With max_split, a block of at least that size is "oversize": it is not cut, serves only requests that are oversize
+ * too and waste less than 20 MiB of it, and when the device refuses, idle oversize blocks of the stream go before
+ * everything else does. With gc_threshold, before a segment is mapped while more than that share of the capacity is
+ * reserved, idle large segments go that have waited longer than the average, until the excess is gone.
+ *
+ * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
+#include "alloc/free_tree.h"
+#include "base/checked.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    SMALL_SEGMENT_BYTES = 2 << 20,
+    MEDIUM_SEGMENT_BYTES = 20 << 20,
+    EXACT_SEGMENT_FROM_BYTES = 10 << 20,
+    OVERSIZE_SLACK_BYTES = 20 << 20,
+};
+
+/* The free blocks of one stream. */
+struct stream_trees {
+    struct mt_free_tree pool[MT_POOL_COUNT];
+};
+
+/* Invariant: tree_count is above every stream that a block was ever free on. */
+struct torch_index {
+    struct stream_trees *streams;
+    uint32_t stream_count;
+    uint64_t searches[MT_POOL_COUNT]; /* what the age of a free block is counted in */
+};
+
+static void *torch_create(void)
+{
+    return mt_host_alloc(sizeof(struct torch_index));
+}
+
+static void torch_destroy(void *index)
+{
+    struct torch_index *torch = index;
+    free(torch->streams);
+    free(torch);
+}
+
+static struct mt_free_tree *tree_of(const struct mt_alloc *alloc, mt_stream stream, mt_pool pool)
+{
+    struct torch_index *torch = alloc->index;
+    if (stream >= torch->stream_count) {
+        uint32_t count = stream + 1u;
+        torch->streams = mt_host_resize(torch->streams, count, sizeof *torch->streams);
+        for (uint32_t i = torch->stream_count; i < count; i++)
+            torch->streams[i] = (struct stream_trees){0};
+        torch->stream_count = count;
+    }
+    return &torch->streams[stream].pool[pool];
+}
+
+/* Rounds up to the next of `divisions` (a power of two) equal steps between two powers of two. */
+static bool round_to_division(uint64_t bytes, uint64_t divisions, uint64_t *out_bytes)
+{
+    uint64_t power = UINT64_C(1) << (63 - __builtin_clzll(bytes));
+    return mt_checked_round_up(bytes, power / divisions, out_bytes);
+}
+
+static bool torch_round(const struct mt_alloc_settings *settings, uint64_t requested_bytes, uint64_t *out_bytes)
+{
+    uint64_t divisions = (uint64_t)settings->roundup_power2_divisions;
+    if (divisions > 1 && requested_bytes > MT_BLOCK_UNIT * divisions)
+        return round_to_division(requested_bytes, divisions, out_bytes);
+    return mt_checked_round_up(requested_bytes, MT_BLOCK_UNIT, out_bytes);
+}
+
+static bool is_oversize(const struct mt_alloc *alloc, uint64_t bytes)
+{
+    return bytes >= alloc->settings.max_split_bytes;
+}
+
+static struct mt_block *torch_find(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+{
+    struct torch_index *torch = alloc->index;
+    mt_pool pool = mt_pool_of(bytes);
+    torch->searches[pool]++;
+    struct mt_block *block = mt_free_tree_find(tree_of(alloc, stream, pool), bytes);
+    if (block == NULL || !is_oversize(alloc, block->bytes))
+        return block;
+    bool suits = is_oversize(alloc, bytes) && block->bytes - bytes < OVERSIZE_SLACK_BYTES;
+    return suits ? block : NULL;
+}
+
+static bool torch_splits(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
+{
+    uint64_t rest = block->bytes - bytes;
+    if (block->segment->pool == MT_POOL_SMALL)
+        return rest >= MT_BLOCK_UNIT;
+    return !is_oversize(alloc, bytes) && rest > MT_SMALL_LIMIT;
+}
+
+static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
+{
+    struct torch_index *torch = alloc->index;
+    const struct mt_segment *segment = block->segment;
+    block->freed_at = torch->searches[segment->pool];
+    mt_free_tree_insert(tree_of(alloc, segment->stream, segment->pool), block);
+}
+
+static void torch_remove(struct mt_alloc *alloc, struct mt_block *block)
+{
+    mt_free_tree_remove(tree_of(alloc, block->segment->stream, block->segment->pool), block);
+}
+
+static bool segment_bytes(uint64_t bytes, uint64_t *out_bytes)
+{
+    if (bytes <= MT_SMALL_LIMIT)
+        *out_bytes = SMALL_SEGMENT_BYTES;
+    else if (bytes < EXACT_SEGMENT_FROM_BYTES)
+        *out_bytes = MEDIUM_SEGMENT_BYTES;
+    else
+        return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
+    return true;
+}
+
+/* What garbage collection may release: idle large segments, and how long they have been. */
+struct idle_ages {
+    uint64_t count, sum;
+};
+
+static bool is_collectable(const struct mt_segment *segment)
+{
+    return segment->pool == MT_POOL_LARGE && mt_segment_is_idle(segment);
+}
+
+static uint64_t age_of(const struct mt_alloc *alloc, const struct mt_segment *segment)
+{
+    const struct torch_index *torch = alloc->index;
+    return torch->searches[MT_POOL_LARGE] - segment->first->freed_at;
+}
+
+static struct idle_ages sum_ages(const struct mt_alloc *alloc)
+{
+    struct idle_ages ages = {0};
+    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer) {
+        if (!is_collectable(segment))
+            continue;
+        ages.count++;
+        ages.sum += age_of(alloc, segment);
+    }
+    return ages;
+}
+
+/* Releases every collectable segment of at least the average age; returns their bytes. */
+static uint64_t collect_older_than_average(struct mt_alloc *alloc)
+{
+    struct idle_ages ages = sum_ages(alloc);
+    uint64_t before = alloc->stats.reserved_bytes;
+    for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL; segment = next) {
+        next = segment->newer;
+        if (is_collectable(segment) && age_of(alloc, segment) * ages.count >= ages.sum)
+            mt_segment_unmap(alloc, segment);
+    }
+    return before - alloc->stats.reserved_bytes;
+}
+
+static void collect_garbage(struct mt_alloc *alloc)
+{
+    double share = alloc->settings.gc_threshold;
+    if (share <= 0)
+        return;
+    uint64_t threshold = (uint64_t)(share * (double)alloc->device->capacity_bytes);
+    while (alloc->stats.reserved_bytes > threshold && collect_older_than_average(alloc) > 0) {
+    }
+}
+
+/* Releases idle oversize segments of the stream, the largest first, until they amount to `bytes`; false if they
+ * don't. */
+static bool release_largest(struct mt_alloc *alloc, struct mt_free_tree *tree, uint64_t bytes)
+{
+    uint64_t released = 0;
+    while (released < bytes) {
+        struct mt_block *block = mt_free_tree_last(tree);
+        if (block == NULL || !is_oversize(alloc, block->bytes) || !mt_segment_is_idle(block->segment))
+            return false;
+        released += block->bytes;
+        mt_segment_unmap(alloc, block->segment);
+    }
+    return true;
+}
+
+/* The first answer to a refusal: one idle oversize segment that is large enough, or several. */
+static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+{
+    uint64_t limit = alloc->settings.max_split_bytes;
+    if (limit == UINT64_MAX)
+        return false;
+    uint64_t wanted = bytes < limit ? limit : bytes;
+    struct mt_free_tree *tree = tree_of(alloc, stream, mt_pool_of(bytes));
+    struct mt_block *block = mt_free_tree_find(tree, wanted);
+    if (block == NULL || !mt_segment_is_idle(block->segment))
+        return release_largest(alloc, tree, wanted);
+    mt_segment_unmap(alloc, block->segment);
+    return true;
+}
+
+static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+{
+    uint64_t wanted;
+    if (!segment_bytes(bytes, &wanted))
+        return NULL;
+    mt_pool pool = mt_pool_of(bytes);
+    collect_garbage(alloc);
+    struct mt_block *block = mt_segment_map(alloc, stream, pool, wanted);
+    if (block == NULL && release_oversize(alloc, stream, bytes))
+        block = mt_segment_map(alloc, stream, pool, wanted);
+    if (block != NULL)
+        return block;
+    mt_segments_release_idle(alloc);
+    return mt_segment_map(alloc, stream, pool, wanted);
+}
+
+static bool torch_holds(const struct mt_alloc *alloc, const struct mt_block *block)
+{
+    return mt_free_tree_holds(tree_of(alloc, block->segment->stream, block->segment->pool), block);
+}
+
+/* Walks a tree in order; its count must be what the walk finds. */
+static mt_status check_tree(const struct mt_alloc *alloc, mt_stream stream, mt_pool pool)
+{
+    const struct mt_free_tree *tree = tree_of(alloc, stream, pool);
+    uint64_t count = 0;
+    for (const struct mt_block *block = mt_free_tree_find(tree, 0); block != NULL;
+         block = mt_free_tree_next(tree, block))
+        count++;
+    if (count == tree->count)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "the free tree of stream %u, pool %d counts %" PRIu64 " blocks, its walk found %" PRIu64,
+                   stream, pool, tree->count, count);
+}
+
+static mt_status torch_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
+{
+    const struct torch_index *torch = alloc->index;
+    *out_blocks = 0;
+    for (uint32_t stream = 0; stream < torch->stream_count; stream++)
+        for (mt_pool pool = 0; pool < MT_POOL_COUNT; pool++) {
+            mt_status status = check_tree(alloc, (mt_stream)stream, pool);
+            if (status != MT_OK)
+                return status;
+            *out_blocks += torch->streams[stream].pool[pool].count;
+        }
+    return MT_OK;
+}
+
+const struct mt_policy_table mt_policy_torch = {
+    .name = "torch",
+    .create = torch_create,
+    .destroy = torch_destroy,
+    .round = torch_round,
+    .find = torch_find,
+    .grow = torch_grow,
+    .splits = torch_splits,
+    .insert = torch_insert,
+    .remove = torch_remove,
+    .holds = torch_holds,
+    .check = torch_check,
+};
