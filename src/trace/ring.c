@@ -44,6 +44,17 @@ static int64_t read_pid(int file)
     return atomic_load(&header.pid);
 }
 
+/* Tells others who holds the lock, also while the content is an earlier process's. Failing only costs them the pid. */
+static void note_holder(const struct mt_ring *ring)
+{
+    int64_t pid = getpid();
+    struct stat file;
+    if (fstat(ring->file, &file) != 0 || file.st_size < HEADER_BYTES)
+        return;
+    if (pwrite(ring->file, &pid, sizeof pid, offsetof(struct mt_ring_header, pid)) < 0)
+        return;
+}
+
 /* One try: sets *outcome; MT_RING_BUSY also where the file changed under us. */
 static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_outcome *outcome, int64_t *out_pid)
 {
@@ -55,8 +66,11 @@ static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_ou
     if (ring->file < 0)
         return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
     *outcome = MT_RING_CLAIMED;
-    if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring))
+    if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring)) {
+        if (claim == MT_RING_CREATE)
+            note_holder(ring);
         return MT_OK;
+    }
     *outcome = MT_RING_BUSY;
     *out_pid = read_pid(ring->file);
     close(ring->file);

@@ -5,11 +5,11 @@
  * being written. So a trace says the same however its run ended.
  *
  *   events, labels ──add──▶ summary ──store_progress──▶ segment, step, checkpoint      (as they come)
- *                                   ──store_totals────▶ summary_* and run.complete_from_bytes  (at the end)
+ *                                   ──store_totals────▶ summary_*                      (at the end)
  *
  * Cost: about 100 ns an event. Memory: the live set, a row per step, phase and category, and the allocation table, which
- * is bounded: when more than 2 * MT_SUMMARY_ALLOCATIONS different (label, size) pairs have been seen, the smallest sizes
- * are dropped until no more than MT_SUMMARY_ALLOCATIONS are left. It stays exact for every size that is left.
+ * is bounded: at 2 * MT_SUMMARY_ALLOCATIONS different (label, size) pairs the smallest sizes are dropped, all but the
+ * MT_SUMMARY_ALLOCATIONS largest pairs and those of equal size. What is left is exact.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_SUMMARY_H
@@ -38,6 +38,9 @@ int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event)
 
 /* Events so far. */
 int64_t mt_summary_events(const struct mt_summary *summary);
+
+/* The size from which on summary_allocation is complete: run.complete_from_bytes. */
+uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary);
 
 /* Writes the segments, steps and checkpoints that came or changed since the last call, replacing rows that are there. */
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run);

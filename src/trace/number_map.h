@@ -1,0 +1,33 @@
+/* A map from 64-bit numbers to 64-bit numbers, in one flat array: open addressing with linear probing, at most half
+ * full; removal shifts what follows back, so there are no tombstones and a long life costs nothing. */
+#ifndef MT_TRACE_NUMBER_MAP_H
+#define MT_TRACE_NUMBER_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The one key that can't be used: it marks free slots. */
+#define MT_NUMBER_MAP_NO_KEY UINT64_MAX
+
+/* Invariants: count * 2 <= mask + 1, a power of two. */
+struct mt_number_map {
+    struct mt_number_pair {
+        uint64_t key, value;
+    } * pairs;
+    size_t mask, count;
+};
+
+void mt_number_map_create(struct mt_number_map *map);
+void mt_number_map_release(struct mt_number_map *map);
+
+/* Adds or replaces. Ignores MT_NUMBER_MAP_NO_KEY, which a damaged file may ask for. */
+void mt_number_map_put(struct mt_number_map *map, uint64_t key, uint64_t value);
+
+/* False, and *out untouched, if the key is not there. */
+bool mt_number_map_get(const struct mt_number_map *map, uint64_t key, uint64_t *out);
+
+/* The same, and removes it. */
+bool mt_number_map_take(struct mt_number_map *map, uint64_t key, uint64_t *out);
+
+#endif

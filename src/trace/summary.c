@@ -1,0 +1,240 @@
+#include "trace/summary.h"
+
+#include "base/memory.h"
+#include "trace/summary_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHECKPOINT_EVENTS = 4096, CHECKPOINT_LIVE_FACTOR = 4 };
+enum { RESERVED_ONLY = 1u << MT_MEASURE_RESERVED, ALL_MEASURES = (1u << MT_MEASURE_COUNT) - 1 };
+
+/* Room for one more element of `size` bytes in an array that doubles. */
+static void *with_room(void *array, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    *capacity = *capacity == 0 ? 16 : *capacity * 2;
+    return mt_host_resize(array, *capacity, size);
+}
+
+static struct mt_summary_scope *current_scope(struct mt_summary *summary)
+{
+    return summary->scopes[summary->scope_count - 1];
+}
+
+static void begin_scope(struct mt_summary *summary, int64_t step, int64_t event)
+{
+    summary->scopes =
+        with_room(summary->scopes, summary->scope_count, &summary->scope_capacity, sizeof *summary->scopes);
+    struct mt_summary_scope *scope = mt_host_alloc(sizeof *scope);
+    scope->step = step;
+    mt_peaks_begin(&scope->peaks, &summary->totals, event);
+    summary->scopes[summary->scope_count++] = scope;
+}
+
+struct mt_summary *mt_summary_create(int64_t first_event)
+{
+    struct mt_summary *summary = mt_host_alloc(sizeof *summary);
+    summary->first_event = first_event;
+    summary->next_checkpoint = CHECKPOINT_EVENTS;
+    mt_live_create(&summary->live);
+    mt_allocations_create(&summary->allocations);
+    mt_number_map_create(&summary->segment_index);
+    mt_peaks_begin(&summary->run_peaks, &summary->totals, first_event);
+    begin_scope(summary, MT_STEP_BEFORE, first_event);
+    return summary;
+}
+
+void mt_summary_destroy(struct mt_summary *summary)
+{
+    if (summary == NULL)
+        return;
+    mt_live_release(&summary->live);
+    mt_allocations_release(&summary->allocations);
+    mt_number_map_release(&summary->segment_index);
+    for (size_t i = 0; i < summary->scope_count; i++)
+        free(summary->scopes[i]);
+    for (size_t i = 0; i < summary->checkpoint_count; i++)
+        free(summary->checkpoints[i].live);
+    free(summary->phases);
+    free(summary->scopes);
+    free(summary->segments);
+    free(summary->steps);
+    free(summary->checkpoints);
+    free(summary);
+}
+
+int64_t mt_summary_events(const struct mt_summary *summary)
+{
+    return summary->events;
+}
+
+uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
+{
+    return summary->allocations.complete_from_bytes;
+}
+
+void mt_summary_add_label(struct mt_summary *summary, mt_label_id label, mt_phase phase)
+{
+    uint32_t number = mt_label_number(label);
+    while (number >= summary->phase_capacity) {
+        size_t old = summary->phase_capacity;
+        summary->phases = with_room(summary->phases, old, &summary->phase_capacity, 1);
+        memset(summary->phases + old, 0, summary->phase_capacity - old);
+    }
+    summary->phases[number] = (unsigned char)phase;
+}
+
+static mt_phase label_phase(const struct mt_summary *summary, mt_label_id label)
+{
+    uint32_t number = mt_label_number(label);
+    return number < summary->phase_capacity ? (mt_phase)summary->phases[number] : MT_PHASE_INIT;
+}
+
+/* Before what is live changes. */
+static void settle(struct mt_summary *summary, unsigned measures)
+{
+    struct mt_summary_scope *scope = current_scope(summary);
+    if ((scope->peaks.stale & measures) != 0)
+        mt_peaks_settle(&scope->peaks, &summary->totals, measures);
+    if ((summary->run_peaks.stale & measures) != 0)
+        mt_peaks_settle(&summary->run_peaks, &summary->totals, measures);
+}
+
+static void raise_peaks(struct mt_summary *summary, int64_t id)
+{
+    mt_peaks_raise(&current_scope(summary)->peaks, &summary->totals, id);
+    mt_peaks_raise(&summary->run_peaks, &summary->totals, id);
+}
+
+static void count_allocation(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    struct mt_summary_count *count =
+        &current_scope(summary)->counts[label_phase(summary, event->label)][mt_label_category(event->label)];
+    count->count++;
+    count->total_bytes += event->requested_bytes;
+    if (event->requested_bytes > count->max_bytes)
+        count->max_bytes = event->requested_bytes;
+    mt_allocations_add(&summary->allocations, mt_label_number(event->label), event->requested_bytes, id);
+}
+
+static void add_alloc(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    settle(summary, RESERVED_ONLY);
+    mt_live_add(&summary->live, event->address, id);
+    struct mt_category_total *category = &summary->totals.live.category[mt_label_category(event->label)];
+    category->allocated_bytes += event->block_bytes;
+    category->requested_bytes += event->requested_bytes;
+    category->blocks++;
+    summary->totals.now[MT_MEASURE_ALLOCATED] += event->block_bytes;
+    summary->totals.now[MT_MEASURE_REQUESTED] += event->requested_bytes;
+    raise_peaks(summary, id);
+    count_allocation(summary, event, id);
+}
+
+static int64_t add_free(struct mt_summary *summary, const struct mt_event *event)
+{
+    int64_t allocation = mt_live_take(&summary->live, event->address);
+    if (allocation == 0)
+        return 0;
+    settle(summary, ALL_MEASURES);
+    struct mt_category_total *category = &summary->totals.live.category[mt_label_category(event->label)];
+    category->allocated_bytes -= event->block_bytes;
+    category->requested_bytes -= event->requested_bytes;
+    category->blocks--;
+    summary->totals.now[MT_MEASURE_ALLOCATED] -= event->block_bytes;
+    summary->totals.now[MT_MEASURE_REQUESTED] -= event->requested_bytes;
+    return allocation;
+}
+
+static void add_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    summary->segments =
+        with_room(summary->segments, summary->segment_count, &summary->segment_capacity, sizeof *summary->segments);
+    summary->segments[summary->segment_count] = (struct mt_summary_segment){.id = event->segment,
+                                                                            .address = event->address,
+                                                                            .bytes = event->block_bytes,
+                                                                            .stream = event->stream,
+                                                                            .mapped_event = id};
+    mt_number_map_put(&summary->segment_index, event->segment, summary->segment_count++);
+    summary->segments_changed++;
+    summary->totals.now[MT_MEASURE_RESERVED] += event->block_bytes;
+    raise_peaks(summary, id);
+}
+
+static void end_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    uint64_t index;
+    if (!mt_number_map_take(&summary->segment_index, event->segment, &index))
+        return;
+    settle(summary, RESERVED_ONLY);
+    struct mt_summary_segment *segment = &summary->segments[index];
+    segment->unmapped_event = id;
+    summary->segments_changed += segment->stored;
+    segment->stored = false;
+    summary->totals.now[MT_MEASURE_RESERVED] -= segment->bytes;
+}
+
+static void begin_step(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    settle(summary, ALL_MEASURES);
+    begin_scope(summary, (int64_t)event->value, id);
+    summary->steps = with_room(summary->steps, summary->step_count, &summary->step_capacity, sizeof *summary->steps);
+    summary->steps[summary->step_count++] =
+        (struct mt_summary_step){.number = (int64_t)event->value, .first_event = id, .begin_ns = event->time_ns};
+}
+
+static void end_step(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    if (summary->step_count == 0)
+        return;
+    struct mt_summary_step *step = &summary->steps[summary->step_count - 1];
+    step->last_event = id;
+    step->end_ns = event->time_ns;
+}
+
+/* A checkpoint's size grows with the live set and so does the distance to the next: they cost half a byte an event. */
+static void add_checkpoint(struct mt_summary *summary, int64_t id)
+{
+    summary->checkpoints = with_room(summary->checkpoints, summary->checkpoint_count, &summary->checkpoint_capacity,
+                                     sizeof *summary->checkpoints);
+    struct mt_summary_checkpoint *checkpoint = &summary->checkpoints[summary->checkpoint_count++];
+    checkpoint->event = id;
+    checkpoint->live_bytes = mt_live_encode(&summary->live, summary->first_event, &checkpoint->live);
+    int64_t distance = CHECKPOINT_LIVE_FACTOR * (int64_t)mt_live_count(&summary->live);
+    summary->next_checkpoint += distance > CHECKPOINT_EVENTS ? distance : CHECKPOINT_EVENTS;
+}
+
+static int64_t apply(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    switch (event->kind) {
+    case MT_EVENT_ALLOC:
+        add_alloc(summary, event, id);
+        return 0;
+    case MT_EVENT_FREE:
+        return add_free(summary, event);
+    case MT_EVENT_SEGMENT_MAP:
+        add_segment(summary, event, id);
+        return 0;
+    case MT_EVENT_SEGMENT_UNMAP:
+        end_segment(summary, event, id);
+        return 0;
+    case MT_EVENT_STEP_BEGIN:
+        begin_step(summary, event, id);
+        return 0;
+    case MT_EVENT_STEP_END:
+        end_step(summary, event, id);
+        return 0;
+    }
+    return 0;
+}
+
+int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event)
+{
+    int64_t id = summary->first_event + summary->events++;
+    int64_t allocation = apply(summary, event, id);
+    if (summary->events == summary->next_checkpoint)
+        add_checkpoint(summary, id);
+    return allocation;
+}
