@@ -1,0 +1,257 @@
+/* Random strided views of host memory for tests of ops, and a second, plain way to read, round and walk them.
+ *
+ *   buffer  | guard | elements and the gaps between them | guard |
+ *
+ * `before` keeps the buffer as it was filled, so that a test can demand that nothing else was touched. Nothing here
+ * uses the code under test. */
+#ifndef MT_TESTS_STRIDED_H
+#define MT_TESTS_STRIDED_H
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD_BYTES = 64 };
+
+struct strided {
+    struct mtk_view view;
+    unsigned char *buffer, *before;
+    size_t bytes;
+};
+
+/* A place in a view. */
+struct place {
+    int64_t at[MT_MAX_DIMS];
+};
+
+/* The stream of random numbers of a test: next ones follow from the state alone. */
+struct dice {
+    uint64_t state;
+};
+
+static inline uint64_t roll(struct dice *dice, uint64_t sides)
+{
+    return mt_splitmix64(dice->state++) % sides;
+}
+
+/* A value that every float holds exactly, in (-4, 4), of few enough bits for sums to stay exact in double. */
+static inline double roll_value(struct dice *dice)
+{
+    return ((double)roll(dice, 8192) - 4096) / 1024;
+}
+
+static inline mt_dtype roll_dtype(struct dice *dice)
+{
+    return (mt_dtype)(MT_F32 + roll(dice, MT_DTYPE_COUNT - MT_F32));
+}
+
+static inline mt_dtype roll_float_dtype(struct dice *dice)
+{
+    return (mt_dtype)(MT_F32 + roll(dice, 3));
+}
+
+/* `value` rounded to the nearest multiple of a power of two, ties to even, as a format of `digits` significant bits
+ * and least exponent `lowest` has it; overflows to infinity above `largest`. */
+static inline double round_to_format(double value, int digits, int lowest, double largest)
+{
+    int exponent;
+    if (value == 0 || !isfinite(value))
+        return value;
+    frexp(value, &exponent);
+    int unit = exponent - digits > lowest ? exponent - digits : lowest;
+    double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+    return fabs(rounded) > largest ? copysign(INFINITY, value) : rounded;
+}
+
+/* What is read back after `value` was stored as dtype. */
+static inline double round_to_dtype(double value, mt_dtype dtype)
+{
+    switch (dtype) {
+    case MT_F32:
+        return round_to_format(value, 24, -149, 0x1.fffffep127);
+    case MT_BF16:
+        return round_to_format(value, 8, -133, 0x1.fep127);
+    case MT_I64:
+        return isnan(value) ? 0 : fmin(fmax(trunc(value), -0x1p63), 0x1p63);
+    case MT_BOOL:
+        return value != 0;
+    case MT_U8:
+        return isnan(value) ? 0 : fmin(fmax(trunc(value), 0), 255);
+    default:
+        return value;
+    }
+}
+
+static inline unsigned char *element_at(const struct strided *s, struct place place)
+{
+    int64_t number = 0;
+    for (int d = 0; d < MT_MAX_DIMS; d++)
+        number += place.at[d] * s->view.stride[d];
+    return (unsigned char *)(uintptr_t)s->view.address + number * (int64_t)mt_dtype_bytes(s->view.dtype);
+}
+
+/* The element in `bytes` of dtype. */
+static inline double decode(const unsigned char *bytes, mt_dtype dtype)
+{
+    union {
+        float f32;
+        double f64;
+        int64_t i64;
+        uint16_t bf16;
+        uint32_t bits;
+        uint8_t u8;
+    } e = {.i64 = 0};
+    memcpy(&e, bytes, mt_dtype_bytes(dtype));
+    switch (dtype) {
+    case MT_F32:
+        return (double)e.f32;
+    case MT_F64:
+        return e.f64;
+    case MT_I64:
+        return (double)e.i64;
+    case MT_BF16:
+        e.bits = (uint32_t)e.bf16 << 16;
+        return (double)e.f32;
+    default:
+        return (double)e.u8;
+    }
+}
+
+static inline double element(const struct strided *s, struct place place)
+{
+    return decode(element_at(s, place), s->view.dtype);
+}
+
+/* The element as it was when the view was filled. */
+static inline double element_before(const struct strided *s, struct place place)
+{
+    return decode(s->before + (element_at(s, place) - s->buffer), s->view.dtype);
+}
+
+/* Stores a value that dtype holds exactly. */
+static inline void element_set(struct strided *s, struct place place, double value)
+{
+    union {
+        float f32;
+        uint32_t bits;
+        double f64;
+        int64_t i64;
+        uint16_t bf16;
+        uint8_t u8;
+    } e = {.f32 = (float)value};
+    if (s->view.dtype == MT_F64)
+        e.f64 = value;
+    else if (s->view.dtype == MT_I64)
+        e.i64 = (int64_t)value;
+    else if (s->view.dtype == MT_BF16)
+        e.bf16 = (uint16_t)(e.bits >> 16);
+    else if (s->view.dtype != MT_F32)
+        e.u8 = (uint8_t)value;
+    memcpy(element_at(s, place), &e, mt_dtype_bytes(s->view.dtype));
+}
+
+/* The next place in row-major order; false after the last, which leaves the first. */
+static inline bool place_next(struct place *place, const int64_t *shape)
+{
+    for (int d = MT_MAX_DIMS - 1; d >= 0; d--) {
+        if (++place->at[d] < shape[d])
+            return true;
+        place->at[d] = 0;
+    }
+    return false;
+}
+
+static inline int64_t element_count(const int64_t *shape)
+{
+    return shape[0] * shape[1] * shape[2] * shape[3];
+}
+
+/* Random strides without overlap: dimensions in any order, gaps here and there. Half of the views are contiguous.
+ * Returns the elements from the first to the last. */
+static inline int64_t roll_strides(struct dice *dice, const int64_t *shape, int64_t *stride)
+{
+    int order[MT_MAX_DIMS] = {3, 2, 1, 0};
+    bool contiguous = roll(dice, 2) == 0;
+    for (int d = MT_MAX_DIMS - 1; d > 0 && !contiguous; d--) {
+        int other = (int)roll(dice, (uint64_t)d + 1), kept = order[d];
+        order[d] = order[other];
+        order[other] = kept;
+    }
+    int64_t step = 1, last = 0;
+    for (int n = 0; n < MT_MAX_DIMS; n++) {
+        int d = order[n];
+        if (!contiguous && roll(dice, 4) == 0)
+            step += (int64_t)roll(dice, 4);
+        stride[d] = step;
+        last += (shape[d] - 1) * step;
+        step *= shape[d];
+    }
+    return last + 1;
+}
+
+/* A view of random strides over a guarded buffer of noise; `elements` as roll_strides gives them. */
+static inline void strided_allocate(struct strided *s, int64_t elements)
+{
+    s->bytes = (size_t)elements * mt_dtype_bytes(s->view.dtype) + 2 * GUARD_BYTES;
+    s->buffer = mt_host_alloc(s->bytes);
+    s->before = mt_host_alloc(s->bytes);
+    memset(s->buffer, 0xA5, s->bytes);
+    s->view.address = (mt_addr)(uintptr_t)(s->buffer + GUARD_BYTES);
+}
+
+/* Fills the view with random values that its dtype holds exactly; its buffer's state now is its "before". */
+static inline void strided_fill(struct strided *s, struct dice *dice)
+{
+    struct place place = {{0}};
+    do
+        element_set(s, place, round_to_dtype(roll_value(dice), s->view.dtype));
+    while (place_next(&place, s->view.shape));
+    memcpy(s->before, s->buffer, s->bytes);
+}
+
+static inline struct strided strided_create(struct dice *dice, mt_dtype dtype, const int64_t *shape)
+{
+    struct strided s = {.view.dtype = dtype};
+    memcpy(s.view.shape, shape, sizeof s.view.shape);
+    strided_allocate(&s, roll_strides(dice, shape, s.view.stride));
+    strided_fill(&s, dice);
+    return s;
+}
+
+/* As strided_create, but some dimensions may repeat: for operands that are only read. */
+static inline struct strided strided_create_operand(struct dice *dice, mt_dtype dtype, const int64_t *shape)
+{
+    struct strided s = strided_create(dice, dtype, shape);
+    for (int d = 0; d < MT_MAX_DIMS; d++)
+        if (roll(dice, 6) == 0)
+            s.view.stride[d] = 0;
+    return s;
+}
+
+static inline void strided_destroy(struct strided *s)
+{
+    free(s->buffer);
+    free(s->before);
+}
+
+static inline bool strided_unchanged(const struct strided *s)
+{
+    return memcmp(s->buffer, s->before, s->bytes) == 0;
+}
+
+/* Whether guards and gaps are as before: undoes the view's elements and compares. Ends the use of the elements. */
+static inline bool strided_surroundings_unchanged(struct strided *s)
+{
+    struct place place = {{0}};
+    do {
+        unsigned char *at = element_at(s, place);
+        memcpy(at, s->before + (at - s->buffer), mt_dtype_bytes(s->view.dtype));
+    } while (place_next(&place, s->view.shape));
+    return strided_unchanged(s);
+}
+
+#endif

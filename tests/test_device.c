@@ -1,0 +1,301 @@
+/* Devices: how they are spelled and refused, what a capacity means, and the simulated clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAUNCH_NS = 4170, SEED = 20240611 };
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+
+static struct mt_device *open_device(const char *spelling)
+{
+    struct mt_device *device;
+    if (mt_device_open(spelling, &device) != MT_OK)
+        fail_msg("%s: %s", spelling, mt_last_error());
+    return device;
+}
+
+static void expect_refused(const char *spelling, mt_status status, const char *words)
+{
+    struct mt_device *device;
+    assert_int_equal(mt_device_open(spelling, &device), status);
+    if (strstr(mt_last_error(), words) == NULL)
+        fail_msg("%s: \"%s\" does not say \"%s\"", spelling, mt_last_error(), words);
+}
+
+static void sim_without_a_card_is_an_h200(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim");
+    assert_string_equal(device->name, "sim:h200");
+    assert_true(device->capacity_bytes == 143771 * MIB);
+    assert_string_equal(device->profile.name, "h200");
+    assert_false(mt_device_executes(device));
+    mt_device_close(device);
+}
+
+static void sim_with_a_size_has_that_capacity_and_the_rates_of_an_h200(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim:24GiB"), *h200 = open_device("sim");
+    assert_true(device->capacity_bytes == 24 * GIB);
+    assert_true(device->profile.bytes_per_second == h200->profile.bytes_per_second);
+    mt_device_close(device);
+    mt_device_close(h200);
+}
+
+static void every_listed_card_opens_under_its_name(void **state)
+{
+    (void)state;
+    size_t cards = 0;
+    for (const char *const *card = mt_device_cards(); *card != NULL; card++, cards++) {
+        char spelling[64];
+        snprintf(spelling, sizeof spelling, "sim:%s", *card);
+        struct mt_device *device = open_device(spelling);
+        assert_string_equal(device->profile.name, *card);
+        assert_true(device->capacity_bytes >= 16 * GIB);
+        assert_true(device->profile.bytes_per_second >= 0.3e12);
+        assert_true(device->profile.fp32_rate > 0);
+        mt_device_close(device);
+    }
+    assert_true(cards >= 10);
+}
+
+static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
+{
+    (void)state;
+    expect_refused("simm", MT_NO_DEVICE, "did you mean \"sim\"");
+    expect_refused("gpu", MT_NO_DEVICE, "there are sim, cpu");
+    expect_refused("", MT_NO_DEVICE, "there are sim, cpu");
+    expect_refused("sim:h20", MT_NO_DEVICE, "did you mean \"h200\"");
+    expect_refused("sim:", MT_NO_DEVICE, "a100-80gb");
+    expect_refused("sim:a100-80", MT_NO_DEVICE, "did you mean \"a100-80gb\"");
+    expect_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
+}
+
+static void a_gpu_is_refused_since_this_build_has_none(void **state)
+{
+    (void)state;
+    expect_refused("cuda", MT_NO_DEVICE, "no GPU support");
+    expect_refused("cuda:1", MT_NO_DEVICE, "no GPU support");
+}
+
+static void capacities_that_are_no_sizes_are_refused(void **state)
+{
+    (void)state;
+    expect_refused("sim:24XB", MT_USAGE, "not a size");
+    expect_refused("sim:0", MT_USAGE, "above 0");
+    expect_refused("cpu:0GiB", MT_USAGE, "above 0");
+    expect_refused("cpu:much", MT_USAGE, "not a size");
+    expect_refused("cpu:", MT_USAGE, "not a size");
+}
+
+static void reservations_stop_at_the_capacity_and_resume_after_a_release(void **state)
+{
+    const char *spelling = *state;
+    struct mt_device *device = open_device(spelling);
+    mt_addr first, second, third;
+    assert_true(device->capacity_bytes == 8 * MIB);
+    assert_int_equal(mt_device_reserve(device, 5 * MIB, &first), MT_OK);
+    assert_int_equal(mt_device_reserve(device, 3 * MIB + 1, &second), MT_OUT_OF_MEMORY);
+    assert_non_null(strstr(mt_last_error(), "3.00 MiB of 8.00 MiB left"));
+    assert_true(device->reserved_bytes == 5 * MIB);
+    assert_int_equal(mt_device_reserve(device, 3 * MIB, &second), MT_OK);
+    assert_true(device->reserved_bytes == device->capacity_bytes);
+    assert_int_equal(mt_device_reserve(device, 1, &third), MT_OUT_OF_MEMORY);
+    mt_device_release(device, first, 5 * MIB);
+    assert_int_equal(mt_device_reserve(device, 5 * MIB, &third), MT_OK);
+    mt_device_release(device, second, 3 * MIB);
+    mt_device_release(device, third, 5 * MIB);
+    assert_true(device->reserved_bytes == 0);
+    mt_device_close(device);
+}
+
+static void sizes_that_no_device_has_are_out_of_memory(void **state)
+{
+    const char *spelling = *state;
+    struct mt_device *device = open_device(spelling);
+    mt_addr address;
+    assert_int_equal(mt_device_reserve(device, UINT64_MAX, &address), MT_OUT_OF_MEMORY);
+    assert_int_equal(mt_device_reserve(device, 0, &address), MT_USAGE);
+    assert_true(device->reserved_bytes == 0);
+    mt_device_close(device);
+}
+
+static void the_chosen_reserve_fails_and_no_other(void **state)
+{
+    const char *spelling = *state;
+    struct mt_device *device = open_device(spelling);
+    device->fail_reserve_at = 3;
+    for (int number = 1; number <= 5; number++) {
+        mt_addr address;
+        mt_status status = mt_device_reserve(device, MIB, &address);
+        assert_int_equal(status, number == 3 ? MT_OUT_OF_MEMORY : MT_OK);
+        assert_true(device->reserved_bytes == (status == MT_OK ? MIB : 0));
+        if (status == MT_OK)
+            mt_device_release(device, address, MIB);
+    }
+    mt_device_close(device);
+}
+
+static void a_host_that_refuses_is_out_of_memory_and_counts_nothing(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("cpu:4194304TiB");
+    mt_addr address;
+    assert_int_equal(mt_device_reserve(device, (uint64_t)1 << 61, &address), MT_OUT_OF_MEMORY);
+    assert_non_null(strstr(mt_last_error(), "refuses"));
+    assert_true(device->reserved_bytes == 0);
+    mt_device_close(device);
+}
+
+/* Reservations of random sizes, some released again: no two that live at once overlap, and all are aligned. */
+static void live_reservations_never_overlap(void **state)
+{
+    enum { SLOTS = 64, ROUNDS = 2000 };
+    const char *spelling = *state;
+    printf("seed %d\n", SEED);
+    struct mt_device *device = open_device(spelling);
+    mt_addr address[SLOTS];
+    uint64_t bytes[SLOTS] = {0};
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t slot = mt_splitmix64(round + SEED) % SLOTS;
+        if (bytes[slot] != 0) {
+            mt_device_release(device, address[slot], bytes[slot]);
+            bytes[slot] = 0;
+            continue;
+        }
+        uint64_t wanted = 1 + mt_splitmix64(round * 31 + SEED) % (100 * 1024);
+        assert_int_equal(mt_device_reserve(device, wanted, &address[slot]), MT_OK);
+        assert_true(address[slot] % 512 == 0);
+        for (int other = 0; other < SLOTS; other++)
+            assert_true(bytes[other] == 0 || address[other] + bytes[other] <= address[slot] ||
+                        address[slot] + wanted <= address[other]);
+        bytes[slot] = wanted;
+    }
+    for (int slot = 0; slot < SLOTS; slot++)
+        if (bytes[slot] != 0)
+            mt_device_release(device, address[slot], bytes[slot]);
+    assert_true(device->reserved_bytes == 0);
+    mt_device_close(device);
+}
+
+static void what_is_written_to_host_memory_is_read_back(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("cpu:1MiB");
+    unsigned char sent[1000], received[1000] = {0};
+    for (size_t i = 0; i < sizeof sent; i++)
+        sent[i] = (unsigned char)(mt_splitmix64(i) >> 56);
+    mt_addr address;
+    assert_int_equal(mt_device_reserve(device, 4096, &address), MT_OK);
+    assert_int_equal(mt_device_write(device, address + 512, sent, sizeof sent, 0), MT_OK);
+    assert_int_equal(mt_device_synchronize(device), MT_OK);
+    assert_int_equal(mt_device_read(device, received, address + 512, sizeof received, 0), MT_OK);
+    assert_memory_equal(sent, received, sizeof sent);
+    mt_device_release(device, address, 4096);
+    mt_device_close(device);
+}
+
+static void the_simulated_device_drops_writes_and_refuses_reads(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim");
+    mt_addr address;
+    int number = 7;
+    assert_int_equal(mt_device_reserve(device, 512, &address), MT_OK);
+    assert_int_equal(mt_device_write(device, address, &number, sizeof number, 0), MT_OK);
+    assert_int_equal(mt_device_read(device, &number, address, sizeof number, 0), MT_FAILED);
+    assert_int_equal(number, 7);
+    mt_device_close(device);
+}
+
+static uint64_t time_of(struct mt_device *device, struct mt_work work)
+{
+    uint64_t before = mt_device_now_ns(device);
+    mt_device_spend(device, &work);
+    return mt_device_now_ns(device) - before;
+}
+
+static void an_op_takes_its_launch_and_the_longer_of_computing_and_moving(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim:a100-80gb");
+    assert_true(mt_device_now_ns(device) == 0);
+    assert_true(time_of(device, (struct mt_work){.dtype = MT_F32}) == LAUNCH_NS);
+    /* 2.039e12 bytes a second: 2.039e9 bytes are a millisecond. */
+    assert_true(time_of(device, (struct mt_work){.bytes = 2039000000, .dtype = MT_F32}) == LAUNCH_NS + 1000000);
+    /* 19.5e12 operations a second outside of the matrix units, 312e12 for bf16 in them. */
+    struct mt_work product = {.operations = 39e9, .bytes = 2039000000, .dtype = MT_F32, .matrix_product = true};
+    assert_true(time_of(device, product) == LAUNCH_NS + 2000000);
+    product.dtype = MT_BF16;
+    assert_true(time_of(device, product) == LAUNCH_NS + 1000000);
+    product.bytes = 0;
+    assert_true(time_of(device, product) == LAUNCH_NS + 125000);
+    product.matrix_product = false;
+    assert_true(time_of(device, product) == LAUNCH_NS + 2000000);
+    mt_device_close(device);
+}
+
+static void bf16_products_run_at_the_fp32_rate_on_cards_without_units_for_them(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim:v100-32gb");
+    struct mt_work product = {.operations = 15.7e9, .dtype = MT_BF16, .matrix_product = true};
+    assert_true(time_of(device, product) == LAUNCH_NS + 1000000);
+    mt_device_close(device);
+}
+
+static void the_host_clock_runs_by_itself(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("cpu");
+    uint64_t first = mt_device_now_ns(device), last = first;
+    mt_device_spend(device, &(struct mt_work){.operations = 1e30});
+    assert_true(first < 1000000000u);
+    while (last == first)
+        last = mt_device_now_ns(device);
+    assert_true(last > first && last < 60000000000u);
+    assert_true(mt_device_executes(device));
+    mt_device_close(device);
+}
+
+int main(void)
+{
+    static char small_sim[] = "sim:8MiB", small_cpu[] = "cpu:8MiB", sim[] = "sim", cpu[] = "cpu:1GiB";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sim_without_a_card_is_an_h200),
+        cmocka_unit_test(sim_with_a_size_has_that_capacity_and_the_rates_of_an_h200),
+        cmocka_unit_test(every_listed_card_opens_under_its_name),
+        cmocka_unit_test(unknown_spellings_are_refused_with_the_nearest_match),
+        cmocka_unit_test(a_gpu_is_refused_since_this_build_has_none),
+        cmocka_unit_test(capacities_that_are_no_sizes_are_refused),
+        cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_sim),
+        cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_cpu),
+        cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, sim),
+        cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, cpu),
+        cmocka_unit_test_prestate(the_chosen_reserve_fails_and_no_other, sim),
+        cmocka_unit_test_prestate(the_chosen_reserve_fails_and_no_other, cpu),
+        cmocka_unit_test(a_host_that_refuses_is_out_of_memory_and_counts_nothing),
+        cmocka_unit_test_prestate(live_reservations_never_overlap, sim),
+        cmocka_unit_test_prestate(live_reservations_never_overlap, cpu),
+        cmocka_unit_test(what_is_written_to_host_memory_is_read_back),
+        cmocka_unit_test(the_simulated_device_drops_writes_and_refuses_reads),
+        cmocka_unit_test(an_op_takes_its_launch_and_the_longer_of_computing_and_moving),
+        cmocka_unit_test(bf16_products_run_at_the_fp32_rate_on_cards_without_units_for_them),
+        cmocka_unit_test(the_host_clock_runs_by_itself),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

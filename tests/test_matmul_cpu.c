@@ -1,0 +1,212 @@
+/* Matrix products of the CPU's table against sums in double, element by element.
+ *
+ * The bound is that of the arithmetic: |error| <= (terms + 2) * unit roundoff * sum |a||b|, and for bf16 one rounding of
+ * the result besides. Elements are uniform in (-4, 4), so a product of wrongly transposed or shifted operands is off by
+ * about the size of the result, thousands of times the bound. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "strided.h"
+
+#include <stdio.h>
+
+enum { SEED = 7100, ROUNDS = 150 };
+
+/* How the last two dimensions of a view lie. */
+enum order { BY_ROWS, BY_COLUMNS };
+
+/* A view [1, batch, rows, columns] of that order, with gaps between rows and batches. */
+static struct strided create_matrix(struct dice *dice, mt_dtype dtype, const int64_t *shape, enum order order)
+{
+    struct strided s = {.view.dtype = dtype};
+    memcpy(s.view.shape, shape, sizeof s.view.shape);
+    int inner = order == BY_ROWS ? 3 : 2, outer = order == BY_ROWS ? 2 : 3;
+    int64_t *stride = s.view.stride;
+    stride[inner] = 1;
+    stride[outer] = shape[inner] + (int64_t)roll(dice, 3);
+    stride[1] = stride[outer] * shape[outer] + (int64_t)roll(dice, 3);
+    stride[0] = stride[1] * shape[1];
+    strided_allocate(&s, stride[0]);
+    strided_fill(&s, dice);
+    return s;
+}
+
+static enum order roll_order(struct dice *dice)
+{
+    return roll(dice, 2) == 0 ? BY_ROWS : BY_COLUMNS;
+}
+
+static double unit_roundoff(mt_dtype dtype)
+{
+    return dtype == MT_F64 ? 0x1p-53 : 0x1p-24;
+}
+
+static void expect_product(const struct strided *out, const struct strided *a, const struct strided *b,
+                           struct place place)
+{
+    double sum = 0, size = 0;
+    int64_t terms = a->view.shape[3];
+    for (int64_t k = 0; k < terms; k++) {
+        struct place left = {{0, place.at[1], place.at[2], k}}, right = {{0, place.at[1], k, place.at[3]}};
+        double product = element(a, left) * element(b, right);
+        sum += product;
+        size += fabs(product);
+    }
+    double bound = (double)(terms + 2) * unit_roundoff(out->view.dtype) * size;
+    if (out->view.dtype == MT_BF16)
+        bound += 0x1p-8 * fabs(sum);
+    double error = fabs(element(out, place) - sum);
+    if (!(error <= bound))
+        fail_msg("%s (%d, %d, %d): %.9g, expected %.9g", mt_dtype_name(out->view.dtype), (int)place.at[1],
+                 (int)place.at[2], (int)place.at[3], element(out, place), sum);
+}
+
+/* Multiplies, checks every element, and that nothing else changed. */
+static void check_product(struct strided *out, const struct strided *a, const struct strided *b)
+{
+    assert_int_equal(mtk_cpu.matmul(&out->view, &a->view, &b->view, 0, 0, 0), MT_OK);
+    assert_true(strided_unchanged(a) && strided_unchanged(b));
+    struct place place = {{0}};
+    do
+        expect_product(out, a, b, place);
+    while (place_next(&place, out->view.shape));
+    assert_true(strided_surroundings_unchanged(out));
+}
+
+static struct dice start(int test)
+{
+    printf("seed %d\n", SEED + test);
+    return (struct dice){.state = (uint64_t)(SEED + test) << 32};
+}
+
+/* One product of random sizes up to `largest` and random orders; operands may be one matrix for all of the batch. */
+static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t largest)
+{
+    int64_t batch = 1 + (int64_t)roll(dice, 3), m = 1 + (int64_t)roll(dice, largest);
+    int64_t n = 1 + (int64_t)roll(dice, largest), k = 1 + (int64_t)roll(dice, largest);
+    struct strided a = create_matrix(dice, dtype, (int64_t[]){1, batch, m, k}, roll_order(dice));
+    struct strided b = create_matrix(dice, dtype, (int64_t[]){1, batch, k, n}, roll_order(dice));
+    struct strided out = create_matrix(dice, dtype, (int64_t[]){1, batch, m, n}, roll_order(dice));
+    if (roll(dice, 4) == 0)
+        a.view.stride[1] = 0;
+    if (roll(dice, 4) == 0)
+        b.view.stride[1] = 0;
+    check_product(&out, &a, &b);
+    strided_destroy(&a);
+    strided_destroy(&b);
+    strided_destroy(&out);
+}
+
+static void products_of_any_order_are_sums_of_products(void **state)
+{
+    (void)state;
+    struct dice dice = start(0);
+    for (int round = 0; round < ROUNDS; round++)
+        for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++)
+            check_random_product(&dice, dtype, 20);
+}
+
+static void vectors_and_single_elements_are_matrices_too(void **state)
+{
+    (void)state;
+    struct dice dice = start(1);
+    for (int round = 0; round < ROUNDS; round++)
+        for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++)
+            check_random_product(&dice, dtype, 2);
+}
+
+/* Larger than any tile in one, two and three of the sizes. */
+static void products_beyond_one_tile_are_whole(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{130, 3, 5}, {3, 257, 2}, {2, 3, 700}, {129, 140, 270}, {256, 128, 512}};
+    struct dice dice = start(2);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int order = 0; order < 8; order++) {
+            int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+            mt_dtype dtype = order % 3 == 0 ? MT_F32 : MT_BF16;
+            struct strided a = create_matrix(&dice, dtype, (int64_t[]){1, 1, m, k}, order & 1);
+            struct strided b = create_matrix(&dice, dtype, (int64_t[]){1, 1, k, n}, order >> 1 & 1);
+            struct strided out = create_matrix(&dice, dtype, (int64_t[]){1, 1, m, n}, order >> 2 & 1);
+            check_product(&out, &a, &b);
+            strided_destroy(&a);
+            strided_destroy(&b);
+            strided_destroy(&out);
+        }
+}
+
+/* An expanded operand: one of the last two strides is 1 or the size is 1, the other repeats. */
+static void operands_that_repeat_rows_or_columns_are_read_as_such(void **state)
+{
+    (void)state;
+    struct dice dice = start(3);
+    for (int round = 0; round < ROUNDS; round++)
+        for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++) {
+            int64_t m = 1 + (int64_t)roll(&dice, 9), n = 1 + (int64_t)roll(&dice, 9), k = 1 + (int64_t)roll(&dice, 9);
+            enum order order = roll_order(&dice);
+            struct strided a = create_matrix(&dice, dtype, (int64_t[]){1, 2, m, k}, order);
+            struct strided b = create_matrix(&dice, dtype, (int64_t[]){1, 2, k, n}, roll_order(&dice));
+            struct strided out = create_matrix(&dice, dtype, (int64_t[]){1, 2, m, n}, BY_ROWS);
+            a.view.stride[order == BY_ROWS ? 2 : 3] = 0;
+            check_product(&out, &a, &b);
+            strided_destroy(&a);
+            strided_destroy(&b);
+            strided_destroy(&out);
+        }
+}
+
+/* What was in the output must not matter, not even nan. */
+static void the_output_is_written_and_not_added_to(void **state)
+{
+    (void)state;
+    struct dice dice = start(4);
+    for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++) {
+        struct strided a = create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 7}, BY_ROWS);
+        struct strided b = create_matrix(&dice, dtype, (int64_t[]){1, 1, 7, 5}, BY_ROWS);
+        struct strided out = create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 5}, BY_ROWS);
+        assert_int_equal(mtk_cpu.fill(NAN, &out.view, 0), MT_OK);
+        check_product(&out, &a, &b);
+        strided_destroy(&a);
+        strided_destroy(&b);
+        strided_destroy(&out);
+    }
+}
+
+/* Sums of bf16 products are kept in fp32: 4096 ones would be lost in bf16 sums from 256 on. */
+static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state)
+{
+    (void)state;
+    enum { TERMS = 4096 };
+    struct dice dice = start(5);
+    struct strided a = create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, TERMS}, BY_ROWS);
+    struct strided b = create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, TERMS, 1}, BY_COLUMNS);
+    struct strided out = create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, 1}, BY_ROWS);
+    assert_int_equal(mtk_cpu.fill(1, &a.view, 0), MT_OK);
+    assert_int_equal(mtk_cpu.fill(1, &b.view, 0), MT_OK);
+    struct place first = {{0}};
+    for (int added = 0; added < 64; added++) {
+        element_set(&b, first, added);
+        assert_int_equal(mtk_cpu.matmul(&out.view, &a.view, &b.view, 0, 0, 0), MT_OK);
+        assert_true(element(&out, first) == round_to_dtype(TERMS - 1 + added, MT_BF16));
+    }
+    strided_destroy(&a);
+    strided_destroy(&b);
+    strided_destroy(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_any_order_are_sums_of_products),
+        cmocka_unit_test(vectors_and_single_elements_are_matrices_too),
+        cmocka_unit_test(products_beyond_one_tile_are_whole),
+        cmocka_unit_test(operands_that_repeat_rows_or_columns_are_read_as_such),
+        cmocka_unit_test(the_output_is_written_and_not_added_to),
+        cmocka_unit_test(bf16_products_accumulate_in_fp32_and_round_to_even_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
