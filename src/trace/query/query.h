@@ -1,0 +1,55 @@
+/* What the questions share; for this folder and trace.c only. */
+#ifndef MT_TRACE_QUERY_QUERY_H
+#define MT_TRACE_QUERY_QUERY_H
+
+#include "base/event.h"
+#include "base/interner.h"
+#include "trace/database.h"
+#include "trace/trace.h"
+
+/* Invariants: `runs` are ordered by id; `texts` holds every string of an answer, equal ones once, so that two texts of
+ * answers are equal exactly if their pointers are. */
+struct mt_trace {
+    struct mt_database *database;
+    struct mt_interner *texts;
+    struct mt_run *runs;
+    size_t run_count;
+};
+
+/* Fills trace->runs. */
+mt_status mt_query_load_runs(struct mt_trace *trace);
+
+/* `text`, kept until the trace is closed; NULL becomes "". */
+const char *mt_query_keep(struct mt_trace *trace, const char *text);
+
+/* The text of a column, kept. */
+const char *mt_query_text(struct mt_trace *trace, const struct mt_statement *statement, int column);
+
+/* Prepares a statement and binds ?1 to the run's number. */
+mt_status mt_query_prepare(struct mt_trace *trace, const struct mt_run *run, const char *sql,
+                           struct mt_statement **out);
+
+/* `rows`, grown if needed, so that one more fits after `count`. */
+void *mt_query_room(void *rows, size_t count, size_t row_bytes);
+
+/* What a label says of a block: its columns, the join that finds it by the column that holds its id, and the reading of
+ * those columns, the first of which is number `column`. */
+#define MT_LABEL_COLUMNS "label.category, label.op, label.phase, label.role, label.dtype, label.shape, span.path"
+#define MT_LABEL_JOIN(id)                                                                                              \
+    " LEFT JOIN label ON label.run = ?1 AND label.id = " id                                                            \
+    " LEFT JOIN span ON span.run = label.run AND span.id = label.span "
+void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);
+
+/* The step that an event belongs to, -1: none. */
+mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
+
+/* The event of the highest allocated bytes; 0: nothing was ever allocated. */
+mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
+                              int64_t *out_event);
+
+/* The ids of the alloc events whose blocks are live after `event`, ascending: free(). From the checkpoint before it and
+ * the events since. */
+mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t **out_ids,
+                        size_t *out_count);
+
+#endif

@@ -1,0 +1,78 @@
+/* What was allocated and freed, in order? Streams: no more than one row is held at a time. */
+#include "trace/query/query.h"
+
+#include <inttypes.h>
+
+struct range {
+    int64_t first, end; /* event ids: first <= id < end */
+};
+
+static mt_status find_range(struct mt_trace *trace, const struct mt_run *run, int64_t step, struct range *out)
+{
+    *out = (struct range){run->first_event, run->first_event + run->event_count};
+    if (step == MT_ALL_STEPS)
+        return MT_OK;
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, step);
+    bool row;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row) {
+        out->first = mt_statement_integer(statement, 0);
+        if (!mt_statement_is_null(statement, 1))
+            out->end = mt_statement_integer(statement, 1) + 1;
+    }
+    mt_statement_finalize(statement);
+    if (status == MT_OK && !row)
+        return mt_fail(MT_USAGE, "run %" PRId64 " has no step %" PRId64 ": it has %" PRId64 ", counted from 0", run->id,
+                       step, run->steps);
+    return status;
+}
+
+static struct mt_event_row read_event(const struct mt_statement *row, int64_t n, int64_t first_event)
+{
+    bool is_alloc = mt_statement_integer(row, 1) == MT_EVENT_ALLOC;
+    return (struct mt_event_row){
+        .n = n,
+        .action = mt_event_kind_name(is_alloc ? MT_EVENT_ALLOC : MT_EVENT_FREE),
+        .id = mt_statement_integer(row, is_alloc ? 0 : 2) - first_event,
+        .bytes = (uint64_t)mt_statement_integer(row, 3),
+        .category = mt_statement_text(row, 4),
+        .op = mt_statement_text(row, 5),
+        .phase = mt_statement_text(row, 6),
+        .span = mt_statement_text(row, 7),
+    };
+}
+
+mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
+                          const struct mt_event_visitor *visitor)
+{
+    struct range range;
+    mt_status status = find_range(trace, run, step, &range);
+    if (status != MT_OK)
+        return status;
+    struct mt_statement *statement;
+    status = mt_query_prepare(
+        trace, run,
+        "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
+        " ifnull(label.phase, ''), ifnull(span.path, '') FROM event" MT_LABEL_JOIN(
+            "event.label") "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?5) ORDER BY event.id",
+        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, range.first);
+    mt_statement_bind_integer(statement, 3, range.end);
+    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
+    mt_statement_bind_integer(statement, 5, MT_EVENT_FREE);
+    bool row = true;
+    for (int64_t n = 0; (status = mt_statement_step(statement, &row)) == MT_OK && row; n++) {
+        struct mt_event_row event = read_event(statement, n, run->first_event);
+        if ((status = visitor->visit(visitor->context, &event)) != MT_OK)
+            break;
+    }
+    mt_statement_finalize(statement);
+    return status;
+}

@@ -1,0 +1,136 @@
+/* How high did memory get, when, and what was it made of? */
+#include "trace/query/query.h"
+#include "trace/summary.h"
+
+#include <stdlib.h>
+
+const char *mt_measure_name(mt_measure measure)
+{
+    static const char *const names[] = {"allocated", "requested", "reserved"};
+    return names[measure];
+}
+
+mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
+                              int64_t *out_event)
+{
+    *out_bytes = 0;
+    *out_event = 0;
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT bytes, event FROM summary_peak WHERE run = ?1 AND step = ?2 AND measure = ?3", &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, MT_STEP_WHOLE_RUN);
+    mt_statement_bind_text(statement, 3, mt_measure_name(measure));
+    bool row;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row) {
+        *out_bytes = (uint64_t)mt_statement_integer(statement, 0);
+        *out_event = mt_statement_integer(statement, 1);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
+{
+    *out_step = MT_STEP_BEFORE;
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT number FROM step WHERE run = ?1 AND first_event <= ?2"
+                                        " AND (last_event IS NULL OR last_event >= ?2) LIMIT 1",
+                                        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, event);
+    bool row;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row)
+        *out_step = mt_statement_integer(statement, 0);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* When it was, and whose block made it. A segment carries no label: it was taken for the block that comes after it. */
+static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak *peak)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM event" MT_LABEL_JOIN(
+            "event.label") "WHERE event.id >= ?2 AND event.id < ?3 AND event.label IS NOT NULL ORDER BY event.id LIMIT "
+                           "1",
+        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, peak->event);
+    mt_statement_bind_integer(statement, 3, run->first_event + run->event_count);
+    bool row;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row) {
+        peak->time_ns = (uint64_t)mt_statement_integer(statement, 0);
+        peak->phase = mt_query_text(trace, statement, 1);
+        peak->span = mt_query_text(trace, statement, 2);
+    }
+    mt_statement_finalize(statement);
+    return mt_status_keep(status, mt_query_step_of(trace, run, peak->event, &peak->step));
+}
+
+static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak *peak)
+{
+    peak->shares = mt_query_room(peak->shares, peak->share_count, sizeof *peak->shares);
+    peak->shares[peak->share_count++] = (struct mt_peak_share){
+        .category = mt_query_text(trace, row, 0),
+        .allocated_bytes = (uint64_t)mt_statement_integer(row, 1),
+        .requested_bytes = (uint64_t)mt_statement_integer(row, 2),
+        .blocks = (uint64_t)mt_statement_integer(row, 3),
+    };
+}
+
+static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak *peak)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT category, allocated_bytes, requested_bytes, blocks FROM summary_peak_category"
+        " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"
+        " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, category",
+        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, MT_STEP_WHOLE_RUN);
+    mt_statement_bind_text(statement, 3, mt_measure_name(measure));
+    bool row = true;
+    while ((status = mt_statement_step(statement, &row)) == MT_OK && row)
+        add_share(trace, statement, peak);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static uint64_t uncached_bytes(const struct mt_peak *peak)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < peak->share_count; i++)
+        sum += peak->shares[i].allocated_bytes;
+    return sum;
+}
+
+mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak *out)
+{
+    *out = (struct mt_peak){.step = MT_STEP_BEFORE, .phase = "", .span = ""};
+    mt_status status = mt_query_peak_event(trace, run, measure, &out->bytes, &out->event);
+    if (status != MT_OK || out->event == 0)
+        return status;
+    status = read_moment(trace, run, out);
+    if (status == MT_OK)
+        status = read_shares(trace, run, measure, out);
+    if (status == MT_OK && measure == MT_MEASURE_RESERVED)
+        out->cached_bytes = out->bytes - uncached_bytes(out);
+    return status;
+}
+
+void mt_peak_release(struct mt_peak *peak)
+{
+    free(peak->shares);
+    *peak = (struct mt_peak){0};
+}

@@ -1,0 +1,103 @@
+/* Which runs are there? And which of them is meant? */
+#include "base/memory.h"
+#include "base/text.h"
+#include "trace/query/query.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char runs_sql[] =
+    "SELECT id, name, state, started_at, device, capacity_bytes, first_event, event_count, lost_events,"
+    " complete_from_bytes, stall_count, stall_ns, (SELECT count(*) FROM step WHERE step.run = run.id),"
+    " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL) FROM run ORDER BY id";
+
+static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement *row)
+{
+    return (struct mt_run){
+        .id = mt_statement_integer(row, 0),
+        .name = mt_statement_is_null(row, 1) ? NULL : mt_query_text(trace, row, 1),
+        .state = mt_query_text(trace, row, 2),
+        .started_at = mt_query_text(trace, row, 3),
+        .device = mt_query_text(trace, row, 4),
+        .capacity_bytes = (uint64_t)mt_statement_integer(row, 5),
+        .first_event = mt_statement_integer(row, 6),
+        .event_count = mt_statement_integer(row, 7),
+        .lost_events = mt_statement_integer(row, 8),
+        .complete_from_bytes = mt_statement_integer(row, 9),
+        .stall_count = mt_statement_integer(row, 10),
+        .stall_ns = mt_statement_integer(row, 11),
+        .steps = mt_statement_integer(row, 12),
+        .last_full_step = mt_statement_is_null(row, 13) ? -1 : mt_statement_integer(row, 13),
+    };
+}
+
+mt_status mt_query_load_runs(struct mt_trace *trace)
+{
+    struct mt_statement *statement = NULL;
+    mt_status status = mt_database_prepare(trace->database, runs_sql, &statement);
+    bool row = status == MT_OK;
+    while (row && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
+        trace->runs = mt_query_room(trace->runs, trace->run_count, sizeof *trace->runs);
+        trace->runs[trace->run_count++] = read_run(trace, statement);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count)
+{
+    *out_count = trace->run_count;
+    return trace->runs;
+}
+
+enum { RUN_WORD = 96, LISTED_RUNS = 20 };
+
+/* What --run accepts, newest first, its name beside the number. */
+static mt_status fail_no_such_run(const struct mt_trace *trace, const char *which)
+{
+    char words[LISTED_RUNS][RUN_WORD];
+    const char *names[LISTED_RUNS];
+    size_t count = trace->run_count < LISTED_RUNS ? trace->run_count : LISTED_RUNS;
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_run *run = &trace->runs[trace->run_count - 1 - i];
+        names[i] = words[i];
+        if (run->name != NULL)
+            snprintf(words[i], RUN_WORD, "%s", run->name);
+        else
+            snprintf(words[i], RUN_WORD, "%" PRId64, run->id);
+    }
+    return mt_fail_unknown("run", which, names, count);
+}
+
+static const struct mt_run *find_number(const struct mt_trace *trace, const char *which)
+{
+    char *end;
+    long long number = strtoll(which, &end, 10);
+    for (size_t i = trace->run_count; i-- > 0 && *end == '\0';)
+        if (trace->runs[i].id == number)
+            return &trace->runs[i];
+    return NULL;
+}
+
+static const struct mt_run *find_name(const struct mt_trace *trace, const char *which)
+{
+    for (size_t i = trace->run_count; i-- > 0;)
+        if (trace->runs[i].name != NULL && strcmp(trace->runs[i].name, which) == 0)
+            return &trace->runs[i];
+    return NULL;
+}
+
+mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out)
+{
+    if (trace->run_count == 0)
+        return mt_fail(MT_USAGE, "%s holds no run yet: memtrace run adds one", mt_database_path(trace->database));
+    const struct mt_run *run = which == NULL ? &trace->runs[trace->run_count - 1] : find_number(trace, which);
+    if (run == NULL)
+        run = find_name(trace, which);
+    if (run == NULL)
+        return fail_no_such_run(trace, which);
+    *out = run;
+    return MT_OK;
+}

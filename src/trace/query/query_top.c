@@ -1,0 +1,259 @@
+/* What are the largest blocks? */
+#include "base/text.h"
+#include "trace/query/query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows that come by falling size, alike ones merged.
+ * Invariant: rows[size_begin..count) are those of the size that came last, no two of them alike. */
+struct ranking {
+    struct mt_top_row *rows;
+    size_t count, size_begin;
+};
+
+/* "model.layers.7.ffn" as "model.layers.*.ffn": the first part that is a number is the layer's. */
+static const char *without_layer(struct mt_trace *trace, const char *span)
+{
+    for (const char *part = span; *part != '\0';) {
+        size_t length = strcspn(part, ".");
+        if (length > 0 && strspn(part, "0123456789") == length) {
+            struct mt_text pattern = {0};
+            mt_text_add(&pattern, "%.*s*%s", (int)(part - span), span, part + length);
+            const char *kept = mt_query_keep(trace, pattern.data);
+            mt_text_release(&pattern);
+            return kept;
+        }
+        part += length + (part[length] == '.');
+    }
+    return span;
+}
+
+/* Texts are kept once, so equal ones are at equal addresses. */
+static bool are_alike(const struct mt_top_row *a, const struct mt_top_row *b)
+{
+    return a->op == b->op && a->span == b->span && a->category == b->category && a->phase == b->phase &&
+           a->role == b->role && a->dtype == b->dtype && a->shape == b->shape;
+}
+
+/* By falling size, then falling count, then first event. */
+static int compare_rows(const void *left, const void *right)
+{
+    const struct mt_top_row *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+static void ranking_append(struct ranking *ranking, const struct mt_top_row *row)
+{
+    ranking->rows = mt_query_room(ranking->rows, ranking->count, sizeof *ranking->rows);
+    ranking->rows[ranking->count++] = *row;
+}
+
+static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const struct mt_top_row *row)
+{
+    struct mt_top_row merged = *row;
+    merged.span = without_layer(trace, row->span);
+    if (ranking->count > 0 && ranking->rows[ranking->count - 1].bytes != row->bytes)
+        ranking->size_begin = ranking->count;
+    for (size_t i = ranking->size_begin; i < ranking->count; i++) {
+        struct mt_top_row *other = &ranking->rows[i];
+        if (!are_alike(other, &merged))
+            continue;
+        other->count += merged.count;
+        other->event = merged.event < other->event ? merged.event : other->event;
+        return;
+    }
+    ranking_append(ranking, &merged);
+}
+
+static void ranking_finish(struct ranking *ranking, size_t limit)
+{
+    qsort(ranking->rows, ranking->count, sizeof *ranking->rows, compare_rows);
+    ranking->count = ranking->count < limit ? ranking->count : limit;
+}
+
+/* Merged, of the whole run: the summary by falling size, as far as needed. */
+static mt_status rank_summary(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT requested_bytes, count, first_event, " MT_LABEL_COLUMNS " FROM summary_allocation" MT_LABEL_JOIN(
+            "summary_allocation.label") "WHERE summary_allocation.run = ?1 ORDER BY requested_bytes DESC",
+        &statement);
+    if (status != MT_OK)
+        return status;
+    bool row = true;
+    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+        struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0),
+                                   .count = (uint64_t)mt_statement_integer(statement, 1),
+                                   .event = mt_statement_integer(statement, 2)};
+        if (ranking->count >= limit && ranking->rows[ranking->count - 1].bytes != found.bytes)
+            break;
+        mt_query_label(trace, statement, 3, &found);
+        ranking_merge(trace, ranking, &found);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Which allocations the largest `limit` are: all that are larger than `cutoff_bytes`, and the first so many of it. */
+struct cutoff {
+    uint64_t bytes;
+    uint64_t larger, equal; /* how many */
+    int64_t first_event;    /* of any of them */
+};
+
+static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct cutoff *out)
+{
+    *out = (struct cutoff){.first_event = INT64_MAX};
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT requested_bytes, count, first_event FROM summary_allocation"
+                                        " WHERE run = ?1 ORDER BY requested_bytes DESC",
+                                        &statement);
+    if (status != MT_OK)
+        return status;
+    bool row = true;
+    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+        uint64_t bytes = (uint64_t)mt_statement_integer(statement, 0);
+        if (bytes != out->bytes && out->larger + out->equal >= limit)
+            break;
+        if (bytes != out->bytes)
+            *out = (struct cutoff){bytes, out->larger + out->equal, 0, out->first_event};
+        out->equal += (uint64_t)mt_statement_integer(statement, 1);
+        int64_t first = mt_statement_integer(statement, 2);
+        out->first_event = first < out->first_event ? first : out->first_event;
+    }
+    mt_statement_finalize(statement);
+    if (out->larger + out->equal > limit)
+        out->equal = limit - out->larger;
+    return status;
+}
+
+/* Reads the allocations of a cutoff in their order, until all of them are found. */
+static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, struct cutoff wanted,
+                             struct ranking *ranking)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event" MT_LABEL_JOIN(
+            "event.label") "WHERE event.id >= ?2 AND event.id < ?3 AND kind = ?4 AND requested_bytes >= ?5"
+                           " ORDER BY event.id",
+        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, wanted.first_event);
+    mt_statement_bind_integer(statement, 3, run->first_event + run->event_count);
+    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
+    mt_statement_bind_integer(statement, 5, (int64_t)wanted.bytes);
+    bool row = true;
+    while (wanted.larger + wanted.equal > 0 && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
+        struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1};
+        uint64_t *left = found.bytes == wanted.bytes ? &wanted.equal : &wanted.larger;
+        if (*left == 0)
+            continue;
+        --*left;
+        found.event = mt_statement_integer(statement, 1);
+        mt_query_label(trace, statement, 2, &found);
+        ranking_append(ranking, &found);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
+{
+    struct cutoff wanted;
+    mt_status status = find_cutoff(trace, run, limit, &wanted);
+    return status == MT_OK ? rank_events(trace, run, wanted, ranking) : status;
+}
+
+/* The rows of alloc events, in the order of the ids. */
+static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
+                             struct ranking *out)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT requested_bytes, " MT_LABEL_COLUMNS
+                                        " FROM event" MT_LABEL_JOIN("event.label") "WHERE event.id = ?2",
+                                        &statement);
+    if (status != MT_OK)
+        return status;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        mt_statement_bind_integer(statement, 2, ids[i]);
+        bool row;
+        status = mt_statement_step(statement, &row);
+        if (status == MT_OK && !row)
+            status = mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there");
+        if (status != MT_OK)
+            break;
+        struct mt_top_row block = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1, .event = ids[i]};
+        mt_query_label(trace, statement, 1, &block);
+        ranking_append(out, &block);
+        mt_statement_reset(statement);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static mt_status rank_peak(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping,
+                           struct ranking *ranking)
+{
+    uint64_t peak_bytes;
+    int64_t peak_event, *ids = NULL;
+    size_t id_count = 0;
+    struct ranking blocks = {0};
+    mt_status status = mt_query_peak_event(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes, &peak_event);
+    if (status == MT_OK && peak_event != 0)
+        status = mt_query_live(trace, run, peak_event, &ids, &id_count);
+    if (status == MT_OK)
+        status = read_blocks(trace, run, ids, id_count, &blocks);
+    qsort(blocks.rows, blocks.count, sizeof *blocks.rows, compare_rows);
+    for (size_t i = 0; i < blocks.count && status == MT_OK; i++) {
+        if (grouping == MT_TOP_EACH)
+            ranking_append(ranking, &blocks.rows[i]);
+        else
+            ranking_merge(trace, ranking, &blocks.rows[i]);
+    }
+    free(blocks.rows);
+    free(ids);
+    return status;
+}
+
+static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, struct ranking *ranking)
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < ranking->count && status == MT_OK; i++)
+        status = mt_query_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
+    return status;
+}
+
+mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
+                       size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete)
+{
+    struct ranking ranking = {0};
+    mt_status status = MT_OK;
+    if (moment == MT_TOP_AT_PEAK)
+        status = rank_peak(trace, run, grouping, &ranking);
+    else if (grouping == MT_TOP_EACH)
+        status = rank_each(trace, run, limit, &ranking);
+    else
+        status = rank_summary(trace, run, limit, &ranking);
+    ranking_finish(&ranking, limit);
+    if (status == MT_OK)
+        status = add_steps(trace, run, &ranking);
+    if (status != MT_OK) {
+        free(ranking.rows);
+        ranking = (struct ranking){0};
+    }
+    *out_rows = ranking.rows;
+    *out_count = ranking.count;
+    *out_complete = moment == MT_TOP_AT_PEAK || ranking.count == limit || run->complete_from_bytes == 0;
+    return status;
+}

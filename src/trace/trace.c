@@ -1,0 +1,78 @@
+#include "trace/trace.h"
+
+#include "base/memory.h"
+#include "trace/query/query.h"
+#include "trace/store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const char *mt_query_keep(struct mt_trace *trace, const char *text)
+{
+    mt_span_id id = mt_interner_span(trace->texts, 0, text != NULL ? text : "", NULL);
+    return mt_interner_find_span(trace->texts, id)->name;
+}
+
+const char *mt_query_text(struct mt_trace *trace, const struct mt_statement *statement, int column)
+{
+    return mt_query_keep(trace, mt_statement_text(statement, column));
+}
+
+mt_status mt_query_prepare(struct mt_trace *trace, const struct mt_run *run, const char *sql, struct mt_statement **out)
+{
+    mt_status status = mt_database_prepare(trace->database, sql, out);
+    if (status == MT_OK)
+        mt_statement_bind_integer(*out, 1, run->id);
+    return status;
+}
+
+void *mt_query_room(void *rows, size_t count, size_t row_bytes)
+{
+    bool is_full = (count & (count - 1)) == 0; /* capacities are the powers of two */
+    return is_full ? mt_host_resize(rows, count == 0 ? 1 : count * 2, row_bytes) : rows;
+}
+
+void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out)
+{
+    const char **fields[] = {&out->category, &out->op, &out->phase, &out->role, &out->dtype, &out->shape, &out->span};
+    for (int i = 0; i < (int)(sizeof fields / sizeof fields[0]); i++)
+        *fields[i] = mt_query_text(trace, statement, column + i);
+}
+
+/* A file that is missing is told apart from one that is damaged, since what to do next differs. */
+static mt_status check_exists(const char *path)
+{
+    if (access(path, F_OK) == 0 || errno != ENOENT)
+        return MT_OK;
+    return mt_fail(MT_BAD_TRACE, "there is no trace \"%s\": memtrace run --trace %s makes one", path, path);
+}
+
+mt_status mt_trace_open(const char *path, struct mt_trace **out)
+{
+    *out = NULL;
+    mt_status status = check_exists(path);
+    if (status != MT_OK)
+        return status;
+    struct mt_trace *trace = mt_host_alloc(sizeof *trace);
+    trace->texts = mt_interner_create();
+    status = mt_store_open_reading(path, &trace->database);
+    if (status == MT_OK)
+        status = mt_query_load_runs(trace);
+    if (status != MT_OK) {
+        mt_trace_close(trace);
+        return status;
+    }
+    *out = trace;
+    return MT_OK;
+}
+
+void mt_trace_close(struct mt_trace *trace)
+{
+    if (trace == NULL)
+        return;
+    mt_database_close(trace->database);
+    mt_interner_destroy(trace->texts);
+    free(trace->runs);
+    free(trace);
+}

@@ -1,0 +1,166 @@
+/* A trace, opened to be questioned. Each question has a file in query/ and answers with typed rows.
+ *
+ * What a trace says was written by whoever made it: text may hold anything, categories need not be ours.
+ *
+ * Ownership: an opened trace belongs to the caller. All text in its answers is borrowed from it and valid until it is
+ * closed, except where a visitor is given a row: that is valid during the call. Arrays belong to the caller: free().
+ * Failures: MT_BAD_TRACE for a file that is none or is damaged, MT_USAGE for runs and steps that there are not.
+ * Threads: one at a time. No answer about one run reads another's rows. */
+#ifndef MT_TRACE_TRACE_H
+#define MT_TRACE_TRACE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mt_trace;
+
+/* Opens the trace at `path`, made whole if its last writer was killed (store.h). */
+mt_status mt_trace_open(const char *path, struct mt_trace **out);
+void mt_trace_close(struct mt_trace *trace); /* may be NULL */
+
+/* A run, as of the opening. Its events are first_event <= id < first_event + event_count. */
+struct mt_run {
+    int64_t id;       /* from 1 */
+    const char *name; /* NULL: none */
+    const char *state, *started_at, *device;
+    uint64_t capacity_bytes;
+    int64_t first_event, event_count, lost_events;
+    int64_t complete_from_bytes; /* summary_allocation holds every allocation of at least this size */
+    int64_t stall_count, stall_ns;
+    int64_t steps;          /* that were begun */
+    int64_t last_full_step; /* the last one that was ended; -1: none */
+};
+
+/* All runs, oldest first; borrowed until the trace is closed. */
+const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count);
+
+/* The run of that number or, where it is no number of a run, the newest of that name; NULL: the newest of all. MT_USAGE
+ * with the list of runs if there is none. */
+mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
+
+/* Which peak: of the bytes of live blocks with rounding, as asked, or of the segments. */
+typedef enum mt_measure {
+    MT_MEASURE_ALLOCATED,
+    MT_MEASURE_REQUESTED,
+    MT_MEASURE_RESERVED,
+    MT_MEASURE_COUNT
+} mt_measure;
+
+/* "allocated", … as in summary_peak.measure. */
+const char *mt_measure_name(mt_measure measure);
+
+/* The part of a peak that one category had. */
+struct mt_peak_share {
+    const char *category;
+    uint64_t allocated_bytes, requested_bytes, blocks;
+};
+
+/* A peak, when it was reached first, and what was live there, largest share first.
+ * Invariants: of measure allocated, the shares' allocated_bytes sum to bytes; of requested, their requested_bytes; of
+ * reserved, bytes - the sum of their allocated_bytes = cached_bytes. */
+struct mt_peak {
+    uint64_t bytes;
+    uint64_t cached_bytes; /* measure reserved: segments' bytes that no block held */
+    int64_t event;         /* event.id */
+    int64_t step;          /* -1: before the first */
+    uint64_t time_ns;      /* the device's clock, from the start of the run */
+    const char *phase, *span;
+    size_t share_count;
+    struct mt_peak_share *shares;
+};
+
+/* Zero bytes and no shares for a run that allocated nothing. Release in any case. Reads summaries, no events but one. */
+mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak *out);
+void mt_peak_release(struct mt_peak *peak);
+
+/* Blocks of a size, or one block. */
+struct mt_top_row {
+    uint64_t bytes; /* requested */
+    uint64_t count; /* of the run's allocations, or of the blocks live at the peak, that are alike but for the layer */
+    const char *category, *op, *phase, *role, *dtype, *shape;
+    const char *span; /* "*" for the layer's number where several layers are merged */
+    int64_t event;    /* of the first of them */
+    int64_t step;     /* of that event; -1: before the first */
+};
+
+typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;
+typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
+
+/* The `limit` largest rows, by size, then count, then first event. Merged rows of the whole run come from the summary;
+ * at the peak (of allocated bytes) from the checkpoint before it. *out_complete is false if smaller allocations than the
+ * last row's were made that the summary no longer tells apart. */
+mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
+                       size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete);
+
+/* Allocations of one category. */
+struct mt_category_row {
+    const char *category;
+    uint64_t max_bytes;   /* the largest one, over the run; requested */
+    uint64_t per_step;    /* how many in the last full step */
+    uint64_t total_bytes; /* of all, over the run; requested */
+};
+
+/* The table of categories, largest maximum first. `phase` NULL is the usual cut, in which each category is counted in
+ * the phase that it belongs to: activations in forward and loss, Gradient in backward, Opt State and Optimizer in
+ * optimizer, Param in init, Data in forward, all others anywhere. Otherwise what was allocated in that phase. */
+mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
+                              struct mt_category_row **out_rows, size_t *out_count);
+
+/* An allocation or a free. */
+struct mt_event_row {
+    int64_t n;          /* from 0, in the order of the answer */
+    const char *action; /* alloc, free */
+    int64_t id;         /* of the allocation: its event's position in the run, from 0; a free has its alloc's */
+    uint64_t bytes;     /* requested */
+    const char *category, *op, *phase, *span; /* of the block, so phase is when it was allocated */
+};
+
+/* Told row by row. A visit that returns a failure ends the query with it. */
+struct mt_event_visitor {
+    void *context;
+    mt_status (*visit)(void *context, const struct mt_event_row *row);
+};
+
+enum { MT_ALL_STEPS = -2 };
+
+/* Allocations and frees in order: of the run (MT_ALL_STEPS) or of one step. MT_USAGE if there is no such step. */
+mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
+                          const struct mt_event_visitor *visitor);
+
+/* How a run was configured, and what it measured. */
+struct mt_setting_row {
+    const char *name, *value;
+};
+struct mt_measurement_row {
+    const char *name;
+    int64_t step; /* -1: of no step */
+    double value; /* NAN: not computed */
+};
+mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, struct mt_setting_row **out_rows,
+                            size_t *out_count);
+mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
+                                struct mt_measurement_row **out_rows, size_t *out_count);
+
+/* A value of a query in SQL. */
+typedef enum mt_sql_type { MT_SQL_NULL, MT_SQL_INTEGER, MT_SQL_REAL, MT_SQL_TEXT, MT_SQL_BLOB } mt_sql_type;
+struct mt_sql_value {
+    mt_sql_type type;
+    int64_t integer;
+    double real;
+    const char *text; /* of a blob, its digits: "x'0a1b'" */
+};
+struct mt_sql_visitor {
+    void *context;
+    mt_status (*begin)(void *context, size_t columns, const char *const *names);
+    mt_status (*visit)(void *context, size_t columns, const struct mt_sql_value *values);
+};
+
+/* One statement that only reads. Whatever would write, attach or change a setting is MT_USAGE, as is text that is no SQL.
+ * The parameter :run, where the text has it, is the number of `run`; `run` may be NULL. */
+mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const char *sql,
+                       const struct mt_sql_visitor *visitor);
+
+#endif
