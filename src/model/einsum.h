@@ -1,0 +1,20 @@
+/* The matrix products of the model, as the reference's einsum runs them: operands are cast, permuted and, where no view
+ * serves, copied; then one batched product. All that this takes is of category einsum. */
+#ifndef MT_MODEL_EINSUM_H
+#define MT_MODEL_EINSUM_H
+
+#include "model/parameter.h"
+#include "model/runtime.h"
+
+/* y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in). `role` is
+ * the output's. */
+struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, mt_role role, struct mt_tensor *x,
+                                   const struct mt_parameter *weight);
+
+/* Q·Kᵀ: (B,H,T,D), (B,H,T,D) to (B,H,T,T). */
+struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k);
+
+/* Weights times values: (B,H,T,T), (B,H,T,D) to (B,H,T,D). */
+struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, struct mt_tensor *weights, struct mt_tensor *v);
+
+#endif

@@ -1,0 +1,298 @@
+#include "model/ops.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+/* The view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it can't be. */
+static bool broadcast_view(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out)
+{
+    *out = (struct mtk_view){.address = tensor->address, .dtype = tensor->dtype, .shape = {1, 1, 1, 1}};
+    if (tensor->dims > dims)
+        return false;
+    for (int i = 0; i < dims; i++) {
+        int to = MT_MAX_DIMS - 1 - i, from = tensor->dims - 1 - i;
+        int64_t size = shape[dims - 1 - i];
+        out->shape[to] = size;
+        if (from < 0 || tensor->shape[from] == 1)
+            continue;
+        if (tensor->shape[from] != size)
+            return false;
+        out->stride[to] = tensor->stride[from];
+    }
+    return true;
+}
+
+static struct mtk_view plain_view(const struct mt_tensor *tensor)
+{
+    struct mtk_view view;
+    broadcast_view(tensor, tensor->dims, tensor->shape, &view);
+    return view;
+}
+
+/* The view of `tensor` with a last dimension of 1 added: an index beside what it selects. */
+static struct mtk_view column_view(const struct mt_tensor *tensor)
+{
+    struct mtk_view view = plain_view(tensor);
+    memmove(view.shape, view.shape + 1, (MT_MAX_DIMS - 1) * sizeof view.shape[0]);
+    memmove(view.stride, view.stride + 1, (MT_MAX_DIMS - 1) * sizeof view.stride[0]);
+    view.shape[MT_MAX_DIMS - 1] = 1;
+    view.stride[MT_MAX_DIMS - 1] = 0;
+    return view;
+}
+
+static const char *shape_text(const struct mt_tensor *tensor, struct mt_text *text)
+{
+    for (int i = 0; i < tensor->dims; i++)
+        mt_text_add(text, "%s%lld", i > 0 ? "," : "", (long long)tensor->shape[i]);
+    return text->data != NULL ? text->data : "";
+}
+
+static void fail_shapes(struct mt_runtime *rt, const char *op, const struct mt_tensor *out, const struct mt_tensor *in)
+{
+    struct mt_text out_text = {0}, in_text = {0};
+    mt_runtime_fail(rt, mt_fail(MT_FAILED, "%s: operand (%s) of %s does not fit output (%s) of %s", op,
+                                shape_text(in, &in_text), mt_dtype_name(in->dtype), shape_text(out, &out_text),
+                                mt_dtype_name(out->dtype)));
+    mt_text_release(&out_text);
+    mt_text_release(&in_text);
+}
+
+/* Whether an op may run at all: nothing has failed and every tensor is there and alive. */
+static bool ready(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
+{
+    if (rt->status != MT_OK)
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (tensors[i] != NULL && tensors[i]->references > 0 && tensors[i]->storage->references > 0)
+            continue;
+        mt_runtime_fail(rt, mt_fail(MT_FAILED, "%s: operand %d is not alive", op, i));
+        return false;
+    }
+    return true;
+}
+
+/* An operand may share memory with the output only if it is the very same view of it. */
+static bool alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in)
+{
+    if (out->storage != in->storage)
+        return true;
+    return out->address == in->address && out->dtype == in->dtype && mt_tensor_same_shape(out, in) &&
+           memcmp(out->stride, in->stride, (size_t)out->dims * sizeof out->stride[0]) == 0;
+}
+
+static void spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
+                  bool matrix_product)
+{
+    struct mt_work work = {
+        .operations = operations, .dtype = tensors[count - 1]->dtype, .matrix_product = matrix_product};
+    for (int i = 0; i < count; i++)
+        work.bytes += mt_tensor_bytes(tensors[i]);
+    mt_device_spend(rt->device, &work);
+}
+
+/* Keeps a launch's error. */
+static void launched(struct mt_runtime *rt, const char *op, mt_status status)
+{
+    if (status != MT_OK)
+        mt_runtime_fail(rt, mt_fail_context(status, "%s", op));
+}
+
+/* Checks an elementwise op: tensors[0] is the output, and gets views[0]; the rest are broadcast to it. */
+static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count,
+                        struct mtk_view *views)
+{
+    if (!ready(rt, op, tensors, count))
+        return false;
+    const struct mt_tensor *out = tensors[0];
+    views[0] = plain_view(out);
+    for (int i = 1; i < count; i++) {
+        if (broadcast_view(tensors[i], out->dims, out->shape, &views[i]) && alias_allowed(out, tensors[i]))
+            continue;
+        fail_shapes(rt, op, out, tensors[i]);
+        return false;
+    }
+    spend(rt, (double)mt_tensor_count(out), tensors, count, false);
+    return mt_device_executes(rt->device);
+}
+
+void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value)
+{
+    struct mtk_view view;
+    if (elementwise(rt, "fill", (const struct mt_tensor *[]){out}, 1, &view))
+        launched(rt, "fill", rt->device->kernels->fill(value, &view, rt->stream));
+}
+
+void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_tensor *out, const struct mt_tensor *in)
+{
+    struct mtk_view v[2];
+    if (elementwise(rt, "unary op", (const struct mt_tensor *[]){out, in}, 2, v))
+        launched(rt, "unary op", rt->device->kernels->unary(op, s, &v[0], &v[1], rt->stream));
+}
+
+void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
+                  const struct mt_tensor *b)
+{
+    struct mtk_view v[3];
+    if (elementwise(rt, "binary op", (const struct mt_tensor *[]){out, a, b}, 3, v))
+        launched(rt, "binary op", rt->device->kernels->binary(op, s, &v[0], &v[1], &v[2], rt->stream));
+}
+
+void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
+                   const struct mt_tensor *b, const struct mt_tensor *c)
+{
+    struct mtk_view v[4];
+    if (elementwise(rt, "ternary op", (const struct mt_tensor *[]){out, a, b, c}, 4, v))
+        launched(rt, "ternary op", rt->device->kernels->ternary(op, s, &v[0], &v[1], &v[2], &v[3], rt->stream));
+}
+
+void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in)
+{
+    const struct mt_tensor *const tensors[] = {out, in};
+    struct mtk_view seen_as_in, out_view;
+    if (!ready(rt, "reduce", tensors, 2))
+        return;
+    if (!broadcast_view(out, in->dims, in->shape, &seen_as_in) || out->storage == in->storage) {
+        fail_shapes(rt, "reduce", out, in);
+        return;
+    }
+    spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
+    out_view = plain_view(out);
+    struct mtk_view in_view = plain_view(in);
+    if (mt_device_executes(rt->device))
+        launched(rt, "reduce", rt->device->kernels->reduce(op, &out_view, &in_view, rt->stream));
+}
+
+void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in)
+{
+    struct mtk_view v[2];
+    if (elementwise(rt, "lower triangle", (const struct mt_tensor *[]){out, in}, 2, v))
+        launched(rt, "lower triangle", rt->device->kernels->lower_triangle(&v[0], &v[1], rt->stream));
+}
+
+static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    return out->dims == 3 && a->dims == 3 && b->dims == 3 && out->dtype == a->dtype && a->dtype == b->dtype &&
+           out->shape[0] == a->shape[0] && out->shape[0] == b->shape[0] && out->shape[1] == a->shape[1] &&
+           out->shape[2] == b->shape[2] && a->shape[2] == b->shape[1] && out->storage != a->storage &&
+           out->storage != b->storage;
+}
+
+void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    const struct mt_tensor *const tensors[] = {out, a, b};
+    if (!ready(rt, "matmul", tensors, 3))
+        return;
+    if (!matmul_fits(out, a, b)) {
+        fail_shapes(rt, "matmul", out, a);
+        return;
+    }
+    const struct mt_tensor *workspace = mt_runtime_workspace(rt);
+    if (workspace == NULL)
+        return;
+    spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[2], tensors, 3, true);
+    struct mtk_view out_view = plain_view(out), a_view = plain_view(a), b_view = plain_view(b);
+    if (mt_device_executes(rt->device))
+        launched(rt, "matmul",
+                 rt->device->kernels->matmul(&out_view, &a_view, &b_view, workspace->address, MT_MATMUL_WORKSPACE_BYTES,
+                                             rt->stream));
+}
+
+/* Checks an op that selects by an index: `wide` is (…, c), `index` and, if there is one, `narrow` are (…). */
+static bool indexed(struct mt_runtime *rt, const char *op, const struct mt_tensor *wide, const struct mt_tensor *index,
+                    const struct mt_tensor *other)
+{
+    const struct mt_tensor *const tensors[] = {wide, index, other};
+    if (!ready(rt, op, tensors, 3))
+        return false;
+    bool leading = index->dims == wide->dims - 1 && index->dtype == MT_I64;
+    for (int i = 0; leading && i < index->dims; i++)
+        leading = index->shape[i] == wide->shape[i];
+    if (!leading) {
+        fail_shapes(rt, op, wide, index);
+        return false;
+    }
+    return true;
+}
+
+/* Costs of an op that touches as many elements as `moved` has, of `moved` and of what it selects from. */
+static bool spend_moved(struct mt_runtime *rt, const struct mt_tensor *moved)
+{
+    const struct mt_tensor *const tensors[] = {moved, moved};
+    spend(rt, (double)mt_tensor_count(moved), tensors, 2, false);
+    return mt_device_executes(rt->device);
+}
+
+static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *rows, const struct mt_tensor *table,
+                     const struct mt_tensor *index)
+{
+    if (!indexed(rt, op, rows, index, table))
+        return false;
+    if (table->dims != 2 || table->shape[1] != rows->shape[rows->dims - 1] || table->storage == rows->storage) {
+        fail_shapes(rt, op, rows, table);
+        return false;
+    }
+    return spend_moved(rt, rows);
+}
+
+void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
+                       const struct mt_tensor *index)
+{
+    if (!rows_fit(rt, "gather rows", out, table, index))
+        return;
+    struct mtk_view out_view = plain_view(out), table_view = plain_view(table), index_view = column_view(index);
+    launched(rt, "gather rows", rt->device->kernels->gather_rows(&out_view, &table_view, &index_view, rt->stream));
+}
+
+void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, const struct mt_tensor *index,
+                            const struct mt_tensor *in)
+{
+    if (!rows_fit(rt, "scatter-add rows", in, table, index))
+        return;
+    struct mtk_view table_view = plain_view(table), in_view = plain_view(in), index_view = column_view(index);
+    launched(rt, "scatter-add rows",
+             rt->device->kernels->scatter_add_rows(&table_view, &index_view, &in_view, rt->stream));
+}
+
+static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *wide,
+                         const struct mt_tensor *index, const struct mt_tensor *narrow)
+{
+    if (!indexed(rt, op, wide, index, narrow))
+        return false;
+    if (!mt_tensor_same_shape(narrow, index) || narrow->storage == wide->storage) {
+        fail_shapes(rt, op, narrow, index);
+        return false;
+    }
+    return spend_moved(rt, narrow);
+}
+
+void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in, const struct mt_tensor *index)
+{
+    if (!elements_fit(rt, "pick", in, index, out))
+        return;
+    struct mtk_view out_view = column_view(out), in_view = plain_view(in), index_view = column_view(index);
+    launched(rt, "pick", rt->device->kernels->pick(&out_view, &in_view, &index_view, rt->stream));
+}
+
+void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *index,
+                     const struct mt_tensor *in)
+{
+    if (!elements_fit(rt, "place-add", out, index, in))
+        return;
+    struct mtk_view out_view = plain_view(out), in_view = column_view(in), index_view = column_view(index);
+    launched(rt, "place-add", rt->device->kernels->place_add(&out_view, &index_view, &in_view, rt->stream));
+}
+
+void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out, const struct mt_tensor *in)
+{
+    struct mtk_view v[2];
+    if (elementwise(rt, "rotate", (const struct mt_tensor *[]){out, in}, 2, v))
+        launched(rt, "rotate", rt->device->kernels->rotate(theta, direction, &v[0], &v[1], rt->stream));
+}
+
+void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread)
+{
+    struct mtk_view view;
+    if (elementwise(rt, "random", (const struct mt_tensor *[]){out}, 1, &view))
+        launched(rt, "random", rt->device->kernels->random(generator, center, spread, &view, rt->stream));
+}

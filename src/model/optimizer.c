@@ -1,0 +1,72 @@
+#include "model/optimizer.h"
+
+#include "model/ops.h"
+
+#include <math.h>
+
+static const double LEARNING_RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPSILON = 1e-8, WEIGHT_DECAY = 0.01;
+
+static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
+{
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
+    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
+    mt_op_fill(rt, moment, 0);
+    rt->scope = outer;
+    return moment;
+}
+
+/* Updates one parameter and returns the denominator, which the caller releases once the next one has been taken: so the
+ * reference program's variable does. */
+static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
+{
+    struct mt_tensor *value = parameter->value, *grad = parameter->grad;
+    if (parameter->moments[0] == NULL) {
+        parameter->moments[0] = zero_moment(rt, "exp_avg", value);
+        parameter->moments[1] = zero_moment(rt, "exp_avg_sq", value);
+    }
+    struct mt_tensor *mean = parameter->moments[0], *square = parameter->moments[1];
+    mt_op_unary(rt, MTK_MUL_SCALAR, 1 - LEARNING_RATE * WEIGHT_DECAY, value, value);
+    mt_op_binary(rt, MTK_LERP, 1 - BETA1, mean, mean, grad);
+    mt_op_unary(rt, MTK_MUL_SCALAR, BETA2, square, square);
+    mt_op_ternary(rt, MTK_ADD_PRODUCT, 1 - BETA2, square, square, grad, grad);
+    struct mt_tensor *denominator = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "sqrt", value->dtype, value);
+    mt_op_unary(rt, MTK_SQRT, 0, denominator, square);
+    mt_op_unary(rt, MTK_ADD_SCALAR, EPSILON, denominator, denominator);
+    mt_op_ternary(rt, MTK_ADD_QUOTIENT, -step_size, value, value, mean, denominator);
+    return denominator;
+}
+
+/* "layers.7.ffn.w1" of "layers.7.ffn.w1.weight": the span of an update inside of "optimizer". */
+static void enter_parameter(struct mt_runtime *rt, const struct mt_parameter *parameter, mt_span_id optimizer_span)
+{
+    rt->scope.span = mt_alloc_intern_span(rt->alloc, optimizer_span, parameter->name);
+    rt->scope.layer = parameter->layer;
+}
+
+void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int64_t step)
+{
+    double step_size = LEARNING_RATE * sqrt(1 - pow(BETA2, (double)step)) / (1 - pow(BETA1, (double)step));
+    struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
+    struct mt_scope inside = rt->scope;
+    struct mt_tensor *previous = NULL;
+    for (int64_t i = 0; i < model->parameter_count; i++) {
+        struct mt_parameter *parameter = &model->parameters[i];
+        if (parameter->grad == NULL || rt->status != MT_OK)
+            continue;
+        enter_parameter(rt, parameter, inside.span);
+        struct mt_tensor *denominator = update(rt, parameter, step_size);
+        mt_tensor_release(rt, previous);
+        previous = denominator;
+    }
+    mt_tensor_release(rt, previous);
+    rt->scope = inside;
+    mt_scope_leave(rt, outer);
+}
+
+void mt_optimizer_zero_grad(struct mt_runtime *rt, struct mt_transformer *model)
+{
+    for (int64_t i = 0; i < model->parameter_count; i++) {
+        mt_tensor_release(rt, model->parameters[i].grad);
+        model->parameters[i].grad = NULL;
+    }
+}

@@ -1,0 +1,64 @@
+#include "model/runtime.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc)
+{
+    *rt = (struct mt_runtime){.device = device, .alloc = alloc, .grad_enabled = true, .scope = {.layer = -1}};
+    mt_runtime_phase(rt, MT_PHASE_INIT);
+}
+
+void mt_runtime_close(struct mt_runtime *rt)
+{
+    for (int i = 0; i < 2; i++)
+        mt_tensor_release(rt, rt->workspaces[i]);
+}
+
+void mt_runtime_fail(struct mt_runtime *rt, mt_status status)
+{
+    rt->status = mt_status_keep(rt->status, status);
+}
+
+void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase)
+{
+    rt->phase = phase;
+    mt_alloc_mark(rt->alloc, MT_EVENT_PHASE, phase, rt->scope.span);
+}
+
+struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_category category, const char *op)
+{
+    struct mt_scope outer = rt->scope;
+    rt->scope.span = mt_alloc_intern_span(rt->alloc, outer.span, name);
+    rt->scope.category = category;
+    rt->scope.op = op;
+    mt_alloc_mark(rt->alloc, MT_EVENT_SPAN_BEGIN, 0, rt->scope.span);
+    return outer;
+}
+
+void mt_scope_leave(struct mt_runtime *rt, struct mt_scope outer)
+{
+    mt_alloc_mark(rt->alloc, MT_EVENT_SPAN_END, 0, rt->scope.span);
+    rt->scope = outer;
+}
+
+struct mt_scope mt_scope_category(struct mt_runtime *rt, mt_category category, const char *op)
+{
+    struct mt_scope outer = rt->scope;
+    rt->scope.category = category;
+    rt->scope.op = op;
+    return outer;
+}
+
+struct mt_tensor *mt_runtime_workspace(struct mt_runtime *rt)
+{
+    struct mt_tensor **workspace = &rt->workspaces[rt->phase == MT_PHASE_BACKWARD];
+    if (*workspace == NULL) {
+        struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_WORKSPACE, "matmul.workspace");
+        const int64_t shape[] = {MT_MATMUL_WORKSPACE_BYTES};
+        *workspace = mt_tensor_empty(rt, MT_ROLE_WORKSPACE, NULL, MT_U8, 1, shape);
+        rt->scope = outer;
+    }
+    return *workspace;
+}

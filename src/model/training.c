@@ -1,0 +1,147 @@
+#include "model/training.h"
+
+#include "base/memory.h"
+#include "model/autocast.h"
+#include "model/graph.h"
+#include "model/optimizer.h"
+#include "model/token_source.h"
+#include "model/transformer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run under way. */
+struct training {
+    struct mt_runtime rt;
+    const struct mt_training_config *config;
+    const struct mt_training_observer *observer;
+    struct mt_transformer model;
+    struct mt_token_source *tokens;
+};
+
+/* One element of what was read back. */
+static double element(const void *data, mt_dtype dtype, size_t i)
+{
+    return dtype == MT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+/* The value of a scalar; NAN where nothing is computed. */
+static double read_scalar(struct mt_runtime *rt, const struct mt_tensor *scalar)
+{
+    char data[sizeof(double)] = {0};
+    if (scalar == NULL || rt->status != MT_OK || !mt_device_executes(rt->device))
+        return NAN;
+    mt_runtime_fail(rt, mt_device_read(rt->device, data, scalar->address, mt_tensor_bytes(scalar), rt->stream));
+    return element(data, scalar->dtype, 0);
+}
+
+/* The Euclidean norm of a contiguous tensor, read back piece by piece. */
+static double read_norm(struct mt_runtime *rt, const struct mt_tensor *tensor)
+{
+    enum { PIECE = 1 << 18 };
+    size_t size = mt_dtype_bytes(tensor->dtype), left = (size_t)mt_tensor_count(tensor);
+    void *data = mt_host_alloc(PIECE * size);
+    double sum = 0;
+    for (mt_addr at = tensor->address; left > 0 && rt->status == MT_OK;) {
+        size_t count = left < PIECE ? left : PIECE;
+        mt_runtime_fail(rt, mt_device_read(rt->device, data, at, count * size, rt->stream));
+        for (size_t i = 0; i < count; i++)
+            sum += element(data, tensor->dtype, i) * element(data, tensor->dtype, i);
+        at += count * size;
+        left -= count;
+    }
+    free(data);
+    return sqrt(sum);
+}
+
+static void report_grad_norms(struct training *run)
+{
+    const struct mt_training_observer *observer = run->observer;
+    if (observer == NULL || observer->grad_norm == NULL || !mt_device_executes(run->rt.device))
+        return;
+    for (int64_t i = 0; i < run->model.parameter_count; i++) {
+        const struct mt_parameter *parameter = &run->model.parameters[i];
+        if (parameter->grad != NULL && run->rt.status == MT_OK)
+            observer->grad_norm(observer->context, parameter->name, read_norm(&run->rt, parameter->grad));
+    }
+}
+
+/* Backward and update; gradients of the last step go first or went before forward, as configured. */
+static void learn(struct training *run, int64_t step, struct mt_tensor *loss)
+{
+    struct mt_runtime *rt = &run->rt;
+    if (run->config->zero_grad == MT_ZERO_GRAD_BEFORE_BACKWARD)
+        mt_optimizer_zero_grad(rt, &run->model);
+    mt_runtime_phase(rt, MT_PHASE_BACKWARD);
+    mt_graph_backward(rt, loss);
+    if (step == 0)
+        report_grad_norms(run);
+    mt_runtime_phase(rt, MT_PHASE_OPTIMIZER);
+    mt_optimizer_step(rt, &run->model, step + 1);
+}
+
+/* One step; returns its loss, NAN without one. What it made is let go in the order in which the reference program's
+ * names are. */
+static double run_step(struct training *run, int64_t step)
+{
+    struct mt_runtime *rt = &run->rt;
+    const struct mt_training_config *config = run->config;
+    struct mt_tensor *inputs = NULL, *targets = NULL, *loss = NULL;
+    bool learns = config->mode == MT_MODE_FWD_BWD;
+    mt_runtime_phase(rt, MT_PHASE_FORWARD);
+    if (learns && config->zero_grad == MT_ZERO_GRAD_BEFORE_FORWARD)
+        mt_optimizer_zero_grad(rt, &run->model);
+    mt_token_source_next(rt, run->tokens, step, &inputs, &targets);
+    if (config->autocast)
+        mt_autocast_begin(rt);
+    struct mt_tensor *logits = mt_transformer_forward(rt, &run->model, inputs);
+    if (learns) {
+        mt_runtime_phase(rt, MT_PHASE_LOSS);
+        loss = mt_cross_entropy(rt, logits, targets);
+    }
+    mt_autocast_end(rt);
+    if (learns)
+        learn(run, step, loss);
+    double value = read_scalar(rt, loss);
+    mt_tensor_release(rt, inputs);
+    mt_tensor_release(rt, targets);
+    mt_tensor_release(rt, logits);
+    mt_tensor_release(rt, loss);
+    return value;
+}
+
+static void run_steps(struct training *run)
+{
+    struct mt_runtime *rt = &run->rt;
+    int64_t total = run->config->warmup + run->config->steps;
+    for (int64_t step = 0; step < total && rt->status == MT_OK; step++) {
+        uint64_t begin_ns = mt_device_now_ns(rt->device);
+        mt_alloc_mark(rt->alloc, MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
+        double loss = run_step(run, step);
+        mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+        mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
+        double step_ms = (double)(mt_device_now_ns(rt->device) - begin_ns) * 1e-6;
+        if (rt->status == MT_OK && run->observer != NULL && run->observer->step_done != NULL)
+            run->observer->step_done(run->observer->context, step, total, loss, step_ms);
+    }
+}
+
+mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_training_config *config,
+                          const struct mt_training_observer *observer)
+{
+    struct training run = {.config = config, .observer = observer};
+    mt_status status = mt_training_config_check(config);
+    if (status == MT_OK)
+        status = mt_token_source_open(config, &run.tokens);
+    if (status != MT_OK)
+        return status;
+    mt_runtime_open(&run.rt, device, alloc);
+    run.rt.grad_enabled = config->mode != MT_MODE_INFER;
+    mt_transformer_create(&run.rt, config, &run.model);
+    run_steps(&run);
+    mt_transformer_destroy(&run.rt, &run.model);
+    mt_runtime_close(&run.rt);
+    mt_token_source_close(run.tokens);
+    return run.rt.status;
+}

@@ -1,0 +1,42 @@
+/* The transformer, eager: op by op, every tensor its own block, as a framework in eager mode runs the reference model.
+ *
+ *   tokens (B,T) ─▶ embedding ─▶ (B,T,C) ─▶ L × block ─▶ norm ─▶ head ─▶ logits (B,T,V)
+ *   block: x += attention(norm(x));  x += ffn(norm(x))
+ *
+ * B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary. */
+#ifndef MT_MODEL_TRANSFORMER_H
+#define MT_MODEL_TRANSFORMER_H
+
+#include "model/config.h"
+#include "model/parameter.h"
+#include "model/runtime.h"
+
+/* Parameters of one block, borrowed from the model's list. */
+struct mt_layer {
+    struct mt_parameter *q_proj, *k_proj, *v_proj, *output_proj; /* (C, C) */
+    struct mt_parameter *w1, *w3;                                /* (F, C): gate and value */
+    struct mt_parameter *w2;                                     /* (C, F) */
+    struct mt_parameter *ln1, *ln2;                              /* (C) */
+    struct mt_tensor *positions;                                 /* int64 (T), held */
+};
+
+struct mt_transformer {
+    struct mt_model_config config;
+    int64_t parameter_count;
+    struct mt_parameter *parameters; /* in the order in which the modules are registered, which the optimizer follows */
+    struct mt_layer *layers;
+    struct mt_parameter *token_embeddings, *ln_final, *lm_head; /* (V, C), (C), (V, C) */
+};
+
+/* Takes and initializes every parameter for sequences of config->seq. On failure (the runtime's status) it is partly
+ * filled and still has to be destroyed. */
+void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_transformer *out);
+void mt_transformer_destroy(struct mt_runtime *rt, struct mt_transformer *model);
+
+/* Logits (B,T,V) of tokens (B,T). A new reference; NULL once the runtime has failed. */
+struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transformer *model, struct mt_tensor *tokens);
+
+/* Mean cross entropy of logits (B,T,V) against targets (B,T): a scalar. */
+struct mt_tensor *mt_cross_entropy(struct mt_runtime *rt, struct mt_tensor *logits, struct mt_tensor *targets);
+
+#endif
