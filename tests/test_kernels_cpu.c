@@ -289,7 +289,10 @@ static void bf16_rounds_once_to_nearest_even(void **state)
 static void nan_and_infinity_survive_in_bf16_and_fp32(void **state)
 {
     (void)state;
-    double from[] = {NAN, -NAN, INFINITY, -INFINITY, 1e300, -1e300, 1e-300};
+    const uint64_t every_bit = UINT64_MAX;
+    double full_nan;
+    memcpy(&full_nan, &every_bit, sizeof full_nan);
+    double from[] = {NAN, -NAN, full_nan, INFINITY, -INFINITY, 1e300, -1e300, 1e-300};
     enum { COUNT = sizeof from / sizeof from[0] };
     uint16_t half[COUNT];
     float single[COUNT];

@@ -31,7 +31,7 @@ static uint16_t bf16_of_double(double value)
     float near = (float)value;
     uint32_t bits = bits_of_float(near);
     if (value != value)
-        return (uint16_t)(bits >> 16 | 0x40);
+        return (uint16_t)(bits >> 16);
     if ((bits & 0xFFFF) == 0x8000 && (double)near != value)
         bits = (value > (double)near) == (value > 0) ? bits + 1 : bits - 1;
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
