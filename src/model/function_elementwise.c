@@ -86,9 +86,9 @@ static void multiply_backward(struct mt_runtime *rt, const struct mt_node *node,
                               struct mt_tensor **out)
 {
     if (mt_node_wants(node, 1))
-        out[1] = backward_binary(rt, "mul_b", MTK_MULTIPLY, grad, grad, node->saved[1]);
+        out[1] = backward_binary(rt, "grad_b", MTK_MULTIPLY, grad, grad, node->saved[1]);
     if (mt_node_wants(node, 0))
-        out[0] = backward_binary(rt, "mul_a", MTK_MULTIPLY, grad, grad, node->saved[0]);
+        out[0] = backward_binary(rt, "grad_a", MTK_MULTIPLY, grad, grad, node->saved[0]);
 }
 
 struct mt_tensor *mt_multiply(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
@@ -229,9 +229,9 @@ struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name,
     return out;
 }
 
-struct mt_tensor *mt_scalar(struct mt_runtime *rt, const char *name, mt_dtype dtype, double value)
+struct mt_tensor *mt_scalar(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, double value)
 {
-    struct mt_tensor *out = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, dtype, 0, NULL);
+    struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, dtype, 0, NULL);
     mt_op_fill(rt, out, value);
     return out;
 }
@@ -240,8 +240,8 @@ struct mt_tensor *mt_scalar(struct mt_runtime *rt, const char *name, mt_dtype dt
 static void where_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                            struct mt_tensor **out)
 {
-    struct mt_tensor *zero = mt_scalar(rt, "zero", grad->dtype, 0);
-    out[0] = mt_backward_temporary(rt, "where", grad);
+    struct mt_tensor *zero = mt_scalar(rt, MT_ROLE_TEMPORARY, "zero", grad->dtype, 0);
+    out[0] = mt_backward_temporary(rt, "grad", grad);
     mt_op_ternary(rt, MTK_SELECT, 0, out[0], node->saved[0], grad, zero);
     mt_tensor_release(rt, zero);
 }

@@ -215,10 +215,11 @@ static void logsumexp_backward(struct mt_runtime *rt, const struct mt_node *node
 /* Infinite maxima are replaced by 0 before they are subtracted, which takes their magnitude and a mask. */
 static void replace_infinite(struct mt_runtime *rt, struct mt_tensor *maxima)
 {
-    struct mt_tensor *magnitude = mt_backward_temporary(rt, "abs", maxima);
+    struct mt_tensor *magnitude = mt_backward_temporary(rt, "logsumexp.abs", maxima);
     mt_op_unary(rt, MTK_ABS, 0, magnitude, maxima);
-    struct mt_tensor *infinite =
-        maxima == NULL ? NULL : mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "is_inf", MT_BOOL, maxima->dims, maxima->shape);
+    struct mt_tensor *infinite = maxima == NULL ? NULL
+                                                : mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "logsumexp.is_inf", MT_BOOL,
+                                                                  maxima->dims, maxima->shape);
     mt_op_unary(rt, MTK_EQUAL_SCALAR, (double)__builtin_inf(), infinite, magnitude);
     mt_op_fill(rt, magnitude, 0);
     mt_op_ternary(rt, MTK_SELECT, 0, maxima, infinite, magnitude, maxima);
@@ -231,9 +232,9 @@ struct mt_tensor *mt_logsumexp(struct mt_runtime *rt, mt_role role, const char *
     struct mt_tensor *input = mt_autocast_fp32(rt, MT_ROLE_SAVED, x);
     if (input == NULL)
         return NULL;
-    struct mt_tensor *maxima = reduce_last(rt, MT_ROLE_TEMPORARY, "max", MTK_MAX, input);
+    struct mt_tensor *maxima = reduce_last(rt, MT_ROLE_TEMPORARY, "logsumexp.max", MTK_MAX, input);
     replace_infinite(rt, maxima);
-    struct mt_tensor *shifted = mt_backward_temporary(rt, "sub", input);
+    struct mt_tensor *shifted = mt_backward_temporary(rt, "logsumexp.sub", input);
     mt_op_binary(rt, MTK_SUBTRACT, 0, shifted, input, maxima);
     mt_op_unary(rt, MTK_EXP, 0, shifted, shifted);
     struct mt_tensor *out =

@@ -34,7 +34,7 @@ struct mt_tensor *mt_where(struct mt_runtime *rt, mt_role role, const char *name
                            struct mt_tensor *x, struct mt_tensor *other);
 
 /* A scalar tensor. */
-struct mt_tensor *mt_scalar(struct mt_runtime *rt, const char *name, mt_dtype dtype, double value);
+struct mt_tensor *mt_scalar(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, double value);
 
 /* Over the last dimension, which stays as 1. */
 struct mt_tensor *mt_sum_last(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);

@@ -92,8 +92,8 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
     if (scores == NULL)
         return NULL;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_SCORES, "scores");
-    struct mt_tensor *head_size = mt_scalar(rt, "head_size", scores->dtype, (double)q->shape[3]);
-    struct mt_tensor *root = mt_scalar(rt, "sqrt", scores->dtype, 0);
+    struct mt_tensor *head_size = mt_scalar(rt, MT_ROLE_TEMPORARY, "head_size", scores->dtype, (double)q->shape[3]);
+    struct mt_tensor *root = mt_scalar(rt, MT_ROLE_SAVED, "sqrt", scores->dtype, 0);
     mt_op_unary(rt, MTK_SQRT, 0, root, head_size);
     mt_tensor_release(rt, head_size);
     struct mt_tensor *scaled = mt_divide(rt, MT_ROLE_TEMPORARY, "div", scores, root);
@@ -128,7 +128,7 @@ static struct mt_tensor *dot_product_attention(struct mt_runtime *rt, struct mt_
     if (scores == NULL)
         return NULL;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_OUT, "mask");
-    struct mt_tensor *minus_infinity = mt_scalar(rt, "minus_infinity", scores->dtype, -INFINITY);
+    struct mt_tensor *minus_infinity = mt_scalar(rt, MT_ROLE_TEMPORARY, "minus_infinity", scores->dtype, -INFINITY);
     struct mt_tensor *masked = mt_where(rt, MT_ROLE_SAVED, "where", mask, scores, minus_infinity);
     mt_tensor_release(rt, scores);
     rt->scope = outer;

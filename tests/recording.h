@@ -1,0 +1,100 @@
+/* A sink that keeps every event, and a training run recorded through it. */
+#ifndef MT_TESTS_RECORDING_H
+#define MT_TESTS_RECORDING_H
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "model/training.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct recording {
+    struct mt_interner *interner;
+    struct mt_event *events;
+    size_t count, capacity;
+};
+
+static void recording_emit(void *context, const struct mt_event *event)
+{
+    struct recording *recording = context;
+    if (recording->count == recording->capacity) {
+        recording->capacity = recording->capacity * 2 + 1024;
+        recording->events = mt_host_resize(recording->events, recording->capacity, sizeof *event);
+    }
+    recording->events[recording->count++] = *event;
+}
+
+static mt_label_id recording_label(void *context, const struct mt_label *label)
+{
+    return mt_interner_label(((struct recording *)context)->interner, label, NULL);
+}
+
+static mt_span_id recording_span(void *context, mt_span_id parent, const char *name)
+{
+    return mt_interner_span(((struct recording *)context)->interner, parent, name, NULL);
+}
+
+static inline void recording_open(struct recording *recording)
+{
+    *recording = (struct recording){.interner = mt_interner_create()};
+}
+
+static inline void recording_close(struct recording *recording)
+{
+    mt_interner_destroy(recording->interner);
+    free(recording->events);
+}
+
+static inline struct mt_sink recording_sink(struct recording *recording)
+{
+    return (struct mt_sink){
+        .context = recording, .emit = recording_emit, .intern_label = recording_label, .intern_span = recording_span};
+}
+
+static inline const struct mt_label *recording_label_of(const struct recording *recording, const struct mt_event *event)
+{
+    return mt_interner_find_label(recording->interner, event->label);
+}
+
+/* Trains on `device` (a spelling) with allocator settings `alloc`; `stats` (may be NULL) are those at the end. */
+static inline mt_status recording_train(struct recording *recording, const char *device, const char *alloc,
+                                        const struct mt_training_config *config,
+                                        const struct mt_training_observer *observer, struct mt_alloc_stats *stats)
+{
+    struct mt_device *opened = NULL;
+    struct mt_alloc *allocator = NULL;
+    struct mt_alloc_settings settings;
+    struct mt_sink sink = recording_sink(recording);
+    mt_status status = mt_alloc_settings_parse(alloc, &settings);
+    if (status == MT_OK)
+        status = mt_device_open(device, &opened);
+    if (status == MT_OK)
+        status = mt_alloc_create(opened, &sink, &settings, &allocator);
+    if (status == MT_OK)
+        status = mt_training_run(opened, allocator, config, observer);
+    if (allocator != NULL && stats != NULL)
+        mt_alloc_stats(allocator, stats);
+    if (allocator != NULL)
+        mt_alloc_destroy(allocator);
+    if (opened != NULL)
+        mt_device_close(opened);
+    return status;
+}
+
+/* The events of step `step`: *first and the number of them. */
+static inline size_t recording_step(const struct recording *recording, uint64_t step, const struct mt_event **first)
+{
+    size_t begin = 0, end = 0;
+    for (size_t i = 0; i < recording->count; i++) {
+        const struct mt_event *event = &recording->events[i];
+        if (event->kind == MT_EVENT_STEP_BEGIN && event->value == step)
+            begin = i;
+        if (event->kind == MT_EVENT_STEP_END && event->value == step)
+            end = i;
+    }
+    *first = recording->events + begin;
+    return end - begin;
+}
+
+#endif

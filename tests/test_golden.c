@@ -1,0 +1,209 @@
+/* The model's arithmetic against values that PyTorch computed from the same formulas: losses, gradients, parameters
+ * after five steps. The file may be given as an argument. Cases that a GPU computed are left to the GPU's tests. */
+#include "base/random.h"
+#include "model/autocast.h"
+#include "model/graph.h"
+#include "model/optimizer.h"
+#include "model/token_source.h"
+#include "model/transformer.h"
+#include "recording.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { GOLDEN_STEPS = 5 };
+
+/* How far a case may be off. `first` is relative to the root mean square of the tensor. */
+struct tolerance {
+    double loss, norm, first;
+};
+
+static const struct tolerance fp32_tolerance = {1e-5, 1e-4, 1e-4}, fp64_tolerance = {1e-7, 5e-7, 2e-6};
+
+static void near_to(const char *what, double ours, double golden, double allowed)
+{
+    if (!(fabs(ours - golden) <= allowed))
+        fail_msg("%s: %.10g, golden %.10g, off by %.3g where %.3g is allowed", what, ours, golden, ours - golden,
+                 allowed);
+}
+
+static double *read_all(struct mt_runtime *rt, const struct mt_tensor *tensor)
+{
+    size_t count = (size_t)mt_tensor_count(tensor), size = mt_dtype_bytes(tensor->dtype);
+    void *raw = mt_host_alloc(count * size);
+    double *values = mt_host_alloc(count * sizeof *values);
+    assert_int_equal(mt_device_read(rt->device, raw, tensor->address, count * size, 0), MT_OK);
+    for (size_t i = 0; i < count; i++)
+        values[i] = size == sizeof(double) ? ((double *)raw)[i] : (double)((float *)raw)[i];
+    free(raw);
+    return values;
+}
+
+/* Compares a tensor with its golden norm and first elements. */
+static void compare_tensor(struct mt_runtime *rt, const char *what, const struct mt_tensor *tensor,
+                           const json_t *golden, const struct tolerance *tolerance)
+{
+    assert_non_null(golden);
+    double *values = read_all(rt, tensor), sum = 0;
+    double norm = json_number_value(json_object_get(golden, "norm"));
+    size_t count = (size_t)mt_tensor_count(tensor), i;
+    for (i = 0; i < count; i++)
+        sum += values[i] * values[i];
+    near_to(what, sqrt(sum), norm, tolerance->norm * norm);
+    const json_t *first;
+    json_array_foreach(json_object_get(golden, "first"), i, first)
+        near_to(what, values[i], json_number_value(first), tolerance->first * norm / sqrt((double)count));
+    free(values);
+}
+
+static int64_t size_of(const json_t *golden, const char *key)
+{
+    return json_integer_value(json_object_get(golden, key));
+}
+
+static struct mt_training_config config_of(const json_t *golden)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model = (struct mt_model_config){.name = "custom",
+                                            .vocab = size_of(golden, "vocab"),
+                                            .d_model = size_of(golden, "d_model"),
+                                            .d_ff = size_of(golden, "d_ff"),
+                                            .layers = size_of(golden, "layers"),
+                                            .heads = size_of(golden, "heads"),
+                                            .rope = json_is_true(json_object_get(golden, "rope"))};
+    config.batch = size_of(golden, "batch");
+    config.seq = size_of(golden, "seq");
+    config.init = MT_INIT_REFERENCE;
+    config.data = MT_DATA_REFERENCE;
+    config.autocast = json_is_true(json_object_get(golden, "autocast"));
+    bool is_fp64 = strcmp(json_string_value(json_object_get(golden, "dtype")), "torch.float64") == 0;
+    config.parameter_dtype = is_fp64 ? MT_F64 : MT_F32;
+    return config;
+}
+
+/* A model on the CPU, step by step. */
+struct bench_model {
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    struct mt_interner *interner;
+    struct mt_sink sink;
+    struct mt_runtime rt;
+    struct mt_transformer model;
+    struct mt_token_source *tokens;
+};
+
+static void open_model(struct bench_model *m, const struct mt_training_config *config)
+{
+    struct mt_alloc_settings settings;
+    m->interner = mt_interner_create();
+    m->sink = mt_sink_discarding(m->interner);
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_device_open("cpu:2GiB", &m->device), MT_OK);
+    assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
+    assert_int_equal(mt_token_source_open(config, &m->tokens), MT_OK);
+    mt_runtime_open(&m->rt, m->device, m->alloc);
+    mt_transformer_create(&m->rt, config, &m->model);
+}
+
+static void close_model(struct bench_model *m)
+{
+    struct mt_alloc_stats stats;
+    mt_transformer_destroy(&m->rt, &m->model);
+    mt_runtime_close(&m->rt);
+    mt_token_source_close(m->tokens);
+    mt_alloc_stats(m->alloc, &stats);
+    assert_int_equal(stats.all.blocks, 0);
+    mt_alloc_destroy(m->alloc);
+    mt_device_close(m->device);
+    mt_interner_destroy(m->interner);
+}
+
+static void compare_logits(struct mt_runtime *rt, const struct mt_tensor *logits, const json_t *golden,
+                           const struct tolerance *tolerance)
+{
+    json_t *packed = json_pack("{s:O, s:O}", "norm", json_object_get(golden, "logits_norm"), "first",
+                               json_object_get(golden, "logits_first"));
+    compare_tensor(rt, "logits", logits, packed, tolerance);
+    json_decref(packed);
+}
+
+static void compare_parameters(struct bench_model *m, const json_t *golden, bool gradients,
+                               const struct tolerance *tolerance)
+{
+    for (int64_t i = 0; i < m->model.parameter_count; i++) {
+        const struct mt_parameter *p = &m->model.parameters[i];
+        compare_tensor(&m->rt, p->name, gradients ? p->grad : p->value, json_object_get(golden, p->name), tolerance);
+    }
+}
+
+static void train_step(struct bench_model *m, int64_t step, const json_t *golden, const struct tolerance *tolerance)
+{
+    struct mt_tensor *inputs, *targets;
+    mt_token_source_next(&m->rt, m->tokens, step, &inputs, &targets);
+    struct mt_tensor *logits = mt_transformer_forward(&m->rt, &m->model, inputs);
+    struct mt_tensor *loss = mt_cross_entropy(&m->rt, logits, targets);
+    assert_int_equal(m->rt.status, MT_OK);
+    double *value = read_all(&m->rt, loss);
+    double golden_loss = json_number_value(json_array_get(json_object_get(golden, "losses"), (size_t)step));
+    near_to("loss", value[0], golden_loss, tolerance->loss * golden_loss);
+    free(value);
+    if (step == 0)
+        compare_logits(&m->rt, logits, golden, tolerance);
+    mt_optimizer_zero_grad(&m->rt, &m->model);
+    mt_graph_backward(&m->rt, loss);
+    if (step == 0)
+        compare_parameters(m, json_object_get(golden, "grads"), true, tolerance);
+    mt_optimizer_step(&m->rt, &m->model, step + 1);
+    mt_tensor_release(&m->rt, inputs);
+    mt_tensor_release(&m->rt, targets);
+    mt_tensor_release(&m->rt, logits);
+    mt_tensor_release(&m->rt, loss);
+}
+
+static void check_case(const json_t *golden)
+{
+    struct mt_training_config config = config_of(golden);
+    const struct tolerance *tolerance = config.parameter_dtype == MT_F64 ? &fp64_tolerance : &fp32_tolerance;
+    struct bench_model m = {0};
+    open_model(&m, &config);
+    for (int64_t step = 0; step < GOLDEN_STEPS; step++)
+        train_step(&m, step, golden, tolerance);
+    compare_parameters(&m, json_object_get(golden, "params_after"), false, tolerance);
+    close_model(&m);
+}
+
+static const char *golden_path = MT_TEST_DATA "/golden_model.json";
+
+static void the_model_computes_what_the_golden_file_says(void **state)
+{
+    (void)state;
+    json_error_t error;
+    json_t *cases = json_load_file(golden_path, 0, &error), *golden;
+    if (cases == NULL)
+        fail_msg("%s: %s", golden_path, error.text);
+    size_t i, checked = 0;
+    json_array_foreach(cases, i, golden)
+    {
+        const char *name = json_string_value(json_object_get(golden, "name"));
+        if (strstr(name, "cuda") != NULL)
+            continue;
+        print_message("%s\n", name);
+        check_case(golden);
+        checked++;
+    }
+    assert_true(checked >= 8);
+    json_decref(cases);
+}
+
+int main(int count, char **arguments)
+{
+    if (count > 1)
+        golden_path = arguments[1];
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_model_computes_what_the_golden_file_says)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
