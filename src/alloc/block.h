@@ -16,9 +16,8 @@
 #include <pthread.h>
 
 enum {
-    MT_BLOCK_UNIT = 512,        /* every block begins at, and is as long as, a multiple of this */
-    MT_SEGMENT_UNIT = 2u << 20, /* every segment is as long as a multiple of this: a mappable page */
-    MT_SMALL_LIMIT = 1u << 20   /* the largest request that is served from the small pool */
+    MT_BLOCK_UNIT = 512,       /* every block begins at, and is as long as, a multiple of this */
+    MT_SEGMENT_UNIT = 2 << 20, /* every segment is as long as a multiple of this: a mappable page */
 };
 
 /* Small blocks have segments of their own, so that they never break up what large ones need. */
@@ -113,11 +112,6 @@ struct mt_alloc {
     struct mt_block_store store;
     struct mt_alloc_stats stats; /* largest_free_bytes is derived when asked for */
 };
-
-static inline mt_pool mt_pool_of(uint64_t bytes)
-{
-    return bytes <= MT_SMALL_LIMIT ? MT_POOL_SMALL : MT_POOL_LARGE;
-}
 
 /* Emits `event` with the next sequence number and the device's time. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);

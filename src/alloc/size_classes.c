@@ -1,6 +1,6 @@
 #include "alloc/size_classes.h"
 
-enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 16 };
+enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 8 };
 
 struct class
 {

@@ -1,9 +1,41 @@
-/* The policy `tight`, the default: a block is found in constant time, and less is reserved. */
+/* The policy `tight`, the default: a block is found in constant time, and less is reserved.
+ *
+ *   request      pool    segment
+ *   <= 64 KiB    small   2 MiB
+ *   above        large   as many requests of this size as make up the greater of 48 MiB and 1/200 of what is reserved
+ *
+ * Sizes are rounded up to 512 B and every remainder is split off, so that a block is never longer than its rounded
+ * request. Free blocks are kept in size classes (size_classes.h) by stream and pool.
+ *
+ * Why these segments: training asks for the same few sizes thousands of times. A segment that is a whole number of
+ * requests has no end piece that nothing fits in; one of many requests lets blocks of one size merge into room for
+ * another; and growing in proportion to what is reserved bounds what the last, partly used segment wastes.
+ * Peak reserved over peak requested bytes, over the first eight training steps of a 2.7B model as PyTorch asked (fp32 |
+ * bf16 autocast), with all sizes divided by 8, and for 60,000 requests of random sizes from 256 B to 64 MiB:
+ *
+ *                                              2.7B             1/8             random
+ *   whole requests, as above                   1.012 | 1.009    1.016 | 1.007   1.242
+ *   whole requests, at least 128 MiB           1.015 | 1.007    1.023 | 1.013   1.251
+ *   at least 128 MiB                           1.032 | 1.026    1.010 | 1.015   1.227
+ *   the request alone, rounded up to 2 MiB     1.044 | 1.029    1.174 | 1.107   1.301
+ *   as above, small pool up to 1 MiB           1.012 | 1.009    1.017 | 1.016   1.218
+ *   PyTorch's rules                            1.044 | 1.024    1.065 | 1.071   1.268
+ *
+ * Shares of 1/64 to 1/300 and least sizes of 24 to 64 MiB stay below 1.024 and 1.038 in the first four columns: the
+ * figures hang on which blocks happen to be neighbours, and only their range means anything. With sizes divided by 64, a
+ * small pool up to 1 MiB costs 1.056 | 1.049, for 2 MiB hold only a few blocks of several hundred KiB; one up to 64 KiB
+ * 1.034 | 1.011.
+ *
+ * Idle segments are kept until the device refuses. Releasing them before each growth gave 1.014 | 1.007: nothing gained,
+ * since segments of many blocks are seldom idle, and each release stalls a GPU. When the device refuses, the wish
+ * comes down to a segment for this request alone, then idle segments go, of every stream. */
 #include "alloc/size_classes.h"
 #include "base/checked.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
+
+enum { SMALL_LIMIT_BYTES = 64 << 10, LEAST_GROWTH_BYTES = 48 << 20, GROWTH_SHARE = 200 };
 
 /* The free blocks of one stream. */
 struct stream_classes {
@@ -57,22 +89,42 @@ static bool tight_round(const struct mt_alloc_settings *settings, uint64_t reque
     return mt_checked_round_up(requested_bytes, MT_BLOCK_UNIT, out_bytes);
 }
 
+static mt_pool pool_of(uint64_t bytes)
+{
+    return bytes <= SMALL_LIMIT_BYTES ? MT_POOL_SMALL : MT_POOL_LARGE;
+}
+
 static struct mt_block *tight_find(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
-    return mt_size_classes_find(classes_of(alloc, stream, mt_pool_of(bytes)), bytes);
+    return mt_size_classes_find(classes_of(alloc, stream, pool_of(bytes)), bytes);
+}
+
+/* The bytes of a segment for many requests of `bytes`; false if that overflows. */
+static bool roomy_segment_bytes(const struct mt_alloc *alloc, uint64_t bytes, uint64_t *out_bytes)
+{
+    if (pool_of(bytes) == MT_POOL_SMALL) {
+        *out_bytes = MT_SEGMENT_UNIT;
+        return true;
+    }
+    uint64_t growth = alloc->stats.reserved_bytes / GROWTH_SHARE;
+    uint64_t least = growth > LEAST_GROWTH_BYTES ? growth : LEAST_GROWTH_BYTES;
+    uint64_t whole;
+    return mt_checked_round_up(least, bytes, &whole) && mt_checked_round_up(whole, MT_SEGMENT_UNIT, out_bytes);
 }
 
 static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
-    uint64_t wanted;
-    if (!mt_checked_round_up(bytes, MT_SEGMENT_UNIT, &wanted))
+    uint64_t roomy, exact;
+    if (!roomy_segment_bytes(alloc, bytes, &roomy) || !mt_checked_round_up(bytes, MT_SEGMENT_UNIT, &exact))
         return NULL;
-    mt_pool pool = mt_pool_of(bytes);
-    struct mt_block *block = mt_segment_map(alloc, stream, pool, wanted);
+    mt_pool pool = pool_of(bytes);
+    struct mt_block *block = mt_segment_map(alloc, stream, pool, roomy);
+    if (block == NULL && exact < roomy)
+        block = mt_segment_map(alloc, stream, pool, exact);
     if (block != NULL)
         return block;
     mt_segments_release_idle(alloc);
-    return mt_segment_map(alloc, stream, pool, wanted);
+    return mt_segment_map(alloc, stream, pool, exact);
 }
 
 static bool tight_splits(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 enum {
+    SMALL_LIMIT_BYTES = 1 << 20,
     SMALL_SEGMENT_BYTES = 2 << 20,
     MEDIUM_SEGMENT_BYTES = 20 << 20,
     EXACT_SEGMENT_FROM_BYTES = 10 << 20,
@@ -80,6 +81,11 @@ static bool torch_round(const struct mt_alloc_settings *settings, uint64_t reque
     return mt_checked_round_up(requested_bytes, MT_BLOCK_UNIT, out_bytes);
 }
 
+static mt_pool pool_of(uint64_t bytes)
+{
+    return bytes <= SMALL_LIMIT_BYTES ? MT_POOL_SMALL : MT_POOL_LARGE;
+}
+
 static bool is_oversize(const struct mt_alloc *alloc, uint64_t bytes)
 {
     return bytes >= alloc->settings.max_split_bytes;
@@ -88,7 +94,7 @@ static bool is_oversize(const struct mt_alloc *alloc, uint64_t bytes)
 static struct mt_block *torch_find(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     struct torch_index *torch = alloc->index;
-    mt_pool pool = mt_pool_of(bytes);
+    mt_pool pool = pool_of(bytes);
     torch->searches[pool]++;
     struct mt_block *block = mt_free_tree_find(tree_of(alloc, stream, pool), bytes);
     if (block == NULL || !is_oversize(alloc, block->bytes))
@@ -102,7 +108,7 @@ static bool torch_splits(const struct mt_alloc *alloc, const struct mt_block *bl
     uint64_t rest = block->bytes - bytes;
     if (block->segment->pool == MT_POOL_SMALL)
         return rest >= MT_BLOCK_UNIT;
-    return !is_oversize(alloc, bytes) && rest > MT_SMALL_LIMIT;
+    return !is_oversize(alloc, bytes) && rest > SMALL_LIMIT_BYTES;
 }
 
 static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
@@ -120,7 +126,7 @@ static void torch_remove(struct mt_alloc *alloc, struct mt_block *block)
 
 static bool segment_bytes(uint64_t bytes, uint64_t *out_bytes)
 {
-    if (bytes <= MT_SMALL_LIMIT)
+    if (bytes <= SMALL_LIMIT_BYTES)
         *out_bytes = SMALL_SEGMENT_BYTES;
     else if (bytes < EXACT_SEGMENT_FROM_BYTES)
         *out_bytes = MEDIUM_SEGMENT_BYTES;
@@ -202,7 +208,7 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
     if (limit == UINT64_MAX)
         return false;
     uint64_t wanted = bytes < limit ? limit : bytes;
-    struct mt_free_tree *tree = tree_of(alloc, stream, mt_pool_of(bytes));
+    struct mt_free_tree *tree = tree_of(alloc, stream, pool_of(bytes));
     struct mt_block *block = mt_free_tree_find(tree, wanted);
     if (block == NULL || !mt_segment_is_idle(block->segment))
         return release_largest(alloc, tree, wanted);
@@ -215,7 +221,7 @@ static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uin
     uint64_t wanted;
     if (!segment_bytes(bytes, &wanted))
         return NULL;
-    mt_pool pool = mt_pool_of(bytes);
+    mt_pool pool = pool_of(bytes);
     collect_garbage(alloc);
     struct mt_block *block = mt_segment_map(alloc, stream, pool, wanted);
     if (block == NULL && release_oversize(alloc, stream, bytes))
