@@ -1,0 +1,68 @@
+#!/bin/sh
+# Usage: floors_catch.sh FLOORS_SH
+# A check that never fails checks nothing: makes small trees that break one rule each, and demands that FLOORS_SH
+# refuses each of them for that rule, and accepts the tree that breaks none.
+set -eu
+floors=$1
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+# put FILE LINE: a tree that keeps every rule, and FILE with that line in it.
+put() {
+    rm -rf "$tree/src" "$tree/kernels"
+    mkdir -p "$tree/src/base" "$tree/src/device" "$tree/src/alloc" "$tree/src/trace/query" "$tree/src/model" \
+        "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
+    echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
+    echo '#include <sqlite3.h>' >"$tree/src/trace/store.c"
+    echo '#include <cuda_runtime.h>' >"$tree/kernels/cuda/fill.cu"
+    printf '#include "trace/trace.h"\nint main(void) { printf("x"); exit(0); }\n' >"$tree/src/cli/main.c"
+    echo 'void f(void) { fprintf(stderr, "x"); snprintf(0, 0, "x"); at_exit(); }' >"$tree/src/model/model.c"
+    echo "$2" >>"$tree/$1"
+}
+
+accepts() {
+    put "$1" "$2"
+    sh "$floors" "$tree" >"$tree/said" || { echo "refused: $2 in $1"; cat "$tree/said"; exit 1; }
+}
+
+# refuses FILE LINE RULE: the floors' words must name RULE and FILE.
+refuses() {
+    put "$1" "$2"
+    if sh "$floors" "$tree" >"$tree/said"; then
+        echo "not caught: $2 in $1"
+        exit 1
+    fi
+    grep -q "$3" "$tree/said" && grep -q "${1##*/}" "$tree/said" && return
+    echo "caught for another reason: $2 in $1"
+    cat "$tree/said"
+    exit 1
+}
+
+accepts src/base/text.c '#include "base/text.h"'
+accepts src/trace/query/peak.c '#include "trace/store.h"'
+accepts src/model/step.c '#include "kernels/kernels.h"'
+accepts src/device/gpu.c '#include <cuda_runtime.h>'
+
+refuses src/base/text.c '#include "device/device.h"' 'src/base may include only'
+refuses kernels/cpu/fill.c '#include "device/device.h"' 'kernels may include only'
+refuses src/device/sim.c '#include "alloc/alloc.h"' 'src/device may include only'
+refuses src/alloc/block.c '#include "trace/recorder.h"' 'src/alloc may include only'
+refuses src/trace/ring.c '#include "alloc/alloc.h"' 'src/trace may include only'
+refuses src/trace/query/peak.c '#include "device/device.h"' 'src/trace may include only'
+refuses src/trace/ring.h '#include "model/config.h"' 'src/trace may include only'
+refuses src/model/step.c '#include "trace/recorder.h"' 'src/model may include only'
+refuses src/model/step.c '#include "cli/command.h"' 'src/model may include only'
+refuses src/cli/run.c '#include "kernels/kernels.h"' 'src/cli may include only'
+refuses src/alloc/block.c '#include "../trace/ring.h"' 'not the way to it'
+refuses src/model/step.c '#include <sqlite3.h>' 'sqlite3.h is for'
+refuses src/cli/sql.c '#include "sqlite3.h"' 'sqlite3.h is for'
+refuses src/model/step.c '#include <cuda_runtime.h>' 'CUDA headers'
+refuses src/trace/ring.c '#include <cupti.h>' 'CUDA headers'
+refuses kernels/cpu/fill.c '#include <cublas_v2.h>' 'CUDA headers'
+refuses src/model/step.c 'void g(void) { printf("x"); }' 'prints to stdout'
+refuses src/trace/ring.c 'void g(void) { fprintf(stdout, "x"); }' 'prints to stdout'
+refuses kernels/cuda/add.cu 'void g(void) { printf("x"); }' 'prints to stdout'
+refuses src/alloc/block.c 'void g(void) { exit(1); }' 'only src/cli exits'
+refuses src/trace/store.c 'void g(void) { _exit(1); }' 'only src/cli exits'
+refuses src/base/main.c '/* the second of its name */' 'unique in the tree'
+echo "every broken floor is caught"
