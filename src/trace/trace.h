@@ -118,9 +118,11 @@ struct mt_event_row {
     const char *category, *op, *phase, *span; /* of the block, so phase is when it was allocated */
 };
 
-/* Told row by row. A visit that returns a failure ends the query with it. */
+/* Told row by row, after `begin`, which is called once it is known that the question makes sense. A failure that one of
+ * them returns ends the query with it. */
 struct mt_event_visitor {
     void *context;
+    mt_status (*begin)(void *context);
     mt_status (*visit)(void *context, const struct mt_event_row *row);
 };
 
@@ -152,7 +154,7 @@ struct mt_sql_value {
     double real;
     const char *text; /* of a blob, its digits: "x'0a1b'" */
 };
-struct mt_sql_visitor {
+struct mt_sql_visitor { /* as mt_event_visitor */
     void *context;
     mt_status (*begin)(void *context, size_t columns, const char *const *names);
     mt_status (*visit)(void *context, size_t columns, const struct mt_sql_value *values);

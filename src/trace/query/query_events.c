@@ -68,10 +68,10 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
     mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
     mt_statement_bind_integer(statement, 5, MT_EVENT_FREE);
     bool row = true;
-    for (int64_t n = 0; (status = mt_statement_step(statement, &row)) == MT_OK && row; n++) {
+    status = visitor->begin(visitor->context);
+    for (int64_t n = 0; status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row; n++) {
         struct mt_event_row event = read_event(statement, n, run->first_event);
-        if ((status = visitor->visit(visitor->context, &event)) != MT_OK)
-            break;
+        status = visitor->visit(visitor->context, &event);
     }
     mt_statement_finalize(statement);
     return status;

@@ -1,0 +1,148 @@
+/* memtrace runs: what a trace holds. */
+#include "output.h"
+#include "question.h"
+#include "table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct mt_option options[] = {MT_TRACE_OPTIONS};
+
+/* What is told of a run besides its row. */
+struct summary {
+    struct mt_setting_row *settings;
+    size_t setting_count;
+    uint64_t peak_bytes; /* allocated */
+};
+
+static mt_status load_summary(struct mt_question *question, struct summary *out)
+{
+    struct mt_peak peak = {0};
+    *out = (struct summary){0};
+    mt_status status = mt_trace_settings(question->trace, question->run, &out->settings, &out->setting_count);
+    if (status == MT_OK)
+        status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
+    out->peak_bytes = peak.bytes;
+    mt_peak_release(&peak);
+    return status;
+}
+
+static json_t *run_json(const struct mt_run *run, const struct summary *summary)
+{
+    json_t *settings = json_object();
+    for (size_t i = 0; i < summary->setting_count; i++)
+        json_object_set_new(settings, summary->settings[i].name, mt_json_text(summary->settings[i].value));
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "run", (json_int_t)run->id,
+                     "name", mt_json_text(run->name), "state", mt_json_text(run->state), "started_at",
+                     mt_json_text(run->started_at), "device", mt_json_text(run->device), "capacity_bytes",
+                     (json_int_t)run->capacity_bytes, "steps", (json_int_t)run->steps, "events",
+                     (json_int_t)run->event_count, "lost_events", (json_int_t)run->lost_events, "stall_count",
+                     (json_int_t)run->stall_count, "stall_ns", (json_int_t)run->stall_ns, "allocated_bytes",
+                     (json_int_t)summary->peak_bytes, "settings", settings);
+}
+
+static const char *find_setting(const struct summary *summary, const char *name)
+{
+    for (size_t i = 0; i < summary->setting_count; i++)
+        if (strcmp(summary->settings[i].name, name) == 0)
+            return summary->settings[i].value;
+    return "";
+}
+
+static void add_row(struct mt_table *table, const struct mt_run *run, const struct summary *summary)
+{
+    mt_table_add_number(table, run->id);
+    mt_table_add(table, run->name != NULL ? run->name : "");
+    mt_table_add(table, run->state);
+    mt_table_add(table, run->started_at);
+    mt_table_add(table, run->device);
+    static const char *const settings[] = {"model", "batch", "seq", "mode", "autocast"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        mt_table_add(table, find_setting(summary, settings[i]));
+    mt_table_add_number(table, run->steps);
+    mt_table_add_number(table, run->event_count);
+    mt_table_add_bytes(table, summary->peak_bytes);
+}
+
+/* Where the runs go: the form that is not asked for is NULL. */
+struct listing {
+    struct mt_table *table;
+    json_t *rows;
+};
+
+static mt_status list_run(struct mt_trace *trace, const struct mt_run *run, struct listing *listing)
+{
+    struct summary summary;
+    mt_status status = load_summary(&(struct mt_question){trace, run}, &summary);
+    if (status == MT_OK && listing->rows != NULL)
+        json_array_append_new(listing->rows, run_json(run, &summary));
+    else if (status == MT_OK)
+        add_row(listing->table, run, &summary);
+    free(summary.settings);
+    return status;
+}
+
+/* All runs, or the one that is asked for. */
+static mt_status list_runs(struct mt_trace *trace, const char *which, struct listing *listing)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    mt_status status = which != NULL ? mt_trace_find_run(trace, which, &runs) : MT_OK;
+    if (which != NULL)
+        count = 1;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = list_run(trace, &runs[i], listing);
+    return status;
+}
+
+static mt_status print_table(struct mt_trace *trace, const char *which)
+{
+    static const struct mt_column columns[] = {
+        {"run", MT_ALIGN_RIGHT},           {"name", MT_ALIGN_LEFT},   {"state", MT_ALIGN_LEFT},
+        {"started", MT_ALIGN_LEFT},        {"device", MT_ALIGN_LEFT}, {"model", MT_ALIGN_LEFT},
+        {"batch", MT_ALIGN_RIGHT},         {"seq", MT_ALIGN_RIGHT},   {"mode", MT_ALIGN_LEFT},
+        {"autocast", MT_ALIGN_LEFT},       {"steps", MT_ALIGN_RIGHT}, {"events", MT_ALIGN_RIGHT},
+        {"peak allocated", MT_ALIGN_RIGHT}};
+    struct listing listing = {.table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
+    mt_status status = list_runs(trace, which, &listing);
+    if (status == MT_OK)
+        mt_table_print(listing.table);
+    mt_table_destroy(listing.table);
+    return status;
+}
+
+static mt_status print_json(struct mt_trace *trace, const char *which)
+{
+    struct listing listing = {.rows = json_array()};
+    mt_status status = list_runs(trace, which, &listing);
+    json_t *answer = json_pack("{s:s, s:o}", "schema", "memtrace.runs/1", "rows", listing.rows);
+    if (status == MT_OK)
+        mt_json_print(answer);
+    else
+        json_decref(answer);
+    return status;
+}
+
+static mt_status run_runs(const void *given)
+{
+    const struct mt_trace_options *options_given = given;
+    struct mt_trace *trace;
+    mt_status status = mt_trace_open(options_given->trace, &trace);
+    if (status != MT_OK)
+        return status;
+    status = (options_given->json ? print_json : print_table)(trace, options_given->run);
+    mt_trace_close(trace);
+    return status;
+}
+
+const struct mt_command mt_command_runs = {
+    .name = "runs",
+    .summary = "Lists the runs of a trace, oldest first.",
+    .usage = "[OPTIONS]",
+    .examples = "  memtrace runs\n"
+                "  memtrace runs --json\n",
+    .options = options,
+    .defaults = &(const struct mt_trace_options){.trace = MT_DEFAULT_TRACE},
+    .options_bytes = sizeof(struct mt_trace_options),
+    .run = run_runs,
+};

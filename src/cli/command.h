@@ -1,0 +1,72 @@
+/* Commands: what each is, and the table of them (main.c). A command's help text stands beside its function. */
+#ifndef MT_CLI_COMMAND_H
+#define MT_CLI_COMMAND_H
+
+#include "options.h"
+
+#include <stdbool.h>
+
+/* A command. Its options struct begins with a bool that says whether --help was asked for. */
+struct mt_command {
+    const char *name;
+    const char *summary;             /* one sentence: the list of commands and the first line of its help */
+    const char *usage;               /* what follows the name: "[N] [OPTIONS]" */
+    const char *details;             /* paragraphs between usage and options; NULL: none */
+    const char *examples;            /* lines to paste into a shell */
+    const struct mt_option *options; /* ends with a NULL name */
+    const void *defaults;            /* the options struct before anything is parsed */
+    size_t options_bytes;
+    mt_status (*run)(const void *options); /* prints its answer; a failure's text is printed by main */
+};
+
+/* What every command that questions a trace takes; the first member of its options struct. */
+struct mt_trace_options {
+    bool help;
+    bool json;
+    const char *trace;
+    const char *run; /* number or name; NULL: the newest */
+};
+
+#define MT_DEFAULT_TRACE "memtrace.db"
+
+#define MT_OPTION_HELP(type)                                                                                           \
+    {                                                                                                                  \
+        .name = "--help", .help = "print this and exit", .kind = MT_OPTION_FLAG, .offset = offsetof(type, help)        \
+    }
+#define MT_OPTION_JSON(type)                                                                                           \
+    {                                                                                                                  \
+        .name = "--json", .help = "print JSON", .kind = MT_OPTION_FLAG, .offset = offsetof(type, json)                 \
+    }
+#define MT_OPTIONS_END                                                                                                 \
+    {                                                                                                                  \
+        .name = NULL                                                                                                   \
+    }
+
+/* The last entries of the table of a command that questions a trace. */
+#define MT_TRACE_OPTIONS                                                                                               \
+    {.name = "--run",                                                                                                  \
+     .value = "N|NAME",                                                                                                \
+     .help = "the run to speak of (the newest unless given)",                                                          \
+     .kind = MT_OPTION_TEXT,                                                                                           \
+     .offset = offsetof(struct mt_trace_options, run)},                                                                \
+        {.name = "--trace",                                                                                            \
+         .value = "FILE",                                                                                              \
+         .help = "the trace (" MT_DEFAULT_TRACE " unless given)",                                                      \
+         .kind = MT_OPTION_TEXT,                                                                                       \
+         .offset = offsetof(struct mt_trace_options, trace)},                                                          \
+        MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
+
+extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak, mt_command_top, mt_command_categories,
+    mt_command_events, mt_command_sql, mt_command_version, mt_command_help;
+
+/* Every command in the order of the help, ending with NULL. */
+extern const struct mt_command *const mt_commands[];
+
+/* The command of that name; MT_USAGE with the list and the nearest. */
+mt_status mt_command_find(const char *name, const struct mt_command **out);
+
+/* Prints the list of commands, or what one does. */
+void mt_help_print_all(void);
+void mt_help_print(const struct mt_command *command);
+
+#endif

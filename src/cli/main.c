@@ -1,0 +1,86 @@
+/* memtrace: the program. The one place where devices, allocator, model and trace are wired together, and the only one
+ * that prints or exits.
+ *
+ *   memtrace COMMAND [OPTIONS]     the exit code is the status of base/status.h */
+#include "base/memory.h"
+#include "command.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct mt_command *const mt_commands[] = {
+    &mt_command_run,    &mt_command_runs, &mt_command_peak,    &mt_command_top,  &mt_command_categories,
+    &mt_command_events, &mt_command_sql,  &mt_command_version, &mt_command_help, NULL,
+};
+
+enum { COMMAND_COUNT = sizeof mt_commands / sizeof mt_commands[0] - 1 };
+
+mt_status mt_command_find(const char *name, const struct mt_command **out)
+{
+    const char *names[COMMAND_COUNT];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = mt_commands[i]->name;
+        if (strcmp(names[i], name) == 0) {
+            *out = mt_commands[i];
+            return MT_OK;
+        }
+    }
+    return mt_fail_unknown("command", name, names, COMMAND_COUNT);
+}
+
+static mt_status run_command(const struct mt_command *command, int count, char **arguments)
+{
+    void *options = mt_host_alloc(command->options_bytes);
+    memcpy(options, command->defaults, command->options_bytes);
+    mt_status status = mt_options_parse(command->options, count, arguments, options);
+    bool wants_help = *(const bool *)options;
+    if (status != MT_OK)
+        mt_fail_context(status, "%s", command->name);
+    else if (wants_help)
+        mt_help_print(command);
+    else
+        status = command->run(options);
+    free(options);
+    return status;
+}
+
+/* The word that was meant by the first argument: --help and --version are commands spelled as options. */
+static const char *command_word(const char *argument)
+{
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+        return "help";
+    return strcmp(argument, "--version") == 0 ? "version" : argument;
+}
+
+static mt_status run_program(int count, char **arguments)
+{
+    if (count < 2) {
+        mt_help_print_all();
+        return MT_OK;
+    }
+    const struct mt_command *command;
+    mt_status status = mt_command_find(command_word(arguments[1]), &command);
+    return status == MT_OK ? run_command(command, count - 2, arguments + 2) : status;
+}
+
+static void print_failure(void)
+{
+    struct mt_text text = {0};
+    mt_text_add_visible(&text, mt_last_error());
+    mt_note("%s", text.data != NULL ? text.data : "failed");
+    mt_text_release(&text);
+}
+
+int main(int count, char **arguments)
+{
+    mt_output_begin();
+    mt_status status = run_program(count, arguments);
+    if (status != MT_OK)
+        print_failure();
+    mt_status written = mt_output_end();
+    if (status == MT_OK && written != MT_OK)
+        print_failure();
+    return (int)mt_status_keep(status, written);
+}

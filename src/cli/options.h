@@ -1,0 +1,39 @@
+/* Options of a command line: one table a command says what there is, one parser reads them all, and the same table
+ * prints the help, so that the three can't differ.
+ *
+ * A command keeps its options in a struct of its own; an entry of its table names a field of it by offset. */
+#ifndef MT_CLI_OPTIONS_H
+#define MT_CLI_OPTIONS_H
+
+#include "base/text.h"
+
+#include <stddef.h>
+
+/* What an option's value is, and the type of the field that it goes to. */
+typedef enum mt_option_kind {
+    MT_OPTION_FLAG,    /* takes no value; bool */
+    MT_OPTION_TEXT,    /* const char *, borrowed from the argument vector */
+    MT_OPTION_INTEGER, /* int64_t in [low, high] */
+    MT_OPTION_CHOICE   /* int: the index in `choices`, which ends with NULL */
+} mt_option_kind;
+
+/* One option ("--steps") or, if the name does not begin with a dash, one positional argument ("QUERY"). Positional
+ * ones are filled in the order of the table. */
+struct mt_option {
+    const char *name;
+    const char *value; /* what the help calls its value; NULL for a flag */
+    const char *help;
+    mt_option_kind kind;
+    size_t offset; /* of the field in the command's struct */
+    int64_t low, high;
+    const char *const *choices;
+};
+
+/* Reads `count` arguments into `fields`, which holds the defaults. `options` ends with a NULL name. An unknown option,
+ * a missing or wrong value or a superfluous argument is MT_USAGE with the list of what there is and the nearest. */
+mt_status mt_options_parse(const struct mt_option *options, int count, char **arguments, void *fields);
+
+/* Adds the list of options, aligned, one a line, with choices where there are some. */
+void mt_options_describe(const struct mt_option *options, struct mt_text *out);
+
+#endif

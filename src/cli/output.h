@@ -1,0 +1,56 @@
+/* What the program says: data on stdout, notes and progress on stderr.
+ *
+ * Names in a trace come from whoever wrote it. Nothing of them reaches a terminal that the terminal would obey. */
+#ifndef MT_CLI_OUTPUT_H
+#define MT_CLI_OUTPUT_H
+
+#include "base/text.h"
+
+#include <jansson.h>
+
+/* Makes sure that stdin, stdout and stderr are open, so that no file that is opened later takes their numbers, and
+ * that a reader who stops reading ends the output and not the process. Call first. */
+void mt_output_begin(void);
+
+/* Flushes stdout. MT_FAILED if something could not be written, except to a reader who has left. */
+mt_status mt_output_end(void);
+
+/* Whether writing more to stdout is useless: a write has failed. */
+bool mt_output_broken(void);
+
+/* Whether stdout, or stderr, is a terminal, and whether it may be styled (NO_COLOR, TERM=dumb). */
+bool mt_output_is_terminal(void);
+bool mt_output_is_styled(void);
+bool mt_notes_are_on_terminal(void);
+
+/* A line on stderr, "memtrace: …". */
+void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Adds `name` with control characters and what is not UTF-8 written as \x1b. */
+void mt_text_add_visible(struct mt_text *out, const char *name);
+
+/* Prints `name` that way; raw where stdout is not a terminal and so obeys nothing. */
+void mt_print_name(const char *name);
+
+/* A JSON string of text in any encoding: bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
+json_t *mt_json_text(const char *text);
+
+/* A number, or null where it is NAN. */
+json_t *mt_json_number(double value);
+
+/* Prints `value` on stdout with a newline and releases it. */
+void mt_json_print(json_t *value);
+
+/* A JSON object whose last member is a list that may be too long to hold: {…members of `head`…, "key": [row, row]}.
+ * Zero-initialized is ready to begin. */
+struct mt_json_stream {
+    bool has_rows;
+};
+void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const char *key); /* takes head, not empty */
+void mt_json_stream_row(struct mt_json_stream *stream, json_t *row);                     /* takes row */
+void mt_json_stream_end(struct mt_json_stream *stream);
+
+/* A field of a CSV line and what follows it, ',' or a newline; quoted where it must be (RFC 4180). */
+void mt_csv_print(const char *field, char after);
+
+#endif

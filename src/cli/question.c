@@ -1,0 +1,85 @@
+#include "question.h"
+
+#include "output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void note_state(const struct mt_run *run)
+{
+    if (strcmp(run->state, "running") == 0)
+        mt_note("run %" PRId64 " is still running: these are its first %" PRId64 " events", run->id, run->event_count);
+    else if (strcmp(run->state, "interrupted") == 0)
+        mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
+    else if (strcmp(run->state, "oom") == 0)
+        mt_note("run %" PRId64 " ran out of device memory", run->id);
+    if (run->lost_events > 0)
+        mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
+}
+
+mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out)
+{
+    mt_status status = mt_trace_open(options->trace, &out->trace);
+    if (status != MT_OK)
+        return status;
+    status = mt_trace_find_run(out->trace, options->run, &out->run);
+    if (status == MT_OK)
+        note_state(out->run);
+    else
+        mt_trace_close(out->trace);
+    return status;
+}
+
+void mt_question_close(struct mt_question *question)
+{
+    mt_trace_close(question->trace);
+    *question = (struct mt_question){0};
+}
+
+json_t *mt_question_json(const struct mt_question *question, const char *name)
+{
+    char schema[64];
+    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
+    return json_pack("{s:s, s:I, s:o}", "schema", schema, "run", (json_int_t)question->run->id, "name",
+                     mt_json_text(question->run->name));
+}
+
+void mt_question_print_title(const struct mt_question *question)
+{
+    const struct mt_run *run = question->run;
+    printf("run %" PRId64, run->id);
+    if (run->name != NULL) {
+        fputs(" (", stdout);
+        mt_print_name(run->name);
+        putchar(')');
+    }
+    fputs(", ", stdout);
+    mt_print_name(run->device);
+    printf(", ");
+    mt_print_name(run->state);
+    printf(", %" PRId64 " step%s\n\n", run->steps, run->steps == 1 ? "" : "s");
+}
+
+mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value)
+{
+    struct mt_setting_row *rows;
+    size_t count;
+    mt_status status = mt_trace_settings(question->trace, question->run, &rows, &count);
+    *out_value = "";
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            *out_value = rows[i].value;
+    free(rows);
+    return status;
+}
+
+char *mt_format_step(int64_t step, char *text)
+{
+    if (step < 0)
+        snprintf(text, MT_BYTES_TEXT, "init");
+    else
+        snprintf(text, MT_BYTES_TEXT, "step %" PRId64, step);
+    return text;
+}

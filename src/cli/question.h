@@ -1,0 +1,33 @@
+/* What the commands that question a trace share: opening it, and telling which run it is about. */
+#ifndef MT_CLI_QUESTION_H
+#define MT_CLI_QUESTION_H
+
+#include "command.h"
+#include "trace/trace.h"
+
+#include <jansson.h>
+
+/* A trace and the run that is asked about. */
+struct mt_question {
+    struct mt_trace *trace;
+    const struct mt_run *run;
+};
+
+/* Opens --trace and finds --run. Notes on stderr what must be known of a run that did not end in order. Close it if
+ * MT_OK. */
+mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
+void mt_question_close(struct mt_question *question);
+
+/* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name. The caller's. */
+json_t *mt_question_json(const struct mt_question *question, const char *name);
+
+/* "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
+void mt_question_print_title(const struct mt_question *question);
+
+/* The value of a setting of the run, "" if it has none. Borrowed from the trace. */
+mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value);
+
+/* "step 2", or "init" for what precedes the first: into `text` of MT_BYTES_TEXT bytes, which it returns. */
+char *mt_format_step(int64_t step, char *text);
+
+#endif

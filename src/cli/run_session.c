@@ -1,0 +1,149 @@
+#include "run_session.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "output.h"
+#include "run_settings.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that is open during a run, in the order of opening. */
+struct session {
+    const struct mt_run_plan *plan;
+    struct mt_run_result *result;
+    struct mt_device *device;
+    struct mt_interner *interner; /* of the sink that discards; NULL while there is a recorder */
+    struct mt_recorder *recorder; /* NULL: not traced */
+    struct mt_sink sink;
+    struct mt_alloc *alloc;
+};
+
+/* One line that overwrites itself, for a person who waits. */
+static void show_progress(int64_t step, int64_t total, double loss)
+{
+    if (!mt_notes_are_on_terminal())
+        return;
+    fprintf(stderr, "\rstep %" PRId64 " of %" PRId64, step + 1, total);
+    if (!isnan(loss))
+        fprintf(stderr, ", loss %.4f", loss);
+    fputs(step + 1 < total ? "  " : "\r\033[K", stderr);
+    fflush(stderr);
+}
+
+static void on_step_done(void *context, int64_t step, int64_t total, double loss, double step_ms)
+{
+    struct session *session = context;
+    struct mt_run_result *result = session->result;
+    size_t count = (size_t)result->step_count + 1;
+    result->losses = mt_host_resize(result->losses, count, sizeof *result->losses);
+    result->step_ms = mt_host_resize(result->step_ms, count, sizeof *result->step_ms);
+    result->losses[count - 1] = loss;
+    result->step_ms[count - 1] = step_ms;
+    result->step_count++;
+    if (session->recorder != NULL && !isnan(loss))
+        mt_recorder_measure(session->recorder, "loss", step, loss);
+    if (session->recorder != NULL)
+        mt_recorder_measure(session->recorder, "step_ms", step, step_ms);
+    show_progress(step, total, loss);
+}
+
+static void on_grad_norm(void *context, const char *parameter, double norm)
+{
+    struct session *session = context;
+    json_object_set_new(session->result->grad_norms, parameter, mt_json_number(norm));
+    if (session->recorder == NULL)
+        return;
+    struct mt_text name = {0};
+    mt_text_add(&name, "grad_norm:%s", parameter);
+    mt_recorder_measure(session->recorder, name.data, 0, norm);
+    mt_text_release(&name);
+}
+
+static mt_status open_device(struct session *session)
+{
+    bool is_auto = strcmp(session->plan->device, MT_DEVICE_AUTO) == 0;
+    mt_status status = mt_device_open(is_auto ? "sim" : session->plan->device, &session->device);
+    if (status != MT_OK)
+        return status;
+    snprintf(session->result->device, sizeof session->result->device, "%s", session->device->name);
+    if (is_auto)
+        mt_note("there is no usable GPU: this is %s, where memory is planned and nothing is executed",
+                session->device->name);
+    return MT_OK;
+}
+
+static mt_status open_trace(struct session *session)
+{
+    const struct mt_run_plan *plan = session->plan;
+    if (plan->trace == NULL) {
+        session->interner = mt_interner_create();
+        session->sink = mt_sink_discarding(session->interner);
+        return MT_OK;
+    }
+    struct mt_run_settings settings;
+    mt_run_settings_create(plan, session->device, &settings);
+    struct mt_run_info info = {.name = plan->name,
+                               .device = session->device->name,
+                               .capacity_bytes = session->device->capacity_bytes,
+                               .settings = settings.items,
+                               .setting_count = settings.count};
+    mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);
+    mt_run_settings_release(&settings);
+    if (status != MT_OK)
+        return status;
+    session->sink = *mt_recorder_sink(session->recorder);
+    session->result->run = mt_recorder_run(session->recorder);
+    return MT_OK;
+}
+
+/* Training that fails leaves what it found until then; the text is kept, since more may fail before it is printed. */
+static void train(struct session *session)
+{
+    struct mt_training_observer observer = {.context = session, .step_done = on_step_done, .grad_norm = on_grad_norm};
+    struct mt_run_result *result = session->result;
+    result->status = mt_training_run(session->device, session->alloc, &session->plan->config, &observer);
+    if (result->status != MT_OK)
+        result->error = mt_host_strdup(mt_last_error());
+    mt_alloc_stats(session->alloc, &result->stats);
+}
+
+static mt_run_state end_state(const struct mt_run_result *result)
+{
+    if (result->status == MT_OK)
+        return MT_RUN_DONE;
+    return result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
+}
+
+mt_status mt_run_session(const struct mt_run_plan *plan, struct mt_run_result *out)
+{
+    *out = (struct mt_run_result){.grad_norms = json_object()};
+    struct session session = {.plan = plan, .result = out};
+    mt_status status = open_device(&session);
+    if (status == MT_OK)
+        status = open_trace(&session);
+    if (status == MT_OK)
+        status = mt_alloc_create(session.device, &session.sink, &plan->alloc, &session.alloc);
+    if (status == MT_OK)
+        train(&session);
+    else
+        out->status = status;
+    if (session.alloc != NULL)
+        mt_alloc_destroy(session.alloc);
+    mt_status closed = mt_recorder_close(session.recorder, end_state(out));
+    mt_interner_destroy(session.interner);
+    if (session.device != NULL)
+        mt_device_close(session.device);
+    return mt_status_keep(status, closed);
+}
+
+void mt_run_result_release(struct mt_run_result *result)
+{
+    free(result->losses);
+    free(result->step_ms);
+    free(result->error);
+    json_decref(result->grad_norms);
+}

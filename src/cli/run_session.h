@@ -1,0 +1,42 @@
+/* A training run from opening the device to closing the trace: what `memtrace run` does between reading its options and
+ * telling what it found. */
+#ifndef MT_CLI_RUN_SESSION_H
+#define MT_CLI_RUN_SESSION_H
+
+#include "alloc/alloc.h"
+#include "model/training.h"
+#include "trace/recorder.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* What to run. Texts are borrowed. */
+struct mt_run_plan {
+    struct mt_training_config config;
+    struct mt_alloc_settings alloc;
+    const char *device; /* "auto" or a spelling of device.h */
+    const char *name;   /* NULL: none */
+    const char *trace;  /* NULL: the run is not traced */
+};
+
+/* What came of it.
+ * Invariant: step_count entries of losses and step_ms, warm-up included; NAN where there is none. */
+struct mt_run_result {
+    char device[64];
+    int64_t run; /* its number in the trace; 0: not traced */
+    int64_t step_count;
+    double *losses, *step_ms;
+    json_t *grad_norms; /* parameter: norm */
+    struct mt_alloc_stats stats;
+    mt_status status; /* of the training; MT_OUT_OF_MEMORY leaves a whole result */
+    char *error;      /* its text; NULL: none */
+};
+
+/* Runs the plan. MT_OK if there is something to tell: the training itself may have failed, see result->status. */
+mt_status mt_run_session(const struct mt_run_plan *plan, struct mt_run_result *out);
+void mt_run_result_release(struct mt_run_result *result);
+
+/* What "auto" stands for. */
+#define MT_DEVICE_AUTO "auto"
+
+#endif
