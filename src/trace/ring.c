@@ -207,3 +207,14 @@ void mt_ring_remove(struct mt_ring *ring)
     unlink(ring->path);
     mt_ring_release(ring);
 }
+
+void mt_ring_abandon(struct mt_ring *ring)
+{
+    if (ring == NULL)
+        return;
+    bool mapped = ring->header != NULL || mt_ring_map_leftover(ring);
+    if (mapped && mt_ring_head(ring) > 0)
+        mt_ring_release(ring);
+    else
+        mt_ring_remove(ring);
+}

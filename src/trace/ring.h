@@ -89,6 +89,9 @@ void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
 
+/* Gives up a ring that was claimed in vain: removes it unless an earlier process's records are in it. May be NULL. */
+void mt_ring_abandon(struct mt_ring *ring);
+
 static inline uint64_t mt_ring_capacity(const struct mt_ring *ring)
 {
     return ring->mask + 1;

@@ -1,0 +1,216 @@
+/* Which of the three ways of opening a trace applies, and the ways.
+ *
+ *   closed in order ─────────────────────────────────────▶ open read-only
+ *   writer dead  ──▶ recover in place, or in a copy ─────▶ open read-only
+ *   writer alive ──▶ open read-only, derive what it will write at its end */
+#include "trace/store.h"
+
+#include "base/memory.h"
+#include "trace/private_copy.h"
+#include "trace/recovery.h"
+#include "trace/scan.h"
+#include "trace/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What a live run's reader derives: tables of the main file's names and columns, under another name, and views in
+ * front of them that add every other run's rows. */
+static const char LIVE_TABLES[] =
+    "CREATE TEMP TABLE live_summary_peak AS SELECT * FROM main.summary_peak LIMIT 0;"
+    "CREATE TEMP TABLE live_summary_peak_category AS SELECT * FROM main.summary_peak_category LIMIT 0;"
+    "CREATE TEMP TABLE live_summary_category AS SELECT * FROM main.summary_category LIMIT 0;"
+    "CREATE TEMP TABLE live_summary_allocation AS SELECT * FROM main.summary_allocation LIMIT 0;"
+    "CREATE TEMP VIEW summary_peak AS"
+    " SELECT * FROM main.summary_peak UNION ALL SELECT * FROM live_summary_peak;"
+    "CREATE TEMP VIEW summary_peak_category AS"
+    " SELECT * FROM main.summary_peak_category UNION ALL SELECT * FROM live_summary_peak_category;"
+    "CREATE TEMP VIEW summary_category AS"
+    " SELECT * FROM main.summary_category UNION ALL SELECT * FROM live_summary_category;"
+    "CREATE TEMP VIEW summary_allocation AS"
+    " SELECT * FROM main.summary_allocation UNION ALL SELECT * FROM live_summary_allocation";
+
+static void add_label(void *context, mt_label_id label, mt_phase phase, mt_span_id span)
+{
+    (void)span;
+    mt_summary_add_label(context, label, phase);
+}
+
+static void add_event(void *context, const struct mt_event *event)
+{
+    mt_summary_add(context, event);
+}
+
+static mt_status derive_run(struct mt_database *database, int64_t run, int64_t first_event)
+{
+    struct mt_summary *summary = mt_summary_create(first_event);
+    const struct mt_scan_visitor visitor = {.context = summary, .label = add_label, .event = add_event};
+    mt_status status = mt_scan_run(database, run, &visitor);
+    if (status == MT_OK)
+        status = mt_summary_store_totals(summary, database, run, "live_");
+    mt_summary_destroy(summary);
+    return status;
+}
+
+/* The transaction stays open until the connection closes: what was derived and what is read later belong together. */
+static mt_status derive_live_run(struct mt_database *database)
+{
+    struct mt_statement *statement;
+    bool row;
+    mt_status status = mt_database_begin(database);
+    if (status == MT_OK)
+        status = mt_database_execute(database, LIVE_TABLES);
+    if (status == MT_OK)
+        status = mt_database_prepare(database, "SELECT id, first_event FROM run WHERE state = 'running'", &statement);
+    if (status != MT_OK)
+        return status;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row)
+        status = derive_run(database, mt_statement_integer(statement, 0), mt_statement_integer(statement, 1));
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static mt_status open_live(const char *path, struct mt_database **out)
+{
+    mt_status status = mt_database_open_reading(path, out);
+    if (status == MT_OK)
+        status = derive_live_run(*out);
+    if (status == MT_OK)
+        return MT_OK;
+    mt_database_close(*out);
+    *out = NULL;
+    return status;
+}
+
+/* Stores what is left, in the file itself. */
+static mt_status recover_in_place(const char *path, struct mt_ring *ring)
+{
+    struct mt_database *database;
+    mt_status status = mt_database_open_writing(path, &database);
+    if (status != MT_OK)
+        return status;
+    status = mt_recovery_run(database, ring);
+    if (status == MT_OK)
+        return mt_database_close_as_one_file(database);
+    mt_database_close(database);
+    return status;
+}
+
+static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_database **out)
+{
+    mt_status status = mt_private_copy_open(path, out);
+    if (status != MT_OK)
+        return status;
+    status = mt_recovery_run(*out, ring);
+    if (status == MT_OK)
+        return mt_database_execute(*out, "PRAGMA query_only = ON");
+    mt_database_close(*out);
+    *out = NULL;
+    return status;
+}
+
+static mt_status open_recovered(const char *path, struct mt_ring *ring, struct mt_database **out)
+{
+    mt_status status = recover_in_place(path, ring);
+    if (status != MT_OK) {
+        mt_ring_abandon(ring);
+        return status;
+    }
+    mt_ring_remove(ring);
+    return mt_database_open_reading(path, out);
+}
+
+/* Whether the file, and files beside it, can be written. */
+static bool is_writable(const char *path)
+{
+    char *folder = mt_host_strdup(path);
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        slash[slash == folder] = '\0';
+    bool writable = access(path, W_OK) == 0 && access(slash == NULL ? "." : folder, W_OK) == 0;
+    free(folder);
+    return writable;
+}
+
+static mt_status check_exists(const char *path)
+{
+    struct stat file;
+    if (stat(path, &file) != 0)
+        return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
+    if (!S_ISREG(file.st_mode))
+        return mt_fail(MT_BAD_TRACE, "%s is not a trace (not a regular file)", path);
+    return MT_OK;
+}
+
+/* Whether a journal lies beside the file, which SQLite can read only where it may also write. */
+static bool has_journal(const char *path)
+{
+    size_t bytes = strlen(path) + sizeof "-wal";
+    char *journal = mt_host_alloc(bytes);
+    memcpy(journal, path, bytes - sizeof "-wal");
+    memcpy(journal + bytes - sizeof "-wal", "-wal", sizeof "-wal");
+    bool there = access(journal, F_OK) == 0;
+    free(journal);
+    return there;
+}
+
+/* Nothing here can be written: as it is if it was closed in order, or a copy that is made whole. */
+static mt_status open_unwritable(const char *path, struct mt_database **out)
+{
+    struct mt_ring *ring;
+    mt_ring_outcome outcome;
+    int64_t pid;
+    mt_status status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
+    if (status != MT_OK)
+        return status;
+    if (outcome == MT_RING_BUSY)
+        return open_live(path, out);
+    if (outcome == MT_RING_ABSENT && !has_journal(path))
+        status = mt_database_open_reading(path, out);
+    else
+        status = open_copy(path, ring, out);
+    mt_ring_release(ring);
+    return status;
+}
+
+/* Whether the file says that a run has not ended; its identity is checked on the way. */
+static mt_status find_unfinished(const char *path, bool *out_unfinished)
+{
+    struct mt_database *database;
+    mt_status status = mt_database_open_reading(path, &database);
+    if (status != MT_OK)
+        return status;
+    status = mt_recovery_is_due(database, out_unfinished);
+    mt_database_close(database);
+    return status;
+}
+
+static mt_status open_writable(const char *path, struct mt_database **out)
+{
+    struct mt_ring *ring;
+    mt_ring_outcome outcome;
+    int64_t pid;
+    bool unfinished;
+    mt_status status = find_unfinished(path, &unfinished);
+    if (status != MT_OK)
+        return status;
+    if (!unfinished)
+        return mt_database_open_reading(path, out);
+    status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
+    if (status != MT_OK)
+        return status;
+    return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
+}
+
+mt_status mt_store_open_reading(const char *path, struct mt_database **out)
+{
+    *out = NULL;
+    mt_status status = check_exists(path);
+    if (status != MT_OK)
+        return status;
+    return is_writable(path) ? open_writable(path, out) : open_unwritable(path, out);
+}
