@@ -11,17 +11,17 @@ static mt_status run_peak(const void *given)
     mt_status status = mt_question_open(trace, &question);
     if (status != MT_OK)
         return status;
-    struct mt_peaks peaks;
-    status = mt_peaks_load(&question, &peaks);
+    struct mt_run_peaks peaks;
+    status = mt_run_peaks_load(&question, &peaks);
     if (status == MT_OK && trace->json) {
         json_t *answer = mt_question_json(&question, "peak");
-        mt_peaks_add_json(&peaks, answer);
+        mt_run_peaks_add_json(&peaks, answer);
         mt_json_print(answer);
     } else if (status == MT_OK) {
         mt_question_print_title(&question);
-        mt_peaks_print(&peaks);
+        mt_run_peaks_print(&peaks);
     }
-    mt_peaks_release(&peaks);
+    mt_run_peaks_release(&peaks);
     mt_question_close(&question);
     return status;
 }

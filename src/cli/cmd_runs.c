@@ -17,13 +17,13 @@ struct summary {
 
 static mt_status load_summary(struct mt_question *question, struct summary *out)
 {
-    struct mt_peak peak = {0};
+    struct mt_peak_row peak = {0};
     *out = (struct summary){0};
     mt_status status = mt_trace_settings(question->trace, question->run, &out->settings, &out->setting_count);
     if (status == MT_OK)
         status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
     out->peak_bytes = peak.bytes;
-    mt_peak_release(&peak);
+    mt_peak_row_release(&peak);
     return status;
 }
 

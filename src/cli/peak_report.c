@@ -7,24 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 
-mt_status mt_peaks_load(const struct mt_question *question, struct mt_peaks *out)
+mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out)
 {
-    *out = (struct mt_peaks){0};
+    *out = (struct mt_run_peaks){0};
     mt_status status = MT_OK;
     for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++)
         status = mt_trace_peak(question->trace, question->run, (mt_measure)measure, &out->of[measure]);
     return status;
 }
 
-void mt_peaks_release(struct mt_peaks *peaks)
+void mt_run_peaks_release(struct mt_run_peaks *peaks)
 {
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        mt_peak_release(&peaks->of[measure]);
+        mt_peak_row_release(&peaks->of[measure]);
 }
 
-struct mt_peaks mt_peaks_of_stats(const struct mt_alloc_stats *stats)
+struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
 {
-    return (struct mt_peaks){{
+    return (struct mt_run_peaks){{
         [MT_MEASURE_ALLOCATED] = {.bytes = stats->all.peak_allocated_bytes},
         [MT_MEASURE_REQUESTED] = {.bytes = stats->all.peak_requested_bytes},
         [MT_MEASURE_RESERVED] = {.bytes = stats->peak_reserved_bytes},
@@ -32,12 +32,12 @@ struct mt_peaks mt_peaks_of_stats(const struct mt_alloc_stats *stats)
 }
 
 /* Peaks of stats have no event. */
-static bool has_moment(const struct mt_peak *peak)
+static bool has_moment(const struct mt_peak_row *peak)
 {
     return peak->event != 0;
 }
 
-static json_t *shares_json(const struct mt_peak *peak)
+static json_t *shares_json(const struct mt_peak_row *peak)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < peak->share_count; i++) {
@@ -49,7 +49,7 @@ static json_t *shares_json(const struct mt_peak *peak)
     return list;
 }
 
-static json_t *moment_json(const struct mt_peak *peak, mt_measure measure)
+static json_t *moment_json(const struct mt_peak_row *peak, mt_measure measure)
 {
     if (!has_moment(peak))
         return json_null();
@@ -63,14 +63,14 @@ static json_t *moment_json(const struct mt_peak *peak, mt_measure measure)
     return moment;
 }
 
-void mt_peaks_add_json(const struct mt_peaks *peaks, json_t *object)
+void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object)
 {
     char key[32];
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         snprintf(key, sizeof key, "%s_bytes", mt_measure_name((mt_measure)measure));
         json_object_set_new(object, key, json_integer((json_int_t)peaks->of[measure].bytes));
     }
-    const struct mt_peak *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
+    const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
     bool is_known = has_moment(allocated) || allocated->bytes == 0;
     json_object_set_new(object, "by_category", is_known ? shares_json(allocated) : json_null());
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
@@ -78,7 +78,7 @@ void mt_peaks_add_json(const struct mt_peaks *peaks, json_t *object)
                             moment_json(&peaks->of[measure], (mt_measure)measure));
 }
 
-static void add_moment(struct mt_table *table, const struct mt_peak *peak)
+static void add_moment(struct mt_table *table, const struct mt_peak_row *peak)
 {
     char text[MT_BYTES_TEXT];
     if (!has_moment(peak)) {
@@ -93,14 +93,14 @@ static void add_moment(struct mt_table *table, const struct mt_peak *peak)
     mt_table_add(table, text);
 }
 
-static void print_peaks(const struct mt_peaks *peaks)
+static void print_peaks(const struct mt_run_peaks *peaks)
 {
     static const struct mt_column columns[] = {
         {"peak of", MT_ALIGN_LEFT}, {"size", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT}, {"step", MT_ALIGN_LEFT},
         {"phase", MT_ALIGN_LEFT},   {"span", MT_ALIGN_LEFT},  {"time", MT_ALIGN_RIGHT}};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
-        const struct mt_peak *peak = &peaks->of[measure];
+        const struct mt_peak_row *peak = &peaks->of[measure];
         mt_table_add(table, mt_measure_name((mt_measure)measure));
         mt_table_add_bytes(table, peak->bytes);
         mt_table_add_number(table, (int64_t)peak->bytes);
@@ -111,7 +111,7 @@ static void print_peaks(const struct mt_peaks *peaks)
 }
 
 /* What a category had at a peak; nothing if it had nothing. */
-static struct mt_peak_share find_share(const struct mt_peak *peak, const char *category)
+static struct mt_peak_share find_share(const struct mt_peak_row *peak, const char *category)
 {
     for (size_t i = 0; i < peak->share_count; i++)
         if (strcmp(peak->shares[i].category, category) == 0)
@@ -127,7 +127,7 @@ static void add_percent(struct mt_table *table, uint64_t part, uint64_t whole)
 }
 
 /* A row of the table of shares: of the allocated peak size, share and blocks, then the sizes at the other two. */
-static void add_share(struct mt_table *table, const struct mt_peaks *peaks, const char *category)
+static void add_share(struct mt_table *table, const struct mt_run_peaks *peaks, const char *category)
 {
     struct mt_peak_share allocated = find_share(&peaks->of[MT_MEASURE_ALLOCATED], category);
     mt_table_add(table, category);
@@ -139,9 +139,9 @@ static void add_share(struct mt_table *table, const struct mt_peaks *peaks, cons
 }
 
 /* The categories of `peak` that none of the `before` peaks had. */
-static void add_shares(struct mt_table *table, const struct mt_peaks *peaks, int measure)
+static void add_shares(struct mt_table *table, const struct mt_run_peaks *peaks, int measure)
 {
-    const struct mt_peak *peak = &peaks->of[measure];
+    const struct mt_peak_row *peak = &peaks->of[measure];
     for (size_t i = 0; i < peak->share_count; i++) {
         bool was_shown = false;
         for (int before = 0; before < measure; before++)
@@ -159,9 +159,9 @@ static void add_cached(struct mt_table *table, uint64_t cached_bytes)
     mt_table_add_bytes(table, cached_bytes);
 }
 
-static void add_total(struct mt_table *table, const struct mt_peaks *peaks)
+static void add_total(struct mt_table *table, const struct mt_run_peaks *peaks)
 {
-    const struct mt_peak *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
+    const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
     uint64_t blocks = 0;
     for (size_t i = 0; i < allocated->share_count; i++)
         blocks += allocated->shares[i].blocks;
@@ -174,7 +174,7 @@ static void add_total(struct mt_table *table, const struct mt_peaks *peaks)
 }
 
 /* Each column is what was live at its own peak, so each adds up to it. */
-static void print_shares(const struct mt_peaks *peaks)
+static void print_shares(const struct mt_run_peaks *peaks)
 {
     static const struct mt_column columns[] = {{"made of", MT_ALIGN_LEFT},    {"allocated", MT_ALIGN_RIGHT},
                                                {"share", MT_ALIGN_RIGHT},     {"blocks", MT_ALIGN_RIGHT},
@@ -189,7 +189,7 @@ static void print_shares(const struct mt_peaks *peaks)
     mt_table_destroy(table);
 }
 
-void mt_peaks_print(const struct mt_peaks *peaks)
+void mt_run_peaks_print(const struct mt_run_peaks *peaks)
 {
     print_peaks(peaks);
     if (peaks->of[MT_MEASURE_ALLOCATED].share_count > 0)

@@ -6,22 +6,22 @@
 #include "question.h"
 
 /* The three peaks of a run, by mt_measure. */
-struct mt_peaks {
-    struct mt_peak of[MT_MEASURE_COUNT];
+struct mt_run_peaks {
+    struct mt_peak_row of[MT_MEASURE_COUNT];
 };
 
 /* Release in any case. */
-mt_status mt_peaks_load(const struct mt_question *question, struct mt_peaks *out);
-void mt_peaks_release(struct mt_peaks *peaks);
+mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out);
+void mt_run_peaks_release(struct mt_run_peaks *peaks);
 
 /* Of a run that was not traced: how high, but neither when nor of what. */
-struct mt_peaks mt_peaks_of_stats(const struct mt_alloc_stats *stats);
+struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats);
 
 /* Adds allocated_bytes, requested_bytes, reserved_bytes, by_category (of the allocated peak) and an object for each
  * peak that says when it was and what it was made of; of peaks of stats, null for what is not known. */
-void mt_peaks_add_json(const struct mt_peaks *peaks, json_t *object);
+void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object);
 
 /* Two tables: the peaks, and what each was made of. */
-void mt_peaks_print(const struct mt_peaks *peaks);
+void mt_run_peaks_print(const struct mt_run_peaks *peaks);
 
 #endif

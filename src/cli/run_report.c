@@ -12,12 +12,12 @@
 /* Peaks, and how many events there were; of a run that was not traced, from the allocator's counters. */
 struct findings {
     struct mt_question question; /* zero: not traced */
-    struct mt_peaks peaks;
+    struct mt_run_peaks peaks;
 };
 
 static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_run_result *result, struct findings *out)
 {
-    *out = (struct findings){.peaks = mt_peaks_of_stats(&result->stats)};
+    *out = (struct findings){.peaks = mt_run_peaks_of_stats(&result->stats)};
     if (plan->trace == NULL)
         return MT_OK;
     mt_status status = mt_trace_open(plan->trace, &out->question.trace);
@@ -26,13 +26,13 @@ static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_r
     if (status == MT_OK)
         status = mt_trace_find_run(out->question.trace, number, &out->question.run);
     if (status == MT_OK)
-        status = mt_peaks_load(&out->question, &out->peaks);
+        status = mt_run_peaks_load(&out->question, &out->peaks);
     return status;
 }
 
 static void findings_release(struct findings *findings)
 {
-    mt_peaks_release(&findings->peaks);
+    mt_run_peaks_release(&findings->peaks);
     mt_question_close(&findings->question);
 }
 
@@ -56,7 +56,7 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
 {
     const struct mt_run *run = findings->question.run;
     json_t *peak = json_object();
-    mt_peaks_add_json(&findings->peaks, peak);
+    mt_run_peaks_add_json(&findings->peaks, peak);
     json_t *answer =
         json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:O, s:o, s:o, s:o}", "schema", "memtrace.run/1", "run",
                   run != NULL ? json_integer(run->id) : json_null(), "name", mt_json_text(plan->name), "trace",
@@ -124,7 +124,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     print_step_time(plan, result);
     print_losses(result);
     putchar('\n');
-    mt_peaks_print(&findings->peaks);
+    mt_run_peaks_print(&findings->peaks);
     if (findings->question.run != NULL)
         print_next(plan, findings->question.run);
     else

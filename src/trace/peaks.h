@@ -6,15 +6,7 @@
 #define MT_TRACE_PEAKS_H
 
 #include "base/event.h"
-
-typedef enum mt_measure {
-    MT_MEASURE_ALLOCATED,
-    MT_MEASURE_REQUESTED,
-    MT_MEASURE_RESERVED,
-    MT_MEASURE_COUNT
-} mt_measure;
-
-const char *mt_measure_name(mt_measure measure);
+#include "trace/measure.h"
 
 /* The live blocks by category. */
 struct mt_composition {

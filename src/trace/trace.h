@@ -10,6 +10,7 @@
 #define MT_TRACE_TRACE_H
 
 #include "base/status.h"
+#include "trace/measure.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,17 +42,6 @@ const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_cou
  * with the list of runs if there is none. */
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
 
-/* Which peak: of the bytes of live blocks with rounding, as asked, or of the segments. */
-typedef enum mt_measure {
-    MT_MEASURE_ALLOCATED,
-    MT_MEASURE_REQUESTED,
-    MT_MEASURE_RESERVED,
-    MT_MEASURE_COUNT
-} mt_measure;
-
-/* "allocated", … as in summary_peak.measure. */
-const char *mt_measure_name(mt_measure measure);
-
 /* The part of a peak that one category had. */
 struct mt_peak_share {
     const char *category;
@@ -61,7 +51,7 @@ struct mt_peak_share {
 /* A peak, when it was reached first, and what was live there, largest share first.
  * Invariants: of measure allocated, the shares' allocated_bytes sum to bytes; of requested, their requested_bytes; of
  * reserved, bytes - the sum of their allocated_bytes = cached_bytes. */
-struct mt_peak {
+struct mt_peak_row {
     uint64_t bytes;
     uint64_t cached_bytes; /* measure reserved: segments' bytes that no block held */
     int64_t event;         /* event.id */
@@ -73,8 +63,8 @@ struct mt_peak {
 };
 
 /* Zero bytes and no shares for a run that allocated nothing. Release in any case. Reads summaries, no events but one. */
-mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak *out);
-void mt_peak_release(struct mt_peak *peak);
+mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out);
+void mt_peak_row_release(struct mt_peak_row *peak);
 
 /* Blocks of a size, or one block. */
 struct mt_top_row {

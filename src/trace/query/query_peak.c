@@ -4,12 +4,6 @@
 
 #include <stdlib.h>
 
-const char *mt_measure_name(mt_measure measure)
-{
-    static const char *const names[] = {"allocated", "requested", "reserved"};
-    return names[measure];
-}
-
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
                               int64_t *out_event)
 {
@@ -52,7 +46,7 @@ mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int
 }
 
 /* When it was, and whose block made it. A segment carries no label: it was taken for the block that comes after it. */
-static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak *peak)
+static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak_row *peak)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
@@ -76,7 +70,7 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
     return mt_status_keep(status, mt_query_step_of(trace, run, peak->event, &peak->step));
 }
 
-static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak *peak)
+static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)
 {
     peak->shares = mt_query_room(peak->shares, peak->share_count, sizeof *peak->shares);
     peak->shares[peak->share_count++] = (struct mt_peak_share){
@@ -87,7 +81,8 @@ static void add_share(struct mt_trace *trace, const struct mt_statement *row, st
     };
 }
 
-static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak *peak)
+static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                             struct mt_peak_row *peak)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
@@ -107,7 +102,7 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, m
     return status;
 }
 
-static uint64_t uncached_bytes(const struct mt_peak *peak)
+static uint64_t uncached_bytes(const struct mt_peak_row *peak)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < peak->share_count; i++)
@@ -115,9 +110,9 @@ static uint64_t uncached_bytes(const struct mt_peak *peak)
     return sum;
 }
 
-mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak *out)
+mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out)
 {
-    *out = (struct mt_peak){.step = MT_STEP_BEFORE, .phase = "", .span = ""};
+    *out = (struct mt_peak_row){.step = MT_STEP_BEFORE, .phase = "", .span = ""};
     mt_status status = mt_query_peak_event(trace, run, measure, &out->bytes, &out->event);
     if (status != MT_OK || out->event == 0)
         return status;
@@ -129,8 +124,8 @@ mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_mea
     return status;
 }
 
-void mt_peak_release(struct mt_peak *peak)
+void mt_peak_row_release(struct mt_peak_row *peak)
 {
     free(peak->shares);
-    *peak = (struct mt_peak){0};
+    *peak = (struct mt_peak_row){0};
 }
