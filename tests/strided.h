@@ -232,6 +232,18 @@ static inline struct strided strided_create_operand(struct dice *dice, mt_dtype 
     return s;
 }
 
+/* Its elements, row-major; release with free(). */
+static inline double *strided_elements(const struct strided *s)
+{
+    double *values = mt_host_alloc((size_t)element_count(s->view.shape) * sizeof *values);
+    struct place place = {{0}};
+    int64_t number = 0;
+    do
+        values[number++] = element(s, place);
+    while (place_next(&place, s->view.shape));
+    return values;
+}
+
 static inline void strided_destroy(struct strided *s)
 {
     free(s->buffer);

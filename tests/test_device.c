@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "device/device.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,40 @@ static void live_reservations_never_overlap(void **state)
     mt_device_close(device);
 }
 
+/* Takes and gives back a third of the capacity again and again; counts how often it got it. */
+static void *reserve_repeatedly(void *shared)
+{
+    struct mt_device *device = shared;
+    uintptr_t successes = 0;
+    for (int i = 0; i < 5000; i++) {
+        mt_addr address;
+        if (mt_device_reserve(device, device->capacity_bytes / 3, &address) != MT_OK)
+            continue;
+        successes++;
+        mt_device_release(device, address, device->capacity_bytes / 3);
+    }
+    return (void *)successes;
+}
+
+/* Three of four threads fit at any time: each must succeed at times, and nothing may stay counted. */
+static void threads_share_a_devices_capacity(void **state)
+{
+    enum { THREADS = 4 };
+    const char *spelling = *state;
+    struct mt_device *device = open_device(spelling);
+    pthread_t threads[THREADS];
+    for (int t = 0; t < THREADS; t++)
+        assert_int_equal(pthread_create(&threads[t], NULL, reserve_repeatedly, device), 0);
+    for (int t = 0; t < THREADS; t++) {
+        void *successes;
+        assert_int_equal(pthread_join(threads[t], &successes), 0);
+        assert_non_null(successes);
+    }
+    assert_true(device->reserved_bytes == 0);
+    assert_true(device->reserve_count == THREADS * 5000);
+    mt_device_close(device);
+}
+
 static void what_is_written_to_host_memory_is_read_back(void **state)
 {
     (void)state;
@@ -291,6 +326,8 @@ int main(void)
         cmocka_unit_test(a_host_that_refuses_is_out_of_memory_and_counts_nothing),
         cmocka_unit_test_prestate(live_reservations_never_overlap, sim),
         cmocka_unit_test_prestate(live_reservations_never_overlap, cpu),
+        cmocka_unit_test_prestate(threads_share_a_devices_capacity, small_sim),
+        cmocka_unit_test_prestate(threads_share_a_devices_capacity, small_cpu),
         cmocka_unit_test(what_is_written_to_host_memory_is_read_back),
         cmocka_unit_test(the_simulated_device_drops_writes_and_refuses_reads),
         cmocka_unit_test(an_op_takes_its_launch_and_the_longer_of_computing_and_moving),

@@ -488,17 +488,6 @@ static void expect_sums(const struct strided *out, const double *sums)
     while (place_next(&place, out->view.shape));
 }
 
-static double *elements_before(const struct strided *s)
-{
-    double *values = mt_host_alloc((size_t)element_count(s->view.shape) * sizeof *values);
-    struct place place = {{0}};
-    int64_t number = 0;
-    do
-        values[number++] = element_before(s, place);
-    while (place_next(&place, s->view.shape));
-    return values;
-}
-
 static void scattered_rows_are_added_in_order(void **state)
 {
     (void)state;
@@ -510,7 +499,7 @@ static void scattered_rows_are_added_in_order(void **state)
         struct strided all[] = {roll_indices(&dice, shape, table_shape[2]),
                                 strided_create_operand(&dice, roll_dtype(&dice), shape)};
         struct strided table = strided_create(&dice, roll_float_dtype(&dice), table_shape);
-        double *sums = elements_before(&table);
+        double *sums = strided_elements(&table);
         assert_int_equal(mtk_cpu.scatter_add_rows(&table.view, &all[0].view, &all[1].view, 0), MT_OK);
         expect_inputs_unchanged(all, 2);
         add_in_order(sums, &table, &all[0], &all[1], true);
@@ -558,7 +547,7 @@ static void placing_adds_to_the_indexed_element_and_no_other(void **state)
         struct strided all[] = {roll_indices(&dice, shape, shape[3]),
                                 strided_create_operand(&dice, roll_dtype(&dice), rows)};
         struct strided out = strided_create(&dice, roll_float_dtype(&dice), shape);
-        double *sums = elements_before(&out);
+        double *sums = strided_elements(&out);
         assert_int_equal(mtk_cpu.place_add(&out.view, &all[0].view, &all[1].view, 0), MT_OK);
         expect_inputs_unchanged(all, 2);
         add_in_order(sums, &out, &all[0], &all[1], false);
