@@ -38,10 +38,11 @@ static struct mt_tensor *fold_heads(struct mt_runtime *rt, struct mt_tensor *x)
 }
 
 /* (B,H,M,K) · (B,H,K,N) to (B,H,M,N). */
-static struct mt_tensor *head_product(struct mt_runtime *rt, struct mt_tensor *left, struct mt_tensor *right)
+static struct mt_tensor *head_product(struct mt_runtime *rt, mt_role role, struct mt_tensor *left,
+                                      struct mt_tensor *right)
 {
     struct mt_tensor *a = fold_heads(rt, left), *b = fold_heads(rt, right);
-    struct mt_tensor *product = mt_bmm(rt, MT_ROLE_TEMPORARY, NULL, a, b);
+    struct mt_tensor *product = mt_bmm(rt, role, NULL, a, b);
     struct mt_tensor *out = NULL;
     if (product != NULL)
         out =
@@ -59,7 +60,7 @@ struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, s
     struct mt_tensor *q_operand = mt_autocast_operand(rt, MT_ROLE_TEMPORARY, q);
     struct mt_tensor *k_operand = mt_autocast_operand(rt, MT_ROLE_TEMPORARY, k);
     struct mt_tensor *k_transposed = mt_permute(rt, k_operand, swap_last);
-    struct mt_tensor *out = head_product(rt, q_operand, k_transposed);
+    struct mt_tensor *out = head_product(rt, MT_ROLE_TEMPORARY, q_operand, k_transposed);
     mt_tensor_release(rt, k_transposed);
     mt_tensor_release(rt, k_operand);
     mt_tensor_release(rt, q_operand);
@@ -67,12 +68,12 @@ struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, s
     return out;
 }
 
-struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, struct mt_tensor *weights, struct mt_tensor *v)
+struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, mt_role role, struct mt_tensor *weights, struct mt_tensor *v)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *weights_operand = mt_autocast_operand(rt, MT_ROLE_SAVED, weights);
     struct mt_tensor *v_operand = mt_autocast_operand(rt, MT_ROLE_TEMPORARY, v);
-    struct mt_tensor *out = head_product(rt, weights_operand, v_operand);
+    struct mt_tensor *out = head_product(rt, role, weights_operand, v_operand);
     mt_tensor_release(rt, v_operand);
     mt_tensor_release(rt, weights_operand);
     rt->scope = outer;

@@ -14,7 +14,8 @@ struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, mt_role role, struct m
 /* Q·Kᵀ: (B,H,T,D), (B,H,T,D) to (B,H,T,T). */
 struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k);
 
-/* Weights times values: (B,H,T,T), (B,H,T,D) to (B,H,T,D). */
-struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, struct mt_tensor *weights, struct mt_tensor *v);
+/* Weights times values: (B,H,T,T), (B,H,T,D) to (B,H,T,D), which is `role` to backward. */
+struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, mt_role role, struct mt_tensor *weights,
+                                    struct mt_tensor *v);
 
 #endif

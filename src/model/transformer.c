@@ -72,6 +72,13 @@ static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
     return out;
 }
 
+/* What a projection (B,T,C) is to backward: products save it itself where its heads can be folded without a copy. */
+static mt_role projection_role(const struct mt_model_config *config, const struct mt_tensor *x)
+{
+    bool folds = x->shape[0] == 1 || x->shape[1] == 1 || config->heads == 1;
+    return folds ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+}
+
 /* The causal mask (T,T): true where a key is not after the query. */
 static struct mt_tensor *causal_mask(struct mt_runtime *rt, int64_t length)
 {
@@ -133,7 +140,9 @@ static struct mt_tensor *dot_product_attention(struct mt_runtime *rt, struct mt_
     mt_tensor_release(rt, scores);
     rt->scope = outer;
     struct mt_tensor *weights = softmax(rt, masked);
-    struct mt_tensor *context = mt_einsum_context(rt, weights, v);
+    bool merges =
+        v != NULL && (v->shape[1] == 1 || v->shape[2] == 1); /* heads without a copy: then it is kept itself */
+    struct mt_tensor *context = mt_einsum_context(rt, merges ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY, weights, v);
     mt_tensor_release(rt, masked);
     mt_tensor_release(rt, minus_infinity);
     mt_tensor_release(rt, weights);
@@ -158,9 +167,10 @@ static struct mt_tensor *attention_forward(struct mt_runtime *rt, const struct m
     if (x == NULL)
         return NULL;
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
-    struct mt_tensor *q = linear_forward(rt, "q_proj", MT_ROLE_TEMPORARY, x, layer->q_proj);
-    struct mt_tensor *k = linear_forward(rt, "k_proj", MT_ROLE_TEMPORARY, x, layer->k_proj);
-    struct mt_tensor *v = linear_forward(rt, "v_proj", MT_ROLE_TEMPORARY, x, layer->v_proj);
+    const mt_role v_role = projection_role(config, x), q_role = config->rope ? MT_ROLE_TEMPORARY : v_role;
+    struct mt_tensor *q = linear_forward(rt, "q_proj", q_role, x, layer->q_proj);
+    struct mt_tensor *k = linear_forward(rt, "k_proj", q_role, x, layer->k_proj);
+    struct mt_tensor *v = linear_forward(rt, "v_proj", v_role, x, layer->v_proj);
     struct mt_tensor *q_heads = rotated_heads(rt, config, "rope.q", q);
     struct mt_tensor *k_heads = rotated_heads(rt, config, "rope.k", k);
     struct mt_tensor *v_heads = split_heads(rt, v, config->heads);

@@ -1,0 +1,247 @@
+/* What holds of every run of the eager model: the same events on every device, no block without a label, roles that
+ * tell the truth, out of memory as an ordinary outcome. */
+#include "recording.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+/* Small models of odd sizes, in every mode. */
+static const struct {
+    const char *alloc;
+    mt_mode mode;
+    bool autocast, rope;
+    mt_zero_grad zero_grad;
+    mt_data data;
+    int64_t batch, seq, d_model, heads, d_ff, layers;
+} setups[] = {
+    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 2, 16, 32, 4, 64, 2},
+    {"", MT_MODE_FWD_BWD, true, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_REFERENCE, 3, 13, 40, 5, 72, 3},
+    {"policy=torch", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 1, 33, 24, 2, 20,
+     1},
+    {"policy=torch", MT_MODE_FWD_BWD, false, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_RANDOM, 5, 300, 6, 3, 7, 2},
+    {"policy=torch", MT_MODE_FWD, true, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 2, 64, 64, 4, 128, 2},
+    {"", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 3, 9, 10, 1, 12, 2},
+    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 4, 1, 10, 2, 12, 2},
+    {"", MT_MODE_INFER, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 1, 7, 8, 1, 9, 4},
+    {"", MT_MODE_INFER, false, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 4, 1, 8, 2, 9, 2},
+};
+
+enum { SETUPS = sizeof setups / sizeof setups[0] };
+
+static struct mt_training_config config_of(size_t i)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model = (struct mt_model_config){.name = "custom",
+                                            .vocab = 97,
+                                            .d_model = setups[i].d_model,
+                                            .d_ff = setups[i].d_ff,
+                                            .layers = setups[i].layers,
+                                            .heads = setups[i].heads,
+                                            .rope = setups[i].rope};
+    config.mode = setups[i].mode;
+    config.autocast = setups[i].autocast;
+    config.zero_grad = setups[i].zero_grad;
+    config.data = setups[i].data;
+    config.batch = setups[i].batch;
+    config.seq = setups[i].seq;
+    config.warmup = 1;
+    return config;
+}
+
+static void record(struct recording *recording, size_t setup, const char *device)
+{
+    struct mt_training_config config = config_of(setup);
+    recording_open(recording);
+    if (recording_train(recording, device, setups[setup].alloc, &config, NULL, NULL) != MT_OK)
+        fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
+}
+
+/* Equal but for address and time. */
+static bool events_equal(const struct mt_event *a, const struct mt_event *b)
+{
+    return a->sequence == b->sequence && a->kind == b->kind && a->requested_bytes == b->requested_bytes &&
+           a->block_bytes == b->block_bytes && a->segment == b->segment && a->offset == b->offset &&
+           a->label == b->label && a->span == b->span && a->stream == b->stream;
+}
+
+static void sim_and_cpu_emit_one_sequence(void **state)
+{
+    (void)state;
+    for (size_t setup = 0; setup < SETUPS; setup++) {
+        struct recording sim, cpu;
+        record(&sim, setup, "sim");
+        record(&cpu, setup, "cpu:1GiB");
+        assert_int_equal(sim.count, cpu.count);
+        for (size_t i = 0; i < sim.count; i++)
+            if (!events_equal(&sim.events[i], &cpu.events[i]))
+                fail_msg("setup %zu: event %zu differs", setup, i);
+        print_message("setup %zu: %zu events\n", setup, sim.count);
+        recording_close(&sim);
+        recording_close(&cpu);
+    }
+}
+
+static void every_block_is_known(void **state)
+{
+    (void)state;
+    for (size_t setup = 0; setup < SETUPS; setup++) {
+        struct recording recording;
+        record(&recording, setup, "sim");
+        for (size_t i = 0; i < recording.count; i++) {
+            const struct mt_event *event = &recording.events[i];
+            if (event->kind != MT_EVENT_ALLOC && event->kind != MT_EVENT_FREE)
+                continue;
+            const struct mt_label *label = recording_label_of(&recording, event);
+            assert_non_null(label);
+            assert_true(label->op[0] != '\0' && label->category < MT_CATEGORY_COUNT && label->phase < MT_PHASE_COUNT);
+            assert_true(label->span == event->span && event->span != 0);
+        }
+        recording_close(&recording);
+    }
+}
+
+/* The blocks that are live when a step's backward begins, by their alloc events. */
+static size_t live_at_backward(const struct recording *recording, const struct mt_event **live)
+{
+    size_t count = 0;
+    uint64_t step = UINT64_MAX;
+    for (size_t i = 0; i < recording->count; i++) {
+        const struct mt_event *event = &recording->events[i];
+        if (event->kind == MT_EVENT_STEP_BEGIN)
+            step = event->value;
+        if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD && step == 1)
+            return count;
+        if (event->kind == MT_EVENT_ALLOC)
+            live[count++] = event;
+        for (size_t j = 0; event->kind == MT_EVENT_FREE && j < count; j++)
+            if (live[j]->segment == event->segment && live[j]->offset == event->offset)
+                live[j] = live[--count];
+    }
+    return 0;
+}
+
+/* What forward labelled saved (or a weight's cast) is there when backward begins, and nothing that it called temporary
+ * but the loss itself. */
+static void saved_blocks_are_those_that_backward_finds(void **state)
+{
+    (void)state;
+    for (size_t setup = 0; setup < SETUPS; setup++) {
+        struct recording recording;
+        if (setups[setup].mode != MT_MODE_FWD_BWD)
+            continue;
+        record(&recording, setup, "sim");
+        const struct mt_event **live = mt_host_alloc(recording.count * sizeof *live), *step;
+        size_t count = live_at_backward(&recording, live), saved_live = 0, saved_made = 0;
+        for (size_t i = 0; i < count; i++) {
+            const struct mt_label *label = recording_label_of(&recording, live[i]);
+            if (label->role == MT_ROLE_TEMPORARY)
+                assert_string_equal(label->op, "cross_entropy.mean");
+            saved_live += label->role == MT_ROLE_SAVED || label->role == MT_ROLE_WEIGHT_CAST;
+        }
+        for (size_t left = recording_step(&recording, 1, &step); left > 0; left--, step++) {
+            if (step->kind != MT_EVENT_ALLOC)
+                continue;
+            const struct mt_label *label = recording_label_of(&recording, step);
+            saved_made += label->role == MT_ROLE_SAVED || label->role == MT_ROLE_WEIGHT_CAST;
+        }
+        assert_true(saved_live > 0);
+        assert_int_equal(saved_live, saved_made);
+        free(live);
+        recording_close(&recording);
+    }
+}
+
+static void count_steps(void *context, int64_t step, int64_t total, double loss, double step_ms)
+{
+    double *last = context;
+    assert_int_equal(total, 4);
+    assert_true(step_ms > 0);
+    assert_true(step == 0 || isnan(loss) || isnan(*last) || loss < *last);
+    *last = loss;
+}
+
+/* The same batch at every step: the loss must fall on a device that computes, and is absent on one that does not. */
+static void a_loss_is_computed_or_absent(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"cpu:1GiB", "sim"};
+    for (int i = 0; i < 2; i++) {
+        double last = 0;
+        struct recording recording;
+        struct mt_training_config config = config_of(1);
+        struct mt_training_observer observer = {.context = &last, .step_done = count_steps};
+        recording_open(&recording);
+        assert_int_equal(recording_train(&recording, devices[i], "", &config, &observer, NULL), MT_OK);
+        assert_true(isnan(last) == (i == 1));
+        recording_close(&recording);
+    }
+}
+
+static void running_out_of_memory_gives_everything_back(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"sim:1GiB", "sim:14GiB", "sim:20GiB", "sim:44GiB", "sim:60GiB"};
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        struct recording recording;
+        struct mt_alloc_stats stats;
+        struct mt_training_config config = mt_training_config_default();
+        recording_open(&recording);
+        assert_int_equal(recording_train(&recording, devices[i], "", &config, NULL, &stats), MT_OUT_OF_MEMORY);
+        assert_int_equal(stats.all.blocks, 0);
+        assert_int_equal(stats.ooms, 1);
+        recording_close(&recording);
+    }
+}
+
+/* A device whose nth reserve fails, for every n that a run gets to. */
+static void any_refused_segment_is_an_ordinary_outcome(void **state)
+{
+    (void)state;
+    struct mt_training_config config = config_of(1);
+    config.model.d_model = 400;
+    config.model.d_ff = 3000;
+    for (uint64_t n = 1;; n++) {
+        struct mt_device *device;
+        struct mt_alloc *alloc;
+        struct mt_alloc_settings settings;
+        struct mt_alloc_stats stats;
+        struct recording recording;
+        recording_open(&recording);
+        struct mt_sink sink = recording_sink(&recording);
+        assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
+        assert_int_equal(mt_device_open("sim", &device), MT_OK);
+        device->fail_reserve_at = n;
+        assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+        mt_status status = mt_training_run(device, alloc, &config, NULL);
+        mt_alloc_stats(alloc, &stats);
+        bool was_reached = device->reserve_count >= n;
+        assert_int_equal(stats.all.blocks, 0);
+        assert_int_equal(mt_alloc_check(alloc), MT_OK);
+        assert_true(status == MT_OK || status == MT_OUT_OF_MEMORY);
+        mt_alloc_destroy(alloc);
+        mt_device_close(device);
+        recording_close(&recording);
+        if (!was_reached) {
+            assert_int_equal(status, MT_OK);
+            assert_true(n > 20);
+            return;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sim_and_cpu_emit_one_sequence),
+        cmocka_unit_test(every_block_is_known),
+        cmocka_unit_test(saved_blocks_are_those_that_backward_finds),
+        cmocka_unit_test(a_loss_is_computed_or_absent),
+        cmocka_unit_test(running_out_of_memory_gives_everything_back),
+        cmocka_unit_test(any_refused_segment_is_an_ordinary_outcome),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
