@@ -1,0 +1,342 @@
+/* What the tests of the recorder share: a folder of their own, a script of events that looks like an allocator's and is
+ * the same for the same seed, and the comparison of a stored run with it. */
+#ifndef MT_TESTS_RECORDER_FIXTURE_H
+#define MT_TESTS_RECORDER_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/interner.h"
+#include "base/random.h"
+#include "trace/recorder.h"
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIXTURE_LIVE = 300, FIXTURE_PATH_BYTES = 256 };
+
+/* A script under way. Blocks that are live are kept as their alloc events. */
+struct script {
+    uint64_t seed, drawn;
+    uint64_t sequence, segments, next_offset;
+    const struct mt_sink *sink;
+    struct mt_event live[FIXTURE_LIVE];
+    size_t live_count;
+};
+
+static inline uint64_t script_draw(struct script *script, uint64_t below)
+{
+    return mt_splitmix64(script->seed * 1000003 + script->drawn++) % below;
+}
+
+static inline struct script script_begin(uint64_t seed, const struct mt_sink *sink)
+{
+    return (struct script){.seed = seed, .sink = sink};
+}
+
+static inline mt_span_id script_span(struct script *script)
+{
+    char name[32];
+    const struct mt_sink *sink = script->sink;
+    snprintf(name, sizeof name, "layer%d", (int)script_draw(script, 40));
+    mt_span_id layer = sink->intern_span(sink->context, sink->intern_span(sink->context, 0, "model"), name);
+    return sink->intern_span(sink->context, layer, script_draw(script, 2) == 0 ? "attn" : "ffn");
+}
+
+static inline mt_label_id script_label(struct script *script, mt_span_id span)
+{
+    static const char *const ops[] = {"einsum", "softmax.exp", "cast",
+                                      "a rather long name of an operation that "
+                                      "does not fit into one record of the ring"};
+    struct mt_label label = {.category = (mt_category)script_draw(script, MT_CATEGORY_COUNT),
+                             .role = (mt_role)script_draw(script, MT_ROLE_COUNT),
+                             .phase = (mt_phase)script_draw(script, MT_PHASE_COUNT),
+                             .dtype = (mt_dtype)script_draw(script, MT_DTYPE_COUNT),
+                             .op = ops[script_draw(script, 4)],
+                             .span = span,
+                             .layer = (int)script_draw(script, 4) - 1,
+                             .dims = (int)script_draw(script, MT_MAX_DIMS + 1)};
+    for (int i = 0; i < label.dims; i++)
+        label.shape[i] = 1 + (int64_t)script_draw(script, 3);
+    return script->sink->intern_label(script->sink->context, &label);
+}
+
+static inline void script_fill_alloc(struct script *script, struct mt_event *event)
+{
+    event->kind = MT_EVENT_ALLOC;
+    event->span = script_span(script);
+    event->label = script_label(script, event->span);
+    if (script_draw(script, 10) == 0)
+        event->span = script_span(script);
+    event->requested_bytes = 1 + script_draw(script, 1 << 20);
+    event->block_bytes = (event->requested_bytes + 511) / 512 * 512;
+    event->segment = (uint32_t)(script->segments == 0 ? 0 : script->segments - 1);
+    event->offset = script->next_offset;
+    event->address = ((uint64_t)event->segment << 40) + event->offset;
+    script->next_offset += event->block_bytes;
+    script->live[script->live_count++] = *event;
+}
+
+static inline void script_fill_free(struct script *script, struct mt_event *event)
+{
+    size_t index = script_draw(script, script->live_count);
+    uint64_t sequence = event->sequence, time_ns = event->time_ns;
+    *event = script->live[index];
+    event->kind = MT_EVENT_FREE;
+    event->sequence = sequence;
+    event->time_ns = time_ns;
+    script->live[index] = script->live[--script->live_count];
+}
+
+static inline void script_fill_segment(struct script *script, struct mt_event *event)
+{
+    event->kind = MT_EVENT_SEGMENT_MAP;
+    event->segment = (uint32_t)script->segments++;
+    event->address = (uint64_t)event->segment << 40;
+    event->block_bytes = 1u << 30;
+    script->next_offset = 0;
+}
+
+/* What lies between allocations: spans, steps, phases. */
+static inline void script_fill_mark(struct script *script, struct mt_event *event)
+{
+    static const mt_event_kind kinds[] = {MT_EVENT_SPAN_BEGIN, MT_EVENT_SPAN_END, MT_EVENT_PHASE, MT_EVENT_OOM};
+    event->kind = (uint16_t)kinds[script_draw(script, 4)];
+    if (event->kind == MT_EVENT_PHASE) {
+        event->value = script_draw(script, MT_PHASE_COUNT);
+        return;
+    }
+    event->span = script_span(script);
+    if (event->kind != MT_EVENT_OOM)
+        return;
+    event->label = script_label(script, event->span);
+    event->requested_bytes = 1 + script_draw(script, 1000);
+}
+
+/* The next event; its labels and spans go to the sink first. Steps are 1000 events long, from event 500 on. */
+static inline struct mt_event script_next(struct script *script)
+{
+    struct mt_event event = {.sequence = script->sequence, .time_ns = script->sequence * 100};
+    uint64_t place = script->sequence % 1000, what = script_draw(script, 100);
+    if (place == 500 || (place == 499 && script->sequence > 1000)) {
+        event.kind = place == 500 ? MT_EVENT_STEP_BEGIN : MT_EVENT_STEP_END;
+        event.value = (script->sequence - 499) / 1000 - (place == 499);
+    } else if (script->sequence == 0 || place == 700) {
+        script_fill_segment(script, &event);
+    } else if (what < 5) {
+        script_fill_mark(script, &event);
+    } else if (script->live_count > 0 && (script->live_count == FIXTURE_LIVE || what < 50)) {
+        script_fill_free(script, &event);
+    } else {
+        script_fill_alloc(script, &event);
+    }
+    script->sequence++;
+    return event;
+}
+
+/* Emits the next `count` events of the script into its sink. */
+static inline void script_emit(struct script *script, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        struct mt_event event = script_next(script);
+        script->sink->emit(script->sink->context, &event);
+    }
+}
+
+/* A path in a new folder of the test's own; the folder is removed by fixture_remove. */
+static inline void fixture_path(char *path)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(path, FIXTURE_PATH_BYTES, "%s/memtrace-test-XXXXXX", base != NULL ? base : "/tmp");
+    if (mkdtemp(path) == NULL)
+        fail_msg("no temporary folder");
+    strncat(path, "/trace.db", FIXTURE_PATH_BYTES - strlen(path) - 1);
+}
+
+static inline void fixture_remove(const char *path)
+{
+    static const char *const endings[] = {"", "-wal", "-shm", "-journal", "-ring"};
+    char name[FIXTURE_PATH_BYTES + 16];
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        snprintf(name, sizeof name, "%s%s", path, endings[i]);
+        unlink(name);
+    }
+    snprintf(name, sizeof name, "%s", path);
+    *strrchr(name, '/') = '\0';
+    rmdir(name);
+}
+
+static inline bool fixture_exists(const char *path, const char *ending)
+{
+    char name[FIXTURE_PATH_BYTES + 16];
+    snprintf(name, sizeof name, "%s%s", path, ending);
+    return access(name, F_OK) == 0;
+}
+
+static inline struct mt_recorder *fixture_open(const char *path, uint64_t ring_records)
+{
+    static const struct mt_run_setting settings[] = {{"model", "tiny"}, {"batch", "4"}};
+    const struct mt_run_info info = {.name = "test",
+                                     .device = "sim:24GiB",
+                                     .capacity_bytes = 24ull << 30,
+                                     .settings = settings,
+                                     .setting_count = 2,
+                                     .ring_records = ring_records};
+    struct mt_recorder *recorder = NULL;
+    if (mt_recorder_open(path, &info, &recorder) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return recorder;
+}
+
+static inline void fixture_close(struct mt_recorder *recorder, mt_run_state state)
+{
+    if (mt_recorder_close(recorder, state) != MT_OK)
+        fail_msg("%s", mt_last_error());
+}
+
+/* One run of a script, recorded from beginning to end. */
+static inline void fixture_record(const char *path, uint64_t seed, uint64_t count)
+{
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(seed, mt_recorder_sink(recorder));
+    script_emit(&script, count);
+    fixture_close(recorder, MT_RUN_DONE);
+}
+
+/* SQLite without anything of the project in between, so that the tests see what users see. */
+static inline sqlite3 *sql_open(const char *path)
+{
+    sqlite3 *handle;
+    if (sqlite3_open_v2(path, &handle, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", path, sqlite3_errmsg(handle));
+    return handle;
+}
+
+static inline sqlite3_stmt *sql_prepare(sqlite3 *handle, const char *sql)
+{
+    sqlite3_stmt *statement;
+    if (sqlite3_prepare_v2(handle, sql, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(handle));
+    return statement;
+}
+
+/* The first column of the first row, as text of static storage ("" if there is none). */
+static inline const char *sql_text(const char *path, const char *sql)
+{
+    static char text[1024];
+    sqlite3 *handle = sql_open(path);
+    sqlite3_stmt *statement = sql_prepare(handle, sql);
+    text[0] = '\0';
+    if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_text(statement, 0) != NULL)
+        snprintf(text, sizeof text, "%s", (const char *)sqlite3_column_text(statement, 0));
+    sqlite3_finalize(statement);
+    sqlite3_close(handle);
+    return text;
+}
+
+static inline int64_t sql_integer(const char *path, const char *sql)
+{
+    return strtoll(sql_text(path, sql), NULL, 10);
+}
+
+/* A row of the run's events with everything that its ids stand for. */
+static const char FIXTURE_EVENTS[] =
+    "SELECT e.id, e.time_ns, k.name, e.stream, l.category, l.role, l.op, l.phase, coalesce(l.layer, -1), l.dtype,"
+    " l.shape, s.path, e.requested_bytes, e.block_bytes, e.segment, e.offset, e.allocation, g.address + e.offset,"
+    " a.segment, a.offset"
+    " FROM run r JOIN event e ON e.id >= r.first_event AND e.id < r.first_event + r.event_count"
+    " JOIN event_kind k ON k.id = e.kind LEFT JOIN label l ON l.run = r.id AND l.id = e.label"
+    " LEFT JOIN span s ON s.run = r.id AND s.id = coalesce(e.span, l.span)"
+    " LEFT JOIN segment g ON g.run = r.id AND g.id = e.segment LEFT JOIN event a ON a.id = e.allocation"
+    " WHERE r.id = ? ORDER BY e.id";
+
+static inline void check_text(sqlite3_stmt *row, int column, const char *expected)
+{
+    const char *stored = (const char *)sqlite3_column_text(row, column);
+    if (stored == NULL)
+        fail_msg("event %lld: column %s is NULL, not \"%s\"", (long long)sqlite3_column_int64(row, 0),
+                 sqlite3_column_name(row, column), expected);
+    else
+        assert_string_equal(stored, expected);
+}
+
+static inline void check_integer(sqlite3_stmt *row, int column, uint64_t expected)
+{
+    if (sqlite3_column_type(row, column) != SQLITE_INTEGER || sqlite3_column_int64(row, column) != (int64_t)expected)
+        fail_msg("event %lld: column %s is %s, not %lld", (long long)sqlite3_column_int64(row, 0),
+                 sqlite3_column_name(row, column), (const char *)sqlite3_column_text(row, column), (long long)expected);
+}
+
+static inline void check_label(sqlite3_stmt *row, const struct mt_label *label)
+{
+    char shape[128] = "";
+    for (int i = 0; i < label->dims; i++)
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), i == 0 ? "%d" : ",%d", (int)label->shape[i]);
+    check_text(row, 4, mt_category_name(label->category));
+    check_text(row, 5, mt_role_name(label->role));
+    check_text(row, 6, label->op);
+    check_text(row, 7, mt_phase_name(label->phase));
+    assert_int_equal(sqlite3_column_int(row, 8), label->layer < 0 ? -1 : label->layer);
+    check_text(row, 9, mt_dtype_name(label->dtype));
+    check_text(row, 10, shape);
+}
+
+static inline bool has_span(const struct mt_event *event)
+{
+    return event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_OOM || event->kind == MT_EVENT_SPAN_BEGIN ||
+           event->kind == MT_EVENT_SPAN_END;
+}
+
+/* Whether the row says what the event said. */
+static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, const struct mt_interner *interner)
+{
+    check_integer(row, 1, event->time_ns);
+    check_text(row, 2, mt_event_kind_name((mt_event_kind)event->kind));
+    check_integer(row, 3, event->stream);
+    if (event->label != 0)
+        check_label(row, mt_interner_find_label(interner, event->label));
+    if (has_span(event))
+        check_text(row, 11, mt_interner_find_span(interner, event->span)->path);
+    if (event->kind != MT_EVENT_SPAN_BEGIN && event->kind != MT_EVENT_SPAN_END && event->kind > MT_EVENT_SEGMENT_UNMAP)
+        check_integer(row, 12, event->requested_bytes);
+    if (event->kind <= MT_EVENT_FREE)
+        check_integer(row, 13, event->block_bytes);
+    if (event->kind == MT_EVENT_ALLOC) {
+        check_integer(row, 14, event->segment);
+        check_integer(row, 15, event->offset);
+        check_integer(row, 17, event->address);
+    }
+    if (event->kind == MT_EVENT_FREE) {
+        check_integer(row, 18, event->segment);
+        check_integer(row, 19, event->offset);
+    }
+}
+
+/* Compares the run with what the script of this seed emits; returns how many events it has. */
+static inline uint64_t fixture_check_run(const char *path, int64_t run, uint64_t seed)
+{
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct script script = script_begin(seed, &sink);
+    sqlite3 *handle = sql_open(path);
+    sqlite3_stmt *row = sql_prepare(handle, FIXTURE_EVENTS);
+    sqlite3_bind_int64(row, 1, run);
+    while (sqlite3_step(row) == SQLITE_ROW) {
+        struct mt_event event = script_next(&script);
+        check_row(row, &event, interner);
+    }
+    sqlite3_finalize(row);
+    sqlite3_close(handle);
+    mt_interner_destroy(interner);
+    return script.sequence;
+}
+
+#endif

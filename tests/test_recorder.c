@@ -1,0 +1,241 @@
+/* What is emitted into a recorder comes back from the trace, whatever its ring's size, and the trace is left in order. */
+#include "recorder_fixture.h"
+
+#include "base/clock.h"
+#include "trace/store.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+static char path[FIXTURE_PATH_BYTES];
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture_path(path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture_remove(path);
+    return 0;
+}
+
+static uint64_t fresh_seed(void)
+{
+    uint64_t seed = mt_clock_ns() % 1000000;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static void events_labels_and_spans_come_back_identical(void **state)
+{
+    (void)state;
+    uint64_t seed = fresh_seed();
+    fixture_record(path, seed, 30000);
+    assert_int_equal(fixture_check_run(path, 1, seed), 30000);
+    assert_int_equal(sql_integer(path, "SELECT event_count FROM run"), 30000);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "done");
+    assert_string_equal(sql_text(path, "PRAGMA integrity_check"), "ok");
+}
+
+static void a_burst_larger_than_the_ring_stalls_and_loses_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = fresh_seed();
+    struct mt_recorder *recorder = fixture_open(path, 1);
+    struct script script = script_begin(seed, mt_recorder_sink(recorder));
+    script_emit(&script, 50000);
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_int_equal(fixture_check_run(path, 1, seed), 50000);
+    assert_true(sql_integer(path, "SELECT stall_count FROM run") > 0);
+    assert_true(sql_integer(path, "SELECT stall_ns FROM run") > 0);
+    assert_int_equal(sql_integer(path, "SELECT lost_events FROM run"), 0);
+}
+
+static void runs_of_one_file_do_not_mix(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        fixture_record(path, seed, 1000 * seed);
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        assert_int_equal(fixture_check_run(path, (int64_t)seed, seed), 1000 * seed);
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM event"), 10000);
+}
+
+static void measurements_and_settings_are_kept(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    mt_recorder_measure(recorder, "loss", 0, 9.5);
+    mt_recorder_measure(recorder, "loss", 1, NAN);
+    mt_recorder_measure(recorder, "grad_norm:ln1.weight", -1, 0.125);
+    fixture_close(recorder, MT_RUN_OOM);
+    assert_string_equal(sql_text(path, "SELECT value FROM measurement WHERE name = 'loss' AND step = 0"), "9.5");
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM measurement WHERE value IS NULL"), 1);
+    assert_string_equal(sql_text(path, "SELECT value FROM measurement WHERE step = -1"), "0.125");
+    assert_string_equal(sql_text(path, "SELECT value FROM setting WHERE run = 1 AND name = 'batch'"), "4");
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "oom");
+}
+
+static void a_text_longer_than_a_record_may_be_is_cut(void **state)
+{
+    (void)state;
+    enum { LENGTH = 100000, KEPT = 8191 };
+    char *name = malloc(LENGTH + 1);
+    memset(name, 'x', LENGTH);
+    name[LENGTH] = '\0';
+    struct mt_recorder *recorder = fixture_open(path, 1);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    sink->intern_span(sink->context, 0, name);
+    free(name);
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_int_equal(sql_integer(path, "SELECT length(path) FROM span"), KEPT);
+}
+
+static void a_closed_trace_is_one_file(void **state)
+{
+    (void)state;
+    fixture_record(path, 3, 5000);
+    assert_true(fixture_exists(path, ""));
+    assert_false(fixture_exists(path, "-ring"));
+    assert_false(fixture_exists(path, "-wal"));
+    assert_false(fixture_exists(path, "-shm"));
+    assert_false(fixture_exists(path, "-journal"));
+}
+
+/* Everything but when it was recorded and how long the producer waited. */
+static char *dump(const char *file)
+{
+    static const char *const queries[] = {
+        "SELECT id, name, state, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
+        " complete_from_bytes FROM run",
+        "SELECT * FROM setting",
+        "SELECT * FROM measurement",
+        "SELECT * FROM span",
+        "SELECT * FROM label",
+        "SELECT * FROM event",
+        "SELECT * FROM event_kind",
+        "SELECT * FROM segment",
+        "SELECT * FROM step",
+        "SELECT run, event, hex(live) FROM checkpoint",
+        "SELECT * FROM summary_peak",
+        "SELECT * FROM summary_peak_category",
+        "SELECT * FROM summary_category",
+        "SELECT * FROM summary_allocation",
+    };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    sqlite3 *handle = sql_open(file);
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        sqlite3_stmt *row = sql_prepare(handle, queries[i]);
+        while (sqlite3_step(row) == SQLITE_ROW)
+            for (int c = 0; c < sqlite3_column_count(row); c++)
+                fprintf(stream, "%s%c", (const char *)sqlite3_column_text(row, c),
+                        c + 1 == sqlite3_column_count(row) ? '\n' : '|');
+        sqlite3_finalize(row);
+    }
+    sqlite3_close(handle);
+    fclose(stream);
+    return text;
+}
+
+static void the_same_events_make_the_same_tables(void **state)
+{
+    (void)state;
+    uint64_t seed = fresh_seed();
+    fixture_record(path, seed, 20000);
+    char *first = dump(path);
+    unlink(path);
+    struct mt_recorder *recorder = fixture_open(path, 1); /* other batches, other transactions */
+    struct script script = script_begin(seed, mt_recorder_sink(recorder));
+    script_emit(&script, 20000);
+    fixture_close(recorder, MT_RUN_DONE);
+    char *second = dump(path);
+    assert_true(strlen(first) > 100000);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+}
+
+/* What the first column of a query's only row says, through a reader's connection. */
+static int64_t read_integer(struct mt_database *database, const char *sql)
+{
+    int64_t value;
+    if (mt_database_integer(database, sql, &value) != MT_OK)
+        fail_msg("%s: %s", sql, mt_last_error());
+    return value;
+}
+
+static void a_live_run_can_be_read_with_its_summaries(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(8, mt_recorder_sink(recorder));
+    struct mt_database *reader;
+    script_emit(&script, 12000);
+    assert_int_equal(script.sink->flush(script.sink->context), MT_OK);
+    if (mt_store_open_reading(path, &reader) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    script_emit(&script, 3000);
+    assert_int_equal(read_integer(reader, "SELECT count(*) FROM event"), 12000);
+    assert_int_equal(read_integer(reader, "SELECT sum(count) FROM summary_category"),
+                     read_integer(reader, "SELECT count(*) FROM event WHERE kind = 2"));
+    assert_int_equal(
+        read_integer(reader, "SELECT bytes FROM summary_peak WHERE run = 1 AND step = -2 AND measure = 'allocated'"),
+        read_integer(reader, "SELECT max(total) FROM (SELECT sum(iif(kind = 2, block_bytes, -block_bytes)) OVER (ORDER"
+                             " BY id) AS total FROM event WHERE kind IN (2, 3))"));
+    assert_int_equal(read_integer(reader, "SELECT count(*) FROM main.summary_peak"), 0);
+    mt_database_close(reader);
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_int_equal(fixture_check_run(path, 1, 8), 15000);
+}
+
+static void recording_goes_on_below_a_reader_that_stays(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 1000);
+    struct mt_database *reader;
+    assert_int_equal(mt_store_open_reading(path, &reader), MT_OK);
+    assert_int_equal(read_integer(reader, "SELECT count(*) FROM run"), 1);
+    fixture_record(path, 2, 1000);
+    assert_int_equal(read_integer(reader, "SELECT count(*) FROM run"), 2);
+    mt_database_close(reader);
+    assert_int_equal(fixture_check_run(path, 2, 2), 1000);
+}
+
+static void a_closed_trace_in_a_folder_is_not_changed_by_reading(void **state)
+{
+    (void)state;
+    struct stat before, after;
+    struct mt_database *reader;
+    fixture_record(path, 1, 1000);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(mt_store_open_reading(path, &reader), MT_OK);
+    assert_int_equal(read_integer(reader, "SELECT count(*) FROM event"), 1000);
+    assert_int_equal(mt_database_execute(reader, "DELETE FROM run"), MT_FAILED);
+    mt_database_close(reader);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+    assert_false(fixture_exists(path, "-wal"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(events_labels_and_spans_come_back_identical, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_burst_larger_than_the_ring_stalls_and_loses_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(runs_of_one_file_do_not_mix, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(measurements_and_settings_are_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_text_longer_than_a_record_may_be_is_cut, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_closed_trace_is_one_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_same_events_make_the_same_tables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_live_run_can_be_read_with_its_summaries, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recording_goes_on_below_a_reader_that_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_closed_trace_in_a_folder_is_not_changed_by_reading, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
