@@ -1,0 +1,144 @@
+/* Random runs through the recorder: allocations and frees of labelled blocks in steps, with nothing behind them. */
+#ifndef MT_TESTS_SYNTHETIC_H
+#define MT_TESTS_SYNTHETIC_H
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "trace/recorder.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SYNTHETIC_LAYERS = 4, SYNTHETIC_MOST_LABELS = 16 * 4 * SYNTHETIC_LAYERS };
+
+struct synthetic_block {
+    uint64_t address, requested_bytes, block_bytes;
+    mt_label_id label;
+};
+
+/* A run under way. Invariant: reserved_bytes >= the sum of live[].block_bytes = allocated_bytes. */
+struct synthetic {
+    struct mt_recorder *recorder;
+    const struct mt_sink *sink;
+    uint64_t seed, draws;
+    uint64_t sequence, next_address, allocated_bytes, reserved_bytes;
+    uint32_t segments;
+    mt_label_id labels[SYNTHETIC_MOST_LABELS];
+    size_t label_count;
+    struct synthetic_block *live;
+    size_t live_count, live_capacity;
+};
+
+/* A number below `bound`. */
+static inline uint64_t synthetic_draw(struct synthetic *run, uint64_t bound)
+{
+    return mt_splitmix64(run->seed * 1000003 + run->draws++) % bound;
+}
+
+static inline void synthetic_emit(struct synthetic *run, struct mt_event event)
+{
+    event.sequence = run->sequence++;
+    event.time_ns = event.sequence * 100;
+    run->sink->emit(run->sink->context, &event);
+}
+
+/* Every category in every phase, outside of layers and in each. */
+static inline void synthetic_make_labels(struct synthetic *run, size_t count)
+{
+    const struct mt_sink *sink = run->sink;
+    mt_span_id model = sink->intern_span(sink->context, 0, "model");
+    mt_span_id layers = sink->intern_span(sink->context, model, "layers");
+    for (size_t i = 0; i < count; i++) {
+        int layer = (int)synthetic_draw(run, SYNTHETIC_LAYERS + 1) - 1;
+        char number[16];
+        snprintf(number, sizeof number, "%d", layer);
+        mt_span_id above = layer < 0 ? model : sink->intern_span(sink->context, layers, number);
+        const char *part = synthetic_draw(run, 2) == 0 ? "ffn" : "attn";
+        struct mt_label label = {.category = (mt_category)synthetic_draw(run, MT_CATEGORY_COUNT),
+                                 .role = (mt_role)synthetic_draw(run, 2),
+                                 .phase = (mt_phase)synthetic_draw(run, MT_PHASE_COUNT),
+                                 .dtype = MT_F32,
+                                 .op = synthetic_draw(run, 2) == 0 ? "einsum" : "add",
+                                 .span = sink->intern_span(sink->context, above, part),
+                                 .layer = layer};
+        run->labels[run->label_count++] = sink->intern_label(sink->context, &label);
+    }
+}
+
+static inline void synthetic_take(struct synthetic *run)
+{
+    static const uint64_t sizes[] = {1, 512, 700, 4096, 100000, 1 << 20};
+    struct synthetic_block block = {.requested_bytes = sizes[synthetic_draw(run, sizeof sizes / sizeof sizes[0])],
+                                    .label = run->labels[synthetic_draw(run, run->label_count)]};
+    block.block_bytes = (block.requested_bytes + 511) / 512 * 512;
+    block.address = run->next_address += 1 << 21;
+    if (run->allocated_bytes + block.block_bytes > run->reserved_bytes) {
+        synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP,
+                                              .address = block.address,
+                                              .block_bytes = 2 << 20,
+                                              .segment = run->segments++});
+        run->reserved_bytes += 2 << 20;
+    }
+    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_ALLOC,
+                                          .address = block.address,
+                                          .requested_bytes = block.requested_bytes,
+                                          .block_bytes = block.block_bytes,
+                                          .label = block.label});
+    if (run->live_count == run->live_capacity) {
+        run->live_capacity = run->live_capacity * 2 + 64;
+        run->live = mt_host_resize(run->live, run->live_capacity, sizeof *run->live);
+    }
+    run->live[run->live_count++] = block;
+    run->allocated_bytes += block.block_bytes;
+}
+
+static inline void synthetic_give(struct synthetic *run)
+{
+    size_t chosen = synthetic_draw(run, run->live_count);
+    struct synthetic_block block = run->live[chosen];
+    run->live[chosen] = run->live[--run->live_count];
+    run->allocated_bytes -= block.block_bytes;
+    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_FREE,
+                                          .address = block.address,
+                                          .requested_bytes = block.requested_bytes,
+                                          .block_bytes = block.block_bytes,
+                                          .label = block.label});
+}
+
+/* `moves` allocations and frees: as many of each around `live_target` live blocks. */
+static inline void synthetic_move(struct synthetic *run, uint64_t moves, size_t live_target)
+{
+    for (uint64_t i = 0; i < moves; i++) {
+        bool takes = run->live_count == 0 || synthetic_draw(run, 2 * live_target) >= run->live_count;
+        (takes ? synthetic_take : synthetic_give)(run);
+    }
+}
+
+static inline void synthetic_step(struct synthetic *run, uint64_t number, uint64_t moves, size_t live_target)
+{
+    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_STEP_BEGIN, .value = number});
+    synthetic_move(run, moves, live_target);
+    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_STEP_END, .value = number});
+}
+
+static inline mt_status synthetic_open(struct synthetic *run, const char *path, const char *name, uint64_t seed,
+                                       size_t labels)
+{
+    *run = (struct synthetic){.seed = seed};
+    struct mt_run_info info = {.name = name, .device = "sim:synthetic", .capacity_bytes = 1ull << 40};
+    mt_status status = mt_recorder_open(path, &info, &run->recorder);
+    if (status != MT_OK)
+        return status;
+    run->sink = mt_recorder_sink(run->recorder);
+    synthetic_make_labels(run, labels);
+    return MT_OK;
+}
+
+static inline mt_status synthetic_close(struct synthetic *run)
+{
+    free(run->live);
+    return mt_recorder_close(run->recorder, MT_RUN_DONE);
+}
+
+#endif

@@ -1,0 +1,536 @@
+/* Answers about random runs, against scans of the same events written down in SQL without a thought for speed. */
+#include "synthetic.h"
+#include "trace/trace.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RUNS = 2 };
+
+/* A trace of RUNS random runs, the program's reader of it, and a plain connection. */
+struct fixture {
+    char path[64];
+    uint64_t seed;
+    struct mt_trace *trace;
+    sqlite3 *scan;
+};
+
+static void record_run(const char *path, const char *name, uint64_t seed)
+{
+    struct synthetic run;
+    assert_int_equal(synthetic_open(&run, path, name, seed, 5 + seed % 40), MT_OK);
+    synthetic_move(&run, seed % 50, 20); /* before the first step */
+    uint64_t steps = 1 + seed % 5;
+    for (uint64_t step = 0; step < steps; step++)
+        synthetic_step(&run, step, 300 + seed % 3000, 30 + seed % 60);
+    assert_int_equal(synthetic_close(&run), MT_OK);
+}
+
+static int set_up(void **state)
+{
+    static uint64_t seed;
+    if (seed == 0)
+        seed = (uint64_t)getpid();
+    struct fixture *fixture = mt_host_alloc(sizeof *fixture);
+    fixture->seed = seed = mt_splitmix64(seed) >> 32;
+    print_message("seed %" PRIu64 "\n", fixture->seed);
+    snprintf(fixture->path, sizeof fixture->path, "test_query_%d.db", (int)getpid());
+    unlink(fixture->path);
+    static const char *const names[RUNS] = {"first", "second"};
+    for (uint64_t i = 0; i < RUNS; i++)
+        record_run(fixture->path, names[i], fixture->seed + i);
+    assert_int_equal(mt_trace_open(fixture->path, &fixture->trace), MT_OK);
+    assert_int_equal(sqlite3_open(fixture->path, &fixture->scan), SQLITE_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    mt_trace_close(fixture->trace);
+    sqlite3_close(fixture->scan);
+    unlink(fixture->path);
+    free(fixture);
+    return 0;
+}
+
+/* Prepares a scan whose {EVENTS} are the events of the run with their labels, {ALLOC} and {FREE} the kinds. */
+static sqlite3_stmt *scan(const struct fixture *fixture, const struct mt_run *run, const char *format, ...)
+{
+    char events[512], tail[2048], sql[4096];
+    snprintf(events, sizeof events,
+             "WITH e AS (SELECT event.*, label.category, label.op, label.phase, label.role, label.dtype, label.shape,"
+             " span.path AS path, ifnull(replace(span.path, 'layers.' || label.layer || '.',"
+             " 'layers.*.'), span.path) AS chain FROM event"
+             " LEFT JOIN label ON label.run = %" PRId64 " AND label.id = event.label"
+             " LEFT JOIN span ON span.run = label.run AND span.id = label.span"
+             " WHERE event.id >= %" PRId64 " AND event.id < %" PRId64 ") ",
+             run->id, run->first_event, run->first_event + run->event_count);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(tail, sizeof tail, format, arguments);
+    va_end(arguments);
+    snprintf(sql, sizeof sql, "%s%s", events, tail);
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(fixture->scan, sql, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s in %s", sqlite3_errmsg(fixture->scan), sql);
+    return statement;
+}
+
+static bool next_row(sqlite3_stmt *statement)
+{
+    int result = sqlite3_step(statement);
+    assert_true(result == SQLITE_ROW || result == SQLITE_DONE);
+    return result == SQLITE_ROW;
+}
+
+static int64_t integer(sqlite3_stmt *statement, int column)
+{
+    return sqlite3_column_int64(statement, column);
+}
+
+static void assert_text(sqlite3_stmt *statement, int column, const char *text)
+{
+    const char *scanned = (const char *)sqlite3_column_text(statement, column);
+    assert_string_equal(text, scanned != NULL ? scanned : "");
+}
+
+/* Calls `check` for each run. */
+static void for_each_run(const struct fixture *fixture,
+                         void (*check)(const struct fixture *fixture, const struct mt_run *run))
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(fixture->trace, &count);
+    assert_int_equal(count, RUNS);
+    for (size_t i = 0; i < count; i++)
+        check(fixture, &runs[i]);
+}
+
+/* The number of event kinds in {…} of the scans: as event_kind names them. */
+#define KIND(name) "(SELECT id FROM event_kind WHERE name = '" name "')"
+#define LIVE_AT                                                                                                        \
+    "kind = " KIND("alloc") " AND id <= %" PRId64 " AND id NOT IN (SELECT allocation FROM e WHERE kind = " KIND(       \
+        "free") " AND id <= %" PRId64 ")"
+
+static struct mt_peak_row load_peak(const struct fixture *fixture, const struct mt_run *run, mt_measure measure)
+{
+    struct mt_peak_row peak;
+    assert_int_equal(mt_trace_peak(fixture->trace, run, measure, &peak), MT_OK);
+    return peak;
+}
+
+/* The highest running sum of `up` - `down`, and the first event that reached it. */
+static void check_peak(const struct fixture *fixture, const struct mt_run *run, mt_measure measure, const char *up,
+                       const char *down, const char *column)
+{
+    struct mt_peak_row peak = load_peak(fixture, run, measure);
+    sqlite3_stmt *rows = scan(fixture, run,
+                              "SELECT id, sum(CASE kind WHEN (SELECT id FROM event_kind WHERE name = '%s') THEN %s WHEN"
+                              " (SELECT id FROM event_kind WHERE name = '%s') THEN -%s ELSE 0 END) OVER (ORDER BY id)"
+                              " AS total, time_ns FROM e ORDER BY total DESC, id LIMIT 1",
+                              up, column, down, column);
+    assert_true(next_row(rows));
+    assert_int_equal(peak.event, integer(rows, 0));
+    assert_int_equal(peak.bytes, integer(rows, 1));
+    assert_int_equal(peak.time_ns, integer(rows, 2));
+    sqlite3_finalize(rows);
+    mt_peak_row_release(&peak);
+}
+
+static void check_peaks(const struct fixture *fixture, const struct mt_run *run)
+{
+    check_peak(fixture, run, MT_MEASURE_ALLOCATED, "alloc", "free", "block_bytes");
+    check_peak(fixture, run, MT_MEASURE_REQUESTED, "alloc", "free", "requested_bytes");
+    check_peak(fixture, run, MT_MEASURE_RESERVED, "segment_map", "segment_unmap", "block_bytes");
+}
+
+static void peaks_are_those_of_a_scan(void **state)
+{
+    for_each_run(*state, check_peaks);
+}
+
+static void check_shares_of(const struct fixture *fixture, const struct mt_run *run, mt_measure measure)
+{
+    struct mt_peak_row peak = load_peak(fixture, run, measure);
+    uint64_t allocated = 0, requested = 0;
+    sqlite3_stmt *rows = scan(fixture, run,
+                              "SELECT category, sum(block_bytes), sum(requested_bytes), count(*) FROM e WHERE " LIVE_AT
+                              " GROUP BY category ORDER BY %d DESC, category",
+                              peak.event, peak.event, measure == MT_MEASURE_REQUESTED ? 3 : 2);
+    for (size_t i = 0; i < peak.share_count; i++) {
+        assert_true(next_row(rows));
+        assert_text(rows, 0, peak.shares[i].category);
+        assert_int_equal(peak.shares[i].allocated_bytes, integer(rows, 1));
+        assert_int_equal(peak.shares[i].requested_bytes, integer(rows, 2));
+        assert_int_equal(peak.shares[i].blocks, integer(rows, 3));
+        allocated += peak.shares[i].allocated_bytes;
+        requested += peak.shares[i].requested_bytes;
+    }
+    assert_false(next_row(rows));
+    assert_int_equal(peak.bytes, measure == MT_MEASURE_REQUESTED ? requested : allocated + peak.cached_bytes);
+    sqlite3_finalize(rows);
+    mt_peak_row_release(&peak);
+}
+
+static void check_shares(const struct fixture *fixture, const struct mt_run *run)
+{
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        check_shares_of(fixture, run, (mt_measure)measure);
+}
+
+static void shares_are_what_was_live_and_sum_to_the_peak(void **state)
+{
+    for_each_run(*state, check_shares);
+}
+
+static void check_moment(const struct fixture *fixture, const struct mt_run *run)
+{
+    struct mt_peak_row peak = load_peak(fixture, run, MT_MEASURE_ALLOCATED);
+    sqlite3_stmt *rows = scan(fixture, run,
+                              "SELECT phase, path, ifnull((SELECT number FROM step WHERE run = %" PRId64
+                              " AND first_event <= e.id AND last_event >= e.id), -1) FROM e WHERE e.id = %" PRId64,
+                              run->id, peak.event);
+    assert_true(next_row(rows));
+    assert_text(rows, 0, peak.phase);
+    assert_text(rows, 1, peak.span);
+    assert_int_equal(peak.step, integer(rows, 2));
+    sqlite3_finalize(rows);
+    mt_peak_row_release(&peak);
+}
+
+static void a_peak_tells_step_phase_and_span_of_the_block_that_made_it(void **state)
+{
+    for_each_run(*state, check_moment);
+}
+
+static void check_categories_of(const struct fixture *fixture, const struct mt_run *run, const char *phase,
+                                const char *where)
+{
+    struct mt_category_row *categories;
+    size_t count;
+    assert_int_equal(mt_trace_categories(fixture->trace, run, phase, &categories, &count), MT_OK);
+    sqlite3_stmt *rows = scan(fixture, run,
+                              "SELECT category, max(requested_bytes), sum(id >= s.first_event AND id <= s.last_event),"
+                              " sum(requested_bytes) FROM e, (SELECT first_event, last_event FROM step WHERE run = "
+                              "%" PRId64 " ORDER BY number DESC LIMIT 1) AS s WHERE kind = " KIND(
+                                  "alloc") " AND (%s) GROUP BY category ORDER BY 2 DESC, category",
+                              run->id, where);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(next_row(rows));
+        assert_text(rows, 0, categories[i].category);
+        assert_int_equal(categories[i].max_bytes, integer(rows, 1));
+        assert_int_equal(categories[i].per_step, integer(rows, 2));
+        assert_int_equal(categories[i].total_bytes, integer(rows, 3));
+    }
+    assert_false(next_row(rows));
+    sqlite3_finalize(rows);
+    free(categories);
+}
+
+static void check_categories(const struct fixture *fixture, const struct mt_run *run)
+{
+    check_categories_of(fixture, run, "forward", "phase = 'forward'");
+    check_categories_of(fixture, run, "optimizer", "phase = 'optimizer'");
+    check_categories_of(fixture, run, NULL,
+                        "category = 'Workspace' OR phase = CASE category WHEN 'Gradient' THEN 'backward'"
+                        " WHEN 'Param' THEN 'init' WHEN 'Opt State' THEN 'optimizer' WHEN 'Optimizer' THEN 'optimizer'"
+                        " ELSE 'forward' END OR (phase = 'loss' AND category NOT IN ('Gradient', 'Param', 'Opt State',"
+                        " 'Optimizer', 'Data'))");
+}
+
+static void categories_are_those_of_a_scan(void **state)
+{
+    for_each_run(*state, check_categories);
+}
+
+static void check_merged(const struct fixture *fixture, const struct mt_run *run, mt_top_moment moment, size_t limit,
+                         const char *where)
+{
+    struct mt_top_row *top;
+    size_t count;
+    bool complete;
+    assert_int_equal(mt_trace_top(fixture->trace, run, MT_TOP_MERGED, moment, limit, &top, &count, &complete), MT_OK);
+    sqlite3_stmt *rows =
+        scan(fixture, run,
+             "SELECT requested_bytes, count(*), category, op, phase, role, dtype, shape, chain, min(id) FROM e WHERE %s"
+             " GROUP BY requested_bytes, category, op, phase, role, dtype, shape, chain"
+             " ORDER BY requested_bytes DESC, count(*) DESC, min(id) LIMIT %zu",
+             where, limit);
+    assert_true(complete);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(next_row(rows));
+        assert_int_equal(top[i].bytes, integer(rows, 0));
+        assert_int_equal(top[i].count, integer(rows, 1));
+        const char *texts[] = {top[i].category, top[i].op,    top[i].phase, top[i].role,
+                               top[i].dtype,    top[i].shape, top[i].span};
+        for (int column = 0; column < 7; column++)
+            assert_text(rows, column + 2, texts[column]);
+        assert_int_equal(top[i].event, integer(rows, 9));
+    }
+    assert_false(next_row(rows));
+    sqlite3_finalize(rows);
+    free(top);
+}
+
+static void check_each(const struct fixture *fixture, const struct mt_run *run, mt_top_moment moment, size_t limit,
+                       const char *where)
+{
+    struct mt_top_row *top;
+    size_t count;
+    bool complete;
+    assert_int_equal(mt_trace_top(fixture->trace, run, MT_TOP_EACH, moment, limit, &top, &count, &complete), MT_OK);
+    sqlite3_stmt *rows = scan(fixture, run,
+                              "SELECT id, requested_bytes, ifnull((SELECT number FROM step WHERE run = %" PRId64
+                              " AND first_event <= e.id AND last_event >= e.id), -1) FROM e WHERE %s"
+                              " ORDER BY requested_bytes DESC, id LIMIT %zu",
+                              run->id, where, limit);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(next_row(rows));
+        assert_int_equal(top[i].event, integer(rows, 0));
+        assert_int_equal(top[i].bytes, integer(rows, 1));
+        assert_int_equal(top[i].step, integer(rows, 2));
+        assert_int_equal(top[i].count, 1);
+    }
+    assert_false(next_row(rows));
+    sqlite3_finalize(rows);
+    free(top);
+}
+
+static void check_top(const struct fixture *fixture, const struct mt_run *run)
+{
+    static const size_t limits[] = {1, 10, 1000000};
+    struct mt_peak_row peak = load_peak(fixture, run, MT_MEASURE_ALLOCATED);
+    char live[512];
+    snprintf(live, sizeof live, LIVE_AT, peak.event, peak.event);
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        check_merged(fixture, run, MT_TOP_WHOLE_RUN, limits[i], "kind = " KIND("alloc"));
+        check_merged(fixture, run, MT_TOP_AT_PEAK, limits[i], live);
+        check_each(fixture, run, MT_TOP_WHOLE_RUN, limits[i], "kind = " KIND("alloc"));
+        check_each(fixture, run, MT_TOP_AT_PEAK, limits[i], live);
+    }
+    mt_peak_row_release(&peak);
+}
+
+static void top_is_that_of_a_scan(void **state)
+{
+    for_each_run(*state, check_top);
+}
+
+/* Compares rows as they come with those of a scan. */
+struct comparison {
+    sqlite3_stmt *rows;
+    int64_t count;
+    bool began;
+};
+
+static mt_status begin_comparison(void *context)
+{
+    ((struct comparison *)context)->began = true;
+    return MT_OK;
+}
+
+static mt_status compare_event(void *context, const struct mt_event_row *row)
+{
+    struct comparison *comparison = context;
+    assert_true(next_row(comparison->rows));
+    assert_int_equal(row->n, comparison->count++);
+    assert_text(comparison->rows, 0, row->action);
+    assert_int_equal(row->id, integer(comparison->rows, 1));
+    assert_int_equal(row->bytes, integer(comparison->rows, 2));
+    const char *texts[] = {row->category, row->op, row->phase};
+    for (int column = 0; column < 3; column++)
+        assert_text(comparison->rows, column + 3, texts[column]);
+    return MT_OK;
+}
+
+static void check_events_of(const struct fixture *fixture, const struct mt_run *run, int64_t step, const char *where)
+{
+    struct comparison comparison = {
+        .rows = scan(fixture, run,
+                     "SELECT name, ifnull(allocation, e.id) - %" PRId64 ", requested_bytes, category, op, phase FROM e"
+                     " JOIN event_kind ON event_kind.id = kind WHERE name IN ('alloc', 'free') AND %s ORDER BY e.id",
+                     run->first_event, where)};
+    struct mt_event_visitor visitor = {&comparison, begin_comparison, compare_event};
+    assert_int_equal(mt_trace_events(fixture->trace, run, step, &visitor), MT_OK);
+    assert_false(next_row(comparison.rows));
+    assert_true(comparison.began && comparison.count > 0);
+    sqlite3_finalize(comparison.rows);
+}
+
+static void check_events(const struct fixture *fixture, const struct mt_run *run)
+{
+    char where[256];
+    snprintf(where, sizeof where,
+             "e.id BETWEEN (SELECT first_event FROM step WHERE run = %" PRId64 " AND number = 0)"
+             " AND (SELECT last_event FROM step WHERE run = %" PRId64 " AND number = 0)",
+             run->id, run->id);
+    check_events_of(fixture, run, MT_ALL_STEPS, "1");
+    check_events_of(fixture, run, 0, where);
+}
+
+static void events_are_all_allocations_and_frees_in_order(void **state)
+{
+    for_each_run(*state, check_events);
+}
+
+static void a_step_that_there_is_not_is_wrong_usage_and_nothing_is_begun(void **state)
+{
+    struct fixture *fixture = *state;
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(fixture->trace, &count);
+    struct comparison comparison = {0};
+    struct mt_event_visitor visitor = {&comparison, begin_comparison, compare_event};
+    assert_int_equal(mt_trace_events(fixture->trace, &runs[0], runs[0].steps, &visitor), MT_USAGE);
+    assert_false(comparison.began);
+}
+
+static void a_run_is_found_by_number_by_name_and_as_the_newest(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mt_run *run;
+    assert_int_equal(mt_trace_find_run(fixture->trace, "1", &run), MT_OK);
+    assert_string_equal(run->name, "first");
+    assert_int_equal(mt_trace_find_run(fixture->trace, "second", &run), MT_OK);
+    assert_int_equal(run->id, 2);
+    assert_int_equal(mt_trace_find_run(fixture->trace, NULL, &run), MT_OK);
+    assert_int_equal(run->id, 2);
+    assert_int_equal(mt_trace_find_run(fixture->trace, "secnd", &run), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "did you mean \"second\"?"));
+}
+
+static mt_status begin_sql(void *context, size_t columns, const char *const *names)
+{
+    (void)context;
+    (void)columns;
+    (void)names;
+    return MT_OK;
+}
+
+static mt_status keep_integer(void *context, size_t columns, const struct mt_sql_value *values)
+{
+    assert_int_equal(columns, 1);
+    assert_int_equal(values[0].type, MT_SQL_INTEGER);
+    *(int64_t *)context = values[0].integer;
+    return MT_OK;
+}
+
+static mt_status ask_sql(const struct fixture *fixture, const char *sql, int64_t *answer)
+{
+    const struct mt_run *run;
+    assert_int_equal(mt_trace_find_run(fixture->trace, "1", &run), MT_OK);
+    struct mt_sql_visitor visitor = {answer, begin_sql, keep_integer};
+    return mt_trace_sql(fixture->trace, run, sql, &visitor);
+}
+
+static void sql_answers_and_knows_the_run(void **state)
+{
+    int64_t answer = 0;
+    assert_int_equal(ask_sql(*state, "SELECT id + 41 FROM run WHERE id = :run", &answer), MT_OK);
+    assert_int_equal(answer, 42);
+    assert_int_equal(ask_sql(*state,
+                             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9)"
+                             " SELECT count(*) FROM n -- a comment",
+                             &answer),
+                     MT_OK);
+    assert_int_equal(answer, 9);
+}
+
+static void sql_refuses_everything_but_reading(void **state)
+{
+    static const char *const statements[] = {"DELETE FROM event",
+                                             "UPDATE run SET name = 'x'",
+                                             "INSERT INTO event_kind VALUES (99, 'x')",
+                                             "DROP TABLE event",
+                                             "CREATE TABLE x (y)",
+                                             "CREATE TEMP TABLE x (y)",
+                                             "ATTACH 'other.db' AS other",
+                                             "DETACH main",
+                                             "VACUUM",
+                                             "VACUUM INTO 'copy.db'",
+                                             "PRAGMA user_version = 7",
+                                             "PRAGMA journal_mode = DELETE",
+                                             "PRAGMA writable_schema = ON",
+                                             "PRAGMA query_only = OFF",
+                                             "BEGIN",
+                                             "COMMIT",
+                                             "SAVEPOINT s",
+                                             "REINDEX",
+                                             "ANALYZE",
+                                             "SELECT load_extension('x')",
+                                             "SELECT 1; DELETE FROM event",
+                                             "SELEC 1",
+                                             "",
+                                             "SELECT nothing FROM nowhere"};
+    int64_t answer;
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
+        mt_status status = ask_sql(*state, statements[i], &answer);
+        if (status != MT_USAGE)
+            fail_msg("\"%s\" gave %d (%s)", statements[i], (int)status, mt_last_error());
+    }
+    assert_int_equal(ask_sql(*state, "SELECT count(*) FROM run", &answer), MT_OK);
+    assert_int_equal(answer, RUNS);
+}
+
+static void a_run_of_nothing_has_no_peak_and_no_rows(void **state)
+{
+    (void)state;
+    struct synthetic run;
+    struct mt_trace *trace;
+    const struct mt_run *found;
+    struct mt_peak_row peak;
+    struct mt_top_row *top;
+    size_t count;
+    bool complete;
+    char path[64];
+    snprintf(path, sizeof path, "test_query_empty_%d.db", (int)getpid());
+    assert_int_equal(synthetic_open(&run, path, NULL, 1, 1), MT_OK);
+    assert_int_equal(synthetic_close(&run), MT_OK);
+    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &found), MT_OK);
+    assert_int_equal(mt_trace_peak(trace, found, MT_MEASURE_ALLOCATED, &peak), MT_OK);
+    assert_int_equal(peak.bytes, 0);
+    assert_int_equal(peak.share_count, 0);
+    assert_int_equal(mt_trace_top(trace, found, MT_TOP_EACH, MT_TOP_WHOLE_RUN, 10, &top, &count, &complete), MT_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(mt_trace_top(trace, found, MT_TOP_MERGED, MT_TOP_AT_PEAK, 10, &top, &count, &complete), MT_OK);
+    assert_int_equal(count, 0);
+    mt_peak_row_release(&peak);
+    mt_trace_close(trace);
+    unlink(path);
+}
+
+static void a_missing_trace_says_how_to_make_one(void **state)
+{
+    (void)state;
+    struct mt_trace *trace;
+    assert_int_equal(mt_trace_open("no_such_folder/no_such.db", &trace), MT_BAD_TRACE);
+    assert_non_null(strstr(mt_last_error(), "memtrace run"));
+}
+
+int main(void)
+{
+#define RANDOM_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        RANDOM_TEST(peaks_are_those_of_a_scan),
+        RANDOM_TEST(shares_are_what_was_live_and_sum_to_the_peak),
+        RANDOM_TEST(a_peak_tells_step_phase_and_span_of_the_block_that_made_it),
+        RANDOM_TEST(categories_are_those_of_a_scan),
+        RANDOM_TEST(top_is_that_of_a_scan),
+        RANDOM_TEST(events_are_all_allocations_and_frees_in_order),
+        RANDOM_TEST(a_step_that_there_is_not_is_wrong_usage_and_nothing_is_begun),
+        RANDOM_TEST(a_run_is_found_by_number_by_name_and_as_the_newest),
+        RANDOM_TEST(sql_answers_and_knows_the_run),
+        RANDOM_TEST(sql_refuses_everything_but_reading),
+        cmocka_unit_test(a_run_of_nothing_has_no_peak_and_no_rows),
+        cmocka_unit_test(a_missing_trace_says_how_to_make_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
