@@ -1,0 +1,155 @@
+/* PyTorch's rules once more, as plainly as they can be written: arrays and linear searches. What the policy torch does is
+ * compared with this, block by block. Without max_split and gc_threshold. */
+#ifndef MT_TESTS_ALLOC_MODEL_H
+#define MT_TESTS_ALLOC_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { MODEL_MOST_PIECES = 2000, MODEL_MOST_SEGMENTS = 500 };
+
+struct model_piece {
+    uint64_t offset, bytes;
+    uint32_t birth;
+    bool is_free;
+};
+
+struct model_segment {
+    uint64_t bytes;
+    unsigned stream;
+    bool is_small, is_mapped;
+};
+
+/* Segments are never removed from the array: the index is the birth number. */
+struct alloc_model {
+    struct model_piece pieces[MODEL_MOST_PIECES];
+    int piece_count;
+    struct model_segment segments[MODEL_MOST_SEGMENTS];
+    uint32_t segment_count;
+    uint64_t capacity, reserved, divisions;
+};
+
+static inline uint64_t model_ceil(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static inline uint64_t model_round(const struct alloc_model *model, uint64_t bytes)
+{
+    if (model->divisions < 2 || bytes <= 512 * model->divisions)
+        return model_ceil(bytes, 512);
+    uint64_t floor = 1;
+    while (floor * 2 <= bytes)
+        floor *= 2;
+    return model_ceil(bytes, floor / model->divisions);
+}
+
+static inline bool model_before(const struct model_piece *a, const struct model_piece *b)
+{
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes;
+    return a->birth != b->birth ? a->birth < b->birth : a->offset < b->offset;
+}
+
+static inline struct model_piece *model_best(struct alloc_model *model, unsigned stream, uint64_t bytes)
+{
+    struct model_piece *best = NULL;
+    for (int i = 0; i < model->piece_count; i++) {
+        struct model_piece *piece = &model->pieces[i];
+        const struct model_segment *segment = &model->segments[piece->birth];
+        if (!piece->is_free || piece->bytes < bytes || segment->stream != stream ||
+            segment->is_small != (bytes <= 1 << 20))
+            continue;
+        if (best == NULL || model_before(piece, best))
+            best = piece;
+    }
+    return best;
+}
+
+static inline void model_remove(struct alloc_model *model, struct model_piece *piece)
+{
+    *piece = model->pieces[--model->piece_count];
+}
+
+static inline void model_release_idle(struct alloc_model *model)
+{
+    for (int i = model->piece_count; i-- > 0;) {
+        struct model_piece *piece = &model->pieces[i];
+        struct model_segment *segment = &model->segments[piece->birth];
+        if (!piece->is_free || piece->bytes != segment->bytes)
+            continue;
+        segment->is_mapped = false;
+        model->reserved -= segment->bytes;
+        model_remove(model, piece);
+    }
+}
+
+static inline struct model_piece *model_map(struct alloc_model *model, unsigned stream, uint64_t bytes)
+{
+    uint64_t mib = 1 << 20;
+    uint64_t wanted = bytes <= mib ? 2 * mib : bytes < 10 * mib ? 20 * mib : model_ceil(bytes, 2 * mib);
+    if (model->reserved + wanted > model->capacity)
+        model_release_idle(model);
+    if (model->reserved + wanted > model->capacity)
+        return NULL;
+    model->reserved += wanted;
+    uint32_t birth = model->segment_count++;
+    model->segments[birth] = (struct model_segment){wanted, stream, bytes <= mib, true};
+    struct model_piece *piece = &model->pieces[model->piece_count++];
+    *piece = (struct model_piece){.bytes = wanted, .birth = birth, .is_free = true};
+    return piece;
+}
+
+/* What a request gets; false where it gets nothing. */
+static inline bool model_take(struct alloc_model *model, unsigned stream, uint64_t bytes, struct model_piece *out)
+{
+    bytes = model_round(model, bytes);
+    struct model_piece *piece = model_best(model, stream, bytes);
+    if (piece == NULL)
+        piece = model_map(model, stream, bytes);
+    if (piece == NULL)
+        return false;
+    uint64_t rest = piece->bytes - bytes;
+    if (model->segments[piece->birth].is_small ? rest >= 512 : rest > 1 << 20) {
+        model->pieces[model->piece_count++] = (struct model_piece){piece->offset + bytes, rest, piece->birth, true};
+        piece->bytes = bytes;
+    }
+    piece->is_free = false;
+    *out = *piece;
+    return true;
+}
+
+static inline struct model_piece *model_find(struct alloc_model *model, uint32_t birth, uint64_t offset)
+{
+    for (int i = 0; i < model->piece_count; i++)
+        if (model->pieces[i].birth == birth && model->pieces[i].offset == offset)
+            return &model->pieces[i];
+    return NULL;
+}
+
+/* Joins `piece` with the free piece behind it, if there is one. */
+static inline void model_join(struct alloc_model *model, struct model_piece piece)
+{
+    struct model_piece *behind = model_find(model, piece.birth, piece.offset + piece.bytes);
+    if (behind == NULL || !behind->is_free)
+        return;
+    uint64_t bytes = behind->bytes;
+    model_remove(model, behind);
+    model_find(model, piece.birth, piece.offset)->bytes += bytes;
+}
+
+static inline void model_give(struct alloc_model *model, struct model_piece piece)
+{
+    model_find(model, piece.birth, piece.offset)->is_free = true;
+    model_join(model, piece);
+    for (int i = 0; i < model->piece_count; i++) {
+        struct model_piece before = model->pieces[i];
+        if (before.is_free && before.birth == piece.birth && before.offset + before.bytes == piece.offset) {
+            model_join(model, before);
+            return;
+        }
+    }
+}
+
+#endif
