@@ -2,7 +2,8 @@
  *
  *   request      pool    segment
  *   <= 64 KiB    small   2 MiB
- *   above        large   as many requests of this size as make up the greater of 48 MiB and 1/200 of what is reserved
+ *   above        large   as many requests of this size as make up the greater of 48 MiB and 1/200 of what is
+ *                        reserved, but no more than one request or 1/64 of the device's capacity
  *
  * Sizes are rounded up to 512 B and every remainder is split off, so that a block is never longer than its rounded
  * request. Free blocks are kept in size classes (size_classes.h) by stream and pool.
@@ -26,16 +27,16 @@
  * small pool up to 1 MiB costs 1.056 | 1.049, for 2 MiB hold only a few blocks of several hundred KiB; one up to 64 KiB
  * 1.034 | 1.011.
  *
- * Idle segments are kept until the device refuses. Releasing them before each growth gave 1.014 | 1.007: nothing gained,
- * since segments of many blocks are seldom idle, and each release stalls a GPU. When the device refuses, the wish
- * comes down to a segment for this request alone, then idle segments go, of every stream. */
+ * Idle segments are kept until the device refuses. Releasing them before each growth gave 1.014 | 1.007: nothing
+ * gained, since segments of many blocks are seldom idle, and each release stalls a GPU. When the device refuses, the
+ * wish comes down to a segment for this request alone, then idle segments go, of every stream. */
 #include "alloc/size_classes.h"
 #include "base/checked.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
 
-enum { SMALL_LIMIT_BYTES = 64 << 10, LEAST_GROWTH_BYTES = 48 << 20, GROWTH_SHARE = 200 };
+enum { SMALL_LIMIT_BYTES = 64 << 10, LEAST_GROWTH_BYTES = 48 << 20, GROWTH_SHARE = 200, CAPACITY_SHARE = 64 };
 
 /* The free blocks of one stream. */
 struct stream_classes {
@@ -99,6 +100,16 @@ static struct mt_block *tight_find(struct mt_alloc *alloc, mt_stream stream, uin
     return mt_size_classes_find(classes_of(alloc, stream, pool_of(bytes)), bytes);
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* The bytes of a segment for many requests of `bytes`; false if that overflows. */
 static bool roomy_segment_bytes(const struct mt_alloc *alloc, uint64_t bytes, uint64_t *out_bytes)
 {
@@ -106,8 +117,8 @@ static bool roomy_segment_bytes(const struct mt_alloc *alloc, uint64_t bytes, ui
         *out_bytes = MT_SEGMENT_UNIT;
         return true;
     }
-    uint64_t growth = alloc->stats.reserved_bytes / GROWTH_SHARE;
-    uint64_t least = growth > LEAST_GROWTH_BYTES ? growth : LEAST_GROWTH_BYTES;
+    uint64_t least = larger(alloc->stats.reserved_bytes / GROWTH_SHARE, LEAST_GROWTH_BYTES);
+    least = smaller(least, larger(alloc->device->capacity_bytes / CAPACITY_SHARE, bytes));
     uint64_t whole;
     return mt_checked_round_up(least, bytes, &whole) && mt_checked_round_up(whole, MT_SEGMENT_UNIT, out_bytes);
 }

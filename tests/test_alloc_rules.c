@@ -1,0 +1,377 @@
+/* The allocator by example: each rule of the policies, out of memory, marks, and what create and destroy promise. */
+#include "alloc/alloc.h"
+#include "fake_device.h"
+#include "recording.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define KIB(n) (UINT64_C(n) << 10)
+#define MIB(n) (UINT64_C(n) << 20)
+
+struct rig {
+    struct fake_device fake;
+    struct recording recording;
+    struct mt_alloc *alloc;
+};
+
+static void open_with(struct rig *rig, const char *text, uint64_t capacity_bytes)
+{
+    struct mt_alloc_settings settings;
+    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
+    rig->fake = fake_device_make(capacity_bytes, 1 << 20, 1);
+    recording_open(&rig->recording);
+    struct mt_sink sink = recording_sink(&rig->recording);
+    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
+}
+
+static void close_all(struct rig *rig)
+{
+    assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
+    mt_alloc_destroy(rig->alloc);
+    assert_int_equal(rig->fake.device.reserved_bytes, 0);
+    recording_close(&rig->recording);
+}
+
+static struct mt_block *take_on(struct rig *rig, uint64_t bytes, mt_stream stream)
+{
+    struct mt_block *block;
+    assert_int_equal(mt_alloc_take(rig->alloc, bytes, stream, 1, 0, &block), MT_OK);
+    return block;
+}
+
+static struct mt_block *take(struct rig *rig, uint64_t bytes)
+{
+    return take_on(rig, bytes, 0);
+}
+
+static void give(struct rig *rig, struct mt_block *block)
+{
+    mt_alloc_give(rig->alloc, block);
+}
+
+static const struct mt_event *last_event(const struct rig *rig, mt_event_kind kind)
+{
+    for (size_t i = rig->recording.count; i-- > 0;)
+        if (rig->recording.events[i].kind == kind)
+            return &rig->recording.events[i];
+    return NULL;
+}
+
+static uint64_t reserved(const struct rig *rig)
+{
+    return rig->fake.device.reserved_bytes;
+}
+
+/* What a fresh allocator reserves, and hands out, for one request. */
+static void expect_first(const char *settings, uint64_t bytes, uint64_t segment_bytes, uint64_t block_bytes)
+{
+    struct rig rig;
+    open_with(&rig, settings, UINT64_C(8) << 30);
+    take(&rig, bytes);
+    assert_int_equal(reserved(&rig), segment_bytes);
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->block_bytes, block_bytes);
+    close_all(&rig);
+}
+
+static void torch_sizes_segments_and_blocks_as_pytorch_does(void **state)
+{
+    (void)state;
+    expect_first("policy=torch", 1, MIB(2), 512);
+    expect_first("policy=torch", 513, MIB(2), 1024);
+    expect_first("policy=torch", MIB(1), MIB(2), MIB(1));
+    expect_first("policy=torch", MIB(1) + 1, MIB(20), MIB(1) + 512);
+    expect_first("policy=torch", MIB(10) - 512, MIB(20), MIB(10) - 512);
+    expect_first("policy=torch", MIB(10) - 1, MIB(10), MIB(10)); /* the rounded size counts */
+    expect_first("policy=torch", MIB(10) + 1, MIB(12), MIB(10) + 512);
+    expect_first("policy=torch", MIB(11), MIB(12), MIB(12)); /* 1 MiB is left: too little to cut off */
+    expect_first("policy=torch", MIB(11) - 512, MIB(12), MIB(11) - 512);
+    expect_first("policy=torch", 102400000, 102760448, 102760448);
+}
+
+static void torch_rounds_to_steps_between_powers_of_two(void **state)
+{
+    (void)state;
+    const char *settings = "policy=torch,roundup_power2_divisions=4";
+    expect_first(settings, 1200, MIB(2), 1536);
+    expect_first(settings, 2048, MIB(2), 2048);
+    expect_first(settings, 2049, MIB(2), 2560);
+    expect_first(settings, KIB(1200), MIB(20), KIB(1280));
+    expect_first(settings, MIB(40), MIB(40), MIB(40));
+    expect_first(settings, MIB(41), MIB(48), MIB(48));
+}
+
+static void tight_sizes_segments_as_whole_requests(void **state)
+{
+    (void)state;
+    expect_first("", 1, MIB(2), 512);
+    expect_first("", KIB(64), MIB(2), KIB(64));
+    expect_first("", KIB(64) + 1, MIB(50), KIB(64) + 512);
+    expect_first("", MIB(25), MIB(50), MIB(25));
+    expect_first("", MIB(100), MIB(100), MIB(100));
+    struct rig rig;
+    open_with(&rig, "", MIB(640)); /* growth is held to 1/64 of it */
+    take(&rig, MIB(2));
+    assert_int_equal(reserved(&rig), MIB(10));
+    close_all(&rig);
+}
+
+static void best_fit_goes_by_bytes_then_segment_then_offset(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=torch", UINT64_C(8) << 30);
+    struct mt_block *blocks[20];
+    for (int i = 0; i < 20; i++) /* two segments of ten */
+        blocks[i] = take(&rig, MIB(2));
+    mt_addr second = mt_block_address(blocks[2]), third = mt_block_address(blocks[4]);
+    give(&rig, blocks[14]);
+    give(&rig, blocks[4]);
+    give(&rig, blocks[2]);
+    give(&rig, blocks[6]);
+    give(&rig, blocks[7]);
+    assert_int_equal(mt_block_address(take(&rig, MIB(2))), second);
+    assert_int_equal(mt_block_address(take(&rig, MIB(2))), third);
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->segment, 0);
+    take(&rig, MIB(2));
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->segment, 1);
+    take(&rig, MIB(3));
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->offset, MIB(12));
+    close_all(&rig);
+}
+
+static void freed_neighbours_merge_at_once(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy=tight", "policy=torch"};
+    static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (int p = 0; p < 2; p++)
+        for (int o = 0; o < 6; o++) {
+            struct rig rig;
+            open_with(&rig, policies[p], UINT64_C(8) << 30);
+            struct mt_block *blocks[3];
+            for (int i = 0; i < 3; i++)
+                blocks[i] = take(&rig, KIB(32));
+            mt_addr begin = mt_block_address(blocks[0]);
+            for (int i = 0; i < 3; i++)
+                give(&rig, blocks[orders[o][i]]);
+            struct mt_alloc_stats stats;
+            mt_alloc_stats(rig.alloc, &stats);
+            assert_int_equal(stats.largest_free_bytes, MIB(2));
+            assert_int_equal(mt_block_address(take(&rig, KIB(64))), begin);
+            close_all(&rig);
+        }
+}
+
+static void streams_do_not_share_blocks(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy=tight", "policy=torch"};
+    for (int p = 0; p < 2; p++) {
+        struct rig rig;
+        open_with(&rig, policies[p], UINT64_C(8) << 30);
+        struct mt_block *block = take_on(&rig, MIB(100), 3);
+        mt_addr address = mt_block_address(block);
+        give(&rig, block);
+        assert_int_not_equal(mt_block_address(take_on(&rig, MIB(100), 2)), address);
+        assert_int_equal(mt_block_address(take_on(&rig, MIB(100), 3)), address);
+        assert_int_equal(reserved(&rig), MIB(200));
+        close_all(&rig);
+    }
+}
+
+static void oversize_blocks_serve_only_close_requests(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=torch,max_split=40MiB", UINT64_C(8) << 30);
+    give(&rig, take(&rig, MIB(80)));
+    take(&rig, MIB(30)); /* not from an oversize block */
+    assert_int_equal(reserved(&rig), MIB(110));
+    take(&rig, MIB(60)); /* would waste 20 MiB of it */
+    assert_int_equal(reserved(&rig), MIB(170));
+    take(&rig, MIB(60) + 512); /* wastes less: taken whole */
+    assert_int_equal(reserved(&rig), MIB(170));
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->block_bytes, MIB(80));
+    close_all(&rig);
+}
+
+static void refusal_costs_one_oversize_segment_before_all_idle_ones(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=torch,max_split=40MiB", MIB(200));
+    struct mt_block *small = take(&rig, MIB(30)), *middle = take(&rig, MIB(50)), *large = take(&rig, MIB(100));
+    give(&rig, small);
+    give(&rig, middle);
+    give(&rig, large);
+    take(&rig, MIB(70)); /* 180 of 200 MiB are reserved; 100 MiB is too far off and large enough to go */
+    assert_int_equal(last_event(&rig, MT_EVENT_SEGMENT_UNMAP)->block_bytes, MIB(100));
+    assert_int_equal(reserved(&rig), MIB(150));
+    take(&rig, MIB(120)); /* none is large enough and the 50 do not suffice: in the end all idle ones go */
+    assert_int_equal(reserved(&rig), MIB(190));
+    close_all(&rig);
+}
+
+static void old_idle_segments_go_above_the_threshold(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=torch,gc_threshold=0.5", MIB(200));
+    struct mt_block *old = take(&rig, MIB(40)), *young = take(&rig, MIB(42)), *used = take(&rig, MIB(44));
+    give(&rig, old);
+    for (int i = 0; i < 10; i++)
+        give(&rig, take(&rig, MIB(30))); /* from the old one, which stays cut to size only while it is out */
+    give(&rig, young);
+    for (int i = 0; i < 10; i++)
+        give(&rig, take(&rig, MIB(30)));
+    take(&rig, MIB(46)); /* 126 MiB are above half: the one that has waited longer than the average goes */
+    assert_int_equal(last_event(&rig, MT_EVENT_SEGMENT_UNMAP)->block_bytes, MIB(42));
+    assert_int_equal(reserved(&rig), MIB(130));
+    give(&rig, used);
+    close_all(&rig);
+}
+
+static void tight_comes_down_to_the_request_and_then_releases_idle_segments(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=tight", MIB(4096));
+    give(&rig, take(&rig, MIB(4076)));
+    take_on(&rig, MIB(10), 1); /* 50 MiB are not to be had, 10 are */
+    assert_int_equal(reserved(&rig), MIB(4086));
+    take_on(&rig, MIB(80), 1); /* the idle segment of another stream goes */
+    assert_int_equal(reserved(&rig), MIB(90));
+    close_all(&rig);
+}
+
+static void out_of_memory_is_an_ordinary_outcome(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy=tight", "policy=torch"};
+    static const uint64_t too_much[] = {MIB(101), UINT64_C(1) << 40, UINT64_MAX};
+    for (int p = 0; p < 2; p++) {
+        struct rig rig;
+        open_with(&rig, policies[p], MIB(100));
+        struct mt_block *kept = take(&rig, MIB(30)), *block = kept;
+        give(&rig, take(&rig, MIB(60)));
+        for (size_t i = 0; i < sizeof too_much / sizeof too_much[0]; i++) {
+            assert_int_equal(mt_alloc_take(rig.alloc, too_much[i], 0, 1, 7, &block), MT_OUT_OF_MEMORY);
+            assert_null(block);
+            const struct mt_event *event = &rig.recording.events[rig.recording.count - 1];
+            assert_int_equal(event->kind, MT_EVENT_OOM);
+            assert_true(event->requested_bytes == too_much[i]);
+            assert_int_equal(event->label, 1);
+            assert_int_equal(event->span, 7);
+            assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
+        }
+        assert_non_null(strstr(mt_last_error(), "30.00 MiB"));
+        assert_non_null(strstr(mt_last_error(), "100.00 MiB"));
+        assert_non_null(strstr(mt_last_error(), "fake"));
+        take(&rig, MIB(20));
+        give(&rig, kept);
+        close_all(&rig);
+    }
+}
+
+static void nothing_cannot_be_asked_for(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "", MIB(100));
+    struct mt_block *block;
+    assert_int_equal(mt_alloc_take(rig.alloc, 0, 0, 1, 0, &block), MT_USAGE);
+    mt_alloc_give(rig.alloc, NULL);
+    assert_int_equal(rig.recording.count, 0);
+    close_all(&rig);
+}
+
+static void destroying_gives_every_segment_back_and_says_so(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "", UINT64_C(8) << 30);
+    for (int i = 0; i < 5; i++)
+        take_on(&rig, MIB(60), (mt_stream)i); /* still out when the allocator goes */
+    mt_alloc_destroy(rig.alloc);
+    assert_int_equal(reserved(&rig), 0);
+    assert_int_equal(rig.recording.count, 15);
+    for (size_t i = 10; i < 15; i++)
+        assert_int_equal(rig.recording.events[i].kind, MT_EVENT_SEGMENT_UNMAP);
+    recording_close(&rig.recording);
+}
+
+static void statistics_are_kept_by_category_with_their_peaks(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "", UINT64_C(8) << 30);
+    struct mt_label norm = {.category = MT_CATEGORY_NORM, .op = "mean", .layer = -1};
+    struct mt_label loss = {.category = MT_CATEGORY_LOSS, .op = "mean", .layer = -1};
+    mt_label_id ids[] = {mt_alloc_intern_label(rig.alloc, &norm), mt_alloc_intern_label(rig.alloc, &loss)};
+    struct mt_block *blocks[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mt_alloc_take(rig.alloc, 1000, 0, ids[i == 2], 0, &blocks[i]), MT_OK);
+    give(&rig, blocks[0]);
+    give(&rig, blocks[2]);
+    struct mt_alloc_stats stats;
+    mt_alloc_stats(rig.alloc, &stats);
+    const struct mt_alloc_count *counts = stats.category;
+    assert_int_equal(counts[MT_CATEGORY_NORM].requested_bytes, 1000);
+    assert_int_equal(counts[MT_CATEGORY_NORM].allocated_bytes, 1024);
+    assert_int_equal(counts[MT_CATEGORY_NORM].peak_requested_bytes, 2000);
+    assert_int_equal(counts[MT_CATEGORY_NORM].peak_allocated_bytes, 2048);
+    assert_int_equal(counts[MT_CATEGORY_NORM].total_allocs, 2);
+    assert_int_equal(counts[MT_CATEGORY_LOSS].blocks, 0);
+    assert_int_equal(counts[MT_CATEGORY_LOSS].peak_requested_bytes, 1000);
+    assert_int_equal(stats.all.peak_requested_bytes, 3000);
+    assert_int_equal(stats.all.blocks, 1);
+    assert_int_equal(stats.peak_reserved_bytes, MIB(2));
+    close_all(&rig);
+}
+
+static void marks_stand_in_order_among_the_rest(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "", MIB(100));
+    mt_span_id span = mt_alloc_intern_span(rig.alloc, 0, "model");
+    mt_alloc_mark(rig.alloc, MT_EVENT_STEP_BEGIN, 4, 0);
+    take(&rig, 1);
+    mt_alloc_mark(rig.alloc, MT_EVENT_SPAN_BEGIN, 0, span);
+    assert_int_equal(mt_alloc_flush(rig.alloc), MT_OK);
+    const struct mt_event *events = rig.recording.events;
+    assert_int_equal(rig.recording.count, 4);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(events[i].sequence, i);
+    assert_int_equal(events[0].kind, MT_EVENT_STEP_BEGIN);
+    assert_int_equal(events[0].value, 4);
+    assert_int_equal(events[3].kind, MT_EVENT_SPAN_BEGIN);
+    assert_int_equal(events[3].span, span);
+    close_all(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(torch_sizes_segments_and_blocks_as_pytorch_does),
+        cmocka_unit_test(torch_rounds_to_steps_between_powers_of_two),
+        cmocka_unit_test(tight_sizes_segments_as_whole_requests),
+        cmocka_unit_test(best_fit_goes_by_bytes_then_segment_then_offset),
+        cmocka_unit_test(freed_neighbours_merge_at_once),
+        cmocka_unit_test(streams_do_not_share_blocks),
+        cmocka_unit_test(oversize_blocks_serve_only_close_requests),
+        cmocka_unit_test(refusal_costs_one_oversize_segment_before_all_idle_ones),
+        cmocka_unit_test(old_idle_segments_go_above_the_threshold),
+        cmocka_unit_test(tight_comes_down_to_the_request_and_then_releases_idle_segments),
+        cmocka_unit_test(out_of_memory_is_an_ordinary_outcome),
+        cmocka_unit_test(nothing_cannot_be_asked_for),
+        cmocka_unit_test(destroying_gives_every_segment_back_and_says_so),
+        cmocka_unit_test(statistics_are_kept_by_category_with_their_peaks),
+        cmocka_unit_test(marks_stand_in_order_among_the_rest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
