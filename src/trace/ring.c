@@ -55,11 +55,18 @@ static void note_holder(const struct mt_ring *ring)
         return;
 }
 
+static int open_file(const char *path, mt_ring_claim claim)
+{
+    if (claim == MT_RING_CREATE)
+        return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    return file < 0 && errno != ENOENT ? open(path, O_RDONLY | O_CLOEXEC) : file;
+}
+
 /* One try: sets *outcome; MT_RING_BUSY also where the file changed under us. */
 static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_outcome *outcome, int64_t *out_pid)
 {
-    int flags = claim == MT_RING_CREATE ? O_RDWR | O_CREAT : O_RDONLY;
-    ring->file = open(ring->path, flags | O_CLOEXEC, 0666);
+    ring->file = open_file(ring->path, claim);
     *outcome = MT_RING_ABSENT;
     if (ring->file < 0 && errno == ENOENT && claim == MT_RING_INSPECT)
         return MT_OK;
@@ -67,8 +74,7 @@ static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_ou
         return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
     *outcome = MT_RING_CLAIMED;
     if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring)) {
-        if (claim == MT_RING_CREATE)
-            note_holder(ring);
+        note_holder(ring);
         return MT_OK;
     }
     *outcome = MT_RING_BUSY;
@@ -87,7 +93,8 @@ mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outc
     *out = NULL;
     *out_pid = 0;
     mt_status status = try_claim(ring, claim, out_outcome, out_pid);
-    for (int i = 1; i < CLAIM_TRIES && status == MT_OK && *out_outcome == MT_RING_BUSY; i++) {
+    int tries = claim == MT_RING_CREATE ? CLAIM_TRIES : 1;
+    for (int i = 1; i < tries && status == MT_OK && *out_outcome == MT_RING_BUSY; i++) {
         nanosleep(&CLAIM_PAUSE, NULL);
         status = try_claim(ring, claim, out_outcome, out_pid);
     }

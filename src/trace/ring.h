@@ -60,7 +60,8 @@ struct mt_ring {
 
 /* What a claim may do if there is no ring file, and with the one there is. */
 typedef enum mt_ring_claim {
-    MT_RING_CREATE,  /* makes one; the caller will write it or remove it */
+    MT_RING_CREATE,  /* makes one; the caller will write it or remove it. A busy one is tried again for a short while,
+                      * because recovery holds the lock only briefly */
     MT_RING_INSPECT, /* leaves it absent, needs no permission to write */
 } mt_ring_claim;
 
@@ -70,8 +71,7 @@ typedef enum mt_ring_outcome {
     MT_RING_BUSY, /* another process holds it */
 } mt_ring_outcome;
 
-/* Tries to lock the ring of the trace at `trace_path`. A lock that is busy is tried again for a short while, because
- * recovery holds it only briefly. *out is NULL unless claimed; *out_pid is who holds a busy one, 0 if unknown. MT_FAILED
+/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is who holds a busy one, 0 if unknown. MT_FAILED
  * if the file can't be opened or made. */
 mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
                        struct mt_ring **out);

@@ -189,7 +189,8 @@ static mt_status find_unfinished(const char *path, bool *out_unfinished)
     return status;
 }
 
-static mt_status open_writable(const char *path, struct mt_database **out)
+/* There is no ring. A run that has not ended is one whose ring was lost: what is stored is what there is. */
+static mt_status open_without_ring(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
     mt_ring_outcome outcome;
@@ -204,6 +205,19 @@ static mt_status open_writable(const char *path, struct mt_database **out)
     if (status != MT_OK)
         return status;
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
+}
+
+static mt_status open_writable(const char *path, struct mt_database **out)
+{
+    struct mt_ring *ring;
+    mt_ring_outcome outcome;
+    int64_t pid;
+    mt_status status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
+    if (status != MT_OK)
+        return status;
+    if (outcome == MT_RING_BUSY)
+        return open_live(path, out);
+    return outcome == MT_RING_ABSENT ? open_without_ring(path, out) : open_recovered(path, ring, out);
 }
 
 mt_status mt_store_open_reading(const char *path, struct mt_database **out)

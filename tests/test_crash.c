@@ -1,0 +1,332 @@
+/* Whenever a recording process is killed, the next command that opens its trace finds every event that was emitted. */
+#include "recorder_fixture.h"
+
+#include "base/clock.h"
+#include "trace/store.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { KILLS = 20, MOST_DELAY_US = 60000, SMALL_RING = 4096, NOBODY = 65534 };
+
+static char path[FIXTURE_PATH_BYTES];
+
+/* How many events the child has emitted, in memory that outlives it. */
+static _Atomic uint64_t *emitted;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture_path(path);
+    emitted = mmap(NULL, sizeof *emitted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return emitted == MAP_FAILED;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    munmap(emitted, sizeof *emitted);
+    fixture_remove(path);
+    return 0;
+}
+
+/* The child: records a script until it is killed, or until `count` events are there and then waits to be. */
+static void record_until_killed(uint64_t seed, uint64_t ring_records, uint64_t count)
+{
+    struct mt_recorder *recorder = fixture_open(path, ring_records);
+    struct script script = script_begin(seed, mt_recorder_sink(recorder));
+    for (uint64_t i = 0; i < count; i++) {
+        script_emit(&script, 1);
+        atomic_store(emitted, script.sequence);
+    }
+    for (;;)
+        pause();
+}
+
+static pid_t start_child(uint64_t seed, uint64_t ring_records, uint64_t count)
+{
+    atomic_store(emitted, 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        record_until_killed(seed, ring_records, count);
+    return child;
+}
+
+static void kill_child(pid_t child)
+{
+    int how;
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how));
+}
+
+static void sleep_us(uint64_t us)
+{
+    const struct timespec pause = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
+    nanosleep(&pause, NULL);
+}
+
+static void wait_for_events(uint64_t count)
+{
+    while (atomic_load(emitted) < count)
+        sleep_us(1000);
+}
+
+/* A run whose process died after `count` events, none of which needs to be in the file yet. */
+static void leave_killed_run(uint64_t seed, uint64_t count)
+{
+    pid_t child = start_child(seed, 0, count);
+    wait_for_events(count);
+    kill_child(child);
+    assert_true(fixture_exists(path, "-ring"));
+}
+
+static void open_and_close(void)
+{
+    struct mt_database *reader;
+    if (mt_store_open_reading(path, &reader) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    mt_database_close(reader);
+}
+
+static int64_t newest_run(void)
+{
+    return sql_integer(path, "SELECT max(id) FROM run");
+}
+
+static void check_whole(void)
+{
+    assert_string_equal(sql_text(path, "PRAGMA integrity_check"), "ok");
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM run WHERE state = 'running'"), 0);
+    assert_false(fixture_exists(path, "-ring"));
+    assert_false(fixture_exists(path, "-wal"));
+}
+
+/* Each kill adds a run to the same trace. A child that had not begun its run yet has emitted nothing. */
+static void every_emitted_event_survives_sigkill(void **state)
+{
+    (void)state;
+    uint64_t seed = mt_clock_ns() % 1000000;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (uint64_t i = 0; i < KILLS; i++) {
+        int64_t before = i == 0 ? 0 : newest_run();
+        pid_t child = start_child(seed + i, i % 2 == 0 ? 0 : SMALL_RING, UINT64_MAX);
+        sleep_us(mt_splitmix64(seed + i) % MOST_DELAY_US);
+        if (i == 0)
+            wait_for_events(1); /* so that there is a trace */
+        kill_child(child);
+        uint64_t published = atomic_load(emitted);
+        open_and_close();
+        check_whole();
+        if (newest_run() == before) {
+            assert_int_equal(published, 0);
+            continue;
+        }
+        uint64_t stored = fixture_check_run(path, newest_run(), seed + i);
+        print_message("kill %d: %llu events published, %llu stored\n", (int)i, (unsigned long long)published,
+                      (unsigned long long)stored);
+        assert_true(stored >= published);
+        assert_true(stored <= published + 1);
+    }
+}
+
+static void a_recovered_run_has_the_tables_of_a_closed_one(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {
+        "summary_peak", "summary_peak_category", "summary_category", "summary_allocation", "checkpoint", "step",
+        "segment"};
+    leave_killed_run(5, 20000);
+    open_and_close();
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+    fixture_record(path, 5, 20000);
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        char sql[200];
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = 1", tables[i]);
+        int64_t rows = sql_integer(path, sql);
+        assert_true(rows > 0);
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = 2", tables[i]);
+        assert_int_equal(sql_integer(path, sql), rows);
+    }
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM summary_peak a JOIN summary_peak b USING (step, measure,"
+                                       " bytes) WHERE a.run = 1 AND b.run = 2 AND b.event = a.event + 20000"),
+                     sql_integer(path, "SELECT count(*) FROM summary_peak WHERE run = 1"));
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM summary_allocation a JOIN summary_allocation b USING"
+                                       " (requested_bytes, label, count) WHERE a.run = 1 AND b.run = 2"),
+                     sql_integer(path, "SELECT count(*) FROM summary_allocation WHERE run = 1"));
+}
+
+static void a_new_run_recovers_the_one_before(void **state)
+{
+    (void)state;
+    leave_killed_run(6, 5000);
+    fixture_record(path, 7, 3000);
+    assert_int_equal(fixture_check_run(path, 1, 6), 5000);
+    assert_int_equal(fixture_check_run(path, 2, 7), 3000);
+    check_whole();
+}
+
+static void recovering_twice_is_harmless(void **state)
+{
+    (void)state;
+    leave_killed_run(9, 5000);
+    open_and_close();
+    char *peak = strdup(sql_text(path, "SELECT group_concat(bytes) FROM summary_peak"));
+    open_and_close();
+    open_and_close();
+    assert_int_equal(fixture_check_run(path, 1, 9), 5000);
+    assert_string_equal(peak, sql_text(path, "SELECT group_concat(bytes) FROM summary_peak"));
+    free(peak);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[3 * FIXTURE_PATH_BYTES];
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* As if the recovering process had been killed after its commit and before it removed the ring. */
+static void a_ring_that_stayed_after_its_recovery_is_not_stored_again(void **state)
+{
+    (void)state;
+    char ring[FIXTURE_PATH_BYTES + 8], kept[FIXTURE_PATH_BYTES + 8];
+    snprintf(ring, sizeof ring, "%s-ring", path);
+    leave_killed_run(10, 5000);
+    snprintf(kept, sizeof kept, "%s-kept", path);
+    copy_file(ring, kept);
+    open_and_close();
+    assert_int_equal(rename(kept, ring), 0);
+    open_and_close();
+    fixture_record(path, 11, 1000);
+    assert_int_equal(fixture_check_run(path, 1, 10), 5000);
+    assert_int_equal(fixture_check_run(path, 2, 11), 1000);
+    check_whole();
+}
+
+static void a_ring_beside_another_trace_is_not_taken_for_its(void **state)
+{
+    (void)state;
+    leave_killed_run(12, 5000);
+    char journal[FIXTURE_PATH_BYTES + 8];
+    snprintf(journal, sizeof journal, "%s-wal", path);
+    unlink(path);
+    unlink(journal);
+    fixture_record(path, 13, 1000);
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM run"), 1);
+    assert_int_equal(fixture_check_run(path, 1, 13), 1000);
+}
+
+static void recovery_survives_being_killed(void **state)
+{
+    (void)state;
+    leave_killed_run(14, 200000);
+    for (uint64_t i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            open_and_close();
+            _exit(0);
+        }
+        sleep_us(2000 * i);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    open_and_close();
+    assert_int_equal(fixture_check_run(path, 1, 14), 200000);
+    check_whole();
+}
+
+static void a_live_run_is_left_alone(void **state)
+{
+    (void)state;
+    pid_t child = start_child(15, 0, 5000);
+    struct mt_database *reader;
+    wait_for_events(5000);
+    assert_int_equal(mt_store_open_reading(path, &reader), MT_OK);
+    mt_database_close(reader);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "running");
+    assert_true(fixture_exists(path, "-ring"));
+    kill_child(child);
+    open_and_close();
+    assert_int_equal(fixture_check_run(path, 1, 15), 5000);
+}
+
+/* In the child of a fork: becomes a user who may not write, opens the trace, and counts what is there. */
+static int count_as_nobody(uint64_t expected)
+{
+    struct mt_database *reader;
+    int64_t events, ended;
+    if (getuid() == 0 && (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
+        return 2;
+    if (mt_store_open_reading(path, &reader) != MT_OK) {
+        fprintf(stderr, "%s\n", mt_last_error());
+        return 3;
+    }
+    mt_status status = mt_database_integer(reader, "SELECT count(*) FROM event", &events);
+    status = mt_status_keep(status,
+                            mt_database_integer(reader, "SELECT count(*) FROM run WHERE state <> 'running'", &ended));
+    mt_database_close(reader);
+    return status == MT_OK && events == (int64_t)expected && ended == 1 ? 0 : 4;
+}
+
+static void folder_mode(mode_t mode)
+{
+    char folder[FIXTURE_PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    assert_int_equal(chmod(folder, mode), 0);
+}
+
+static void check_in_read_only_folder(uint64_t expected)
+{
+    int how;
+    folder_mode(0555);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(count_as_nobody(expected));
+    waitpid(child, &how, 0);
+    folder_mode(0755);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+}
+
+static void a_killed_run_is_whole_in_a_folder_that_cannot_be_written(void **state)
+{
+    (void)state;
+    leave_killed_run(16, 20000);
+    check_in_read_only_folder(20000);
+    assert_true(fixture_exists(path, "-ring"));
+    open_and_close();
+    assert_int_equal(fixture_check_run(path, 1, 16), 20000);
+}
+
+static void a_closed_run_is_read_in_a_folder_that_cannot_be_written(void **state)
+{
+    (void)state;
+    fixture_record(path, 17, 3000);
+    check_in_read_only_folder(3000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_emitted_event_survives_sigkill, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_recovered_run_has_the_tables_of_a_closed_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_run_recovers_the_one_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recovering_twice_is_harmless, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_that_stayed_after_its_recovery_is_not_stored_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_beside_another_trace_is_not_taken_for_its, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recovery_survives_being_killed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_live_run_is_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_killed_run_is_whole_in_a_folder_that_cannot_be_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_closed_run_is_read_in_a_folder_that_cannot_be_written, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
