@@ -65,8 +65,10 @@ static mt_status run_program(int count, char **arguments)
     return status == MT_OK ? run_command(command, count - 2, arguments + 2) : status;
 }
 
+/* After what was answered until then. */
 static void print_failure(void)
 {
+    fflush(stdout);
     struct mt_text text = {0};
     mt_text_add_visible(&text, mt_last_error());
     mt_note("%s", text.data != NULL ? text.data : "failed");

@@ -13,8 +13,6 @@ static void note_state(const struct mt_run *run)
         mt_note("run %" PRId64 " is still running: these are its first %" PRId64 " events", run->id, run->event_count);
     else if (strcmp(run->state, "interrupted") == 0)
         mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
-    else if (strcmp(run->state, "oom") == 0)
-        mt_note("run %" PRId64 " ran out of device memory", run->id);
     if (run->lost_events > 0)
         mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
 }
@@ -42,8 +40,9 @@ json_t *mt_question_json(const struct mt_question *question, const char *name)
 {
     char schema[64];
     snprintf(schema, sizeof schema, "memtrace.%s/1", name);
-    return json_pack("{s:s, s:I, s:o}", "schema", schema, "run", (json_int_t)question->run->id, "name",
-                     mt_json_text(question->run->name));
+    const struct mt_run *run = question->run;
+    return json_pack("{s:s, s:I, s:o, s:o, s:o}", "schema", schema, "run", (json_int_t)run->id, "name",
+                     mt_json_text(run->name), "state", mt_json_text(run->state), "device", mt_json_text(run->device));
 }
 
 void mt_question_print_title(const struct mt_question *question)

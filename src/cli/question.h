@@ -18,7 +18,7 @@ struct mt_question {
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 void mt_question_close(struct mt_question *question);
 
-/* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name. The caller's. */
+/* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name, state, device. The caller's. */
 json_t *mt_question_json(const struct mt_question *question, const char *name);
 
 /* "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */

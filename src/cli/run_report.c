@@ -106,15 +106,23 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     putchar('\n');
 }
 
+/* A command to ask next, and what it tells; commands that follow each other are aligned. */
+static void print_hint(const char *command, const char *trace_option, const char *tells)
+{
+    printf("  memtrace %s%s%*s  # %s\n", command, trace_option, 18 - (int)strlen(command), "", tells);
+}
+
 static void print_next(const struct mt_run_plan *plan, const struct mt_run *run)
 {
-    bool is_default = strcmp(plan->trace, MT_DEFAULT_TRACE) == 0;
-    const char *option = is_default ? "" : " --trace ", *path = is_default ? "" : plan->trace;
-    printf("\n%" PRId64 " events are in %s. Ask next:\n"
-           "  memtrace top 10 --at peak%s%s     the largest blocks there\n"
-           "  memtrace categories%s%s           what kinds of tensors there are\n"
-           "  memtrace events --step 0%s%s      every allocation and free, in order\n",
-           run->event_count, plan->trace, option, path, option, path, option, path);
+    struct mt_text option = {0};
+    if (strcmp(plan->trace, MT_DEFAULT_TRACE) != 0)
+        mt_text_add(&option, " --trace %s", plan->trace);
+    const char *trace_option = option.data != NULL ? option.data : "";
+    printf("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:\n", run->event_count, plan->trace, run->id);
+    print_hint("top 10 --at peak", trace_option, "the largest blocks at the peak");
+    print_hint("categories", trace_option, "what kinds of tensors there are");
+    print_hint(run->steps > 0 ? "events --step 0" : "events", trace_option, "every allocation and free, in order");
+    mt_text_release(&option);
 }
 
 static void print_text(const struct mt_run_plan *plan, const struct mt_run_result *result,

@@ -1,0 +1,477 @@
+/* The program from outside: exit codes, what goes where, JSON that parses and has the keys that others rely on. */
+#include "base/status.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { OUTPUT_BYTES = 1 << 20 };
+
+/* A model that runs in no time. */
+#define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 "
+
+/* What a command said. */
+struct said {
+    int code; /* exit code, or 128 + the signal that ended it */
+    char out[OUTPUT_BYTES], err[OUTPUT_BYTES];
+};
+
+static void read_file(const char *path, char *text)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, OUTPUT_BYTES - 1, file)] = '\0';
+    fclose(file);
+}
+
+static int exit_code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Runs a shell command in which $M is the program; the answer is valid until the next call. */
+static const struct said *shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static const struct said *shell(const char *format, ...)
+{
+    static struct said said;
+    char command[4096], whole[8192];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    snprintf(whole, sizeof whole, "M='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, command);
+    said.code = exit_code(system(whole));
+    read_file("out.txt", said.out);
+    read_file("err.txt", said.err);
+    return &said;
+}
+
+#define MEMTRACE(arguments) shell("\"$M\" " arguments)
+
+static void assert_says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("\"%s\" is not in: %s", part, text);
+}
+
+/* Runs the command, which must end well, and parses what it prints; the caller's. */
+static json_t *json_of(const struct said *said)
+{
+    json_error_t error;
+    if (said->code != 0)
+        fail_msg("exit code %d: %s", said->code, said->err);
+    json_t *json = json_loads(said->out, 0, &error);
+    if (json == NULL)
+        fail_msg("line %d: %s", error.line, error.text);
+    return json;
+}
+
+static json_int_t integer_of(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        fail_msg("%s is no integer", key);
+    return json_integer_value(value);
+}
+
+static void assert_schema(const json_t *object, const char *schema)
+{
+    assert_string_equal(json_string_value(json_object_get(object, "schema")), schema);
+}
+
+/* Whether every row has these keys, and there is a row. */
+static void assert_rows(const json_t *object, size_t count, const char *const *keys)
+{
+    const json_t *rows = json_object_get(object, "rows");
+    assert_true(json_array_size(rows) > 0);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        for (size_t key = 0; key < count; key++)
+            if (json_object_get(json_array_get(rows, i), keys[key]) == NULL)
+                fail_msg("row %zu has no %s", i, keys[key]);
+}
+
+#define ASSERT_ROWS(object, ...)                                                                                       \
+    do {                                                                                                               \
+        static const char *const keys[] = {__VA_ARGS__};                                                               \
+        assert_rows(object, sizeof keys / sizeof keys[0], keys);                                                       \
+    } while (0)
+
+/* Every test in a folder of its own, with a trace of two runs. */
+static int set_up(void **state)
+{
+    char *folder = strdup("test_cli.XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    *state = folder;
+    assert_int_equal(MEMTRACE(TINY "--device sim --steps 2 --name first")->code, 0);
+    assert_int_equal(MEMTRACE(TINY "--device cpu --mode fwd_bwd --name second --init reference --data reference")->code,
+                     0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char *folder = *state, command[64];
+    assert_int_equal(chdir(".."), 0);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    free(folder);
+    return 0;
+}
+
+static void every_command_explains_itself_with_examples(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"run",    "runs", "peak",    "top", "categories",
+                                           "events", "sql",  "version", "help"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const struct said *said = shell("\"$M\" %s --help", commands[i]);
+        assert_int_equal(said->code, 0);
+        assert_string_equal(said->err, "");
+        assert_true(strcspn(said->out, ".\n") == strcspn(said->out, ".")); /* the first line is a sentence */
+        assert_says(said->out, "Examples:\n  memtrace ");
+        assert_says(shell("\"$M\" help %s", commands[i])->out, "Examples:");
+        assert_says(MEMTRACE("")->out, commands[i]);
+    }
+}
+
+/* Runs the lines under "Examples:" of each command, as printed. */
+static void the_examples_work(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("PATH=$PWD:$PATH; ln -s \"$M\" memtrace; set -e;"
+              " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
+              "   memtrace $c --help | sed '1,/^Examples:/d' >examples.sh; echo; echo $c $(wc -l <examples.sh);"
+              "   sh -e examples.sh >examples.txt;"
+              " done");
+    if (said->code != 0)
+        fail_msg("%s\n%s", said->out, said->err);
+    assert_says(said->out, "categories 3");
+}
+
+static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *nearest;
+        int code;
+    } cases[] = {
+        {"pek", "\"peak\"", MT_USAGE},
+        {"run --modell small", "\"--model\"", MT_USAGE},
+        {"run --model 2.7b", "\"2.7B\"", MT_USAGE},
+        {"run --mode forward", "fwd_bwd", MT_USAGE},
+        {"run --autocast fp16", "\"bf16\"", MT_USAGE},
+        {"run --device smi", "\"sim\"", MT_NO_DEVICE},
+        {"run --device sim:h20", "\"h200\"", MT_NO_DEVICE},
+        {"run --alloc polcy=torch", "\"policy\"", MT_USAGE},
+        {"peak --run secnd", "\"second\"", MT_USAGE},
+        {"categories --phase backwards", "\"backward\"", MT_USAGE},
+        {"help toop", "\"top\"", MT_USAGE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" %s", cases[i].arguments);
+        if (said->code != cases[i].code)
+            fail_msg("%s: exit code %d: %s", cases[i].arguments, said->code, said->err);
+        assert_string_equal(said->out, "");
+        assert_says(said->err, cases[i].nearest);
+        assert_says(said->err, "here are ");
+    }
+}
+
+static void values_out_of_range_are_wrong_usage(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"run --steps 0",
+                                        "run --steps",
+                                        "run --steps 1x",
+                                        "run --batch -1",
+                                        "run --heads 7",
+                                        "run --json=yes",
+                                        "run --seq 99999999999999999999",
+                                        "top 0",
+                                        "top ten",
+                                        "top 1 2",
+                                        "events --step -1",
+                                        "events --step 99",
+                                        "events --csv --json",
+                                        "sql",
+                                        "run --device sim:12parsecs"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" %s", cases[i]);
+        bool refused = said->code == MT_USAGE || (said->code == MT_NO_DEVICE && strstr(cases[i], "--device") != NULL);
+        if (!refused || said->out[0] != '\0' || said->err[0] == '\0')
+            fail_msg("%s: exit code %d: %s", cases[i], said->code, said->err);
+    }
+}
+
+static void run_tells_what_it_found(void **state)
+{
+    (void)state;
+    json_t *run = json_of(MEMTRACE(TINY "--device cpu --json --warmup 1 --steps 2 --trace other.db"));
+    assert_schema(run, "memtrace.run/1");
+    assert_int_equal(integer_of(run, "run"), 1);
+    assert_string_equal(json_string_value(json_object_get(run, "device")), "cpu");
+    assert_int_equal(json_array_size(json_object_get(run, "losses")), 3);
+    assert_int_equal(json_array_size(json_object_get(run, "step_ms")), 2);
+    assert_true(json_real_value(json_array_get(json_object_get(run, "losses"), 0)) > 0);
+    const json_t *norms = json_object_get(run, "grad_norms");
+    assert_int_equal(json_object_size(norms), 3 + 9 * 3);
+    assert_true(json_real_value(json_object_get(norms, "layers.2.ffn.w2.weight")) > 0);
+    assert_true(integer_of(run, "events") > 0);
+    const json_t *peak = json_object_get(run, "peak");
+    assert_true(integer_of(peak, "allocated_bytes") >= integer_of(peak, "requested_bytes"));
+    assert_true(integer_of(peak, "reserved_bytes") >= integer_of(peak, "allocated_bytes"));
+    assert_true(json_array_size(json_object_get(peak, "by_category")) > 5);
+    json_decref(run);
+}
+
+static void a_loss_that_was_not_computed_is_absent(void **state)
+{
+    (void)state;
+    assert_says(MEMTRACE(TINY "--device sim")->out, "not computed");
+    json_t *run = json_of(MEMTRACE(TINY "--device sim --json"));
+    const json_t *losses = json_object_get(run, "losses");
+    assert_int_equal(json_array_size(losses), 3);
+    assert_true(json_is_null(json_array_get(losses, 0)));
+    json_decref(run);
+}
+
+static void a_run_without_a_trace_leaves_none(void **state)
+{
+    (void)state;
+    json_t *traced = json_of(MEMTRACE(TINY "--device sim --json --trace a.db"));
+    json_t *untraced = json_of(MEMTRACE(TINY "--device sim --json --no-trace --trace b.db"));
+    assert_int_equal(access("b.db", F_OK), -1);
+    static const char *const keys[] = {"allocated_bytes", "requested_bytes", "reserved_bytes"};
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(integer_of(json_object_get(traced, "peak"), keys[i]),
+                         integer_of(json_object_get(untraced, "peak"), keys[i]));
+    assert_true(json_is_null(json_object_get(untraced, "run")));
+    json_decref(traced);
+    json_decref(untraced);
+}
+
+static void auto_says_that_nothing_is_executed(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE(TINY "--json");
+    assert_says(said->err, "nothing is executed");
+    json_decref(json_of(said));
+}
+
+static void out_of_memory_exits_with_5_and_leaves_a_readable_trace(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("run --device sim:1GiB --model small --steps 1 --trace oom.db");
+    assert_int_equal(said->code, MT_OUT_OF_MEMORY);
+    assert_says(said->err, "out of device memory");
+    json_t *runs = json_of(MEMTRACE("runs --trace oom.db --json"));
+    const json_t *run = json_array_get(json_object_get(runs, "rows"), 0);
+    assert_string_equal(json_string_value(json_object_get(run, "state")), "oom");
+    json_t *peak = json_of(MEMTRACE("peak --trace oom.db --json"));
+    assert_in_range(integer_of(peak, "reserved_bytes"), 900 << 20, 1 << 30);
+    json_decref(peak);
+    json_decref(runs);
+}
+
+static void every_setting_of_a_run_is_in_the_trace(void **state)
+{
+    (void)state;
+    json_t *runs = json_of(MEMTRACE("runs --run second --json"));
+    const json_t *settings = json_object_get(json_array_get(json_object_get(runs, "rows"), 0), "settings");
+    static const char *const expected[][2] = {{"model", "custom"},   {"vocab", "64"},
+                                              {"d_model", "16"},     {"d_ff", "32"},
+                                              {"layers", "3"},       {"heads", "2"},
+                                              {"rope", "off"},       {"batch", "2"},
+                                              {"seq", "8"},          {"mode", "fwd_bwd"},
+                                              {"autocast", "off"},   {"steps", "3"},
+                                              {"warmup", "0"},       {"seed", "0"},
+                                              {"init", "reference"}, {"data", "reference"},
+                                              {"impl", "eager"},     {"alloc", "policy=tight"},
+                                              {"device", "cpu"},     {"zero_grad", "before-backward"}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        const char *value = json_string_value(json_object_get(settings, expected[i][0]));
+        assert_non_null(value);
+        assert_string_equal(value, expected[i][1]);
+    }
+    json_decref(runs);
+}
+
+static void a_model_may_come_from_a_file(void **state)
+{
+    (void)state;
+    const struct said *said = shell("echo '{\"vocab\": 32, \"d_model\": 8, \"d_ff\": 16, \"layers\": 1, \"heads\": 2,"
+                                    " \"rope\": true}' >model.json; \"$M\" run --model model.json --layers 2 --seq 4"
+                                    " --device sim --json --name from_file");
+    json_decref(json_of(said));
+    json_t *answer =
+        json_of(MEMTRACE("sql --json \"SELECT group_concat(value) FROM setting WHERE run = :run AND name IN"
+                         " ('d_model', 'layers', 'rope')\""));
+    const json_t *row = json_array_get(json_object_get(answer, "rows"), 0);
+    assert_string_equal(json_string_value(json_array_get(row, 0)), "8,2,on");
+    json_decref(answer);
+}
+
+static void peak_sums_to_the_byte(void **state)
+{
+    (void)state;
+    json_t *peak = json_of(MEMTRACE("peak --json --run first"));
+    assert_schema(peak, "memtrace.peak/1");
+    const json_t *shares = json_object_get(peak, "by_category");
+    json_int_t sum = 0;
+    for (size_t i = 0; i < json_array_size(shares); i++) {
+        sum += integer_of(json_array_get(shares, i), "allocated_bytes");
+        assert_true(integer_of(json_array_get(shares, i), "blocks") > 0);
+    }
+    assert_int_equal(sum, integer_of(peak, "allocated_bytes"));
+    assert_true(integer_of(peak, "requested_bytes") <= sum);
+    assert_true(integer_of(peak, "reserved_bytes") >= sum);
+    assert_int_equal(integer_of(json_object_get(peak, "reserved"), "bytes"), integer_of(peak, "reserved_bytes"));
+    json_decref(peak);
+}
+
+static void top_and_categories_have_the_promised_keys(void **state)
+{
+    (void)state;
+    json_t *top = json_of(MEMTRACE("top 4 --json")), *each = json_of(MEMTRACE("top 4 --each --at peak --json"));
+    assert_schema(top, "memtrace.top/1");
+    ASSERT_ROWS(top, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
+    ASSERT_ROWS(each, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
+    assert_int_equal(json_array_size(json_object_get(top, "rows")), 4);
+    json_t *categories = json_of(MEMTRACE("categories --json"));
+    assert_schema(categories, "memtrace.categories/1");
+    ASSERT_ROWS(categories, "category", "max_bytes", "per_step", "total_bytes");
+    json_decref(categories);
+    json_decref(top);
+    json_decref(each);
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; *text != '\0'; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static void events_are_the_same_as_table_csv_and_json(void **state)
+{
+    (void)state;
+    json_t *events = json_of(MEMTRACE("events --step 1 --json"));
+    assert_schema(events, "memtrace.events/1");
+    ASSERT_ROWS(events, "n", "action", "id", "bytes", "category", "op", "phase", "span");
+    size_t count = json_array_size(json_object_get(events, "rows"));
+    const char *csv = MEMTRACE("events --step 1 --csv")->out;
+    assert_int_equal(strncmp(csv, "n,action,id,bytes,category,op,phase,span\n0,alloc,", 49), 0);
+    assert_int_equal(count_lines(csv), count + 1);
+    assert_int_equal(count_lines(MEMTRACE("events --step 1 --run second")->out), count + 1);
+    json_decref(events);
+}
+
+static void sql_reads_and_does_not_write(void **state)
+{
+    (void)state;
+    json_t *answer = json_of(MEMTRACE("sql --json 'SELECT id, name, NULL, 0.5 FROM run'"));
+    assert_schema(answer, "memtrace.sql/1");
+    assert_int_equal(json_array_size(json_object_get(answer, "columns")), 4);
+    assert_int_equal(json_array_size(json_object_get(answer, "rows")), 2);
+    json_decref(answer);
+    assert_string_equal(MEMTRACE("sql --csv \"SELECT 1 AS a, 'x,y' AS b\"")->out, "a,b\n1,\"x,y\"\n");
+    const struct said *said = MEMTRACE("sql 'DELETE FROM event'");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "only statements that read");
+    assert_true(count_lines(MEMTRACE("events --run first")->out) > 100);
+}
+
+static void names_from_a_trace_do_not_reach_a_terminal_raw(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" " TINY "--device sim --name \"$(printf 'a\\033[31mb\\302\\233c\\377d')\"")->code, 0);
+    assert_says(MEMTRACE("runs")->out, "a\\x1b[31mb\\xc2\\x9bc\\xffd");
+    json_t *runs = json_of(MEMTRACE("runs --json"));
+    const json_t *run = json_array_get(json_object_get(runs, "rows"), 2);
+    assert_string_equal(json_string_value(json_object_get(run, "name")), "a\033[31mb\302\233c\357\277\275d");
+    json_decref(runs);
+}
+
+static void what_is_no_trace_exits_with_3(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("peak --trace missing.db");
+    assert_int_equal(said->code, MT_BAD_TRACE);
+    assert_says(said->err, "memtrace run --trace missing.db");
+    assert_int_equal(shell("echo no trace >text.db; \"$M\" peak --trace text.db")->code, MT_BAD_TRACE);
+    assert_int_equal(shell("head -c 20000 memtrace.db >cut.db; \"$M\" events --trace cut.db")->code, MT_BAD_TRACE);
+}
+
+static void a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one(void **state)
+{
+    (void)state;
+    const struct said *said = shell("{ \"$M\" events; echo $? >&2; } | head -n 1");
+    assert_string_equal(said->err, "0\n");
+    assert_int_equal(count_lines(said->out), 1);
+    assert_int_equal(shell("\"$M\" peak >/dev/full")->code, MT_FAILED);
+    assert_int_equal(shell("\"$M\" peak >&-")->code, MT_FAILED);
+}
+
+/* A run with its stdout closed must not write its answer into a file that got its number. */
+static void a_closed_stdout_does_not_damage_the_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" " TINY "--device sim --trace closed.db >&- 2>&-")->code, MT_FAILED);
+    assert_string_equal(MEMTRACE("sql --trace closed.db --csv 'PRAGMA integrity_check'")->out, "integrity_check\nok\n");
+}
+
+static void ctrl_c_leaves_a_trace_that_can_be_read(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" run --device sim --model small --steps 100000 --trace cut_off.db"
+                                    " & pid=$!; sleep 0.5; kill -TERM $pid; wait $pid");
+    assert_int_equal(said->code, 128 + 15);
+    json_t *runs = json_of(MEMTRACE("runs --json --trace cut_off.db"));
+    const json_t *run = json_array_get(json_object_get(runs, "rows"), 0);
+    assert_string_equal(json_string_value(json_object_get(run, "state")), "interrupted");
+    assert_true(integer_of(run, "events") > 1000);
+    json_t *peak = json_of(MEMTRACE("peak --json --trace cut_off.db"));
+    assert_true(integer_of(peak, "allocated_bytes") > 0);
+    json_decref(peak);
+    json_decref(runs);
+}
+
+int main(void)
+{
+#define CLI_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CLI_TEST(every_command_explains_itself_with_examples),
+        CLI_TEST(the_examples_work),
+        CLI_TEST(unknown_words_are_wrong_usage_with_the_nearest_and_the_list),
+        CLI_TEST(values_out_of_range_are_wrong_usage),
+        CLI_TEST(run_tells_what_it_found),
+        CLI_TEST(a_loss_that_was_not_computed_is_absent),
+        CLI_TEST(a_run_without_a_trace_leaves_none),
+        CLI_TEST(auto_says_that_nothing_is_executed),
+        CLI_TEST(out_of_memory_exits_with_5_and_leaves_a_readable_trace),
+        CLI_TEST(every_setting_of_a_run_is_in_the_trace),
+        CLI_TEST(a_model_may_come_from_a_file),
+        CLI_TEST(peak_sums_to_the_byte),
+        CLI_TEST(top_and_categories_have_the_promised_keys),
+        CLI_TEST(events_are_the_same_as_table_csv_and_json),
+        CLI_TEST(sql_reads_and_does_not_write),
+        CLI_TEST(names_from_a_trace_do_not_reach_a_terminal_raw),
+        CLI_TEST(what_is_no_trace_exits_with_3),
+        CLI_TEST(a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one),
+        CLI_TEST(a_closed_stdout_does_not_damage_the_trace),
+        CLI_TEST(ctrl_c_leaves_a_trace_that_can_be_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
