@@ -1,0 +1,157 @@
+/* How long answers about a large run take: ten million events of a synthetic training run, made once through the
+ * recorder, asked as a library and through the program. */
+#include "base/clock.h"
+#include "bench/report.h"
+#include "tests/synthetic.h"
+#include "trace/trace.h"
+
+#include <unistd.h>
+
+enum { STEPS = 1000, MOVES_A_STEP = 10000, LIVE_BLOCKS = 2000, LABELS = 256, REPEATS = 9, COMMAND_BYTES = 512 };
+
+static const char path[] = "bench_query.db";
+static const double target_ms = 100;
+
+static mt_status make_trace(void)
+{
+    struct synthetic run;
+    unlink(path);
+    mt_status status = synthetic_open(&run, path, "ten million events", 1, LABELS);
+    if (status != MT_OK)
+        return status;
+    for (uint64_t step = 0; step < STEPS; step++)
+        synthetic_step(&run, step, MOVES_A_STEP, LIVE_BLOCKS);
+    return synthetic_close(&run);
+}
+
+/* A question, from opening the trace to having the answer. */
+typedef mt_status question(struct mt_trace *trace, const struct mt_run *run);
+
+static mt_status ask_peak(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_peak_row peak;
+    mt_status status = MT_OK;
+    for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++) {
+        status = mt_trace_peak(trace, run, (mt_measure)measure, &peak);
+        mt_peak_row_release(&peak);
+    }
+    return status;
+}
+
+static mt_status ask_top_of(struct mt_trace *trace, const struct mt_run *run, mt_top_moment moment)
+{
+    struct mt_top_row *rows;
+    size_t count;
+    bool complete;
+    mt_status status = mt_trace_top(trace, run, MT_TOP_MERGED, moment, 10, &rows, &count, &complete);
+    free(rows);
+    return status;
+}
+
+static mt_status ask_top(struct mt_trace *trace, const struct mt_run *run)
+{
+    return ask_top_of(trace, run, MT_TOP_WHOLE_RUN);
+}
+
+static mt_status ask_top_at_peak(struct mt_trace *trace, const struct mt_run *run)
+{
+    return ask_top_of(trace, run, MT_TOP_AT_PEAK);
+}
+
+static mt_status ask_categories(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_category_row *rows;
+    size_t count;
+    mt_status status = mt_trace_categories(trace, run, NULL, &rows, &count);
+    free(rows);
+    return status;
+}
+
+/* Milliseconds of one question; negative if it failed. */
+static double time_question(question *ask)
+{
+    uint64_t start = mt_clock_ns();
+    struct mt_trace *trace;
+    const struct mt_run *run;
+    mt_status status = mt_trace_open(path, &trace);
+    if (status != MT_OK)
+        return -1;
+    status = mt_trace_find_run(trace, NULL, &run);
+    if (status == MT_OK)
+        status = ask(trace, run);
+    mt_trace_close(trace);
+    return status == MT_OK ? (double)(mt_clock_ns() - start) * 1e-6 : -1;
+}
+
+/* Milliseconds of the program, its start and its output included. */
+static double time_program(const char *arguments)
+{
+    char command[COMMAND_BYTES];
+    snprintf(command, sizeof command, "'%s' %s --trace %s >/dev/null", MT_PROGRAM, arguments, path);
+    uint64_t start = mt_clock_ns();
+    int code = system(command);
+    return code == 0 ? (double)(mt_clock_ns() - start) * 1e-6 : -1;
+}
+
+static int compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Reports the median; false if one failed. `bound` is "" where nothing was promised. */
+static bool report(const char *what, double *ms, const char *bound)
+{
+    qsort(ms, REPEATS, sizeof *ms, compare_doubles);
+    if (ms[0] < 0) {
+        fprintf(stderr, "bench_query: %s: %s\n", what, mt_last_error());
+        return false;
+    }
+    bench_report(what, "ms", ms[REPEATS / 2], NAN, bound, target_ms);
+    return true;
+}
+
+static bool measure_questions(void)
+{
+    static const struct {
+        const char *what;
+        question *ask;
+        const char *bound;
+    } questions[] = {{"peak, 10M events", ask_peak, BENCH_AT_MOST},
+                     {"top 10, 10M events", ask_top, BENCH_AT_MOST},
+                     {"top 10 at the peak, 10M events", ask_top_at_peak, ""},
+                     {"categories, 10M events", ask_categories, ""}};
+    bool all = true;
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        double ms[REPEATS];
+        for (int repeat = 0; repeat < REPEATS; repeat++)
+            ms[repeat] = time_question(questions[i].ask);
+        all = report(questions[i].what, ms, questions[i].bound) && all;
+    }
+    return all;
+}
+
+static bool measure_program(void)
+{
+    static const char *const commands[] = {"peak", "peak --json", "top 10", "top 10 --json"};
+    bool all = true;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        double ms[REPEATS];
+        char what[64];
+        for (int repeat = 0; repeat < REPEATS; repeat++)
+            ms[repeat] = time_program(commands[i]);
+        snprintf(what, sizeof what, "memtrace %s, 10M events", commands[i]);
+        all = report(what, ms, BENCH_AT_MOST) && all;
+    }
+    return all;
+}
+
+int main(void)
+{
+    mt_status status = make_trace();
+    bool all = status == MT_OK && measure_questions() && measure_program();
+    if (status != MT_OK)
+        fprintf(stderr, "bench_query: %s\n", mt_last_error());
+    unlink(path);
+    return all ? 0 : 1;
+}
