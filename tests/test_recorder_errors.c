@@ -1,0 +1,377 @@
+/* What can go wrong with a trace's file or disk ends in a sentence, and harms no earlier run. */
+#include "recorder_fixture.h"
+
+#include "trace/database.h"
+#include "trace/ring.h"
+#include "trace/store.h"
+
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char path[FIXTURE_PATH_BYTES];
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture_path(path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture_remove(path);
+    return 0;
+}
+
+static mt_status open_for_writing(void)
+{
+    const struct mt_run_info info = {.device = "sim", .capacity_bytes = 1};
+    struct mt_recorder *recorder;
+    mt_status status = mt_recorder_open(path, &info, &recorder);
+    mt_recorder_close(recorder, MT_RUN_DONE);
+    return status;
+}
+
+static mt_status open_for_reading(void)
+{
+    struct mt_database *reader;
+    mt_status status = mt_store_open_reading(path, &reader);
+    mt_database_close(reader);
+    return status;
+}
+
+static void check_error_says(const char *words)
+{
+    if (strstr(mt_last_error(), words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", mt_last_error(), words);
+}
+
+static void write_file(const char *content, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static char *read_file(size_t *bytes)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *content = NULL;
+    FILE *copy = open_memstream(&content, bytes);
+    for (int byte; (byte = getc(file)) != EOF;)
+        putc(byte, copy);
+    fclose(copy);
+    fclose(file);
+    return content;
+}
+
+/* Neither a reader nor a writer takes the file for a trace, and it stays as it is. */
+static void check_refused(const char *words)
+{
+    size_t bytes, bytes_after;
+    char *before = read_file(&bytes);
+    assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+    check_error_says(words);
+    assert_int_equal(open_for_writing(), MT_BAD_TRACE);
+    check_error_says(words);
+    char *after = read_file(&bytes_after);
+    assert_int_equal(bytes, bytes_after);
+    assert_memory_equal(before, after, bytes);
+    assert_false(fixture_exists(path, "-ring"));
+    free(before);
+    free(after);
+}
+
+static void make_database(const char *sql)
+{
+    sqlite3 *handle;
+    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(handle, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(handle);
+}
+
+static void text_is_not_a_trace(void **state)
+{
+    (void)state;
+    const char text[] = "once upon a time there was a file that was no database, and it was long enough to look at: "
+                        "more than a hundred bytes, the size of SQLite's header.\n";
+    write_file(text, sizeof text - 1);
+    check_refused("not a trace");
+    write_file(text, 10);
+    check_refused("not a trace");
+}
+
+static void the_database_of_another_program_is_not_a_trace(void **state)
+{
+    (void)state;
+    make_database("CREATE TABLE run (id INTEGER PRIMARY KEY); PRAGMA application_id = 77");
+    check_refused("another program");
+}
+
+static void a_newer_format_is_named(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 100);
+    make_database("PRAGMA user_version = 99");
+    check_refused("newer memtrace (format 99");
+}
+
+static void a_trace_without_its_tables_is_damaged(void **state)
+{
+    (void)state;
+    make_database("CREATE TABLE t (a); PRAGMA application_id = 1836348003; PRAGMA user_version = 1");
+    check_refused("damaged");
+}
+
+static void a_trace_that_was_cut_short_is_damaged(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 20000);
+    size_t bytes;
+    free(read_file(&bytes));
+    assert_int_equal(truncate(path, (off_t)(bytes / 2)), 0);
+    check_refused("cut short");
+    assert_int_equal(truncate(path, 5000), 0);
+    check_refused("cut short");
+    assert_int_equal(truncate(path, 60), 0);
+    check_refused("cut short");
+}
+
+/* Any byte of the file may be wrong: opening and reading end in a status, never in a signal. */
+static void damaged_bytes_never_crash_a_reader(void **state)
+{
+    (void)state;
+    size_t bytes;
+    fixture_record(path, 1, 3000);
+    char *whole = read_file(&bytes);
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        char *damaged = malloc(bytes);
+        memcpy(damaged, whole, bytes);
+        for (uint64_t i = 0; i < 20; i++)
+            damaged[mt_splitmix64(seed * 100 + i) % bytes] ^= (char)(1 + mt_splitmix64(seed * 100 + 50 + i) % 255);
+        write_file(damaged, bytes);
+        free(damaged);
+        struct mt_database *reader;
+        int64_t sum;
+        if (mt_store_open_reading(path, &reader) == MT_OK) {
+            mt_status status = mt_database_integer(reader, "SELECT sum(block_bytes) FROM event", &sum);
+            assert_true(status == MT_OK || status == MT_BAD_TRACE || status == MT_USAGE);
+        }
+        mt_database_close(reader);
+    }
+    free(whole);
+}
+
+/* A trace of a run that is said to be running, with damage: recovery refuses or repairs, and does not crash. */
+static void damaged_rows_never_crash_recovery(void **state)
+{
+    (void)state;
+    static const char *const damages[] = {
+        "UPDATE label SET category = 'nonsense' WHERE id = 1",
+        "UPDATE label SET phase = NULL WHERE 0; UPDATE label SET phase = 7 WHERE id = 2",
+        "UPDATE event SET kind = 99 WHERE id = 50",
+        "UPDATE event SET kind = -1 WHERE id = 50",
+        "UPDATE event SET allocation = -1 WHERE kind = 3",
+        "UPDATE event SET segment = 4000000000, offset = -1",
+        "UPDATE event SET label = 1 << 40",
+        "DELETE FROM label",
+        "DELETE FROM segment",
+        "DELETE FROM event WHERE id % 3 = 0",
+        "UPDATE run SET first_event = -5, event_count = 1 << 40, ring_position = -3",
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        fixture_record(path, 1, 3000);
+        make_database(damages[i]);
+        make_database("UPDATE run SET state = 'running'");
+        mt_status status = open_for_reading();
+        assert_true(status == MT_OK || status == MT_BAD_TRACE);
+        unlink(path);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
+static void an_absent_file_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(open_for_reading(), MT_FAILED);
+    check_error_says("No such file");
+    check_error_says(path);
+    assert_false(fixture_exists(path, ""));
+}
+
+static void an_empty_file_becomes_a_trace_but_is_none_yet(void **state)
+{
+    (void)state;
+    write_file("", 0);
+    assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+    check_error_says("empty");
+    fixture_record(path, 1, 100);
+    assert_int_equal(fixture_check_run(path, 1, 1), 100);
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    char kept[FIXTURE_PATH_BYTES];
+    snprintf(kept, sizeof kept, "%s", path);
+    strncat(path, "/nowhere/trace.db", sizeof path - strlen(path) - 1);
+    assert_int_equal(open_for_writing(), MT_FAILED);
+    check_error_says("nowhere");
+    snprintf(path, sizeof path, "%s", kept);
+}
+
+static void a_second_writer_is_told_the_pid_of_the_first(void **state)
+{
+    (void)state;
+    char words[64];
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(4, mt_recorder_sink(recorder));
+    script_emit(&script, 5000);
+    assert_int_equal(open_for_writing(), MT_FAILED);
+    snprintf(words, sizeof words, "being written by process %d", (int)getpid());
+    check_error_says(words);
+    script_emit(&script, 5000);
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM run"), 1);
+    assert_int_equal(fixture_check_run(path, 1, 4), 10000);
+}
+
+/* In a child: no file may grow past `bytes`, as if the disk ended there. Returns the close's status as exit code. */
+static void record_under_limit(uint64_t bytes, uint64_t ring_records, uint64_t count, const char *words)
+{
+    int how;
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {bytes, bytes};
+        const struct mt_run_info info = {.device = "sim", .capacity_bytes = 1, .ring_records = ring_records};
+        struct mt_recorder *recorder;
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        mt_status status = mt_recorder_open(path, &info, &recorder);
+        if (status == MT_OK) {
+            struct script script = script_begin(2, mt_recorder_sink(recorder));
+            script_emit(&script, count);
+            status = mt_recorder_close(recorder, MT_RUN_DONE);
+        }
+        _exit(strstr(mt_last_error(), words) != NULL ? (int)status : 99);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), MT_FAILED);
+}
+
+static void a_ring_that_does_not_fit_the_disk_is_an_error_at_the_start(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 1000);
+    record_under_limit(1 << 20, 1 << 16, 0, "can't allocate");
+    assert_false(fixture_exists(path, "-ring"));
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM run"), 1);
+    assert_int_equal(fixture_check_run(path, 1, 1), 1000);
+}
+
+/* The producer must not hang, the close must fail, and what the ring could keep is stored when there is room again. */
+static void a_disk_that_fills_up_ends_the_run_with_an_error(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 1000);
+    record_under_limit(1 << 20, 1 << 12, 200000, "events were lost");
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_string_equal(sql_text(path, "PRAGMA integrity_check"), "ok");
+    assert_int_equal(fixture_check_run(path, 1, 1), 1000);
+    assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 2"), "failed");
+    uint64_t stored = fixture_check_run(path, 2, 2);
+    assert_true(stored > 1000);
+    assert_int_equal(stored + (uint64_t)sql_integer(path, "SELECT lost_events FROM run WHERE id = 2"), 200000);
+    fixture_record(path, 3, 1000);
+    assert_int_equal(fixture_check_run(path, 3, 3), 1000);
+}
+
+static char *folder_of_path(char *folder)
+{
+    snprintf(folder, FIXTURE_PATH_BYTES, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    return folder;
+}
+
+static int unmount_and_tear_down(void **state)
+{
+    char folder[FIXTURE_PATH_BYTES];
+    umount2(folder_of_path(folder), MNT_DETACH);
+    return tear_down(state);
+}
+
+static void record_small_run(uint64_t seed, uint64_t count, mt_status expected)
+{
+    struct mt_recorder *recorder = fixture_open(path, 1 << 12);
+    struct script script = script_begin(seed, mt_recorder_sink(recorder));
+    script_emit(&script, count);
+    assert_int_equal(mt_recorder_close(recorder, MT_RUN_DONE), expected);
+}
+
+/* The same with a disk that is really full, where this process may mount one. */
+static void a_full_disk_is_survived(void **state)
+{
+    (void)state;
+    char folder[FIXTURE_PATH_BYTES];
+    if (mount("none", folder_of_path(folder), "tmpfs", 0, "size=2m") != 0) {
+        print_message("no permission to mount a small disk\n");
+        skip();
+    }
+    record_small_run(1, 1000, MT_OK);
+    record_small_run(2, 200000, MT_FAILED);
+    check_error_says("events were lost");
+    assert_int_equal(mount("none", folder, NULL, MS_REMOUNT, "size=64m"), 0);
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_int_equal(fixture_check_run(path, 1, 1), 1000);
+    uint64_t stored = fixture_check_run(path, 2, 2);
+    assert_int_equal(stored + (uint64_t)sql_integer(path, "SELECT lost_events FROM run WHERE id = 2"), 200000);
+}
+
+static void a_file_without_write_permission_is_named(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 100);
+    assert_int_equal(chmod(path, 0444), 0);
+    int how;
+    pid_t child = fork();
+    if (child == 0) {
+        if (getuid() == 0 && setuid(65534) != 0)
+            _exit(98);
+        mt_status status = open_for_writing();
+        _exit(strstr(mt_last_error(), "ermission") != NULL ? (int)status : 99);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), MT_FAILED);
+    assert_int_equal(fixture_check_run(path, 1, 1), 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(text_is_not_a_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_database_of_another_program_is_not_a_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_newer_format_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_trace_without_its_tables_is_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_trace_that_was_cut_short_is_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damaged_bytes_never_crash_a_reader, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damaged_rows_never_crash_recovery, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_absent_file_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_empty_file_becomes_a_trace_but_is_none_yet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_writer_is_told_the_pid_of_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_that_does_not_fit_the_disk_is_an_error_at_the_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_disk_that_fills_up_ends_the_run_with_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_survived, set_up, unmount_and_tear_down),
+        cmocka_unit_test_setup_teardown(a_file_without_write_permission_is_named, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
