@@ -22,6 +22,10 @@ struct mtk_view {
     int64_t stride[MT_MAX_DIMS]; /* in elements */
 };
 
+/* Where an op is launched, with what the backend needs for it (a stream, a library's handle): the device makes it, and
+ * nobody else looks inside. NULL on a device that runs an op as it is called. */
+struct mtk_queue;
+
 /* out = f(in), with a scalar s where the formula names it. */
 typedef enum mtk_unary_op {
     MTK_COPY,         /* in, converted to out's dtype */
@@ -60,57 +64,62 @@ typedef enum mtk_ternary_op {
 /* out = reduction of in over every dimension in which out has size 1 and in has not. */
 typedef enum mtk_reduce_op { MTK_SUM, MTK_MEAN, MTK_MAX } mtk_reduce_op;
 
+/* How a product treats fp32 operands: as they are, or rounded to tf32 where the card's matrix units want that. */
+typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
+
 struct mtk_table {
     const char *name;
 
     /* Fills every element with `value`. */
-    mt_status (*fill)(double value, const struct mtk_view *out, mt_stream stream);
+    mt_status (*fill)(double value, const struct mtk_view *out, struct mtk_queue *queue);
 
     /* Elementwise; all views have out's shape (operands repeat by strides of 0). */
     mt_status (*unary)(mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in,
-                       mt_stream stream);
+                       struct mtk_queue *queue);
     mt_status (*binary)(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                        const struct mtk_view *b, mt_stream stream);
+                        const struct mtk_view *b, struct mtk_queue *queue);
     mt_status (*ternary)(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                         const struct mtk_view *b, const struct mtk_view *c, mt_stream stream);
+                         const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue);
 
-    mt_status (*reduce)(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
+    mt_status (*reduce)(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,
+                        struct mtk_queue *queue);
 
     /* Lower triangle: out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. */
-    mt_status (*lower_triangle)(const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
+    mt_status (*lower_triangle)(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
 
     /* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n], one product for each g. Views are strided; of each matrix one
      * of the two last strides is 1. All three have one dtype (F32, BF16, F64); accumulation in fp32 or better.
      * `workspace` of `workspace_bytes` may be used and need not be. */
-    mt_status (*matmul)(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                        mt_addr workspace, uint64_t workspace_bytes, mt_stream stream);
+    mt_status (*matmul)(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                        mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue);
 
     /* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]; index is I64. An index outside of the table is the caller's error and
      * was checked where the data came in. */
     mt_status (*gather_rows)(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
-                             mt_stream stream);
+                             struct mtk_queue *queue);
 
     /* table[0,0,index[i,j,n,0],c] += in[i,j,n,c], deterministic: rows that meet are added in row-major order of (i,j,n). */
     mt_status (*scatter_add_rows)(const struct mtk_view *table, const struct mtk_view *index, const struct mtk_view *in,
-                                  mt_stream stream);
+                                  struct mtk_queue *queue);
 
     /* out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]. */
     mt_status (*pick)(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
-                      mt_stream stream);
+                      struct mtk_queue *queue);
 
     /* out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]; nothing else of out is touched. */
     mt_status (*place_add)(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
-                           mt_stream stream);
+                           struct mtk_queue *queue);
 
     /* Rotary embedding on interleaved pairs of the last dimension, positions along the third:
      * (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of angle direction * t * theta^(-2i/d),
      * d the last dimension. direction is 1 forward, -1 backward. Su et al., "RoFormer", 2021. */
     mt_status (*rotate)(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
-                        mt_stream stream);
+                        struct mtk_queue *queue);
 
     /* Element i, row-major, becomes center + (2 * unit(generator, i) - 1) * spread; unit is mt_random_unit. `out` is
      * contiguous. */
-    mt_status (*random)(uint64_t generator, double center, double spread, const struct mtk_view *out, mt_stream stream);
+    mt_status (*random)(uint64_t generator, double center, double spread, const struct mtk_view *out,
+                        struct mtk_queue *queue);
 };
 
 /* The table of plain C and OpenBLAS, for addresses that are host memory. */

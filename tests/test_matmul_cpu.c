@@ -72,7 +72,7 @@ static void expect_product(const struct strided *out, const struct product *p, s
 /* Multiplies, checks every element, and that nothing else changed. */
 static void check_product(struct strided *out, const struct strided *a, const struct strided *b)
 {
-    assert_int_equal(mtk_cpu.matmul(&out->view, &a->view, &b->view, 0, 0, 0), MT_OK);
+    assert_int_equal(mtk_cpu.matmul(MTK_MATH_FP32, &out->view, &a->view, &b->view, 0, 0, 0), MT_OK);
     assert_true(strided_unchanged(a) && strided_unchanged(b));
     struct product p = {strided_elements(a), strided_elements(b), out->view.shape[2], out->view.shape[3],
                         a->view.shape[3]};
@@ -198,7 +198,7 @@ static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state
     struct place first = {{0}};
     for (int added = 0; added < 64; added++) {
         element_set(&b, first, added);
-        assert_int_equal(mtk_cpu.matmul(&out.view, &a.view, &b.view, 0, 0, 0), MT_OK);
+        assert_int_equal(mtk_cpu.matmul(MTK_MATH_FP32, &out.view, &a.view, &b.view, 0, 0, 0), MT_OK);
         assert_true(element(&out, first) == round_to_dtype(TERMS - 1 + added, MT_BF16));
     }
     strided_destroy(&a);

@@ -31,9 +31,9 @@ static void apply(mtk_binary_op op, double s, int64_t count, double *restrict a,
 }
 
 mt_status mtk_cpu_binary(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                         const struct mtk_view *b, mt_stream stream)
+                         const struct mtk_view *b, struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     double first[MTK_TILE], second[MTK_TILE];
     struct mtk_walk walk;
     mtk_walk_begin(&walk, 3, (const struct mtk_view *const[]){out, a, b});

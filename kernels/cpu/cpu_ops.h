@@ -5,28 +5,29 @@
 
 #include "kernels/kernels.h"
 
-mt_status mtk_cpu_fill(double value, const struct mtk_view *out, mt_stream stream);
+mt_status mtk_cpu_fill(double value, const struct mtk_view *out, struct mtk_queue *queue);
 mt_status mtk_cpu_unary(mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in,
-                        mt_stream stream);
+                        struct mtk_queue *queue);
 mt_status mtk_cpu_binary(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                         const struct mtk_view *b, mt_stream stream);
+                         const struct mtk_view *b, struct mtk_queue *queue);
 mt_status mtk_cpu_ternary(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                          const struct mtk_view *b, const struct mtk_view *c, mt_stream stream);
-mt_status mtk_cpu_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
-mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, mt_stream stream);
-mt_status mtk_cpu_matmul(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                         mt_addr workspace, uint64_t workspace_bytes, mt_stream stream);
+                          const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue);
+mt_status mtk_cpu_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,
+                         struct mtk_queue *queue);
+mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
+mt_status mtk_cpu_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                         mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue);
 mt_status mtk_cpu_gather_rows(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
-                              mt_stream stream);
+                              struct mtk_queue *queue);
 mt_status mtk_cpu_scatter_add_rows(const struct mtk_view *table, const struct mtk_view *index,
-                                   const struct mtk_view *in, mt_stream stream);
+                                   const struct mtk_view *in, struct mtk_queue *queue);
 mt_status mtk_cpu_pick(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
-                       mt_stream stream);
+                       struct mtk_queue *queue);
 mt_status mtk_cpu_place_add(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
-                            mt_stream stream);
+                            struct mtk_queue *queue);
 mt_status mtk_cpu_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
-                         mt_stream stream);
+                         struct mtk_queue *queue);
 mt_status mtk_cpu_random(uint64_t generator, double center, double spread, const struct mtk_view *out,
-                         mt_stream stream);
+                         struct mtk_queue *queue);
 
 #endif

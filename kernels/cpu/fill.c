@@ -2,9 +2,9 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/element.h"
 
-mt_status mtk_cpu_fill(double value, const struct mtk_view *out, mt_stream stream)
+mt_status mtk_cpu_fill(double value, const struct mtk_view *out, struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     double tile[MTK_TILE];
     for (int i = 0; i < MTK_TILE; i++)
         tile[i] = value;

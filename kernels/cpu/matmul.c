@@ -164,12 +164,13 @@ static void multiply(const struct matrix *out, const struct matrix *a, const str
         multiply_blas(out, a, b);
 }
 
-mt_status mtk_cpu_matmul(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                         mt_addr workspace, uint64_t workspace_bytes, mt_stream stream)
+mt_status mtk_cpu_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                         mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue)
 {
+    (void)math;
     (void)workspace;
     (void)workspace_bytes;
-    (void)stream;
+    (void)queue;
     for (int64_t g = 0; g < out->shape[1]; g++) {
         struct matrix to = matrix_of(out, g), left = matrix_of(a, g), right = matrix_of(b, g);
         multiply(&to, &left, &right);

@@ -21,9 +21,9 @@ static void place_one(const struct mtk_view *out, const struct mtk_view *index, 
 }
 
 mt_status mtk_cpu_pick(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
-                       mt_stream stream)
+                       struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     for (int64_t i = 0; i < out->shape[0]; i++)
         for (int64_t j = 0; j < out->shape[1]; j++)
             for (int64_t n = 0; n < out->shape[2]; n++)
@@ -32,9 +32,9 @@ mt_status mtk_cpu_pick(const struct mtk_view *out, const struct mtk_view *in, co
 }
 
 mt_status mtk_cpu_place_add(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
-                            mt_stream stream)
+                            struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     for (int64_t i = 0; i < in->shape[0]; i++)
         for (int64_t j = 0; j < in->shape[1]; j++)
             for (int64_t n = 0; n < in->shape[2]; n++)

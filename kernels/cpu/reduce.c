@@ -146,9 +146,10 @@ static void reduce_into_row(const struct reduction *r, char *to, char *from)
     }
 }
 
-mt_status mtk_cpu_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, mt_stream stream)
+mt_status mtk_cpu_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,
+                         struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     struct reduction r = plan(op, out, in);
     for (int64_t row = 0; row < row_count(r.kept); row++)
         reduce_into_row(&r, row_at(&r.out, r.kept, row, mtk_pointer(r.out.address)),

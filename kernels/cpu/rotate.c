@@ -42,9 +42,9 @@ static void turn_row(const struct turns *turns, const struct mtk_view *out, cons
 }
 
 mt_status mtk_cpu_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
-                         mt_stream stream)
+                         struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     int64_t pairs = in->shape[3] / 2;
     for (int64_t t = 0; t < in->shape[2]; t++)
         for (int64_t first = 0; first < pairs; first += PAIRS) {

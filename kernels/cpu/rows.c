@@ -42,9 +42,9 @@ static void add_row(const struct mtk_view *table, char *to, const struct mtk_vie
 }
 
 mt_status mtk_cpu_gather_rows(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
-                              mt_stream stream)
+                              struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     for (int64_t i = 0; i < out->shape[0]; i++)
         for (int64_t j = 0; j < out->shape[1]; j++)
             for (int64_t n = 0; n < out->shape[2]; n++) {
@@ -55,9 +55,9 @@ mt_status mtk_cpu_gather_rows(const struct mtk_view *out, const struct mtk_view 
 }
 
 mt_status mtk_cpu_scatter_add_rows(const struct mtk_view *table, const struct mtk_view *index,
-                                   const struct mtk_view *in, mt_stream stream)
+                                   const struct mtk_view *in, struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     for (int64_t i = 0; i < in->shape[0]; i++)
         for (int64_t j = 0; j < in->shape[1]; j++)
             for (int64_t n = 0; n < in->shape[2]; n++) {

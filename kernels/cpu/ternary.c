@@ -24,9 +24,9 @@ static void apply(mtk_ternary_op op, double s, int64_t count, double *restrict a
 }
 
 mt_status mtk_cpu_ternary(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                          const struct mtk_view *b, const struct mtk_view *c, mt_stream stream)
+                          const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     double first[MTK_TILE], second[MTK_TILE], third[MTK_TILE];
     struct mtk_walk walk;
     mtk_walk_begin(&walk, 4, (const struct mtk_view *const[]){out, a, b, c});

@@ -15,9 +15,9 @@ static void copy_tile(const struct mtk_view *out, const struct mtk_view *in, int
     mtk_store(mtk_at(out, i, j, q, column), out->dtype, out->stride[3], count, tile);
 }
 
-mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, mt_stream stream)
+mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     for (int64_t i = 0; i < out->shape[0]; i++)
         for (int64_t j = 0; j < out->shape[1]; j++)
             for (int64_t q = 0; q < out->shape[2]; q++)

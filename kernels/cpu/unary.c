@@ -61,9 +61,9 @@ static void copy_tile(const struct mtk_walk *walk, size_t bytes)
 }
 
 mt_status mtk_cpu_unary(mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in,
-                        mt_stream stream)
+                        struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     bool as_is = op == MTK_COPY && out->dtype == in->dtype;
     double tile[MTK_TILE];
     struct mtk_walk walk;

@@ -3,9 +3,10 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/element.h"
 
-mt_status mtk_cpu_random(uint64_t generator, double center, double spread, const struct mtk_view *out, mt_stream stream)
+mt_status mtk_cpu_random(uint64_t generator, double center, double spread, const struct mtk_view *out,
+                         struct mtk_queue *queue)
 {
-    (void)stream;
+    (void)queue;
     double tile[MTK_TILE];
     uint64_t index = 0;
     struct mtk_walk walk;

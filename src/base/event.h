@@ -41,6 +41,14 @@ struct mt_event {
     mt_stream stream;
 };
 
+/* One kernel that a device ran, and the op that launched it: the span, phase, category and op of its label. */
+struct mt_kernel {
+    uint64_t start_ns, end_ns; /* on the clock of the events */
+    const char *name;          /* as the compiler spelled it; borrowed for the call */
+    mt_label_id label;         /* 0: launched by nobody that we know */
+    uint32_t stream;           /* the driver's number */
+};
+
 _Static_assert(sizeof(struct mt_event) == 64, "an event is one cache line");
 
 #endif

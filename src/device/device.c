@@ -134,6 +134,52 @@ mt_status mt_device_synchronize(struct mt_device *device)
     return device->table->synchronize != NULL ? device->table->synchronize(device) : MT_OK;
 }
 
+struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream)
+{
+    return device->table->queue != NULL ? device->table->queue(device, stream) : NULL;
+}
+
+mt_status mt_device_mark(struct mt_device *device, int number)
+{
+    assert(number >= 0 && number < MT_DEVICE_MARKS);
+    if (device->table->mark != NULL)
+        return device->table->mark(device, number);
+    device->mark_ns[number] = mt_device_now_ns(device);
+    return MT_OK;
+}
+
+mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms)
+{
+    if (device->table->elapsed_ms != NULL)
+        return device->table->elapsed_ms(device, from, to, out_ms);
+    *out_ms = ((double)device->mark_ns[to] - (double)device->mark_ns[from]) * 1e-6;
+    return MT_OK;
+}
+
+bool mt_device_watches_kernels(const struct mt_device *device)
+{
+    return device->table->collect != NULL;
+}
+
+void mt_device_tag(struct mt_device *device, mt_label_id label)
+{
+    if (device->table->tag != NULL)
+        device->table->tag(device, label);
+}
+
+mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
+                            void *context)
+{
+    return device->table->collect != NULL ? device->table->collect(device, take, context) : MT_OK;
+}
+
+mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out)
+{
+    if (device->table->memory == NULL)
+        return mt_fail(MT_FAILED, "%s has no driver that tells what is used", device->name);
+    return device->table->memory(device, out);
+}
+
 uint64_t mt_device_now_ns(const struct mt_device *device)
 {
     return device->table->now_ns(device);

@@ -11,6 +11,7 @@
 #ifndef MT_DEVICE_DEVICE_H
 #define MT_DEVICE_DEVICE_H
 
+#include "base/event.h"
 #include "base/status.h"
 #include "base/types.h"
 #include "kernels/kernels.h"
@@ -24,6 +25,7 @@ struct mt_work {
     double operations;   /* multiplications and additions */
     uint64_t bytes;      /* read and written */
     mt_dtype dtype;      /* whose peak rate counts: of a matrix product, its operands' */
+    mtk_math math;       /* of a matrix product of fp32 */
     bool matrix_product; /* runs on the matrix units, where the card has them for the dtype */
 };
 
@@ -37,6 +39,17 @@ struct mt_profile {
     double bf16_matrix_rate;
     int multiprocessors;
 };
+
+/* What the driver says of the card's memory, and of what this process's part of it is for. */
+struct mt_device_memory {
+    uint64_t total_bytes;
+    uint64_t free_bytes;
+    uint64_t used_bytes;    /* held by this process, its context and libraries included */
+    uint64_t context_bytes; /* of that, by the time that the device was open: CUDA's context and the modules */
+    uint64_t library_bytes; /* of that, by libraries as they started later */
+};
+
+enum { MT_DEVICE_MARKS = 16 };
 
 /* What a backend does. NULL where it says optional. */
 struct mt_device_table {
@@ -53,6 +66,23 @@ struct mt_device_table {
 
     /* Waits for all queued work. Optional: there is no queue. */
     mt_status (*synchronize)(struct mt_device *device);
+
+    /* The queue that ops of `stream` are launched on. Optional: kernels take NULL. */
+    struct mtk_queue *(*queue)(struct mt_device *device, mt_stream stream);
+
+    /* Remembers the moment at which the work queued so far is done, under a number below MT_DEVICE_MARKS, and tells the
+     * time between two of them, waiting for the later. Optional, both or none: then a moment is now. */
+    mt_status (*mark)(struct mt_device *device, int number);
+    mt_status (*elapsed_ms)(struct mt_device *device, int from, int to, double *out_ms);
+
+    /* Kernel activity, while it is watched. Optional, both or none. tag: kernels launched from now on belong to this
+     * label. collect: waits for the queued work and hands over each kernel that ran since the last call. */
+    void (*tag)(struct mt_device *device, mt_label_id label);
+    mt_status (*collect)(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
+                         void *context);
+
+    /* The driver's figures. Optional: none. */
+    mt_status (*memory)(struct mt_device *device, struct mt_device_memory *out);
 
     /* Nanoseconds since the device was opened. */
     uint64_t (*now_ns)(const struct mt_device *device);
@@ -71,9 +101,10 @@ struct mt_device {
     char name[64];                   /* as opened: "sim:h200" */
     uint64_t capacity_bytes;
     uint64_t reserved_bytes;
-    uint64_t reserve_count;    /* calls so far */
-    uint64_t fail_reserve_at;  /* for tests: the reserve of this number (from 1) fails; 0: none */
-    struct mt_profile profile; /* sim: of the card; otherwise only memory_bytes is set */
+    uint64_t reserve_count;            /* calls so far */
+    uint64_t fail_reserve_at;          /* for tests: the reserve of this number (from 1) fails; 0: none */
+    uint64_t mark_ns[MT_DEVICE_MARKS]; /* where the backend keeps no marks itself */
+    struct mt_profile profile;         /* sim: of the card; otherwise only memory_bytes is set */
 };
 
 /* Opens a device by its spelling above. An unknown kind or card is MT_NO_DEVICE, and the message lists what there is
@@ -94,6 +125,23 @@ mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from
 mt_status mt_device_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream);
 
 mt_status mt_device_synchronize(struct mt_device *device);
+
+/* What kernels of `stream` take as their queue. */
+struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
+
+/* Marks a moment of the queued work under `number` (below MT_DEVICE_MARKS); the milliseconds between two of them. */
+mt_status mt_device_mark(struct mt_device *device, int number);
+mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
+
+/* Whether kernels are watched: then launches are preceded by mt_device_tag, and mt_device_collect hands over what ran. */
+bool mt_device_watches_kernels(const struct mt_device *device);
+void mt_device_tag(struct mt_device *device, mt_label_id label);
+mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
+                            void *context);
+
+/* MT_FAILED where no driver tells. */
+mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out);
+
 uint64_t mt_device_now_ns(const struct mt_device *device);
 void mt_device_spend(struct mt_device *device, const struct mt_work *work);
 

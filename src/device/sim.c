@@ -54,12 +54,16 @@ static uint64_t sim_now_ns(const struct mt_device *device)
     return ((const struct sim *)device)->clock_ns;
 }
 
-/* Operations per second for `work`. Products of fp32 stay off the tf32 units, which round their operands, as
- * frameworks do by default; fp64, which only tests use, counts as fp32. */
+/* Operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only if that was
+ * asked for; fp64, which only tests use, counts as fp32. */
 static double peak_rate(const struct mt_profile *profile, const struct mt_work *work)
 {
-    bool on_matrix_units = work->matrix_product && work->dtype == MT_BF16 && profile->bf16_matrix_rate > 0;
-    return on_matrix_units ? profile->bf16_matrix_rate : profile->fp32_rate;
+    double matrix_rate = 0;
+    if (work->matrix_product && work->dtype == MT_BF16)
+        matrix_rate = profile->bf16_matrix_rate;
+    if (work->matrix_product && work->dtype == MT_F32 && work->math == MTK_MATH_TF32)
+        matrix_rate = profile->tf32_matrix_rate;
+    return matrix_rate > 0 ? matrix_rate : profile->fp32_rate;
 }
 
 /* The roofline: an op takes as long as its operations or its bytes, whichever is longer. Williams, Waterman,

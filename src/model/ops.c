@@ -2,7 +2,17 @@
 
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
+
+enum { OP_TEXT = 64 };
+
+static const char *const unary_names[] = {"copy",       "neg",        "abs",         "exp",   "sqrt",
+                                          "rsqrt",      "sigmoid",    "log",         "power", "add_scalar",
+                                          "mul_scalar", "div_scalar", "equal_scalar"};
+static const char *const binary_names[] = {"add", "sub", "mul", "div", "equal", "sigmoid_grad", "lerp"};
+static const char *const ternary_names[] = {"select", "add_product", "add_quotient"};
+static const char *const reduce_names[] = {"sum", "mean", "max"};
 
 /* The view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it can't be. */
 static bool broadcast_view(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out)
@@ -84,11 +94,32 @@ static bool alias_allowed(const struct mt_tensor *out, const struct mt_tensor *i
 static void spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                   bool matrix_product)
 {
-    struct mt_work work = {
-        .operations = operations, .dtype = tensors[count - 1]->dtype, .matrix_product = matrix_product};
+    struct mt_work work = {.operations = operations,
+                           .dtype = tensors[count - 1]->dtype,
+                           .math = rt->math,
+                           .matrix_product = matrix_product};
     for (int i = 0; i < count; i++)
         work.bytes += mt_tensor_bytes(tensors[i]);
     mt_device_spend(rt->device, &work);
+}
+
+/* Whether `op` is to be launched; then kernels that are watched belong to it and to the current scope. */
+static bool launches(struct mt_runtime *rt, const char *op)
+{
+    char text[OP_TEXT];
+    if (!mt_device_executes(rt->device))
+        return false;
+    if (!mt_device_watches_kernels(rt->device))
+        return true;
+    snprintf(text, sizeof text, "%s.%s", rt->scope.op, op);
+    struct mt_label label = {.category = rt->scope.category,
+                             .role = MT_ROLE_TEMPORARY,
+                             .phase = rt->phase,
+                             .op = text,
+                             .span = rt->scope.span,
+                             .layer = rt->scope.layer};
+    mt_device_tag(rt->device, mt_alloc_intern_label(rt->alloc, &label));
+    return true;
 }
 
 /* Keeps a launch's error. */
@@ -113,37 +144,41 @@ static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_t
         return false;
     }
     spend(rt, (double)mt_tensor_count(out), tensors, count, false);
-    return mt_device_executes(rt->device);
+    return launches(rt, op);
 }
 
 void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value)
 {
     struct mtk_view view;
     if (elementwise(rt, "fill", (const struct mt_tensor *[]){out}, 1, &view))
-        launched(rt, "fill", rt->device->kernels->fill(value, &view, rt->stream));
+        launched(rt, "fill", rt->device->kernels->fill(value, &view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_tensor *out, const struct mt_tensor *in)
 {
     struct mtk_view v[2];
-    if (elementwise(rt, "unary op", (const struct mt_tensor *[]){out, in}, 2, v))
-        launched(rt, "unary op", rt->device->kernels->unary(op, s, &v[0], &v[1], rt->stream));
+    if (elementwise(rt, unary_names[op], (const struct mt_tensor *[]){out, in}, 2, v))
+        launched(rt, unary_names[op],
+                 rt->device->kernels->unary(op, s, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
                   const struct mt_tensor *b)
 {
     struct mtk_view v[3];
-    if (elementwise(rt, "binary op", (const struct mt_tensor *[]){out, a, b}, 3, v))
-        launched(rt, "binary op", rt->device->kernels->binary(op, s, &v[0], &v[1], &v[2], rt->stream));
+    if (elementwise(rt, binary_names[op], (const struct mt_tensor *[]){out, a, b}, 3, v))
+        launched(rt, binary_names[op],
+                 rt->device->kernels->binary(op, s, &v[0], &v[1], &v[2], mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
                    const struct mt_tensor *b, const struct mt_tensor *c)
 {
     struct mtk_view v[4];
-    if (elementwise(rt, "ternary op", (const struct mt_tensor *[]){out, a, b, c}, 4, v))
-        launched(rt, "ternary op", rt->device->kernels->ternary(op, s, &v[0], &v[1], &v[2], &v[3], rt->stream));
+    if (elementwise(rt, ternary_names[op], (const struct mt_tensor *[]){out, a, b, c}, 4, v))
+        launched(
+            rt, ternary_names[op],
+            rt->device->kernels->ternary(op, s, &v[0], &v[1], &v[2], &v[3], mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in)
@@ -159,15 +194,17 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
     spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
     out_view = plain_view(out);
     struct mtk_view in_view = plain_view(in);
-    if (mt_device_executes(rt->device))
-        launched(rt, "reduce", rt->device->kernels->reduce(op, &out_view, &in_view, rt->stream));
+    if (launches(rt, reduce_names[op]))
+        launched(rt, reduce_names[op],
+                 rt->device->kernels->reduce(op, &out_view, &in_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in)
 {
     struct mtk_view v[2];
-    if (elementwise(rt, "lower triangle", (const struct mt_tensor *[]){out, in}, 2, v))
-        launched(rt, "lower triangle", rt->device->kernels->lower_triangle(&v[0], &v[1], rt->stream));
+    if (elementwise(rt, "lower_triangle", (const struct mt_tensor *[]){out, in}, 2, v))
+        launched(rt, "lower_triangle",
+                 rt->device->kernels->lower_triangle(&v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
 static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
@@ -192,10 +229,10 @@ void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
         return;
     spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[2], tensors, 3, true);
     struct mtk_view out_view = plain_view(out), a_view = plain_view(a), b_view = plain_view(b);
-    if (mt_device_executes(rt->device))
+    if (launches(rt, "matmul"))
         launched(rt, "matmul",
-                 rt->device->kernels->matmul(&out_view, &a_view, &b_view, workspace->address, MT_MATMUL_WORKSPACE_BYTES,
-                                             rt->stream));
+                 rt->device->kernels->matmul(rt->math, &out_view, &a_view, &b_view, workspace->address,
+                                             MT_MATMUL_WORKSPACE_BYTES, mt_device_queue(rt->device, rt->stream)));
 }
 
 /* Checks an op that selects by an index: `wide` is (…, c), `index` and, if there is one, `narrow` are (…). */
@@ -216,11 +253,11 @@ static bool indexed(struct mt_runtime *rt, const char *op, const struct mt_tenso
 }
 
 /* Costs of an op that touches as many elements as `moved` has, of `moved` and of what it selects from. */
-static bool spend_moved(struct mt_runtime *rt, const struct mt_tensor *moved)
+static bool spend_moved(struct mt_runtime *rt, const char *op, const struct mt_tensor *moved)
 {
     const struct mt_tensor *const tensors[] = {moved, moved};
     spend(rt, (double)mt_tensor_count(moved), tensors, 2, false);
-    return mt_device_executes(rt->device);
+    return launches(rt, op);
 }
 
 static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *rows, const struct mt_tensor *table,
@@ -232,26 +269,29 @@ static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tens
         fail_shapes(rt, op, rows, table);
         return false;
     }
-    return spend_moved(rt, rows);
+    return spend_moved(rt, op, rows);
 }
 
 void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
                        const struct mt_tensor *index)
 {
-    if (!rows_fit(rt, "gather rows", out, table, index))
+    if (!rows_fit(rt, "gather_rows", out, table, index))
         return;
     struct mtk_view out_view = plain_view(out), table_view = plain_view(table), index_view = column_view(index);
-    launched(rt, "gather rows", rt->device->kernels->gather_rows(&out_view, &table_view, &index_view, rt->stream));
+    launched(
+        rt, "gather_rows",
+        rt->device->kernels->gather_rows(&out_view, &table_view, &index_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, const struct mt_tensor *index,
                             const struct mt_tensor *in)
 {
-    if (!rows_fit(rt, "scatter-add rows", in, table, index))
+    if (!rows_fit(rt, "scatter_add_rows", in, table, index))
         return;
     struct mtk_view table_view = plain_view(table), in_view = plain_view(in), index_view = column_view(index);
-    launched(rt, "scatter-add rows",
-             rt->device->kernels->scatter_add_rows(&table_view, &index_view, &in_view, rt->stream));
+    launched(rt, "scatter_add_rows",
+             rt->device->kernels->scatter_add_rows(&table_view, &index_view, &in_view,
+                                                   mt_device_queue(rt->device, rt->stream)));
 }
 
 static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *wide,
@@ -263,7 +303,7 @@ static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_
         fail_shapes(rt, op, narrow, index);
         return false;
     }
-    return spend_moved(rt, narrow);
+    return spend_moved(rt, op, narrow);
 }
 
 void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in, const struct mt_tensor *index)
@@ -271,28 +311,33 @@ void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_te
     if (!elements_fit(rt, "pick", in, index, out))
         return;
     struct mtk_view out_view = column_view(out), in_view = plain_view(in), index_view = column_view(index);
-    launched(rt, "pick", rt->device->kernels->pick(&out_view, &in_view, &index_view, rt->stream));
+    launched(rt, "pick",
+             rt->device->kernels->pick(&out_view, &in_view, &index_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *index,
                      const struct mt_tensor *in)
 {
-    if (!elements_fit(rt, "place-add", out, index, in))
+    if (!elements_fit(rt, "place_add", out, index, in))
         return;
     struct mtk_view out_view = plain_view(out), in_view = column_view(in), index_view = column_view(index);
-    launched(rt, "place-add", rt->device->kernels->place_add(&out_view, &index_view, &in_view, rt->stream));
+    launched(rt, "place_add",
+             rt->device->kernels->place_add(&out_view, &index_view, &in_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out, const struct mt_tensor *in)
 {
     struct mtk_view v[2];
     if (elementwise(rt, "rotate", (const struct mt_tensor *[]){out, in}, 2, v))
-        launched(rt, "rotate", rt->device->kernels->rotate(theta, direction, &v[0], &v[1], rt->stream));
+        launched(rt, "rotate",
+                 rt->device->kernels->rotate(theta, direction, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread)
 {
     struct mtk_view view;
     if (elementwise(rt, "random", (const struct mt_tensor *[]){out}, 1, &view))
-        launched(rt, "random", rt->device->kernels->random(generator, center, spread, &view, rt->stream));
+        launched(
+            rt, "random",
+            rt->device->kernels->random(generator, center, spread, &view, mt_device_queue(rt->device, rt->stream)));
 }
