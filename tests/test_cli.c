@@ -171,7 +171,7 @@ static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **s
         {"run --model 2.7b", "\"2.7B\"", MT_USAGE},
         {"run --mode forward", "fwd_bwd", MT_USAGE},
         {"run --autocast fp16", "\"bf16\"", MT_USAGE},
-        {"run --device smi", "\"sim\"", MT_NO_DEVICE},
+        {"run --device simm", "\"sim\"", MT_NO_DEVICE},
         {"run --device sim:h20", "\"h200\"", MT_NO_DEVICE},
         {"run --alloc polcy=torch", "\"policy\"", MT_USAGE},
         {"peak --run secnd", "\"second\"", MT_USAGE},

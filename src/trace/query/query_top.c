@@ -47,6 +47,12 @@ static int compare_rows(const void *left, const void *right)
     return (a->event > b->event) - (a->event < b->event);
 }
 
+static void ranking_sort(struct ranking *ranking)
+{
+    if (ranking->count > 1)
+        qsort(ranking->rows, ranking->count, sizeof *ranking->rows, compare_rows);
+}
+
 static void ranking_append(struct ranking *ranking, const struct mt_top_row *row)
 {
     ranking->rows = mt_query_room(ranking->rows, ranking->count, sizeof *ranking->rows);
@@ -72,7 +78,7 @@ static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const
 
 static void ranking_finish(struct ranking *ranking, size_t limit)
 {
-    qsort(ranking->rows, ranking->count, sizeof *ranking->rows, compare_rows);
+    ranking_sort(ranking);
     ranking->count = ranking->count < limit ? ranking->count : limit;
 }
 
@@ -214,7 +220,7 @@ static mt_status rank_peak(struct mt_trace *trace, const struct mt_run *run, mt_
         status = mt_query_live(trace, run, peak_event, &ids, &id_count);
     if (status == MT_OK)
         status = read_blocks(trace, run, ids, id_count, &blocks);
-    qsort(blocks.rows, blocks.count, sizeof *blocks.rows, compare_rows);
+    ranking_sort(&blocks);
     for (size_t i = 0; i < blocks.count && status == MT_OK; i++) {
         if (grouping == MT_TOP_EACH)
             ranking_append(ranking, &blocks.rows[i]);
