@@ -231,7 +231,7 @@ static inline sqlite3_stmt *sql_prepare(sqlite3 *handle, const char *sql)
 /* The first column of the first row, as text of static storage ("" if there is none). */
 static inline const char *sql_text(const char *path, const char *sql)
 {
-    static char text[1024];
+    static char text[1 << 20];
     sqlite3 *handle = sql_open(path);
     sqlite3_stmt *statement = sql_prepare(handle, sql);
     text[0] = '\0';
