@@ -221,6 +221,15 @@ void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, m
     unlock(alloc);
 }
 
+void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
+{
+    if (alloc->sink.kernel == NULL)
+        return;
+    lock(alloc);
+    alloc->sink.kernel(alloc->sink.context, kernel);
+    unlock(alloc);
+}
+
 mt_status mt_alloc_flush(struct mt_alloc *alloc)
 {
     if (alloc->sink.flush == NULL)

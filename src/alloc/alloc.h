@@ -73,6 +73,9 @@ mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const
 /* Emits an event that is not about memory (span_begin, span_end, step_begin, step_end, phase), in order with the rest. */
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span);
 
+/* Hands a kernel that a device ran to the sink, if that wants kernels, in order with the events. */
+void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel);
+
 mt_status mt_alloc_flush(struct mt_alloc *alloc);
 
 /* Counters of one category, or of all. Invariant: allocated >= requested; peaks >= what they are peaks of. */

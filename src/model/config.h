@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "kernels/kernels.h"
 
 #include <stdbool.h>
 
@@ -26,6 +27,7 @@ struct mt_training_config {
     int64_t steps, warmup;    /* warmup steps come first and are counted besides */
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
     bool autocast;            /* bf16 */
+    mtk_math math;            /* of matrix products of fp32 */
     mt_zero_grad zero_grad;
     mt_init init;
     mt_data data;

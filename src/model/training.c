@@ -111,19 +111,57 @@ static double run_step(struct training *run, int64_t step)
     return value;
 }
 
+/* The device's mark at the end of a step; the marks of its phases are numbered as they are. */
+enum { STEP_END_MARK = MT_PHASE_COUNT };
+
+static double elapsed_ms(struct mt_runtime *rt, int from, int to)
+{
+    double ms = 0;
+    mt_runtime_fail(rt, mt_device_elapsed_ms(rt->device, from, to, &ms));
+    return ms;
+}
+
+/* Tells how long each phase of a step took: up to the next one's begin. */
+static void report_phases(struct training *run, int64_t step)
+{
+    const struct mt_training_observer *observer = run->observer;
+    mt_phase last = run->config->mode == MT_MODE_FWD_BWD ? MT_PHASE_OPTIMIZER : MT_PHASE_FORWARD;
+    if (observer->phase_time == NULL)
+        return;
+    for (mt_phase phase = MT_PHASE_FORWARD; phase <= last; phase++) {
+        int end = phase == last ? STEP_END_MARK : (int)phase + 1;
+        observer->phase_time(observer->context, step, phase, elapsed_ms(&run->rt, (int)phase, end));
+    }
+}
+
+static void report_step(struct training *run, int64_t step, int64_t total, double loss)
+{
+    const struct mt_training_observer *observer = run->observer;
+    if (observer == NULL || run->rt.status != MT_OK)
+        return;
+    report_phases(run, step);
+    if (observer->step_done != NULL)
+        observer->step_done(observer->context, step, total, loss,
+                            elapsed_ms(&run->rt, MT_PHASE_FORWARD, STEP_END_MARK));
+}
+
+static void take_kernel(void *context, const struct mt_kernel *kernel)
+{
+    mt_alloc_kernel(((struct training *)context)->rt.alloc, kernel);
+}
+
 static void run_steps(struct training *run)
 {
     struct mt_runtime *rt = &run->rt;
     int64_t total = run->config->warmup + run->config->steps;
     for (int64_t step = 0; step < total && rt->status == MT_OK; step++) {
-        uint64_t begin_ns = mt_device_now_ns(rt->device);
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
         double loss = run_step(run, step);
+        mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
         mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+        mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
-        double step_ms = (double)(mt_device_now_ns(rt->device) - begin_ns) * 1e-6;
-        if (rt->status == MT_OK && run->observer != NULL && run->observer->step_done != NULL)
-            run->observer->step_done(run->observer->context, step, total, loss, step_ms);
+        report_step(run, step, total, loss);
     }
 }
 
@@ -138,6 +176,7 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
         return status;
     mt_runtime_open(&run.rt, device, alloc);
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
+    run.rt.math = config->math;
     mt_transformer_create(&run.rt, config, &run.model);
     run_steps(&run);
     mt_transformer_destroy(&run.rt, &run.model);

@@ -10,6 +10,8 @@ struct mt_training_observer {
     void *context;
     /* After step `step` (warm-up included) of `total`; loss is NAN where none was computed; ms by the device's clock. */
     void (*step_done)(void *context, int64_t step, int64_t total, double loss, double step_ms);
+    /* After each step, for each of its phases: the time from its begin to the next one's, by the device's clock. */
+    void (*phase_time)(void *context, int64_t step, mt_phase phase, double ms);
     /* After the first step's backward, for each parameter: the Euclidean norm of its gradient; only where ops compute. */
     void (*grad_norm)(void *context, const char *parameter, double norm);
 };
