@@ -9,8 +9,9 @@ enum { FIRST_ROWS = 1024 };
 
 static size_t home(const struct mt_allocations *allocations, uint32_t label, uint64_t requested_bytes)
 {
-    uint64_t hash = (requested_bytes ^ (uint64_t)label << 40) * 0x9E3779B97F4A7C15u;
-    return (size_t)(hash >> 24) & allocations->mask;
+    /* Each multiplication carries a value's bits upwards; the highest come to depend on both. */
+    uint64_t hash = (requested_bytes * 0x9E3779B97F4A7C15u ^ label) * 0xBF58476D1CE4E5B9u;
+    return (size_t)(hash >> 32) & allocations->mask;
 }
 
 static void set_size(struct mt_allocations *allocations, size_t rows)

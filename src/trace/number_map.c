@@ -7,10 +7,10 @@
 
 enum { FIRST_PAIRS = 1024 };
 
-/* The upper half of a product with an odd constant spreads addresses, whose low bits are all zero. */
+/* The highest bits of a product with an odd constant depend on every bit of the key. */
 static size_t home(const struct mt_number_map *map, uint64_t key)
 {
-    return (size_t)(key * 0x9E3779B97F4A7C15u >> 24) & map->mask;
+    return (size_t)(key * 0x9E3779B97F4A7C15u >> map->shift);
 }
 
 static void set_size(struct mt_number_map *map, size_t pairs)
@@ -18,6 +18,7 @@ static void set_size(struct mt_number_map *map, size_t pairs)
     map->pairs = mt_host_resize(NULL, pairs, sizeof *map->pairs);
     memset(map->pairs, 0xFF, pairs * sizeof *map->pairs);
     map->mask = pairs - 1;
+    map->shift = 64 - __builtin_ctzll(pairs);
     map->count = 0;
 }
 

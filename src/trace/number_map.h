@@ -10,12 +10,13 @@
 /* The one key that can't be used: it marks free slots. */
 #define MT_NUMBER_MAP_NO_KEY UINT64_MAX
 
-/* Invariants: count * 2 <= mask + 1, a power of two. */
+/* Invariants: count * 2 <= mask + 1 = 2^(64 - shift). */
 struct mt_number_map {
     struct mt_number_pair {
         uint64_t key, value;
     } * pairs;
     size_t mask, count;
+    int shift; /* of a hash, to a slot */
 };
 
 void mt_number_map_create(struct mt_number_map *map);
