@@ -136,7 +136,7 @@ static void an_unknown_word_is_answered_with_what_there_is(void **state)
     (void)state;
     static const char *const names[] = {"sim", "cpu"};
     assert_int_equal(mt_fail_unknown("device", "cpus", names, 2), MT_USAGE);
-    assert_string_equal(mt_last_error(), "unknown device \"cpus\"; did you mean \"cpu\"?: there are sim, cpu");
+    assert_string_equal(mt_last_error(), "unknown device \"cpus\"; did you mean \"cpu\"? There are sim, cpu");
     assert_int_equal(mt_fail_unknown("device", "quantum", names, 2), MT_USAGE);
     assert_string_equal(mt_last_error(), "unknown device \"quantum\": there are sim, cpu");
 }

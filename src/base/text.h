@@ -23,7 +23,7 @@ mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int6
  * be what was meant. */
 const char *mt_nearest(const char *word, const char *const *names, size_t count);
 
-/* Fails with MT_USAGE: `unknown model "2.7b": did you mean "2.7B"? There are: small, medium, …`. */
+/* Fails with MT_USAGE: `unknown model "2.7b"; did you mean "2.7B"? There are small, medium, …`. */
 mt_status mt_fail_unknown(const char *what, const char *word, const char *const *names, size_t count);
 
 /* Text that grows. Zero-initialized is empty and valid; mt_text_release gives its memory back. */
