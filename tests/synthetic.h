@@ -12,22 +12,25 @@
 
 enum { SYNTHETIC_LAYERS = 4, SYNTHETIC_MOST_LABELS = 16 * 4 * SYNTHETIC_LAYERS };
 
+/* Segments of two slots; a block has a slot to itself. */
+#define SYNTHETIC_SLOT_BYTES (UINT64_C(1) << 20)
+enum { SYNTHETIC_SLOTS_A_SEGMENT = 2 };
+
 struct synthetic_block {
-    uint64_t address, requested_bytes, block_bytes;
+    uint64_t slot, requested_bytes, block_bytes;
     mt_label_id label;
 };
 
-/* A run under way. Invariant: reserved_bytes >= the sum of live[].block_bytes = allocated_bytes. */
+/* A run under way. Invariants: every slot below `slot_count` is in `live` or in `free_slots`, once. */
 struct synthetic {
     struct mt_recorder *recorder;
     const struct mt_sink *sink;
-    uint64_t seed, draws;
-    uint64_t sequence, next_address, allocated_bytes, reserved_bytes;
-    uint32_t segments;
+    uint64_t seed, draws, sequence;
     mt_label_id labels[SYNTHETIC_MOST_LABELS];
     size_t label_count;
     struct synthetic_block *live;
-    size_t live_count, live_capacity;
+    uint64_t *free_slots;
+    size_t live_count, free_count, slot_count;
 };
 
 /* A number below `bound`. */
@@ -66,44 +69,59 @@ static inline void synthetic_make_labels(struct synthetic *run, size_t count)
     }
 }
 
-static inline void synthetic_take(struct synthetic *run)
+static inline uint64_t synthetic_segment_address(uint64_t segment)
 {
-    static const uint64_t sizes[] = {1, 512, 700, 4096, 100000, 1 << 20};
-    struct synthetic_block block = {.requested_bytes = sizes[synthetic_draw(run, sizeof sizes / sizeof sizes[0])],
-                                    .label = run->labels[synthetic_draw(run, run->label_count)]};
-    block.block_bytes = (block.requested_bytes + 511) / 512 * 512;
-    block.address = run->next_address += 1 << 21;
-    if (run->allocated_bytes + block.block_bytes > run->reserved_bytes) {
-        synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP,
-                                              .address = block.address,
-                                              .block_bytes = 2 << 20,
-                                              .segment = run->segments++});
-        run->reserved_bytes += 2 << 20;
-    }
-    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_ALLOC,
-                                          .address = block.address,
+    return (segment + 1) * SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES;
+}
+
+/* Takes a segment: its slots are free. */
+static inline void synthetic_grow(struct synthetic *run)
+{
+    uint64_t segment = run->slot_count / SYNTHETIC_SLOTS_A_SEGMENT;
+    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP,
+                                          .address = synthetic_segment_address(segment),
+                                          .block_bytes = SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES,
+                                          .segment = (uint32_t)segment});
+    size_t count = run->slot_count + SYNTHETIC_SLOTS_A_SEGMENT;
+    run->live = mt_host_resize(run->live, count, sizeof *run->live);
+    run->free_slots = mt_host_resize(run->free_slots, count, sizeof *run->free_slots);
+    while (run->slot_count < count)
+        run->free_slots[run->free_count++] = run->slot_count++;
+}
+
+static inline void synthetic_emit_block(struct synthetic *run, mt_event_kind kind, struct synthetic_block block)
+{
+    uint64_t segment = block.slot / SYNTHETIC_SLOTS_A_SEGMENT;
+    uint64_t offset = block.slot % SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES;
+    synthetic_emit(run, (struct mt_event){.kind = (uint16_t)kind,
+                                          .address = synthetic_segment_address(segment) + offset,
                                           .requested_bytes = block.requested_bytes,
                                           .block_bytes = block.block_bytes,
+                                          .offset = offset,
+                                          .segment = (uint32_t)segment,
                                           .label = block.label});
-    if (run->live_count == run->live_capacity) {
-        run->live_capacity = run->live_capacity * 2 + 64;
-        run->live = mt_host_resize(run->live, run->live_capacity, sizeof *run->live);
-    }
+}
+
+static inline void synthetic_take(struct synthetic *run)
+{
+    static const uint64_t sizes[] = {1, 512, 700, 4096, 100000, SYNTHETIC_SLOT_BYTES};
+    if (run->free_count == 0)
+        synthetic_grow(run);
+    struct synthetic_block block = {.slot = run->free_slots[--run->free_count],
+                                    .requested_bytes = sizes[synthetic_draw(run, sizeof sizes / sizeof sizes[0])],
+                                    .label = run->labels[synthetic_draw(run, run->label_count)]};
+    block.block_bytes = (block.requested_bytes + 511) / 512 * 512;
+    synthetic_emit_block(run, MT_EVENT_ALLOC, block);
     run->live[run->live_count++] = block;
-    run->allocated_bytes += block.block_bytes;
 }
 
 static inline void synthetic_give(struct synthetic *run)
 {
     size_t chosen = synthetic_draw(run, run->live_count);
     struct synthetic_block block = run->live[chosen];
+    synthetic_emit_block(run, MT_EVENT_FREE, block);
     run->live[chosen] = run->live[--run->live_count];
-    run->allocated_bytes -= block.block_bytes;
-    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_FREE,
-                                          .address = block.address,
-                                          .requested_bytes = block.requested_bytes,
-                                          .block_bytes = block.block_bytes,
-                                          .label = block.label});
+    run->free_slots[run->free_count++] = block.slot;
 }
 
 /* `moves` allocations and frees: as many of each around `live_target` live blocks. */
@@ -138,6 +156,7 @@ static inline mt_status synthetic_open(struct synthetic *run, const char *path, 
 static inline mt_status synthetic_close(struct synthetic *run)
 {
     free(run->live);
+    free(run->free_slots);
     return mt_recorder_close(run->recorder, MT_RUN_DONE);
 }
 

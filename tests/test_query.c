@@ -479,6 +479,38 @@ static void sql_refuses_everything_but_reading(void **state)
     assert_int_equal(answer, RUNS);
 }
 
+/* The same answers while the writer is at work: summaries are derived then, not read. */
+static void a_run_that_is_still_being_written_is_answered_for_as_well(void **state)
+{
+    (void)state;
+    struct synthetic run;
+    struct fixture live = {.seed = mt_splitmix64((uint64_t)getpid()) >> 32};
+    print_message("seed %" PRIu64 "\n", live.seed);
+    snprintf(live.path, sizeof live.path, "test_query_live_%d.db", (int)getpid());
+    unlink(live.path);
+    record_run(live.path, "before", live.seed + 1);
+    assert_int_equal(synthetic_open(&run, live.path, "live", live.seed, 20), MT_OK);
+    synthetic_step(&run, 0, 2000, 50);
+    assert_int_equal(run.sink->flush(run.sink->context), MT_OK);
+    assert_int_equal(mt_trace_open(live.path, &live.trace), MT_OK);
+    assert_int_equal(sqlite3_open(live.path, &live.scan), SQLITE_OK);
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(live.trace, &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(runs[1].state, mt_run_state_name(MT_RUN_RUNNING));
+    for (size_t i = 0; i < count; i++) {
+        check_peaks(&live, &runs[i]);
+        check_shares(&live, &runs[i]);
+        check_categories(&live, &runs[i]);
+        check_top(&live, &runs[i]);
+        check_events(&live, &runs[i]);
+    }
+    mt_trace_close(live.trace);
+    sqlite3_close(live.scan);
+    assert_int_equal(synthetic_close(&run), MT_OK);
+    unlink(live.path);
+}
+
 static void a_run_of_nothing_has_no_peak_and_no_rows(void **state)
 {
     (void)state;
@@ -529,6 +561,7 @@ int main(void)
         RANDOM_TEST(a_run_is_found_by_number_by_name_and_as_the_newest),
         RANDOM_TEST(sql_answers_and_knows_the_run),
         RANDOM_TEST(sql_refuses_everything_but_reading),
+        cmocka_unit_test(a_run_that_is_still_being_written_is_answered_for_as_well),
         cmocka_unit_test(a_run_of_nothing_has_no_peak_and_no_rows),
         cmocka_unit_test(a_missing_trace_says_how_to_make_one),
     };
