@@ -125,13 +125,13 @@ static mt_status refuse(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     const struct mt_alloc_stats *stats = &alloc->stats;
     char asked[MT_BYTES_TEXT], live[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], cached[MT_BYTES_TEXT],
         capacity[MT_BYTES_TEXT];
-    return mt_fail(MT_OUT_OF_MEMORY,
-                   "out of device memory: asked for %s (%" PRIu64 " bytes); %s are live, %s reserved, of which %s "
-                   "cached and in use around, of the %s that %s has",
-                   mt_format_bytes(bytes, asked), bytes, mt_format_bytes(stats->all.allocated_bytes, live),
-                   mt_format_bytes(stats->reserved_bytes, reserved),
-                   mt_format_bytes(stats->reserved_bytes - stats->all.allocated_bytes, cached),
-                   mt_format_bytes(alloc->device->capacity_bytes, capacity), alloc->device->name);
+    return mt_fail(
+        MT_OUT_OF_MEMORY,
+        "out of device memory on %s: asked for %s (%" PRIu64 " bytes); %s are live and %s cached, in %s "
+        "reserved of a capacity of %s",
+        alloc->device->name, mt_format_bytes(bytes, asked), bytes, mt_format_bytes(stats->all.allocated_bytes, live),
+        mt_format_bytes(stats->reserved_bytes - stats->all.allocated_bytes, cached),
+        mt_format_bytes(stats->reserved_bytes, reserved), mt_format_bytes(alloc->device->capacity_bytes, capacity));
 }
 
 static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)

@@ -19,7 +19,7 @@
  *   whole requests, at least 128 MiB           1.015 | 1.007    1.023 | 1.013   1.251
  *   at least 128 MiB                           1.032 | 1.026    1.010 | 1.015   1.227
  *   the request alone, rounded up to 2 MiB     1.044 | 1.029    1.174 | 1.107   1.301
- *   as above, small pool up to 1 MiB           1.012 | 1.009    1.017 | 1.016   1.218
+ *   the first, small pool up to 1 MiB          1.012 | 1.009    1.017 | 1.016   1.218
  *   PyTorch's rules                            1.044 | 1.024    1.065 | 1.071   1.268
  *
  * Shares of 1/64 to 1/300 and least sizes of 24 to 64 MiB stay below 1.024 and 1.038 in the first four columns: the
