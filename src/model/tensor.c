@@ -25,7 +25,8 @@ static mt_label_id scope_label(struct mt_runtime *rt, mt_role role, const char *
                              .span = rt->scope.span,
                              .layer = rt->scope.layer,
                              .dims = dims};
-    memcpy(label.shape, shape, (size_t)dims * sizeof shape[0]);
+    for (int i = 0; i < dims; i++)
+        label.shape[i] = shape[i];
     return mt_alloc_intern_label(rt->alloc, &label);
 }
 
