@@ -54,8 +54,7 @@ static inline mt_span_id script_span(struct script *script)
 static inline mt_label_id script_label(struct script *script, mt_span_id span)
 {
     static const char *const ops[] = {"einsum", "softmax.exp", "cast",
-                                      "a rather long name of an operation that "
-                                      "does not fit into one record of the ring"};
+                                      "a rather long name of an operation that does not fit into one record"};
     struct mt_label label = {.category = (mt_category)script_draw(script, MT_CATEGORY_COUNT),
                              .role = (mt_role)script_draw(script, MT_ROLE_COUNT),
                              .phase = (mt_phase)script_draw(script, MT_PHASE_COUNT),

@@ -110,8 +110,8 @@ static void a_closed_trace_is_one_file(void **state)
 static char *dump(const char *file)
 {
     static const char *const queries[] = {
-        "SELECT id, name, state, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
-        " complete_from_bytes FROM run",
+        ("SELECT id, name, state, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
+         " complete_from_bytes FROM run"),
         "SELECT * FROM setting",
         "SELECT * FROM measurement",
         "SELECT * FROM span",

@@ -173,7 +173,7 @@ static mt_status write_counts(struct mt_statement *statement, const struct mt_su
 {
     mt_status status = MT_OK;
     mt_statement_bind_integer(statement, 2, scope->step);
-    for (int i = 0; i < MT_PHASE_COUNT * MT_CATEGORY_COUNT && status == MT_OK; i++) {
+    for (int i = 0; i < (int)MT_PHASE_COUNT * (int)MT_CATEGORY_COUNT && status == MT_OK; i++) {
         int phase = i / MT_CATEGORY_COUNT, category = i % MT_CATEGORY_COUNT;
         const struct mt_summary_count *count = &scope->counts[phase][category];
         if (count->count != 0)
