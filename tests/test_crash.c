@@ -2,6 +2,7 @@
 #include "recorder_fixture.h"
 
 #include "base/clock.h"
+#include "trace/recorder.h"
 #include "trace/store.h"
 
 #include <errno.h>

@@ -326,6 +326,8 @@ static void a_full_disk_is_survived(void **state)
         skip();
     }
     record_small_run(1, 1000, MT_OK);
+    assert_int_equal(open_for_writing(), MT_FAILED); /* its ring is larger than the disk */
+    check_error_says("can't allocate");
     record_small_run(2, 200000, MT_FAILED);
     check_error_says("events were lost");
     assert_int_equal(mount("none", folder, NULL, MS_REMOUNT, "size=64m"), 0);
