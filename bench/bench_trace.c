@@ -235,7 +235,7 @@ static int bench_sustained(double seconds)
     struct stat file;
     remove_trace(path);
     remove_trace(bare_path);
-    if (record(seconds, &ours) != MT_OK || record_bare(seconds / BARE_SHARE, &bare) != MT_OK)
+    if (record(seconds, &ours) != MT_OK || record_bare(seconds / (int)BARE_SHARE, &bare) != MT_OK)
         return fail("sustained");
     if (stat(path, &file) != 0 || of_run("event_count") != (int64_t)ours.events)
         return fail("the trace does not hold what was emitted");
@@ -330,7 +330,7 @@ int main(int argument_count, char **arguments)
     if (argument_count == 1)
         return bench_sustained(SECONDS) | bench_crash(KILLS);
     if (strcmp(arguments[1], "sustained") == 0)
-        return bench_sustained(number > 0 ? number : SECONDS);
+        return bench_sustained(number > 0 ? number : (double)SECONDS);
     if (strcmp(arguments[1], "crash") == 0)
         return bench_crash(number > 0 ? (uint64_t)number : KILLS);
     fprintf(stderr, "usage: bench_trace [sustained [seconds] | crash [kills]]\n");

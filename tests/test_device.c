@@ -78,7 +78,7 @@ static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
 {
     (void)state;
     expect_refused("simm", MT_NO_DEVICE, "did you mean \"sim\"");
-    expect_refused("gpu", MT_NO_DEVICE, "there are sim, cpu");
+    expect_refused("gpu", MT_NO_DEVICE, "There are sim, cpu");
     expect_refused("", MT_NO_DEVICE, "there are sim, cpu");
     expect_refused("sim:h20", MT_NO_DEVICE, "did you mean \"h200\"");
     expect_refused("sim:", MT_NO_DEVICE, "a100-80gb");
