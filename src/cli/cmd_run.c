@@ -14,7 +14,7 @@ struct run_options {
     const char *model, *device, *alloc, *trace, *name, *data;
     int64_t vocab, d_model, d_ff, layers, heads;
     int64_t batch, seq, steps, warmup, seed;
-    int rope, mode, autocast, zero_grad, init, impl;
+    int rope, mode, autocast, matmul, zero_grad, init, impl;
 };
 
 #define TEXT(field, flag, values, text)                                                                                \
@@ -49,6 +49,7 @@ static const struct mt_option options[] = {
     INTEGER(seq, "--seq", 1, "tokens in a sequence (256)"),
     CHOICE(mode, "--mode", mt_mode_names, "no gradients, gradients kept, or a full training step (fwd_bwd)"),
     CHOICE(autocast, "--autocast", mt_autocast_names, "mixed precision (off)"),
+    CHOICE(matmul, "--matmul", mt_matmul_names, "how matrix products of fp32 are computed (fp32)"),
     INTEGER(steps, "--steps", 1, "how many steps (3)"),
     INTEGER(warmup, "--warmup", 0, "steps before them; traced, numbered first, not timed (0)"),
     CHOICE(zero_grad, "--zero-grad", mt_zero_grad_names, "when the last step's gradients go (before-backward)"),
@@ -56,7 +57,7 @@ static const struct mt_option options[] = {
     TEXT(data, "--data", "random|reference|FILE", "the tokens (random), or the bytes of a file"),
     INTEGER(seed, "--seed", 0, "of random parameters and tokens (0)"),
     CHOICE(impl, "--impl", mt_implementation_names, "how the model is implemented (eager)"),
-    TEXT(device, "--device", "DEVICE", "auto, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
+    TEXT(device, "--device", "DEVICE", "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
     TEXT(alloc, "--alloc", "SETTINGS", "policy=tight or policy=torch,max_split=…,… (policy=tight)"),
     TEXT(trace, "--trace", "FILE", "where the run is added (" MT_DEFAULT_TRACE ")"),
     TEXT(name, "--name", "TEXT", "what to call the run"),
@@ -118,6 +119,8 @@ static void plan_training(const struct run_options *run, struct mt_training_conf
         config->mode = (mt_mode)run->mode;
     if (run->autocast != UNSET)
         config->autocast = run->autocast != 0;
+    if (run->matmul != UNSET)
+        config->math = (mtk_math)run->matmul;
     if (run->zero_grad != UNSET)
         config->zero_grad = (mt_zero_grad)run->zero_grad;
     if (run->init != UNSET)
@@ -131,7 +134,8 @@ static mt_status plan_run(const struct run_options *run, struct mt_run_plan *out
     *out = (struct mt_run_plan){.config = mt_training_config_default(),
                                 .device = run->device,
                                 .name = run->name,
-                                .trace = run->no_trace ? NULL : run->trace};
+                                .trace = run->no_trace ? NULL : run->trace,
+                                .wants_grad_norms = run->json};
     mt_status status = plan_model(run, &out->config.model);
     if (status != MT_OK)
         return status;
@@ -176,6 +180,7 @@ const struct mt_command mt_command_run = {
                                             .rope = UNSET,
                                             .mode = UNSET,
                                             .autocast = UNSET,
+                                            .matmul = UNSET,
                                             .zero_grad = UNSET,
                                             .init = UNSET},
     .options_bytes = sizeof(struct run_options),

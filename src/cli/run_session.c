@@ -34,6 +34,43 @@ static void show_progress(int64_t step, int64_t total, double loss)
     fflush(stderr);
 }
 
+static void measure(struct session *session, const char *name, int64_t step, double value)
+{
+    if (session->recorder != NULL)
+        mt_recorder_measure(session->recorder, name, step, value);
+}
+
+/* What the driver says that this process holds, beside what the allocator holds at the same moment. A device without a
+ * driver to ask leaves no reading. */
+static void measure_memory(struct session *session, int64_t step)
+{
+    struct mt_device_memory memory;
+    struct mt_alloc_stats stats;
+    if (session->recorder == NULL || mt_device_memory(session->device, &memory) != MT_OK)
+        return;
+    mt_alloc_stats(session->alloc, &stats);
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } readings[] = {{"memory:driver_used", memory.used_bytes},
+                    {"memory:context", memory.context_bytes},
+                    {"memory:library", memory.library_bytes},
+                    {"memory:free", memory.free_bytes},
+                    {"memory:total", memory.total_bytes},
+                    {"memory:requested", stats.all.requested_bytes},
+                    {"memory:allocated", stats.all.allocated_bytes},
+                    {"memory:reserved", stats.reserved_bytes}};
+    for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++)
+        measure(session, readings[i].name, step, (double)readings[i].bytes);
+}
+
+static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms)
+{
+    char name[MT_BYTES_TEXT];
+    snprintf(name, sizeof name, "phase_ms:%s", mt_phase_name(phase));
+    measure(context, name, step, ms);
+}
+
 static void on_step_done(void *context, int64_t step, int64_t total, double loss, double step_ms)
 {
     struct session *session = context;
@@ -44,10 +81,11 @@ static void on_step_done(void *context, int64_t step, int64_t total, double loss
     result->losses[count - 1] = loss;
     result->step_ms[count - 1] = step_ms;
     result->step_count++;
-    if (session->recorder != NULL && !isnan(loss))
-        mt_recorder_measure(session->recorder, "loss", step, loss);
-    if (session->recorder != NULL)
-        mt_recorder_measure(session->recorder, "step_ms", step, step_ms);
+    if (!isnan(loss))
+        measure(session, "loss", step, loss);
+    measure(session, "step_ms", step, step_ms);
+    if (step + 1 == total)
+        measure_memory(session, step);
     show_progress(step, total, loss);
 }
 
@@ -55,11 +93,9 @@ static void on_grad_norm(void *context, const char *parameter, double norm)
 {
     struct session *session = context;
     json_object_set_new(session->result->grad_norms, parameter, mt_json_number(norm));
-    if (session->recorder == NULL)
-        return;
     struct mt_text name = {0};
     mt_text_add(&name, "grad_norm:%s", parameter);
-    mt_recorder_measure(session->recorder, name.data, 0, norm);
+    measure(session, name.data, 0, norm);
     mt_text_release(&name);
 }
 
@@ -103,8 +139,12 @@ static mt_status open_trace(struct session *session)
 /* Training that fails leaves what it found until then; the text is kept, since more may fail before it is printed. */
 static void train(struct session *session)
 {
-    struct mt_training_observer observer = {.context = session, .step_done = on_step_done, .grad_norm = on_grad_norm};
+    struct mt_training_observer observer = {.context = session,
+                                            .step_done = on_step_done,
+                                            .phase_time = on_phase_time,
+                                            .grad_norm = session->plan->wants_grad_norms ? on_grad_norm : NULL};
     struct mt_run_result *result = session->result;
+    measure_memory(session, -1);
     result->status = mt_training_run(session->device, session->alloc, &session->plan->config, &observer);
     if (result->status != MT_OK)
         result->error = mt_host_strdup(mt_last_error());

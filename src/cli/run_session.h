@@ -14,9 +14,10 @@
 struct mt_run_plan {
     struct mt_training_config config;
     struct mt_alloc_settings alloc;
-    const char *device; /* "auto" or a spelling of device.h */
-    const char *name;   /* NULL: none */
-    const char *trace;  /* NULL: the run is not traced */
+    const char *device;    /* "auto" or a spelling of device.h */
+    const char *name;      /* NULL: none */
+    const char *trace;     /* NULL: the run is not traced */
+    bool wants_grad_norms; /* every gradient is read back once, which takes seconds for a large model on a card */
 };
 
 /* What came of it.
@@ -26,7 +27,7 @@ struct mt_run_result {
     int64_t run; /* its number in the trace; 0: not traced */
     int64_t step_count;
     double *losses, *step_ms;
-    json_t *grad_norms; /* parameter: norm */
+    json_t *grad_norms; /* parameter: norm; empty if not wanted */
     struct mt_alloc_stats stats;
     mt_status status; /* of the training; MT_OUT_OF_MEMORY leaves a whole result */
     char *error;      /* its text; NULL: none */

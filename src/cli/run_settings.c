@@ -14,6 +14,7 @@ const char *const mt_zero_grad_names[] = {
 const char *const mt_init_names[] = {[MT_INIT_RANDOM] = "random", [MT_INIT_REFERENCE] = "reference", NULL};
 const char *const mt_data_names[] = {[MT_DATA_RANDOM] = "random", [MT_DATA_REFERENCE] = "reference", NULL};
 const char *const mt_autocast_names[] = {"off", "bf16", NULL};
+const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", NULL};
 const char *const mt_switch_names[] = {"off", "on", NULL};
 const char *const mt_implementation_names[] = {"eager", NULL};
 
@@ -51,6 +52,7 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_number(settings, "warmup", config->warmup);
     add_number(settings, "seed", (int64_t)config->seed);
     add_text(settings, "autocast", mt_autocast_names[config->autocast]);
+    add_text(settings, "matmul", mt_matmul_names[config->math]);
     add_text(settings, "zero_grad", mt_zero_grad_names[config->zero_grad]);
     add_text(settings, "init", mt_init_names[config->init]);
     add_text(settings, "data", config->data == MT_DATA_FILE ? config->data_file : mt_data_names[config->data]);

@@ -4,7 +4,7 @@
 
 #include "run_session.h"
 
-enum { MT_MOST_RUN_SETTINGS = 24 };
+enum { MT_MOST_RUN_SETTINGS = 32 };
 
 struct mt_run_settings {
     struct mt_run_setting items[MT_MOST_RUN_SETTINGS]; /* values owned by this */
@@ -22,7 +22,8 @@ extern const char *const mt_zero_grad_names[];
 extern const char *const mt_init_names[];
 extern const char *const mt_data_names[];     /* of a file, its path is said in its place */
 extern const char *const mt_autocast_names[]; /* by the bool of the configuration */
-extern const char *const mt_switch_names[];   /* off, on */
+extern const char *const mt_matmul_names[];
+extern const char *const mt_switch_names[]; /* off, on */
 extern const char *const mt_implementation_names[];
 
 #endif

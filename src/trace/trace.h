@@ -136,6 +136,56 @@ mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, st
 mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
                                 struct mt_measurement_row **out_rows, size_t *out_count);
 
+/* What the driver said that this process held, and what it was for. Signed, since figures of several sources may
+ * disagree.
+ * Invariant: requested + rounding + cached + context + libraries + unexplained = used, all in bytes. */
+struct mt_used_row {
+    int64_t step;      /* at whose end it was read; -1: before the first */
+    int64_t requested; /* by the live blocks, as asked */
+    int64_t rounding;  /* of those blocks: what they got beyond that */
+    int64_t cached;    /* segments' bytes that no block held */
+    int64_t context;   /* CUDA's context and modules */
+    int64_t libraries; /* what they took for themselves */
+    int64_t unexplained;
+    int64_t used;        /* the driver's figure for the process */
+    int64_t free, total; /* of the card; -1: not known */
+};
+
+/* The last reading of a run. MT_USAGE if it has none: its device had no driver to ask. */
+mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct mt_used_row *out);
+
+/* What was timed of a step. */
+#define MT_TIMED_PARTS(X)                                                                                              \
+    X(FORWARD, "forward", "phase_ms:forward")                                                                          \
+    X(LOSS, "loss", "phase_ms:loss")                                                                                   \
+    X(BACKWARD, "backward", "phase_ms:backward")                                                                       \
+    X(OPTIMIZER, "optimizer", "phase_ms:optimizer")                                                                    \
+    X(STEP, "step", "step_ms")
+typedef enum mt_timed_part {
+#define X(name, text, measurement) MT_TIMED_##name,
+    MT_TIMED_PARTS(X)
+#undef X
+        MT_TIMED_PART_COUNT
+} mt_timed_part;
+const char *mt_timed_part_name(mt_timed_part part);
+
+/* Of the measured steps, in milliseconds; NAN where there is none, and the deviation of fewer than two. */
+struct mt_time_statistics {
+    int64_t count;
+    double mean, deviation; /* of a sample: divided by count - 1 */
+    double median, minimum, maximum;
+};
+
+/* How long the steps of a run took that were no warm-up. Texts are settings, "" where there is none. */
+struct mt_steps_row {
+    const char *model, *batch, *seq, *mode, *precision; /* precision: fp32, tf32, bf16 autocast */
+    int64_t warmup;
+    struct mt_time_statistics part[MT_TIMED_PART_COUNT];
+    int64_t oom_bytes; /* of a run that ended out of memory: what was asked for last; otherwise -1 */
+    const char *oom_category, *oom_phase, *oom_span;
+};
+mt_status mt_trace_steps(struct mt_trace *trace, const struct mt_run *run, struct mt_steps_row *out);
+
 /* A value of a query in SQL. */
 typedef enum mt_sql_type { MT_SQL_NULL, MT_SQL_INTEGER, MT_SQL_REAL, MT_SQL_TEXT, MT_SQL_BLOB } mt_sql_type;
 struct mt_sql_value {
