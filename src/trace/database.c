@@ -96,8 +96,9 @@ static mt_status connect_file(const char *path, int flags, struct mt_database **
 static mt_status check_tables(struct mt_database *database)
 {
     int64_t unused;
-    mt_status status =
-        mt_database_integer(database, "SELECT event_count + ring_position + time_ns FROM run, event LIMIT 0", &unused);
+    mt_status status = mt_database_integer(
+        database, "SELECT event_count + ring_position + time_ns + duration_ns FROM run, event, kernel LIMIT 0",
+        &unused);
     if (status == MT_USAGE)
         return mt_fail(MT_BAD_TRACE, "%s is damaged (%s)", database->path, mt_last_error());
     return status;

@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+enum { NO_STEP = -1 };
+
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batch is empty whenever
  * mt_intake_store is not running. */
 struct mt_intake {
@@ -20,7 +22,10 @@ struct mt_intake {
     struct mt_batch *batch;
     mt_span_id *label_spans; /* by label number */
     size_t label_capacity;
-    struct mt_statement *insert_label, *insert_span, *insert_measurement, *update_run;
+    int64_t step;         /* that is under way; NO_STEP: none */
+    int64_t kernel_count; /* stored; their ids are 1 to this */
+    struct mt_statement *insert_label, *insert_span, *insert_measurement, *insert_kernel_name, *insert_kernel,
+        *update_run;
     struct mt_payload payload; /* of the record that is being read */
 };
 
@@ -36,27 +41,37 @@ static void remember_label(void *context, mt_label_id label, mt_phase phase, mt_
     intake->label_spans[number] = span;
 }
 
+static void follow_step(struct mt_intake *intake, const struct mt_event *event)
+{
+    if (event->kind == MT_EVENT_STEP_BEGIN)
+        intake->step = (int64_t)event->value;
+    else if (event->kind == MT_EVENT_STEP_END)
+        intake->step = NO_STEP;
+}
+
 static void remember_event(void *context, const struct mt_event *event)
 {
     struct mt_intake *intake = context;
+    follow_step(intake, event);
     mt_summary_add(intake->summary, event);
 }
 
 static mt_status prepare(struct mt_intake *intake)
 {
-    struct mt_database *database = intake->database;
-    mt_status status = mt_batch_create(database, &intake->batch);
-    if (status == MT_OK)
-        status = mt_database_prepare(database, "INSERT INTO label VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                     &intake->insert_label);
-    if (status == MT_OK)
-        status = mt_database_prepare(database, "INSERT INTO span VALUES (?, ?, ?, ?, ?)", &intake->insert_span);
-    if (status == MT_OK)
-        status = mt_database_prepare(database, "INSERT OR REPLACE INTO measurement VALUES (?, ?, ?, ?)",
-                                     &intake->insert_measurement);
-    if (status == MT_OK)
-        status = mt_database_prepare(database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
-                                     &intake->update_run);
+    const struct {
+        const char *sql;
+        struct mt_statement **out;
+    } statements[] = {
+        {"INSERT INTO label VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_label},
+        {"INSERT INTO span VALUES (?, ?, ?, ?, ?)", &intake->insert_span},
+        {"INSERT OR REPLACE INTO measurement VALUES (?, ?, ?, ?)", &intake->insert_measurement},
+        {"INSERT INTO kernel_name VALUES (?, ?, ?)", &intake->insert_kernel_name},
+        {"INSERT INTO kernel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_kernel},
+        {"UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?", &intake->update_run},
+    };
+    mt_status status = mt_batch_create(intake->database, &intake->batch);
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == MT_OK; i++)
+        status = mt_database_prepare(intake->database, statements[i].sql, statements[i].out);
     return status;
 }
 
@@ -66,13 +81,17 @@ static mt_status read_run(struct mt_intake *intake, int64_t *first_event)
     struct mt_statement *statement;
     bool row = false;
     mt_status status =
-        mt_database_prepare(intake->database, "SELECT first_event, ring_position FROM run WHERE id = ?", &statement);
+        mt_database_prepare(intake->database,
+                            "SELECT first_event, ring_position,"
+                            " (SELECT max(id) FROM kernel WHERE kernel.run = run.id) FROM run WHERE id = ?",
+                            &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_integer(statement, 1, intake->run);
     status = mt_statement_step(statement, &row);
     *first_event = mt_statement_integer(statement, 0);
     intake->position = (uint64_t)mt_statement_integer(statement, 1);
+    intake->kernel_count = mt_statement_integer(statement, 2);
     mt_statement_finalize(statement);
     if (status == MT_OK && !row)
         return mt_fail(MT_BAD_TRACE, "%s has no run %lld", mt_database_path(intake->database), (long long)intake->run);
@@ -85,6 +104,7 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     int64_t first_event;
     intake->database = database;
     intake->run = run;
+    intake->step = NO_STEP;
     *out = intake;
     mt_status status = read_run(intake, &first_event);
     if (status != MT_OK)
@@ -104,6 +124,8 @@ void mt_intake_destroy(struct mt_intake *intake)
     mt_statement_finalize(intake->insert_label);
     mt_statement_finalize(intake->insert_span);
     mt_statement_finalize(intake->insert_measurement);
+    mt_statement_finalize(intake->insert_kernel_name);
+    mt_statement_finalize(intake->insert_kernel);
     mt_statement_finalize(intake->update_run);
     mt_summary_destroy(intake->summary);
     free(intake->label_spans);
@@ -135,6 +157,7 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_batch_row){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
+    follow_step(intake, event);
     if (label != 0 && label < intake->label_capacity && intake->label_spans[label] == event->span)
         row->span = 0;
     return intake->batch->count == MT_BATCH_ROWS ? mt_batch_store(intake->batch) : MT_OK;
@@ -201,6 +224,41 @@ static mt_status add_measurement(struct mt_intake *intake)
     return mt_statement_run(intake->insert_measurement);
 }
 
+static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event *head)
+{
+    const char *name;
+    if (!mt_payload_get_name(&intake->payload, &name))
+        return MT_OK;
+    mt_statement_bind_integer(intake->insert_kernel_name, 1, intake->run);
+    mt_statement_bind_integer(intake->insert_kernel_name, 2, head->segment);
+    mt_statement_bind_text(intake->insert_kernel_name, 3, name);
+    return mt_statement_run(intake->insert_kernel_name);
+}
+
+/* NULL where an id or a step is none. */
+static void bind_optional(struct mt_statement *statement, int index, int64_t value, int64_t none)
+{
+    if (value == none)
+        mt_statement_bind_null(statement, index);
+    else
+        mt_statement_bind_integer(statement, index, value);
+}
+
+static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *record)
+{
+    const struct mt_stored_kernel row = mt_kernel_of_record(record);
+    struct mt_statement *statement = intake->insert_kernel;
+    mt_statement_bind_integer(statement, 1, intake->run);
+    mt_statement_bind_integer(statement, 2, ++intake->kernel_count);
+    mt_statement_bind_integer(statement, 3, (int64_t)row.start_ns);
+    mt_statement_bind_integer(statement, 4, (int64_t)row.duration_ns);
+    mt_statement_bind_integer(statement, 5, row.name);
+    bind_optional(statement, 6, mt_label_number(row.label), 0);
+    bind_optional(statement, 7, intake->step, NO_STEP);
+    mt_statement_bind_integer(statement, 8, row.stream);
+    return mt_statement_run(statement);
+}
+
 static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
 {
     switch (head->kind) {
@@ -210,6 +268,10 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
         return add_span(intake, head);
     case MT_RECORD_MEASUREMENT:
         return add_measurement(intake);
+    case MT_RECORD_KERNEL_NAME:
+        return add_kernel_name(intake, head);
+    case MT_RECORD_KERNEL:
+        return add_kernel(intake, head);
     }
     return MT_OK;
 }

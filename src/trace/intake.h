@@ -2,7 +2,7 @@
  *
  *   ring [position, end) ──store──▶ batch ──▶ event
  *                           │  └──▶ summary ──▶ segment, step, checkpoint, and at the end summary_*
- *                           └─────▶ label, span, measurement
+ *                           └─────▶ label, span, measurement, kernel_name, kernel
  *
  * A commit writes the position up to which records are stored together with their rows, so that whoever comes later
  * knows exactly what is missing.

@@ -125,6 +125,18 @@ bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measuremen
     return payload->whole;
 }
 
+void mt_payload_set_name(struct mt_payload *payload, const char *name)
+{
+    payload->length = 0;
+    put_text(payload, name);
+}
+
+bool mt_payload_get_name(struct mt_payload *payload, const char **out)
+{
+    *out = get_text(payload);
+    return payload->whole;
+}
+
 void mt_payload_write(const struct mt_payload *payload, struct mt_event head, struct mt_ring *ring)
 {
     head.value = payload->length;

@@ -1,4 +1,5 @@
-/* What travels through the ring besides events: labels, spans and measurements, of any length.
+/* What travels through the ring besides events: labels, spans, measurements and names of kernels, of any length, and
+ * kernels, which are a head without a payload.
  *
  *   ┌ head: an event record, kind >= MT_RECORD_LABEL, ┐┌ payload: value bytes in as many      ┐
  *   └ value = bytes of the payload                    ┘└ records as they need, zeros after it ┘
@@ -14,6 +15,8 @@ enum {
     MT_RECORD_LABEL = 0x100, /* label: the id; payload: struct mt_record_label, op */
     MT_RECORD_SPAN,          /* span: the id; payload: parent, name, path */
     MT_RECORD_MEASUREMENT,   /* payload: step, value, name */
+    MT_RECORD_KERNEL_NAME,   /* segment: the name's id; payload: name */
+    MT_RECORD_KERNEL,        /* no payload; see mt_record_of_kernel */
 };
 
 /* Longer texts are cut to this, so that every record fits the smallest ring. */
@@ -35,15 +38,45 @@ struct mt_measurement {
     double value;
 };
 
+/* A kernel as it is stored. */
+struct mt_stored_kernel {
+    uint64_t start_ns, duration_ns;
+    uint32_t name; /* id, from 1 */
+    mt_label_id label;
+    uint32_t stream;
+};
+
+/* A kernel fits the head alone. */
+static inline struct mt_event mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)
+{
+    return (struct mt_event){.kind = MT_RECORD_KERNEL,
+                             .time_ns = kernel->start_ns,
+                             .block_bytes = kernel->end_ns - kernel->start_ns,
+                             .segment = name,
+                             .label = kernel->label,
+                             .offset = kernel->stream};
+}
+
+static inline struct mt_stored_kernel mt_kernel_of_record(const struct mt_event *record)
+{
+    return (struct mt_stored_kernel){.start_ns = record->time_ns,
+                                     .duration_ns = record->block_bytes,
+                                     .name = record->segment,
+                                     .label = record->label,
+                                     .stream = (uint32_t)record->offset};
+}
+
 /* Encoding replaces the payload. */
 void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label);
 void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span);
 void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement);
+void mt_payload_set_name(struct mt_payload *payload, const char *name);
 
 /* Decoding; false if the payload is not one. Texts are borrowed from the payload. */
 bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out);
 bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out);
 bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out);
+bool mt_payload_get_name(struct mt_payload *payload, const char **out);
 
 /* Records that a payload of `bytes` takes, head included. */
 static inline uint64_t mt_payload_records(uint64_t bytes)

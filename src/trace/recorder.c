@@ -19,6 +19,7 @@ struct mt_recorder {
     struct mt_sink sink;
     struct mt_ring *ring;
     struct mt_interner *interner;
+    struct mt_interner *kernel_names; /* as spans of its root */
     struct mt_database *database;
     struct mt_intake *intake;
     struct mt_writer *writer;
@@ -62,16 +63,22 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
     return false;
 }
 
+/* False: lost. */
+static inline bool send_record(struct mt_recorder *recorder, const struct mt_event *record)
+{
+    struct mt_ring *ring = recorder->ring;
+    if (!reserve(recorder, 1))
+        return false;
+    *mt_ring_record(ring, ring->head) = *record;
+    mt_ring_publish(ring, 1);
+    return true;
+}
+
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
-    struct mt_ring *ring = recorder->ring;
-    if (!reserve(recorder, 1)) {
-        atomic_fetch_add(&ring->header->lost_events, 1);
-        return;
-    }
-    *mt_ring_record(ring, ring->head) = *event;
-    mt_ring_publish(ring, 1);
+    if (!send_record(recorder, event))
+        atomic_fetch_add(&recorder->ring->header->lost_events, 1);
 }
 
 /* Sends recorder->payload behind its head. What is lost of these shows as the events that follow being lost. */
@@ -106,6 +113,20 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
         send_payload(recorder, (struct mt_event){.kind = MT_RECORD_SPAN, .span = id});
     }
     return id;
+}
+
+/* What is lost of these shows as the step's end being lost. */
+static void record_kernel(void *context, const struct mt_kernel *kernel)
+{
+    struct mt_recorder *recorder = context;
+    bool is_new;
+    uint32_t name = mt_interner_span(recorder->kernel_names, 0, kernel->name, &is_new);
+    if (is_new) {
+        mt_payload_set_name(&recorder->payload, kernel->name);
+        send_payload(recorder, (struct mt_event){.kind = MT_RECORD_KERNEL_NAME, .segment = name});
+    }
+    const struct mt_event record = mt_record_of_kernel(kernel, name);
+    send_record(recorder, &record);
 }
 
 static mt_status flush(void *context)
@@ -228,6 +249,7 @@ static mt_status start(struct mt_recorder *recorder, const struct mt_run_info *i
 static void destroy(struct mt_recorder *recorder)
 {
     mt_interner_destroy(recorder->interner);
+    mt_interner_destroy(recorder->kernel_names);
     free(recorder->path);
     free(recorder);
 }
@@ -243,8 +265,13 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     struct mt_recorder *recorder = mt_host_alloc(sizeof *recorder);
     recorder->path = mt_host_strdup(path);
     recorder->interner = mt_interner_create();
-    recorder->sink = (struct mt_sink){
-        .context = recorder, .emit = emit, .intern_label = intern_label, .intern_span = intern_span, .flush = flush};
+    recorder->kernel_names = mt_interner_create();
+    recorder->sink = (struct mt_sink){.context = recorder,
+                                      .emit = emit,
+                                      .intern_label = intern_label,
+                                      .intern_span = intern_span,
+                                      .kernel = record_kernel,
+                                      .flush = flush};
     *out = NULL;
     mt_status status = start(recorder, info);
     if (status == MT_OK) {

@@ -78,6 +78,26 @@ CREATE TABLE event (
     allocation INTEGER               -- free: event.id of the alloc that it ends
 );
 
+-- What ran on the GPU, where kernels were watched, in the order in which it was handed over: by step, in a step by start.
+CREATE TABLE kernel (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1
+    start_ns INTEGER NOT NULL,       -- the clock of event.time_ns
+    duration_ns INTEGER NOT NULL,
+    name INTEGER NOT NULL,           -- kernel_name.id
+    label INTEGER,                   -- label.id of the op that launched it; NULL: launched by nobody that is known
+    step INTEGER,                    -- NULL: before the first
+    stream INTEGER NOT NULL,         -- the driver's number
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+CREATE TABLE kernel_name (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1, in the order in which they came up
+    name TEXT NOT NULL,              -- in full, with its template arguments
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
 CREATE TABLE event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 -- Segments by birth number; an address is segment.address + event.offset.
