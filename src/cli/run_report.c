@@ -75,7 +75,7 @@ static void print_title(const struct mt_run_plan *plan, const struct mt_run_resu
         printf("run %" PRId64 ": ", result->run);
     printf("%s (%.2f billion parameters), batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n", model->name,
            (double)mt_model_parameter_count(model) / 1e9, config->batch, config->seq, mt_mode_names[config->mode],
-           config->autocast ? "bf16 autocast" : "fp32", result->device);
+           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], result->device);
 }
 
 static void print_losses(const struct mt_run_result *result)
@@ -91,18 +91,32 @@ static void print_losses(const struct mt_run_result *result)
     puts(any ? "" : "not computed");
 }
 
-/* The mean over the steps that are not warm-up. */
-static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_result *result)
+/* The mean of the steps from `begin` on that have a time; NAN if there is none. */
+static double mean_of(const double *ms, int64_t begin, int64_t end)
 {
     double sum = 0;
-    int64_t count = result->step_count - plan->config.warmup;
-    for (int64_t i = plan->config.warmup; i < result->step_count; i++)
-        sum += result->step_ms[i];
+    int64_t count = 0;
+    for (int64_t i = begin; i < end; i++) {
+        if (isnan(ms[i]))
+            continue;
+        sum += ms[i];
+        count++;
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_result *result)
+{
+    int64_t warmup = plan->config.warmup;
+    double device_ms = mean_of(result->step_ms, warmup, result->step_count);
+    double wall_ms = mean_of(result->wall_ms, warmup, result->step_count);
     printf("steps         %" PRId64, result->step_count);
-    if (plan->config.warmup > 0)
-        printf(", the first %" PRId64 " to warm up", plan->config.warmup);
-    if (count > 0)
-        printf(", %.2f ms each by the device's clock", sum / (double)count);
+    if (warmup > 0)
+        printf(", the first %" PRId64 " to warm up", warmup);
+    if (!isnan(device_ms))
+        printf(", %.2f ms each by the device's clock", device_ms);
+    if (result->executes && !isnan(wall_ms))
+        printf(", %.2f ms by the wall clock", wall_ms);
     putchar('\n');
 }
 

@@ -1,5 +1,6 @@
 #include "run_session.h"
 
+#include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "output.h"
@@ -20,6 +21,7 @@ struct session {
     struct mt_recorder *recorder; /* NULL: not traced */
     struct mt_sink sink;
     struct mt_alloc *alloc;
+    uint64_t last_step_ns; /* when the last step ended, by the host's clock; 0: there was none */
 };
 
 /* One line that overwrites itself, for a person who waits. */
@@ -71,19 +73,33 @@ static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms
     measure(context, name, step, ms);
 }
 
+/* The host's time since the last step ended; NAN after the first. */
+static double take_wall_ms(struct session *session)
+{
+    uint64_t last_ns = session->last_step_ns;
+    session->last_step_ns = mt_clock_ns();
+    return last_ns != 0 ? (double)(session->last_step_ns - last_ns) * 1e-6 : NAN;
+}
+
+static void append(double **numbers, int64_t count, double number)
+{
+    *numbers = mt_host_resize(*numbers, (size_t)count + 1, sizeof **numbers);
+    (*numbers)[count] = number;
+}
+
 static void on_step_done(void *context, int64_t step, int64_t total, double loss, double step_ms)
 {
     struct session *session = context;
     struct mt_run_result *result = session->result;
-    size_t count = (size_t)result->step_count + 1;
-    result->losses = mt_host_resize(result->losses, count, sizeof *result->losses);
-    result->step_ms = mt_host_resize(result->step_ms, count, sizeof *result->step_ms);
-    result->losses[count - 1] = loss;
-    result->step_ms[count - 1] = step_ms;
+    append(&result->losses, result->step_count, loss);
+    append(&result->step_ms, result->step_count, step_ms);
+    append(&result->wall_ms, result->step_count, take_wall_ms(session));
     result->step_count++;
     if (!isnan(loss))
         measure(session, "loss", step, loss);
     measure(session, "step_ms", step, step_ms);
+    if (result->executes && !isnan(result->wall_ms[step]))
+        measure(session, "wall_ms", step, result->wall_ms[step]);
     if (step + 1 == total)
         measure_memory(session, step);
     show_progress(step, total, loss);
@@ -105,6 +121,7 @@ static mt_status open_device(struct session *session)
     mt_status status = mt_device_open(is_auto ? "sim" : session->plan->device, &session->device);
     if (status != MT_OK)
         return status;
+    session->result->executes = mt_device_executes(session->device);
     snprintf(session->result->device, sizeof session->result->device, "%s", session->device->name);
     if (is_auto)
         mt_note("there is no usable GPU: this is %s, where memory is planned and nothing is executed",
@@ -184,6 +201,7 @@ void mt_run_result_release(struct mt_run_result *result)
 {
     free(result->losses);
     free(result->step_ms);
+    free(result->wall_ms);
     free(result->error);
     json_decref(result->grad_norms);
 }

@@ -21,12 +21,15 @@ struct mt_run_plan {
 };
 
 /* What came of it.
- * Invariant: step_count entries of losses and step_ms, warm-up included; NAN where there is none. */
+ * Invariant: step_count entries of losses, step_ms and wall_ms, warm-up included; NAN where there is none. */
 struct mt_run_result {
     char device[64];
     int64_t run; /* its number in the trace; 0: not traced */
     int64_t step_count;
-    double *losses, *step_ms;
+    double *losses;
+    double *step_ms; /* by the device's clock, from the step's first work to its last */
+    double *wall_ms; /* by the host's, from the last step's end to this one's; NAN of the first, which init precedes */
+    bool executes;   /* whether anything was computed */
     json_t *grad_norms; /* parameter: norm; empty if not wanted */
     struct mt_alloc_stats stats;
     mt_status status; /* of the training; MT_OUT_OF_MEMORY leaves a whole result */
