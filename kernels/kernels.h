@@ -13,6 +13,10 @@
 
 #include <stdbool.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A strided view of elements in device memory, always of 4 dimensions (leading ones are 1). A stride of 0 repeats.
  * Element (i, j, k, l) is number i*stride[0] + j*stride[1] + k*stride[2] + l*stride[3] from address. */
 struct mtk_view {
@@ -124,5 +128,9 @@ struct mtk_table {
 
 /* The table of plain C and OpenBLAS, for addresses that are host memory. */
 extern const struct mtk_table mtk_cpu;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

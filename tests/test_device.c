@@ -86,11 +86,14 @@ static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
     expect_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
 }
 
-static void a_gpu_is_refused_since_this_build_has_none(void **state)
+/* Whether there is a card or not: none has that number. */
+static void a_gpu_that_is_not_there_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    expect_refused("cuda", MT_NO_DEVICE, "no GPU support");
-    expect_refused("cuda:1", MT_NO_DEVICE, "no GPU support");
+    expect_refused("cuda:63", MT_NO_DEVICE, "");
+    assert_true(strlen(mt_last_error()) > strlen("no GPU: "));
+    expect_refused("cuda:64", MT_USAGE, "the number of a GPU");
+    expect_refused("cuda:first", MT_USAGE, "the number of a GPU");
 }
 
 static void capacities_that_are_no_sizes_are_refused(void **state)
@@ -315,7 +318,7 @@ int main(void)
         cmocka_unit_test(sim_with_a_size_has_that_capacity_and_the_rates_of_an_h200),
         cmocka_unit_test(every_listed_card_opens_under_its_name),
         cmocka_unit_test(unknown_spellings_are_refused_with_the_nearest_match),
-        cmocka_unit_test(a_gpu_is_refused_since_this_build_has_none),
+        cmocka_unit_test(a_gpu_that_is_not_there_is_refused_with_the_reason),
         cmocka_unit_test(capacities_that_are_no_sizes_are_refused),
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_sim),
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_cpu),

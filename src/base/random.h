@@ -6,7 +6,14 @@
 
 #include <stdint.h>
 
-static inline uint64_t mt_splitmix64(uint64_t x)
+/* Kernels make the same values. */
+#ifdef __CUDACC__
+#define MT_ON_DEVICE_TOO __host__ __device__
+#else
+#define MT_ON_DEVICE_TOO
+#endif
+
+MT_ON_DEVICE_TOO static inline uint64_t mt_splitmix64(uint64_t x)
 {
     x += 0x9E3779B97F4A7C15u;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
@@ -15,7 +22,7 @@ static inline uint64_t mt_splitmix64(uint64_t x)
 }
 
 /* unit(t, i): uniform in [0, 1). */
-static inline double mt_random_unit(uint64_t stream, uint64_t index)
+MT_ON_DEVICE_TOO static inline double mt_random_unit(uint64_t stream, uint64_t index)
 {
     return (double)(mt_splitmix64(index + (stream << 40)) >> 11) * 0x1p-53;
 }

@@ -6,6 +6,10 @@
 #ifndef MT_BASE_STATUS_H
 #define MT_BASE_STATUS_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define MT_STATUSES(X)                                                                                                 \
     X(OK, 0, "done")                                                                                                   \
     X(FAILED, 1, "failed")                                                                                             \
@@ -38,5 +42,9 @@ static inline mt_status mt_status_keep(mt_status first, mt_status second)
 {
     return first != MT_OK ? first : second;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

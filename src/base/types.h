@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A place in a device's memory. A number, never a pointer: dereferencing it by mistake must not compile. */
 typedef uint64_t mt_addr;
 
@@ -32,5 +36,9 @@ const char *mt_dtype_name(mt_dtype dtype);
 size_t mt_dtype_bytes(mt_dtype dtype);
 
 enum { MT_MAX_DIMS = 4 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,6 +8,7 @@
  * capacity are set; the caller owns it. */
 mt_status mt_sim_open(const char *argument, struct mt_device **out);
 mt_status mt_cpu_open(const char *argument, struct mt_device **out);
+mt_status mt_cuda_module_open(const char *argument, struct mt_device **out);
 
 /* A capacity as written after a colon: MT_USAGE for 0 and for what is not a size. */
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes);

@@ -3,6 +3,7 @@
  *   "sim", "sim:h200", "sim:a100-80gb", "sim:24GiB"   an address range with a capacity and nothing behind it; its clock
  *                                                     advances by each op's roofline time
  *   "cpu", "cpu:4GiB"                                 host memory under a capacity; kernels in C
+ *   "cuda", "cuda:1"                                  an NVIDIA card; opened by a module that is loaded then
  *
  * A backend fills a table of functions; the wrappers below check once for all of them and supply what is optional.
  *

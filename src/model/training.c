@@ -150,6 +150,14 @@ static void take_kernel(void *context, const struct mt_kernel *kernel)
     mt_alloc_kernel(((struct training *)context)->rt.alloc, kernel);
 }
 
+/* Hands over what ran until now, so that it counts where it belongs: to the step under way, or to none. */
+static void collect_kernels(struct training *run)
+{
+    struct mt_runtime *rt = &run->rt;
+    mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+    mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
+}
+
 static void run_steps(struct training *run)
 {
     struct mt_runtime *rt = &run->rt;
@@ -158,8 +166,7 @@ static void run_steps(struct training *run)
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
         double loss = run_step(run, step);
         mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
-        mt_runtime_fail(rt, mt_device_synchronize(rt->device));
-        mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
+        collect_kernels(run);
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
         report_step(run, step, total, loss);
     }
@@ -178,6 +185,7 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
     run.rt.math = config->math;
     mt_transformer_create(&run.rt, config, &run.model);
+    collect_kernels(&run);
     run_steps(&run);
     mt_transformer_destroy(&run.rt, &run.model);
     mt_runtime_close(&run.rt);

@@ -1,0 +1,134 @@
+/* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n], by cuBLAS; every element of `out` is written.
+ *
+ * cuBLAS knows matrices by columns. A matrix by rows is its transpose by columns, so
+ *
+ *   out by rows      out' = b' a', with everything transposed, and no copy
+ *   out by columns   out = a b
+ *
+ * and each operand is read transposed if its layout is not out's. fp32 is computed in fp32, or in tf32 if asked; bf16 is
+ * summed in fp32 and rounded once. */
+#include "kernels/cuda/launch.cuh"
+
+#include "kernels/cuda/element.cuh"
+
+/* How cuBLAS is to see the last two dimensions of a view: by rows or by columns, `leading` elements apart. */
+struct layout {
+    enum { BY_ROWS, BY_COLUMNS, NEITHER } order;
+    int64_t leading;
+};
+
+/* The distance of rows (of `columns` elements) if they are dense, else 0. What is only one has no distance. */
+static int64_t rows_apart(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
+{
+    bool columns_adjoin = column_stride == 1 || columns == 1;
+    int64_t apart = rows == 1 ? columns : row_stride;
+    return columns_adjoin && apart >= columns ? apart : 0;
+}
+
+static struct layout layout_of(const struct mtk_view *m)
+{
+    int64_t by_rows = rows_apart(m->shape[2], m->shape[3], m->stride[2], m->stride[3]);
+    if (by_rows > 0)
+        return {layout::BY_ROWS, by_rows};
+    int64_t by_columns = rows_apart(m->shape[3], m->shape[2], m->stride[3], m->stride[2]);
+    return by_columns > 0 ? layout{layout::BY_COLUMNS, by_columns} : layout{layout::NEITHER, 0};
+}
+
+static mt_status fail_blas(const char *call, cublasStatus_t status)
+{
+    return mt_fail(MT_FAILED, "%s: %s (%d)", call, cublasGetStatusName(status), (int)status);
+}
+
+static mt_status fail_layout(const char *which, const struct mtk_view *m)
+{
+    return mt_fail(MT_FAILED,
+                   "matmul: %s is %lld x %lld with strides of %lld and %lld elements, which cuBLAS can't read", which,
+                   (long long)m->shape[2], (long long)m->shape[3], (long long)m->stride[2], (long long)m->stride[3]);
+}
+
+/* Tells cuBLAS where to work, if that is not what it was told last. */
+static mt_status use_workspace(struct mtk_queue *queue, mt_addr workspace, uint64_t bytes)
+{
+    if (bytes == 0 || (workspace == queue->workspace && bytes == queue->workspace_bytes))
+        return MT_OK;
+    cublasStatus_t status = cublasSetWorkspace(queue->blas, mtk_device_pointer(workspace), bytes);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return fail_blas("cublasSetWorkspace", status);
+    queue->workspace = workspace;
+    queue->workspace_bytes = bytes;
+    return MT_OK;
+}
+
+/* What cuBLAS is called with: c = a b, in columns. */
+struct product {
+    const struct mtk_view *a, *b, *c;
+    cublasOperation_t turn_a, turn_b;
+    int64_t m, n, k, a_leading, b_leading, c_leading;
+};
+
+static cublasOperation_t turn(struct layout operand, struct layout out)
+{
+    return operand.order == out.order ? CUBLAS_OP_N : CUBLAS_OP_T;
+}
+
+static product product_of(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b)
+{
+    struct layout to = layout_of(out), left = layout_of(a), right = layout_of(b);
+    int64_t rows = out->shape[2], columns = out->shape[3], k = a->shape[3];
+    if (to.order == layout::BY_ROWS)
+        return {b, a, out, turn(right, to), turn(left, to), columns, rows, k, right.leading, left.leading, to.leading};
+    return {a, b, out, turn(left, to), turn(right, to), rows, columns, k, left.leading, right.leading, to.leading};
+}
+
+static cudaDataType_t data_type(mt_dtype dtype)
+{
+    return dtype == MT_F64 ? CUDA_R_64F : dtype == MT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static cublasComputeType_t compute_type(mtk_math math, mt_dtype dtype)
+{
+    if (dtype == MT_F64)
+        return CUBLAS_COMPUTE_64F;
+    return dtype == MT_F32 && math == MTK_MATH_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+static cublasStatus_t multiply(mtk_math math, const product *p, struct mtk_queue *queue)
+{
+    const float one_float = 1, zero_float = 0;
+    const double one_double = 1, zero_double = 0;
+    bool is_double = p->c->dtype == MT_F64;
+    const void *one = is_double ? (const void *)&one_double : &one_float;
+    const void *zero = is_double ? (const void *)&zero_double : &zero_float;
+    cudaDataType_t type = data_type(p->c->dtype);
+    cublasComputeType_t compute = compute_type(math, p->c->dtype);
+    const void *a = mtk_device_pointer(p->a->address), *b = mtk_device_pointer(p->b->address);
+    void *c = mtk_device_pointer(p->c->address);
+    if (p->c->shape[1] == 1)
+        return cublasGemmEx_64(queue->blas, p->turn_a, p->turn_b, p->m, p->n, p->k, one, a, type, p->a_leading, b, type,
+                               p->b_leading, zero, c, type, p->c_leading, compute, CUBLAS_GEMM_DEFAULT);
+    return cublasGemmStridedBatchedEx_64(queue->blas, p->turn_a, p->turn_b, p->m, p->n, p->k, one, a, type,
+                                         p->a_leading, p->a->stride[1], b, type, p->b_leading, p->b->stride[1], zero, c,
+                                         type, p->c_leading, p->c->stride[1], p->c->shape[1], compute,
+                                         CUBLAS_GEMM_DEFAULT);
+}
+
+mt_status mtk_cuda_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
+                          mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue)
+{
+    if (layout_of(out).order == layout::NEITHER)
+        return fail_layout("the output", out);
+    if (layout_of(a).order == layout::NEITHER)
+        return fail_layout("the left operand", a);
+    if (layout_of(b).order == layout::NEITHER)
+        return fail_layout("the right operand", b);
+    mt_status status = use_workspace(queue, workspace, workspace_bytes);
+    if (status != MT_OK)
+        return status;
+    product p = product_of(out, a, b);
+    cublasStatus_t outcome = multiply(math, &p, queue);
+    if (outcome == CUBLAS_STATUS_SUCCESS)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "product of %lld matrices, %lld x %lld by %lld x %lld, of %s: cuBLAS says %s (%d)",
+                   (long long)out->shape[1], (long long)out->shape[2], (long long)a->shape[3], (long long)a->shape[3],
+                   (long long)out->shape[3], mt_dtype_name(out->dtype), cublasGetStatusName(outcome), (int)outcome);
+}

@@ -1,0 +1,47 @@
+/* Rotary position embedding. For the pair (a, b) = in[i,j,t,2p], in[i,j,t,2p+1] and its angle
+ * direction * t * theta^(-2p/d), d the size of the last dimension:
+ *
+ *   out[i,j,t,2p] = a cos - b sin        out[i,j,t,2p+1] = a sin + b cos
+ *
+ * `out` may be the same view as `in`. */
+#include "kernels/cuda/view.cuh"
+
+constexpr int THREADS = 128, SHARERS = 8;
+
+/* A thread takes one pair (t, p), and turns it at SHARERS places (i, j) by sines computed once; a block takes THREADS
+ * neighbouring pairs. Sines are computed in double: an angle may be of thousands of turns. Everything of out is
+ * written. */
+__global__ void __launch_bounds__(THREADS)
+    rotate_kernel(double theta, int direction, mtk_device_view out, mtk_device_view in, mtk_divisor pairs,
+                  uint32_t turns, mtk_divisor heads, uint32_t places, int64_t dimension)
+{
+    uint32_t n = blockIdx.x * THREADS + threadIdx.x;
+    if (n >= turns)
+        return;
+    uint32_t t = pairs.divide(n), p = n - t * pairs.divisor;
+    double sine, cosine;
+    sincos((double)direction * t * pow(theta, -2.0 * p / (double)dimension), &sine, &cosine);
+    for (uint32_t place = blockIdx.y * SHARERS; place < places && place < (blockIdx.y + 1) * SHARERS; place++) {
+        uint32_t i = heads.divide(place), j = place - i * heads.divisor;
+        double a = mtk_load<double>(in.at(i, j, t, 2 * p), in.dtype);
+        double b = mtk_load<double>(in.at(i, j, t, 2 * p + 1), in.dtype);
+        mtk_store<double>(out.at(i, j, t, 2 * p), out.dtype, a * cosine - b * sine);
+        mtk_store<double>(out.at(i, j, t, 2 * p + 1), out.dtype, a * sine + b * cosine);
+    }
+}
+
+mt_status mtk_cuda_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
+                          struct mtk_queue *queue)
+{
+    int64_t pairs = in->shape[3] / 2, turns = in->shape[2] * pairs, places = in->shape[0] * in->shape[1];
+    if (turns == 0 || places == 0)
+        return MT_OK;
+    int64_t blocks = mtk_ceiling(turns, THREADS), rows = mtk_ceiling(places, SHARERS);
+    if (turns > MTK_MOST_UNITS || rows > UINT16_MAX)
+        return mt_fail(MT_FAILED, "rotate: %lld pairs at %lld places are more than a launch numbers", (long long)turns,
+                       (long long)places);
+    rotate_kernel<<<dim3((unsigned)blocks, (unsigned)rows), THREADS, 0, queue->stream>>>(
+        theta, direction, mtk_device_view_of(out), mtk_device_view_of(in), mtk_divisor_of(pairs), (uint32_t)turns,
+        mtk_divisor_of(in->shape[1]), (uint32_t)places, in->shape[3]);
+    return mtk_launched("rotate", blocks * rows, THREADS);
+}

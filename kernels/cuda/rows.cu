@@ -1,0 +1,94 @@
+/* Rows of a table by index: gather_rows reads them, scatter_add_rows adds to them.
+ *
+ *   gather_rows        out[i,j,n,c] = table[0,0,index[i,j,n,0],c]
+ *   scatter_add_rows   table[0,0,index[i,j,n,0],c] += in[i,j,n,c]   rounded after each addition, in row-major order
+ *
+ * Everything of `out` is written; of the table of a scatter only the rows that are named are touched. */
+#include "kernels/cuda/view.cuh"
+
+constexpr int THREADS = 256;
+
+__device__ __forceinline__ int64_t index_at(const mtk_device_view &index, const mtk_rows &rows, uint32_t row)
+{
+    int64_t i, j, n;
+    rows.split(row, &i, &j, &n);
+    return *reinterpret_cast<const int64_t *>(index.at(i, j, n, 0));
+}
+
+/* A block takes the row of its number, a thread every THREADS-th column of it. Every element of out is written. */
+__global__ void __launch_bounds__(THREADS)
+    gather_kernel(mtk_device_view out, mtk_device_view table, mtk_device_view index, mtk_rows rows, int64_t columns)
+{
+    int64_t i, j, n;
+    rows.split(blockIdx.x, &i, &j, &n);
+    int64_t row = index_at(index, rows, blockIdx.x);
+    for (int64_t c = threadIdx.x; c < columns; c += THREADS)
+        mtk_store<double>(out.at(i, j, n, c), out.dtype, mtk_load<double>(table.at(0, 0, row, c), table.dtype));
+}
+
+/* Whether a row before `last` names `wanted`, too; the same answer in all threads of a block. */
+__device__ bool named_before(const mtk_device_view &index, const mtk_rows &rows, uint32_t last, int64_t wanted)
+{
+    bool found = false;
+    for (uint32_t row = threadIdx.x; row < last && !found; row += THREADS)
+        found = index_at(index, rows, row) == wanted;
+    return __syncthreads_or(found);
+}
+
+/* table[row named] += the row of `in`; a thread takes every THREADS-th column, whatever the row. */
+__device__ void add_row(const mtk_device_view &table, const mtk_device_view &in, const mtk_rows &rows, int64_t named,
+                        uint32_t row, int64_t columns)
+{
+    int64_t i, j, n;
+    rows.split(row, &i, &j, &n);
+    for (int64_t c = threadIdx.x; c < columns; c += THREADS) {
+        char *to = table.at(0, 0, named, c);
+        double sum = mtk_load<double>(to, table.dtype) + mtk_load<double>(in.at(i, j, n, c), in.dtype);
+        mtk_store<double>(to, table.dtype, sum);
+    }
+}
+
+/* table[index] += in. The block of the first row that names a row of the table adds all that name it, in order; other
+ * blocks end at once. A column of a row is always the same thread's, so additions need no more order than the loop's. */
+__global__ void __launch_bounds__(THREADS)
+    scatter_add_kernel(mtk_device_view table, mtk_device_view index, mtk_device_view in, mtk_rows rows, int64_t columns)
+{
+    __shared__ bool names_it[THREADS];
+    int64_t named = index_at(index, rows, blockIdx.x);
+    if (named_before(index, rows, blockIdx.x, named))
+        return;
+    for (uint32_t first = blockIdx.x; first < rows.count; first += THREADS) {
+        uint32_t mine = first + threadIdx.x;
+        bool is_named = mine < rows.count && index_at(index, rows, mine) == named;
+        names_it[threadIdx.x] = is_named;
+        if (__syncthreads_or(is_named))
+            for (int i = 0; i < THREADS; i++)
+                if (names_it[i])
+                    add_row(table, in, rows, named, first + i, columns);
+        __syncthreads();
+    }
+}
+
+mt_status mtk_cuda_gather_rows(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
+                               struct mtk_queue *queue)
+{
+    struct mtk_rows rows;
+    mt_status status = mtk_rows_of("gather_rows", out, &rows);
+    if (status != MT_OK || rows.count == 0)
+        return status;
+    gather_kernel<<<rows.count, THREADS, 0, queue->stream>>>(mtk_device_view_of(out), mtk_device_view_of(table),
+                                                             mtk_device_view_of(index), rows, out->shape[3]);
+    return mtk_launched("gather_rows", rows.count, THREADS);
+}
+
+mt_status mtk_cuda_scatter_add_rows(const struct mtk_view *table, const struct mtk_view *index,
+                                    const struct mtk_view *in, struct mtk_queue *queue)
+{
+    struct mtk_rows rows;
+    mt_status status = mtk_rows_of("scatter_add_rows", in, &rows);
+    if (status != MT_OK || rows.count == 0)
+        return status;
+    scatter_add_kernel<<<rows.count, THREADS, 0, queue->stream>>>(mtk_device_view_of(table), mtk_device_view_of(index),
+                                                                  mtk_device_view_of(in), rows, in->shape[3]);
+    return mtk_launched("scatter_add_rows", rows.count, THREADS);
+}

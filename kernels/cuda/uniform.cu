@@ -1,0 +1,34 @@
+/* Element e, row-major, of a contiguous `out` = center + (2 unit(generator, e) - 1) * spread: to the bit what the CPU
+ * makes, since products and sums are rounded one by one. */
+#include "kernels/cuda/view.cuh"
+
+#include "base/random.h"
+
+constexpr int THREADS = 256;
+
+/* A thread takes one element; every one is written. */
+__global__ void __launch_bounds__(THREADS)
+    uniform_kernel(uint64_t generator, double center, double spread, mtk_device_view out, int64_t count)
+{
+    int64_t e = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (e >= count)
+        return;
+    double unit = mt_random_unit(generator, (uint64_t)e);
+    double value = __dadd_rn(center, __dmul_rn(__dadd_rn(__dmul_rn(2, unit), -1), spread));
+    mtk_store<double>(out.at(0, 0, 0, e), out.dtype, value);
+}
+
+mt_status mtk_cuda_random(uint64_t generator, double center, double spread, const struct mtk_view *out,
+                          struct mtk_queue *queue)
+{
+    int64_t count = out->shape[0] * out->shape[1] * out->shape[2] * out->shape[3];
+    if (count == 0)
+        return MT_OK;
+    struct mtk_device_view row = mtk_device_view_of(out);
+    row.stride[MT_MAX_DIMS - 1] = mtk_size_of(out->dtype); /* contiguous, whatever the last dimension's size */
+    int64_t blocks = mtk_ceiling(count, THREADS);
+    if (blocks > MTK_MOST_UNITS)
+        return mt_fail(MT_FAILED, "random: %lld elements are more than a launch numbers", (long long)count);
+    uniform_kernel<<<(unsigned)blocks, THREADS, 0, queue->stream>>>(generator, center, spread, row, count);
+    return mtk_launched("random", blocks, THREADS);
+}

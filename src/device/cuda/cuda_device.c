@@ -1,0 +1,287 @@
+/* One CUDA card as a device: memory by cudaMalloc, one stream on which all work is queued in order, whatever number a
+ * caller gives its stream, and one cuBLAS handle on it.
+ *
+ * The driver's memory figures are taken while the device is opened, before and after each part of CUDA starts, since
+ * nobody tells later what they took:
+ *
+ *   used  0 ──context──▶ context_bytes ──cuBLAS──▶ + library_bytes ──reserve──▶ … */
+#include "device/cuda/cuda_device.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "device/cuda/process_memory.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUS_ADDRESS_BYTES = 32 };
+
+/* Invariant once open: queue and every event of `marks` exist. */
+struct cuda {
+    struct mt_device device;
+    int ordinal;
+    struct mtk_queue queue;
+    cudaEvent_t marks[MT_DEVICE_MARKS];
+    struct mt_process_memory process_memory;
+    uint64_t context_bytes, library_bytes; /* as struct mt_device_memory has them */
+    uint64_t opened_ns;                    /* mt_clock_ns when the device's clock was 0 */
+};
+
+static struct cuda *cuda_of(struct mt_device *device)
+{
+    return (struct cuda *)device;
+}
+
+static mt_status fail_call(mt_status status, cudaError_t error, const char *call)
+{
+    return mt_fail(status, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
+}
+
+static mt_status check(cudaError_t error, const char *call)
+{
+    return error == cudaSuccess ? MT_OK : fail_call(MT_FAILED, error, call);
+}
+
+static void *pointer(mt_addr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+/* Any thread may come, and each has a card of its own that it speaks to. */
+static mt_status use_card(const struct cuda *cuda)
+{
+    return check(cudaSetDevice(cuda->ordinal), "cudaSetDevice");
+}
+
+/* ---- memory ---- */
+
+static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    void *memory = NULL;
+    mt_status status = use_card(cuda_of(device));
+    if (status != MT_OK)
+        return status;
+    cudaError_t error = cudaMalloc(&memory, bytes);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); /* which would otherwise be the next launch's error */
+        return mt_fail(error == cudaErrorMemoryAllocation ? MT_OUT_OF_MEMORY : MT_FAILED,
+                       "%s: cudaMalloc of %" PRIu64 " bytes: %s (%d)", device->name, bytes, cudaGetErrorString(error),
+                       (int)error);
+    }
+    *out_address = (mt_addr)(uintptr_t)memory;
+    return MT_OK;
+}
+
+/* cudaFree waits for the work that may still use the memory. */
+static void cuda_release(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    (void)bytes;
+    if (use_card(cuda_of(device)) == MT_OK)
+        (void)cudaFree(pointer(address));
+}
+
+/* Host memory is taken to be pageable: then the driver has it in a buffer of its own when the call returns. */
+static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+{
+    (void)stream;
+    cudaError_t error =
+        cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, cuda_of(device)->queue.stream);
+    return check(error, "cudaMemcpyAsync to the device");
+}
+
+static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
+{
+    (void)stream;
+    cudaStream_t queue = cuda_of(device)->queue.stream;
+    mt_status status =
+        check(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, queue), "cudaMemcpyAsync to the host");
+    return status == MT_OK ? check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+}
+
+/* ---- work and time ---- */
+
+static mt_status cuda_synchronize(struct mt_device *device)
+{
+    return check(cudaStreamSynchronize(cuda_of(device)->queue.stream), "cudaStreamSynchronize");
+}
+
+static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
+{
+    (void)stream;
+    return &cuda_of(device)->queue;
+}
+
+static mt_status cuda_mark(struct mt_device *device, int number)
+{
+    struct cuda *cuda = cuda_of(device);
+    return check(cudaEventRecord(cuda->marks[number], cuda->queue.stream), "cudaEventRecord");
+}
+
+static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms)
+{
+    struct cuda *cuda = cuda_of(device);
+    float milliseconds = 0;
+    mt_status status = check(cudaEventSynchronize(cuda->marks[to]), "cudaEventSynchronize");
+    if (status == MT_OK)
+        status = check(cudaEventElapsedTime(&milliseconds, cuda->marks[from], cuda->marks[to]), "cudaEventElapsedTime");
+    *out_ms = (double)milliseconds;
+    return status;
+}
+
+static uint64_t cuda_now_ns(const struct mt_device *device)
+{
+    return mt_clock_ns() - ((const struct cuda *)device)->opened_ns;
+}
+
+/* ---- the driver's figures ---- */
+
+/* What this process holds: the driver's figure for it or, where the driver does not tell, for everyone on the card. */
+static mt_status used_bytes(struct cuda *cuda, uint64_t *out_bytes)
+{
+    size_t free_bytes, total_bytes;
+    if (mt_process_memory_bytes(&cuda->process_memory, out_bytes))
+        return MT_OK;
+    mt_status status = check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    if (status == MT_OK)
+        *out_bytes = total_bytes - free_bytes;
+    return status;
+}
+
+static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *out)
+{
+    struct cuda *cuda = cuda_of(device);
+    size_t free_bytes = 0, total_bytes = 0;
+    mt_status status = use_card(cuda);
+    if (status == MT_OK)
+        status = check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    *out = (struct mt_device_memory){.total_bytes = total_bytes,
+                                     .free_bytes = free_bytes,
+                                     .context_bytes = cuda->context_bytes,
+                                     .library_bytes = cuda->library_bytes};
+    return status == MT_OK ? used_bytes(cuda, &out->used_bytes) : status;
+}
+
+/* ---- opening and closing ---- */
+
+static void cuda_close(struct mt_device *device)
+{
+    struct cuda *cuda = cuda_of(device);
+    if (use_card(cuda) == MT_OK) {
+        for (int i = 0; i < MT_DEVICE_MARKS; i++)
+            if (cuda->marks[i] != NULL)
+                (void)cudaEventDestroy(cuda->marks[i]);
+        if (cuda->queue.blas != NULL)
+            (void)cublasDestroy(cuda->queue.blas);
+        if (cuda->queue.stream != NULL)
+            (void)cudaStreamDestroy(cuda->queue.stream);
+    }
+    mt_process_memory_close(&cuda->process_memory);
+    free(cuda);
+}
+
+static const struct mt_device_table cuda_table = {
+    .kind = "cuda",
+    .reserve = cuda_reserve,
+    .release = cuda_release,
+    .write = cuda_write,
+    .read = cuda_read,
+    .synchronize = cuda_synchronize,
+    .queue = cuda_queue,
+    .mark = cuda_mark,
+    .elapsed_ms = cuda_elapsed_ms,
+    .memory = cuda_memory,
+    .now_ns = cuda_now_ns,
+    .close = cuda_close,
+};
+
+/* The card of that number is there, or MT_NO_DEVICE says what is. */
+static mt_status find_card(int ordinal)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver)
+        return mt_fail(MT_NO_DEVICE,
+                       "no GPU: there is no NVIDIA driver, or one older than this build needs (CUDA %d.%d); "
+                       "`nvidia-smi` shows what there is, `--device sim` plans without a GPU",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error != cudaSuccess || count == 0)
+        return mt_fail(MT_NO_DEVICE,
+                       "no GPU: the driver reports no device: %s (%d); `nvidia-smi` shows what there is, "
+                       "`--device sim` plans without a GPU",
+                       error != cudaSuccess ? cudaGetErrorString(error) : "it counts 0", (int)error);
+    if (ordinal >= count)
+        return mt_fail(MT_NO_DEVICE, "cuda:%d: the driver reports %d device%s, numbered from 0", ordinal, count,
+                       count == 1 ? "" : "s");
+    return MT_OK;
+}
+
+/* Names the card and takes its memory's size. */
+static mt_status describe(struct cuda *cuda)
+{
+    struct cudaDeviceProp properties;
+    char bus_address[BUS_ADDRESS_BYTES];
+    mt_status status = check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties");
+    if (status == MT_OK)
+        status = check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal), "cudaDeviceGetPCIBusId");
+    if (status != MT_OK)
+        return status;
+    snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
+    cuda->device.capacity_bytes = properties.totalGlobalMem;
+    cuda->device.profile = (struct mt_profile){
+        .name = "cuda", .memory_bytes = properties.totalGlobalMem, .multiprocessors = properties.multiProcessorCount};
+    mt_process_memory_open(&cuda->process_memory, bus_address);
+    return MT_OK;
+}
+
+/* The context, and what is made in it once. CUDA loads each kernel as it is first launched. */
+static mt_status start_context(struct cuda *cuda)
+{
+    mt_status status = use_card(cuda);
+    if (status == MT_OK)
+        status =
+            check(cudaStreamCreateWithFlags(&cuda->queue.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (int i = 0; i < MT_DEVICE_MARKS && status == MT_OK; i++)
+        status = check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
+    return status == MT_OK ? used_bytes(cuda, &cuda->context_bytes) : status;
+}
+
+static mt_status start_library(struct cuda *cuda)
+{
+    uint64_t used = 0;
+    cublasStatus_t outcome = cublasCreate(&cuda->queue.blas);
+    if (outcome == CUBLAS_STATUS_SUCCESS)
+        outcome = cublasSetStream(cuda->queue.blas, cuda->queue.stream);
+    if (outcome != CUBLAS_STATUS_SUCCESS)
+        return mt_fail(MT_FAILED, "%s: cuBLAS does not start: %s (%d)", cuda->device.name, cublasGetStatusName(outcome),
+                       (int)outcome);
+    mt_status status = used_bytes(cuda, &used);
+    cuda->library_bytes = used > cuda->context_bytes ? used - cuda->context_bytes : 0;
+    return status;
+}
+
+mt_status mt_cuda_open(int ordinal, struct mt_device **out)
+{
+    mt_status status = find_card(ordinal);
+    if (status != MT_OK)
+        return status;
+    struct cuda *cuda = mt_host_alloc(sizeof *cuda);
+    cuda->device = (struct mt_device){.table = &cuda_table, .kernels = &mtk_cuda};
+    cuda->ordinal = ordinal;
+    cuda->opened_ns = mt_clock_ns();
+    status = describe(cuda);
+    if (status == MT_OK)
+        status = start_context(cuda);
+    if (status == MT_OK)
+        status = start_library(cuda);
+    if (status != MT_OK) {
+        cuda_close(&cuda->device);
+        return status;
+    }
+    *out = &cuda->device;
+    return MT_OK;
+}

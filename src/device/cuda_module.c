@@ -1,0 +1,28 @@
+/* "cuda" and "cuda:1": the module that speaks to NVIDIA cards is loaded only when a GPU is asked for, so that the program
+ * starts where there is no driver and no CUDA library. It stays loaded: CUDA does not end before the process does. */
+#include "device/backend.h"
+
+#include "base/text.h"
+#include "device/cuda/cuda_device.h"
+#include "device/module.h"
+
+enum { MOST_CARDS = 64 };
+
+#define MODULE "libmemtrace_cuda.so"
+
+static mt_status find_entry(mt_cuda_open_function *out)
+{
+    mt_status status = mt_module_find(MODULE, MT_CUDA_OPEN_NAME, (void **)out);
+    return status == MT_OK ? MT_OK : mt_fail_context(status, "no GPU");
+}
+
+mt_status mt_cuda_module_open(const char *argument, struct mt_device **out)
+{
+    int64_t ordinal = 0;
+    mt_cuda_open_function open_card = NULL;
+    mt_status status =
+        argument != NULL ? mt_parse_integer("the number of a GPU", argument, 0, MOST_CARDS - 1, &ordinal) : MT_OK;
+    if (status == MT_OK)
+        status = find_entry(&open_card);
+    return status == MT_OK ? open_card((int)ordinal, out) : status;
+}

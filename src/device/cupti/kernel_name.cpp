@@ -1,0 +1,10 @@
+/* The one thing that only the C++ runtime knows. */
+#include "device/cupti/kernel_name.h"
+
+#include <cxxabi.h>
+
+char *mt_kernel_name_spell(const char *name)
+{
+    int status = 0;
+    return abi::__cxa_demangle(name, nullptr, nullptr, &status);
+}

@@ -1,0 +1,37 @@
+/* What is known of kernels while they are watched: who launched which, and when which ran. The two are told apart in
+ * time and by different threads, and are joined by the number that the driver gives a launch.
+ *
+ *   launch(number, label) ──┐
+ *                           ├──▶ take: kernels with their labels, by start
+ *   ran(number, times) ─────┘
+ *
+ * Threads: launch and ran from any; everything else from one. */
+#ifndef MT_DEVICE_KERNEL_LOG_H
+#define MT_DEVICE_KERNEL_LOG_H
+
+#include "base/event.h"
+
+struct mt_kernel_log;
+
+/* A kernel as the driver reports it. */
+struct mt_kernel_run {
+    uint64_t start_ns, end_ns; /* on the driver's clock */
+    const char *name;          /* as the linker knows it; borrowed until it was taken */
+    uint32_t launch;           /* the number of the launch */
+    uint32_t stream;
+};
+
+/* `spell` makes a name readable: text for free(), or NULL if the name is that already. */
+struct mt_kernel_log *mt_kernel_log_create(char *(*spell)(const char *name));
+void mt_kernel_log_destroy(struct mt_kernel_log *log); /* may be NULL */
+
+/* Launches of this number belong to the label. The last word counts, if there are several. */
+void mt_kernel_log_launch(struct mt_kernel_log *log, uint32_t launch, mt_label_id label);
+void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *run);
+
+/* Hands over every kernel that ran, by start, `shift_ns` added to its times, and forgets them and the launches: so all
+ * launched work must have ended. A kernel of a launch that nobody announced has label 0. */
+void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
+                        void (*take)(void *context, const struct mt_kernel *kernel), void *context);
+
+#endif

@@ -1,0 +1,26 @@
+# The module for NVIDIA cards, libmemtrace_cuda.so, where the CUDA toolkit is found: kernels/cuda and src/device/cuda, with
+# CUDA's runtime inside and cuBLAS beside it. The program opens it when a GPU is asked for (src/device/cuda_module.c).
+# Kernels are compiled for the cards with bf16 matrix units that are around (8.0, 9.0), and for later ones by the driver.
+find_program(MT_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+if(NOT MT_NVCC)
+    message(STATUS "nvcc not found: the program is built without GPUs")
+    return()
+endif()
+set(CMAKE_CUDA_COMPILER ${MT_NVCC})
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+set(CMAKE_CUDA_STANDARD 17)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.c ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu
+     ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c)
+add_library(memtrace_cuda MODULE ${cuda_sources})
+target_include_directories(memtrace_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_options(
+    memtrace_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
+target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas Threads::Threads ${CMAKE_DL_LIBS})
+set_target_properties(memtrace_cuda PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF C_VISIBILITY_PRESET hidden
+                                               CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+add_dependencies(memtrace memtrace_cuda)
+install(TARGETS memtrace_cuda LIBRARY DESTINATION lib)

@@ -1,0 +1,24 @@
+# The module that watches kernels, libmemtrace_cupti.so, where CUPTI is found (with the CUDA toolkit, or in its
+# extras/CUPTI): src/device/cupti. The program opens it when kernels are to be watched, so that a machine without CUPTI
+# lacks kernel records and nothing else. It brings its own copy of what it needs of the base, and uses the program's
+# wherever that has one.
+find_path(MT_CUPTI_INCLUDE cupti.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda
+          PATH_SUFFIXES include extras/CUPTI/include)
+find_path(MT_CUDA_INCLUDE cuda.h HINTS ${MT_CUPTI_INCLUDE} ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda
+          PATH_SUFFIXES include)
+find_library(MT_CUPTI_LIBRARY cupti HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda
+             PATH_SUFFIXES extras/CUPTI/lib64 lib64 lib)
+if(NOT MT_CUPTI_INCLUDE OR NOT MT_CUDA_INCLUDE OR NOT MT_CUPTI_LIBRARY)
+    message(STATUS "CUPTI not found: the program is built without kernel records")
+    return()
+endif()
+
+add_library(memtrace_cupti MODULE src/device/cupti/cupti_watch.c src/device/cupti/kernel_name.cpp
+                                  src/device/kernel_log.c)
+target_include_directories(memtrace_cupti PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+target_include_directories(memtrace_cupti SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
+target_link_libraries(memtrace_cupti PRIVATE mt_base ${MT_CUPTI_LIBRARY})
+set_target_properties(memtrace_cupti PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF
+                                                LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+add_dependencies(memtrace memtrace_cupti)
+install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace)
