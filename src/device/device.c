@@ -5,6 +5,8 @@
 #include "device/backend.h"
 
 #include "base/text.h"
+#include "device/cupti/cupti_watch.h"
+#include "device/module.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -48,8 +50,11 @@ mt_status mt_device_open(const char *spelling, struct mt_device **out)
 
 void mt_device_close(struct mt_device *device)
 {
-    if (device != NULL)
-        device->table->close(device);
+    if (device == NULL)
+        return;
+    if (device->watch != NULL)
+        device->watch->table->end(device->watch);
+    device->table->close(device);
 }
 
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)
@@ -154,21 +159,38 @@ mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, doubl
     return MT_OK;
 }
 
+mt_status mt_device_watch_kernels(struct mt_device *device)
+{
+    mt_cupti_watch_function watch;
+    if (device->watch != NULL)
+        return MT_OK;
+    if (strcmp(device->table->kind, "cuda") != 0)
+        return mt_fail(MT_FAILED, "%s runs no kernels that could be watched: that takes --device cuda", device->name);
+    if (mt_module_find("libmemtrace_cupti.so", MT_CUPTI_WATCH_NAME, (void **)&watch) != MT_OK)
+        return mt_fail_context(MT_FAILED, "CUPTI can't be used");
+    return watch(device, &device->watch);
+}
+
 bool mt_device_watches_kernels(const struct mt_device *device)
 {
-    return device->table->collect != NULL;
+    return device->watch != NULL;
+}
+
+uint64_t mt_device_lost_kernels(const struct mt_device *device)
+{
+    return device->watch != NULL ? device->watch->lost_kernels : 0;
 }
 
 void mt_device_tag(struct mt_device *device, mt_label_id label)
 {
-    if (device->table->tag != NULL)
-        device->table->tag(device, label);
+    if (device->watch != NULL)
+        device->watch->table->tag(device->watch, label);
 }
 
 mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
                             void *context)
 {
-    return device->table->collect != NULL ? device->table->collect(device, take, context) : MT_OK;
+    return device->watch != NULL ? device->watch->table->collect(device->watch, take, context) : MT_OK;
 }
 
 mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out)

@@ -76,12 +76,6 @@ struct mt_device_table {
     mt_status (*mark)(struct mt_device *device, int number);
     mt_status (*elapsed_ms)(struct mt_device *device, int from, int to, double *out_ms);
 
-    /* Kernel activity, while it is watched. Optional, both or none. tag: kernels launched from now on belong to this
-     * label. collect: waits for the queued work and hands over each kernel that ran since the last call. */
-    void (*tag)(struct mt_device *device, mt_label_id label);
-    mt_status (*collect)(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
-                         void *context);
-
     /* The driver's figures. Optional: none. */
     mt_status (*memory)(struct mt_device *device, struct mt_device_memory *out);
 
@@ -92,6 +86,24 @@ struct mt_device_table {
     void (*spend)(struct mt_device *device, const struct mt_work *work);
 
     void (*close)(struct mt_device *device);
+};
+
+struct mt_kernel_watch;
+
+/* What a watch of kernels does. */
+struct mt_kernel_watch_table {
+    /* Kernels launched from now on belong to this label. */
+    void (*tag)(struct mt_kernel_watch *watch, mt_label_id label);
+    /* Waits for the queued work and hands over each kernel that ran since the last call, by start. */
+    mt_status (*collect)(struct mt_kernel_watch *watch, void (*take)(void *context, const struct mt_kernel *kernel),
+                         void *context);
+    void (*end)(struct mt_kernel_watch *watch);
+};
+
+/* Somebody who watches the kernels of a device; embedded by who does, as its first member. */
+struct mt_kernel_watch {
+    const struct mt_kernel_watch_table *table;
+    uint64_t lost_kernels; /* that ran, but of which there is no record; as of the last collect */
 };
 
 /* Invariant: reserved_bytes <= capacity_bytes, and reserved_bytes is the sum of what reserve gave and release did not
@@ -105,6 +117,7 @@ struct mt_device {
     uint64_t reserve_count;            /* calls so far */
     uint64_t fail_reserve_at;          /* for tests: the reserve of this number (from 1) fails; 0: none */
     uint64_t mark_ns[MT_DEVICE_MARKS]; /* where the backend keeps no marks itself */
+    struct mt_kernel_watch *watch;     /* NULL: kernels are not watched; otherwise owned by the device */
     struct mt_profile profile;         /* sim: of the card; otherwise only memory_bytes is set */
 };
 
@@ -134,8 +147,14 @@ struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
 mt_status mt_device_mark(struct mt_device *device, int number);
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
 
-/* Whether kernels are watched: then launches are preceded by mt_device_tag, and mt_device_collect hands over what ran. */
+/* Watches the device's kernels from now on, until it is closed. MT_FAILED where no kernels run (sim, cpu), where what it
+ * takes is missing, or where another tool watches already, which the message names: whoever asked may go on without. */
+mt_status mt_device_watch_kernels(struct mt_device *device);
+
+/* Whether kernels are watched: then launches are preceded by mt_device_tag, and mt_device_collect hands over what ran,
+ * by start, since it was last called. lost: how many there were until then of which no record came. */
 bool mt_device_watches_kernels(const struct mt_device *device);
+uint64_t mt_device_lost_kernels(const struct mt_device *device);
 void mt_device_tag(struct mt_device *device, mt_label_id label);
 mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
                             void *context);
