@@ -10,7 +10,7 @@ enum { UNSET = -1 };
 
 /* As given; what was not given is NULL, 0 (sizes and counts) or UNSET, and keeps the model's or the default value. */
 struct run_options {
-    bool help, json, no_trace;
+    bool help, json, no_trace, kernels;
     const char *model, *device, *alloc, *trace, *name, *data;
     int64_t vocab, d_model, d_ff, layers, heads;
     int64_t batch, seq, steps, warmup, seed;
@@ -58,6 +58,7 @@ static const struct mt_option options[] = {
     INTEGER(seed, "--seed", 0, "of random parameters and tokens (0)"),
     CHOICE(impl, "--impl", mt_implementation_names, "how the model is implemented (eager)"),
     TEXT(device, "--device", "DEVICE", "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
+    FLAG(kernels, "--kernels", "trace each kernel of a GPU, too: memtrace kernels asks about them"),
     TEXT(alloc, "--alloc", "SETTINGS", "policy=tight or policy=torch,max_split=…,… (policy=tight)"),
     TEXT(trace, "--trace", "FILE", "where the run is added (" MT_DEFAULT_TRACE ")"),
     TEXT(name, "--name", "TEXT", "what to call the run"),
@@ -135,6 +136,7 @@ static mt_status plan_run(const struct run_options *run, struct mt_run_plan *out
                                 .device = run->device,
                                 .name = run->name,
                                 .trace = run->no_trace ? NULL : run->trace,
+                                .watches_kernels = run->kernels,
                                 .wants_grad_norms = run->json};
     mt_status status = plan_model(run, &out->config.model);
     if (status != MT_OK)
@@ -166,8 +168,8 @@ const struct mt_command mt_command_run = {
     .summary = "Runs training steps of a transformer and traces where every byte of device memory goes.",
     .usage = "[OPTIONS]",
     .details =
-        "On sim the same model, allocator and events run as on a card, and only the arithmetic is absent, so its\n"
-        "losses are; on cpu it really trains. A file of sizes is JSON with vocab, d_model, d_ff, layers, heads and\n"
+        "On cuda and cpu it really trains. On sim the same model, allocator and events run, and only the arithmetic\n"
+        "is absent, so its losses are. A file of sizes is JSON with vocab, d_model, d_ff, layers, heads and\n"
         "rope. Each run is added to the trace; Ctrl-C leaves it readable.\n",
     .examples = "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"
                 "  memtrace run --model small --autocast bf16 --alloc policy=torch --name baseline\n"

@@ -115,17 +115,35 @@ static void on_grad_norm(void *context, const char *parameter, double norm)
     mt_text_release(&name);
 }
 
+/* What "auto" stands for here. */
+static mt_status open_usable(struct mt_device **out)
+{
+    mt_status status = mt_device_open("cuda", out);
+    if (status != MT_NO_DEVICE)
+        return status;
+    status = mt_device_open("sim", out);
+    if (status == MT_OK)
+        mt_note("there is no usable GPU: this is %s, where memory is planned and nothing is executed", (*out)->name);
+    return status;
+}
+
+/* What can't be watched does not keep the run from running. */
+static void watch_kernels(struct session *session)
+{
+    if (session->plan->watches_kernels && mt_device_watch_kernels(session->device) != MT_OK)
+        mt_note("%s; the run goes on without records of kernels", mt_last_error());
+}
+
 static mt_status open_device(struct session *session)
 {
-    bool is_auto = strcmp(session->plan->device, MT_DEVICE_AUTO) == 0;
-    mt_status status = mt_device_open(is_auto ? "sim" : session->plan->device, &session->device);
+    const char *spelling = session->plan->device;
+    mt_status status = strcmp(spelling, MT_DEVICE_AUTO) == 0 ? open_usable(&session->device)
+                                                             : mt_device_open(spelling, &session->device);
     if (status != MT_OK)
         return status;
     session->result->executes = mt_device_executes(session->device);
     snprintf(session->result->device, sizeof session->result->device, "%s", session->device->name);
-    if (is_auto)
-        mt_note("there is no usable GPU: this is %s, where memory is planned and nothing is executed",
-                session->device->name);
+    watch_kernels(session);
     return MT_OK;
 }
 

@@ -17,6 +17,7 @@ struct mt_run_plan {
     const char *device;    /* "auto" or a spelling of device.h */
     const char *name;      /* NULL: none */
     const char *trace;     /* NULL: the run is not traced */
+    bool watches_kernels;  /* where the device has some that can be watched */
     bool wants_grad_norms; /* every gradient is read back once, which takes seconds for a large model on a card */
 };
 

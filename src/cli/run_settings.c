@@ -69,6 +69,7 @@ void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_devi
     add_text(out, "alloc", alloc.data);
     mt_text_release(&alloc);
     add_text(out, "device", device->name);
+    add_text(out, "kernels", mt_switch_names[mt_device_watches_kernels(device)]);
     add_text(out, "memtrace", MT_VERSION);
 }
 

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""The program that the eager model repeats, in PyTorch: what it takes on this card.
+
+Needs torch and a GPU, nothing else. Every matrix product is an einsum without bias; norms, softmax, attention, loss and
+AdamW are written out, each intermediate result a tensor of its own, as tests/data/steps lists them and docs/eager.md
+explains. Prints one JSON object with the median milliseconds of a step and its phases, by CUDA events.
+
+    bench/pytorch_eager.py --model 2.7B --seq 256 --autocast
+"""
+import argparse
+import json
+import math
+import statistics
+
+import torch
+
+SIZES = {  # d_model, d_ff, layers, heads
+    "small": (768, 3072, 12, 12),
+    "medium": (1024, 4096, 24, 16),
+    "large": (1280, 5120, 36, 20),
+    "xl": (1600, 6400, 48, 25),
+    "2.7B": (2560, 10240, 32, 32),
+}
+VOCABULARY = 10000
+PHASES = ("forward", "loss", "backward", "optimizer")
+
+
+class Linear(torch.nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        bound = math.sqrt(3 / inputs)
+        self.weight = torch.nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+
+    def forward(self, x):
+        return torch.einsum("...i,oi->...o", x, self.weight)
+
+
+class RMSNorm(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        wide = x.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return (self.weight * (wide * scale)).to(x.dtype)
+
+
+class FeedForward(torch.nn.Module):
+    """SwiGLU: w2(silu(w1 x) * w3 x)."""
+
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.w1, self.w2, self.w3 = Linear(width, hidden), Linear(hidden, width), Linear(width, hidden)
+
+    def forward(self, x):
+        gate = self.w1(x)
+        gate = gate * torch.sigmoid(gate)
+        return self.w2(gate * self.w3(x))
+
+
+def softmax(x):
+    exponentials = torch.exp(x - torch.amax(x, dim=-1, keepdim=True))
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, width, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.q_proj, self.k_proj, self.v_proj, self.output_proj = (Linear(width, width) for _ in range(4))
+        self.register_buffer("positions", torch.arange(length))
+
+    def split(self, x):
+        batch, length, width = x.shape
+        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+    def forward(self, x):
+        query, key, value = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))
+        mask = self.positions[:, None] >= self.positions[None, :]
+        scores = torch.einsum("bhqd,bhkd->bhqk", query, key) / math.sqrt(query.shape[-1])
+        weights = softmax(torch.where(mask, scores, float("-inf")))
+        mixed = torch.einsum("bhqk,bhkd->bhqd", weights, value)
+        return self.output_proj(mixed.transpose(1, 2).reshape(x.shape))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, hidden, heads, length):
+        super().__init__()
+        self.ln1, self.attn = RMSNorm(width), Attention(width, heads, length)
+        self.ln2, self.ffn = RMSNorm(width), FeedForward(width, hidden)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln1(x))
+        return x + self.ffn(self.ln2(x))
+
+
+class Transformer(torch.nn.Module):
+    def __init__(self, name, length):
+        super().__init__()
+        width, hidden, layers, heads = SIZES[name]
+        self.token_embeddings = torch.nn.Parameter(torch.empty(VOCABULARY, width).uniform_(-1, 1))
+        self.layers = torch.nn.ModuleList(Block(width, hidden, heads, length) for _ in range(layers))
+        self.ln_final, self.lm_head = RMSNorm(width), Linear(width, VOCABULARY)
+
+    def forward(self, tokens):
+        x = self.token_embeddings[tokens]
+        for layer in self.layers:
+            x = layer(x)
+        return self.lm_head(self.ln_final(x))
+
+
+def cross_entropy(logits, targets):
+    shifted = logits - torch.amax(logits, dim=-1, keepdim=True)
+    chosen = torch.gather(shifted, -1, targets.unsqueeze(-1)).squeeze(-1)
+    return (torch.logsumexp(shifted, dim=-1) - chosen).mean()
+
+
+class AdamW:
+    """Parameter by parameter, a kernel for each piece of the formula."""
+
+    RATE, DECAY, BETA1, BETA2, EPSILON = 1e-3, 0.01, 0.9, 0.999, 1e-8
+
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+        self.first = [torch.zeros_like(p) for p in self.parameters]
+        self.second = [torch.zeros_like(p) for p in self.parameters]
+        self.count = 0
+
+    def zero_grad(self):
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        self.count += 1
+        rate = self.RATE * math.sqrt(1 - self.BETA2**self.count) / (1 - self.BETA1**self.count)
+        for parameter, first, second in zip(self.parameters, self.first, self.second):
+            gradient = parameter.grad
+            parameter.mul_(1 - self.RATE * self.DECAY)
+            first.mul_(self.BETA1).add_(gradient, alpha=1 - self.BETA1)
+            second.mul_(self.BETA2).addcmul_(gradient, gradient, value=1 - self.BETA2)
+            parameter.addcdiv_(first, second.sqrt().add_(self.EPSILON), value=-rate)
+
+
+def timed_step(model, optimizer, autocast, batch, length):
+    """One step; the milliseconds of each phase, and of all."""
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(PHASES) + 1)]
+    marks[0].record()
+    tokens = torch.randint(0, VOCABULARY, (batch, length), device="cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=autocast):
+        logits = model(tokens)
+        marks[1].record()
+        loss = cross_entropy(logits, tokens)
+    optimizer.zero_grad()
+    marks[2].record()
+    loss.backward()
+    marks[3].record()
+    optimizer.step()
+    marks[4].record()
+    torch.cuda.synchronize()
+    times = {phase: marks[i].elapsed_time(marks[i + 1]) for i, phase in enumerate(PHASES)}
+    times["step"] = marks[0].elapsed_time(marks[-1])
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=SIZES, default="2.7B")
+    parser.add_argument("--seq", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--autocast", action="store_true", help="bf16")
+    parser.add_argument("--tf32", action="store_true", help="matrix products of fp32 on the matrix units")
+    given = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = given.tf32
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        model = Transformer(given.model, given.seq)
+    optimizer = AdamW(model.parameters())
+    steps = [
+        timed_step(model, optimizer, given.autocast, given.batch, given.seq) for _ in range(given.warmup + given.steps)
+    ][given.warmup :]
+    answer = {"schema": "memtrace.peer/1", "torch": torch.__version__, "card": torch.cuda.get_device_name()}
+    answer.update(vars(given))
+    answer["ms"] = {name: statistics.median(step[name] for step in steps) for name in (*PHASES, "step")}
+    answer["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
+    answer["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
