@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <setjmp.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,6 +76,14 @@ static json_t *json_of(const struct said *said)
     return json;
 }
 
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; *text != '\0'; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
 static json_int_t integer_of(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
@@ -131,8 +140,8 @@ static int tear_down(void **state)
 static void every_command_explains_itself_with_examples(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"run",    "runs", "peak",    "top", "categories",
-                                           "events", "sql",  "version", "help"};
+    static const char *const commands[] = {"run",  "runs",  "peak", "top",     "categories", "events",
+                                           "used", "steps", "sql",  "version", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         const struct said *said = shell("\"$M\" %s --help", commands[i]);
         assert_int_equal(said->code, 0);
@@ -171,6 +180,7 @@ static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **s
         {"run --model 2.7b", "\"2.7B\"", MT_USAGE},
         {"run --mode forward", "fwd_bwd", MT_USAGE},
         {"run --autocast fp16", "\"bf16\"", MT_USAGE},
+        {"run --matmul tf33", "\"tf32\"", MT_USAGE},
         {"run --device simm", "\"sim\"", MT_NO_DEVICE},
         {"run --device sim:h20", "\"h200\"", MT_NO_DEVICE},
         {"run --alloc polcy=torch", "\"policy\"", MT_USAGE},
@@ -261,12 +271,108 @@ static void a_run_without_a_trace_leaves_none(void **state)
     json_decref(untraced);
 }
 
-static void auto_says_that_nothing_is_executed(void **state)
+static void auto_takes_a_gpu_or_says_that_nothing_is_executed(void **state)
 {
     (void)state;
     const struct said *said = MEMTRACE(TINY "--json");
-    assert_says(said->err, "nothing is executed");
+    bool is_noted = strstr(said->err, "nothing is executed") != NULL;
+    json_t *run = json_of(said);
+    const char *device = json_string_value(json_object_get(run, "device"));
+    assert_int_equal(strncmp(device, is_noted ? "sim" : "cuda", 3), 0);
+    json_decref(run);
+}
+
+static void kernels_that_can_not_be_watched_leave_a_note_and_the_run(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE(TINY "--device cpu --kernels --json");
+    assert_says(said->err, "without records of kernels");
     json_decref(json_of(said));
+    assert_string_equal(MEMTRACE("sql --csv \"SELECT value FROM setting WHERE run = :run AND name = 'kernels'\"")->out,
+                        "value\noff\n");
+}
+
+/* They are read back from the device, which takes long where it is large. */
+static void gradients_are_read_back_only_for_json(void **state)
+{
+    (void)state;
+#define COUNT_NORMS "sql --csv \"SELECT count(*) AS n FROM measurement WHERE run = :run AND name LIKE 'grad_norm:%%'\""
+    assert_string_equal(MEMTRACE(COUNT_NORMS)->out, "n\n0\n");
+    assert_int_equal(MEMTRACE(TINY "--device cpu --json")->code, 0);
+    assert_string_equal(MEMTRACE(COUNT_NORMS)->out, "n\n30\n");
+}
+
+static void steps_tells_times_without_warmup_run_by_run(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE(TINY "--device cpu --warmup 2 --steps 3")->code, 0);
+    json_t *steps = json_of(MEMTRACE("steps --json"));
+    assert_schema(steps, "memtrace.steps/1");
+    ASSERT_ROWS(steps, "run", "name", "state", "device", "model", "batch", "seq", "mode", "precision", "warmup",
+                "estimated", "ms", "oom");
+    const json_t *rows = json_object_get(steps, "rows"), *last = json_array_get(rows, 2);
+    assert_int_equal(json_array_size(rows), 3);
+    assert_true(json_is_true(json_object_get(json_array_get(rows, 0), "estimated")));
+    assert_true(json_is_false(json_object_get(last, "estimated")));
+    static const char *const parts[] = {"forward", "loss", "backward", "optimizer", "step"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const json_t *ms = json_object_get(json_object_get(last, "ms"), parts[i]);
+        assert_int_equal(integer_of(ms, "count"), 3);
+        assert_true(json_real_value(json_object_get(ms, "min")) <= json_real_value(json_object_get(ms, "median")));
+        assert_true(json_real_value(json_object_get(ms, "mean")) <= json_real_value(json_object_get(ms, "max")));
+    }
+    json_decref(steps);
+    assert_says(MEMTRACE("steps")->out, " ± ");
+    assert_says(MEMTRACE("steps")->out, "Times on sim are estimates");
+    assert_null(strstr(MEMTRACE("steps --run 3")->out, "estimates"));
+    assert_int_equal(count_lines(MEMTRACE("steps --run 3 --full")->out), 1 + 5);
+}
+
+static void steps_of_a_run_without_memory_are_oom(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim:1GiB --model small --steps 1 --trace oom.db")->code, MT_OUT_OF_MEMORY);
+    assert_says(MEMTRACE("steps --trace oom.db")->out, "OOM: ");
+    json_t *steps = json_of(MEMTRACE("steps --trace oom.db --json"));
+    const json_t *oom = json_object_get(json_array_get(json_object_get(steps, "rows"), 0), "oom");
+    assert_true(integer_of(oom, "requested_bytes") > 0);
+    assert_string_equal(json_string_value(json_object_get(oom, "phase")), "forward");
+    json_decref(steps);
+}
+
+/* What a card's driver would have said, put where a run on a card puts it. */
+static void add_driver_readings(void)
+{
+    static const char sql[] =
+        "INSERT INTO measurement VALUES (2, 'memory:driver_used', 2, 1000), (2, 'memory:requested', 2, 600),"
+        " (2, 'memory:allocated', 2, 640), (2, 'memory:reserved', 2, 700), (2, 'memory:context', 2, 250),"
+        " (2, 'memory:library', 2, 60)";
+    sqlite3 *trace;
+    assert_int_equal(sqlite3_open("memtrace.db", &trace), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(trace, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(trace);
+}
+
+static void used_adds_up_to_the_drivers_figure(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("used");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "no driver");
+    add_driver_readings();
+    json_t *used = json_of(MEMTRACE("used --json"));
+    assert_schema(used, "memtrace.used/1");
+    ASSERT_ROWS(used, "name", "bytes", "share");
+    const json_t *rows = json_object_get(used, "rows");
+    json_int_t sum = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        sum += integer_of(json_array_get(rows, i), "bytes");
+    assert_int_equal(sum, integer_of(used, "used_bytes"));
+    assert_int_equal(integer_of(used, "unexplained_bytes"), -10);
+    assert_true(json_is_null(json_object_get(used, "card_free_bytes")));
+    json_decref(used);
+    assert_says(MEMTRACE("used")->out, "at the end of step 2");
+    assert_says(MEMTRACE("used")->out, "-10 B   -1.00 %");
 }
 
 static void out_of_memory_exits_with_5_and_leaves_a_readable_trace(void **state)
@@ -295,6 +401,7 @@ static void every_setting_of_a_run_is_in_the_trace(void **state)
                                               {"rope", "off"},       {"batch", "2"},
                                               {"seq", "8"},          {"mode", "fwd_bwd"},
                                               {"autocast", "off"},   {"steps", "3"},
+                                              {"matmul", "fp32"},    {"kernels", "off"},
                                               {"warmup", "0"},       {"seed", "0"},
                                               {"init", "reference"}, {"data", "reference"},
                                               {"impl", "eager"},     {"alloc", "policy=tight"},
@@ -354,14 +461,6 @@ static void top_and_categories_have_the_promised_keys(void **state)
     json_decref(categories);
     json_decref(top);
     json_decref(each);
-}
-
-static size_t count_lines(const char *text)
-{
-    size_t lines = 0;
-    for (; *text != '\0'; text++)
-        lines += *text == '\n';
-    return lines;
 }
 
 static void events_are_the_same_as_table_csv_and_json(void **state)
@@ -459,7 +558,12 @@ int main(void)
         CLI_TEST(run_tells_what_it_found),
         CLI_TEST(a_loss_that_was_not_computed_is_absent),
         CLI_TEST(a_run_without_a_trace_leaves_none),
-        CLI_TEST(auto_says_that_nothing_is_executed),
+        CLI_TEST(auto_takes_a_gpu_or_says_that_nothing_is_executed),
+        CLI_TEST(kernels_that_can_not_be_watched_leave_a_note_and_the_run),
+        CLI_TEST(gradients_are_read_back_only_for_json),
+        CLI_TEST(steps_tells_times_without_warmup_run_by_run),
+        CLI_TEST(steps_of_a_run_without_memory_are_oom),
+        CLI_TEST(used_adds_up_to_the_drivers_figure),
         CLI_TEST(out_of_memory_exits_with_5_and_leaves_a_readable_trace),
         CLI_TEST(every_setting_of_a_run_is_in_the_trace),
         CLI_TEST(a_model_may_come_from_a_file),

@@ -1,0 +1,315 @@
+/* Answers about what a run measured, steps' times and the driver's figures, against the plainest arithmetic on the same
+ * random numbers. */
+#include "base/random.h"
+#include "base/text.h"
+#include "trace/recorder.h"
+#include "trace/trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ROUNDS = 60, MOST_STEPS = 12 };
+
+/* A trace with one run of random measurements, and what they were. */
+struct fixture {
+    char path[64];
+    uint64_t seed, draws;
+    int64_t warmup, steps;
+    double ms[MT_TIMED_PART_COUNT][MOST_STEPS];
+    struct mt_recorder *recorder;
+    struct mt_trace *trace;
+    const struct mt_run *run;
+};
+
+static uint64_t draw(struct fixture *fixture, uint64_t below)
+{
+    return mt_splitmix64(fixture->seed * 1000003 + fixture->draws++) % below;
+}
+
+static const char *const measurement_names[] = {
+#define X(name, text, measurement) measurement,
+    MT_TIMED_PARTS(X)
+#undef X
+};
+
+static void begin(struct fixture *fixture, const char *device, const struct mt_run_setting *settings, size_t count)
+{
+    struct mt_run_info info = {
+        .device = device, .capacity_bytes = 1 << 30, .settings = settings, .setting_count = count};
+    unlink(fixture->path);
+    assert_int_equal(mt_recorder_open(fixture->path, &info, &fixture->recorder), MT_OK);
+}
+
+static void end(struct fixture *fixture, mt_run_state state)
+{
+    assert_int_equal(mt_recorder_close(fixture->recorder, state), MT_OK);
+    assert_int_equal(mt_trace_open(fixture->path, &fixture->trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(fixture->trace, NULL, &fixture->run), MT_OK);
+}
+
+static void forget(struct fixture *fixture)
+{
+    mt_trace_close(fixture->trace);
+    unlink(fixture->path);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    const char *given = getenv("SEED");
+    fixture->seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)getpid();
+    print_message("SEED=%" PRIu64 "\n", fixture->seed);
+    snprintf(fixture->path, sizeof fixture->path, "test_measured_%d.db", (int)getpid());
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+/* Times of a millisecond's order with a few equal ones among them; some far apart, some nearly the same. */
+static double draw_ms(struct fixture *fixture)
+{
+    double base = draw(fixture, 2) == 0 ? 600 : (double)draw(fixture, 1000);
+    return base + (double)draw(fixture, 8) * 1e-6;
+}
+
+static void record_times(struct fixture *fixture)
+{
+    char warmup[MT_BYTES_TEXT];
+    fixture->warmup = (int64_t)draw(fixture, 4);
+    fixture->steps = (int64_t)draw(fixture, MOST_STEPS + 1);
+    snprintf(warmup, sizeof warmup, "%" PRId64, fixture->warmup);
+    const struct mt_run_setting settings[] = {
+        {"warmup", warmup}, {"model", "2.7B"}, {"seq", "256"}, {"mode", "fwd_bwd"}};
+    begin(fixture, "cuda", settings, sizeof settings / sizeof settings[0]);
+    for (int part = 0; part < MT_TIMED_PART_COUNT; part++) {
+        for (int64_t step = 0; step < fixture->steps; step++) {
+            fixture->ms[part][step] = draw_ms(fixture);
+            mt_recorder_measure(fixture->recorder, measurement_names[part], step, fixture->ms[part][step]);
+        }
+    }
+    end(fixture, MT_RUN_DONE);
+}
+
+/* How many of the measured times are below `ms`. */
+static int64_t count_below(const double *ms, int64_t count, double bound)
+{
+    int64_t below = 0;
+    for (int64_t i = 0; i < count; i++)
+        below += ms[i] < bound;
+    return below;
+}
+
+/* The middle of the times, or of the two middle ones: found by counting, not by sorting. */
+static double rank(const double *ms, int64_t count, int64_t place)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t below = count_below(ms, count, ms[i]), equal = 0;
+        for (int64_t j = 0; j < count; j++)
+            equal += ms[j] == ms[i];
+        if (below <= place && place < below + equal)
+            return ms[i];
+    }
+    return NAN;
+}
+
+/* From all pairs: the sum of squared differences over n (n - 1) is the variance of the sample. */
+static double deviation(const double *ms, int64_t count)
+{
+    long double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t j = 0; j < i; j++)
+            sum += ((long double)ms[i] - ms[j]) * ((long double)ms[i] - ms[j]);
+    return (double)sqrtl(sum / ((long double)count * (count - 1)));
+}
+
+static void near_to(const char *what, double ours, double expected)
+{
+    if (!(fabs(ours - expected) <= 1e-9 + 1e-12 * fabs(expected)))
+        fail_msg("%s: %.17g, expected %.17g", what, ours, expected);
+}
+
+static void check_part(const struct mt_time_statistics *ours, const double *ms, int64_t count)
+{
+    assert_int_equal(ours->count, count);
+    if (count == 0) {
+        assert_true(isnan(ours->mean) && isnan(ours->median) && isnan(ours->minimum) && isnan(ours->maximum));
+        return;
+    }
+    long double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += ms[i];
+    near_to("mean", ours->mean, (double)(sum / count));
+    near_to("median", ours->median, (rank(ms, count, (count - 1) / 2) + rank(ms, count, count / 2)) / 2);
+    near_to("minimum", ours->minimum, rank(ms, count, 0));
+    near_to("maximum", ours->maximum, rank(ms, count, count - 1));
+    if (count == 1)
+        assert_true(isnan(ours->deviation));
+    else
+        near_to("deviation", ours->deviation, deviation(ms, count));
+}
+
+static void statistics_of_steps_leave_warmup_out(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct mt_steps_row row;
+        record_times(fixture);
+        assert_int_equal(mt_trace_steps(fixture->trace, fixture->run, &row), MT_OK);
+        assert_int_equal(row.warmup, fixture->warmup);
+        int64_t measured = fixture->steps > fixture->warmup ? fixture->steps - fixture->warmup : 0;
+        for (int part = 0; part < MT_TIMED_PART_COUNT; part++)
+            check_part(&row.part[part], fixture->ms[part] + fixture->warmup, measured);
+        assert_int_equal(row.oom_bytes, -1);
+        forget(fixture);
+    }
+}
+
+static void precision_is_what_products_are_computed_in(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const cases[][3] = {{"off", "fp32", "fp32"},
+                                           {"off", "tf32", "tf32"},
+                                           {"bf16", "fp32", "bf16 autocast"},
+                                           {"bf16", "tf32", "bf16 autocast"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct mt_run_setting settings[] = {{"autocast", cases[i][0]}, {"matmul", cases[i][1]}};
+        struct mt_steps_row row;
+        begin(fixture, "cuda", settings, 2);
+        end(fixture, MT_RUN_DONE);
+        assert_int_equal(mt_trace_steps(fixture->trace, fixture->run, &row), MT_OK);
+        assert_string_equal(row.precision, cases[i][2]);
+        assert_string_equal(row.model, "");
+        forget(fixture);
+    }
+}
+
+static void emit_oom(struct fixture *fixture, uint64_t sequence, mt_category category, uint64_t bytes)
+{
+    const struct mt_sink *sink = mt_recorder_sink(fixture->recorder);
+    mt_span_id span = sink->intern_span(sink->context, 0, "model");
+    struct mt_label label = {
+        .category = category, .phase = MT_PHASE_FORWARD, .op = "einsum", .span = span, .layer = -1};
+    mt_label_id id = sink->intern_label(sink->context, &label);
+    struct mt_event event = {
+        .sequence = sequence, .kind = MT_EVENT_OOM, .requested_bytes = bytes, .label = id, .span = span};
+    sink->emit(sink->context, &event);
+}
+
+static void a_run_without_memory_tells_what_was_asked_for_last(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mt_steps_row row;
+    begin(fixture, "cuda", NULL, 0);
+    emit_oom(fixture, 0, MT_CATEGORY_FFN, 1000);
+    emit_oom(fixture, 1, MT_CATEGORY_SOFTMAX, 2000);
+    end(fixture, MT_RUN_OOM);
+    assert_int_equal(mt_trace_steps(fixture->trace, fixture->run, &row), MT_OK);
+    assert_int_equal(row.oom_bytes, 2000);
+    assert_string_equal(row.oom_category, "Softmax");
+    assert_string_equal(row.oom_phase, "forward");
+    assert_string_equal(row.oom_span, "model");
+    forget(fixture);
+}
+
+/* The readings by which a run says who held what. */
+struct readings {
+    uint64_t driver_used, requested, allocated, reserved, context, library, free, total;
+};
+
+static struct readings draw_readings(struct fixture *fixture)
+{
+    struct readings is = {.requested = draw(fixture, 1ull << 37)};
+    is.allocated = is.requested + draw(fixture, 1 << 20);
+    is.reserved = is.allocated + draw(fixture, 1ull << 30);
+    is.context = draw(fixture, 1 << 29);
+    is.library = draw(fixture, 1 << 29);
+    is.driver_used = is.reserved + is.context + draw(fixture, 1 << 30); /* less than the parts, now and then */
+    is.total = is.driver_used + draw(fixture, 1ull << 37);
+    is.free = is.total - is.driver_used;
+    return is;
+}
+
+static void measure_readings(struct fixture *fixture, int64_t step, const struct readings *is)
+{
+    mt_recorder_measure(fixture->recorder, "memory:driver_used", step, (double)is->driver_used);
+    mt_recorder_measure(fixture->recorder, "memory:requested", step, (double)is->requested);
+    mt_recorder_measure(fixture->recorder, "memory:allocated", step, (double)is->allocated);
+    mt_recorder_measure(fixture->recorder, "memory:reserved", step, (double)is->reserved);
+    mt_recorder_measure(fixture->recorder, "memory:context", step, (double)is->context);
+    mt_recorder_measure(fixture->recorder, "memory:library", step, (double)is->library);
+    mt_recorder_measure(fixture->recorder, "memory:free", step, (double)is->free);
+    mt_recorder_measure(fixture->recorder, "memory:total", step, (double)is->total);
+}
+
+static void check_used(const struct mt_used_row *row, const struct readings *is)
+{
+    assert_int_equal(row->requested, is->requested);
+    assert_int_equal(row->requested + row->rounding, is->allocated);
+    assert_int_equal(row->requested + row->rounding + row->cached, is->reserved);
+    assert_int_equal(row->context, is->context);
+    assert_int_equal(row->libraries, is->library);
+    assert_int_equal(row->used, is->driver_used);
+    assert_int_equal(row->free, is->free);
+    assert_int_equal(row->total, is->total);
+    assert_true(row->requested + row->rounding + row->cached + row->context + row->libraries + row->unexplained ==
+                row->used);
+}
+
+static void parts_of_the_last_reading_sum_to_the_drivers_figure(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct readings first = draw_readings(fixture), last = draw_readings(fixture);
+        int64_t step = (int64_t)draw(fixture, 20);
+        struct mt_used_row row;
+        begin(fixture, "cuda", NULL, 0);
+        measure_readings(fixture, -1, &first);
+        if (step > 0)
+            measure_readings(fixture, step, &last);
+        mt_recorder_measure(fixture->recorder, "memory_of_others", 99, 1);
+        end(fixture, MT_RUN_DONE);
+        assert_int_equal(mt_trace_used(fixture->trace, fixture->run, &row), MT_OK);
+        assert_int_equal(row.step, step > 0 ? step : -1);
+        check_used(&row, step > 0 ? &last : &first);
+        forget(fixture);
+    }
+}
+
+static void a_run_without_a_driver_can_not_tell_what_is_used(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mt_used_row row;
+    begin(fixture, "sim:h200", NULL, 0);
+    mt_recorder_measure(fixture->recorder, "memory:reserved", 0, 5);
+    end(fixture, MT_RUN_DONE);
+    assert_int_equal(mt_trace_used(fixture->trace, fixture->run, &row), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "no driver"));
+    forget(fixture);
+}
+
+int main(void)
+{
+#define MEASURED_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        MEASURED_TEST(statistics_of_steps_leave_warmup_out),
+        MEASURED_TEST(precision_is_what_products_are_computed_in),
+        MEASURED_TEST(a_run_without_memory_tells_what_was_asked_for_last),
+        MEASURED_TEST(parts_of_the_last_reading_sum_to_the_drivers_figure),
+        MEASURED_TEST(a_run_without_a_driver_can_not_tell_what_is_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
