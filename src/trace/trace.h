@@ -186,6 +186,40 @@ struct mt_steps_row {
 };
 mt_status mt_trace_steps(struct mt_trace *trace, const struct mt_run *run, struct mt_steps_row *out);
 
+/* Kernels of one name that ran in one phase, over the steps that count. */
+struct mt_kernel_row {
+    const char *name; /* in full */
+    const char *op;   /* that most of their time belongs to; "": none */
+    bool is_product;  /* launched by matrix products: ops that end in .matmul */
+    uint64_t count, total_ns;
+};
+
+/* What ran in one phase. Invariants: the rows' total_ns and count sum to total_ns and count, those that are products to
+ * product_ns. */
+struct mt_kernel_phase {
+    const char *phase; /* "": of kernels that no op launched */
+    uint64_t count, total_ns, product_ns;
+    struct mt_kernel_row *rows; /* most time first */
+    size_t row_count;
+};
+
+/* The kernels of a run. Steps that count are the full ones after the warm-up, or all full ones if there are no others.
+ * Attention: the forward pass's softmax, and its two products (scores and context) without the projections. */
+struct mt_kernels {
+    uint64_t recorded; /* of the whole run; 0: they were not watched */
+    uint64_t steps;    /* that count */
+    uint64_t warmup;   /* full steps that do not */
+    uint64_t count, total_ns, product_ns;
+    uint64_t named_ns; /* of total_ns, what an op launched */
+    uint64_t softmax_ns, attention_product_ns;
+    struct mt_kernel_phase *phases; /* in the order of a step */
+    size_t phase_count;
+};
+
+/* Reads every kernel of the run once. Release in any case. */
+mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out);
+void mt_kernels_release(struct mt_kernels *kernels);
+
 /* A value of a query in SQL. */
 typedef enum mt_sql_type { MT_SQL_NULL, MT_SQL_INTEGER, MT_SQL_REAL, MT_SQL_TEXT, MT_SQL_BLOB } mt_sql_type;
 struct mt_sql_value {

@@ -1,0 +1,11 @@
+/* Names of kernels, short enough for a table. */
+#ifndef MT_CLI_KERNEL_TEXT_H
+#define MT_CLI_KERNEL_TEXT_H
+
+#include "base/text.h"
+
+/* Adds the name of a function without its type, its parameters and "(anonymous namespace)::", cut to a table's width.
+ * Template arguments stay: in libraries they are what tells kernels apart. */
+void mt_kernel_text_add(struct mt_text *out, const char *name);
+
+#endif

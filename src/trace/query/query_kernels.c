@@ -1,0 +1,190 @@
+/* Which kernels took the GPU's time, and in what?
+ *
+ * SQLite sums by name and label, of which a step has a few thousand pairs; the rest is told from these sums. */
+#include "trace/query/query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char steps_sql[] =
+    "SELECT (SELECT count(*) FROM step WHERE run = ?1 AND last_event IS NOT NULL AND number >= warmup),"
+    " (SELECT count(*) FROM step WHERE run = ?1 AND last_event IS NOT NULL AND number < warmup),"
+    " (SELECT max(id) FROM kernel WHERE run = ?1), warmup"
+    " FROM (SELECT ifnull((SELECT CAST(value AS INTEGER) FROM setting WHERE run = ?1 AND name = 'warmup'), 0) AS"
+    " warmup)";
+
+static const char sums_sql[] =
+    "WITH sums AS (SELECT name, label, count(*) AS count, sum(duration_ns) AS total_ns FROM kernel"
+    " WHERE run = ?1 AND step >= ?2 AND step IN (SELECT number FROM step WHERE run = ?1 AND last_event IS NOT NULL)"
+    " GROUP BY name, label)"
+    " SELECT kernel_name.name, sums.count, sums.total_ns, label.phase, label.category, label.op, span.path FROM sums"
+    " LEFT JOIN kernel_name ON kernel_name.run = ?1 AND kernel_name.id = sums.name"
+    " LEFT JOIN label ON label.run = ?1 AND label.id = sums.label"
+    " LEFT JOIN span ON span.run = ?1 AND span.id = label.span"
+    " ORDER BY sums.total_ns DESC, sums.name, sums.label";
+
+/* One sum. Texts are kept, so equal ones are the same. */
+struct sum {
+    const char *name, *phase, *category, *op, *span;
+    uint64_t count, total_ns;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static bool is_product(const struct sum *sum)
+{
+    return ends_with(sum->op, ".matmul");
+}
+
+/* The products of queries with keys and of weights with values are asked for by attention itself, the others by the
+ * projections in it. */
+static void add_attention(struct mt_kernels *kernels, const struct sum *sum)
+{
+    if (strcmp(sum->phase, "forward") != 0)
+        return;
+    if (strcmp(sum->category, "Softmax") == 0)
+        kernels->softmax_ns += sum->total_ns;
+    else if (is_product(sum) && ends_with(sum->span, ".attn"))
+        kernels->attention_product_ns += sum->total_ns;
+}
+
+static struct mt_kernel_phase *find_phase(struct mt_kernels *kernels, const char *phase)
+{
+    for (size_t i = 0; i < kernels->phase_count; i++)
+        if (kernels->phases[i].phase == phase)
+            return &kernels->phases[i];
+    kernels->phases = mt_query_room(kernels->phases, kernels->phase_count, sizeof *kernels->phases);
+    kernels->phases[kernels->phase_count] = (struct mt_kernel_phase){.phase = phase};
+    return &kernels->phases[kernels->phase_count++];
+}
+
+/* The largest sum of a row comes first, and so is the one whose op it shows. */
+static struct mt_kernel_row *find_row(struct mt_kernel_phase *phase, const struct sum *sum)
+{
+    for (size_t i = 0; i < phase->row_count; i++)
+        if (phase->rows[i].name == sum->name && phase->rows[i].is_product == is_product(sum))
+            return &phase->rows[i];
+    phase->rows = mt_query_room(phase->rows, phase->row_count, sizeof *phase->rows);
+    phase->rows[phase->row_count] =
+        (struct mt_kernel_row){.name = sum->name, .op = sum->op, .is_product = is_product(sum)};
+    return &phase->rows[phase->row_count++];
+}
+
+static void add_sum(struct mt_kernels *kernels, const struct sum *sum)
+{
+    struct mt_kernel_phase *phase = find_phase(kernels, sum->phase);
+    struct mt_kernel_row *row = find_row(phase, sum);
+    uint64_t product_ns = is_product(sum) ? sum->total_ns : 0;
+    row->count += sum->count;
+    row->total_ns += sum->total_ns;
+    phase->count += sum->count;
+    phase->total_ns += sum->total_ns;
+    phase->product_ns += product_ns;
+    kernels->count += sum->count;
+    kernels->total_ns += sum->total_ns;
+    kernels->product_ns += product_ns;
+    kernels->named_ns += sum->op[0] != '\0' ? sum->total_ns : 0;
+    add_attention(kernels, sum);
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const struct mt_kernel_row *a = left, *b = right;
+    if (a->total_ns != b->total_ns)
+        return a->total_ns < b->total_ns ? 1 : -1;
+    int order = strcmp(a->name, b->name);
+    return order != 0 ? order : a->is_product - b->is_product;
+}
+
+/* Where a phase comes in a step; what is none of ours comes last. */
+static int phase_place(const char *phase)
+{
+    int place = 0;
+    while (place < MT_PHASE_COUNT && strcmp(phase, mt_phase_name((mt_phase)place)) != 0)
+        place++;
+    return place;
+}
+
+static int by_phase(const void *left, const void *right)
+{
+    const struct mt_kernel_phase *a = left, *b = right;
+    int order = phase_place(a->phase) - phase_place(b->phase);
+    return order != 0 ? order : strcmp(a->phase, b->phase);
+}
+
+static void sort(struct mt_kernels *kernels)
+{
+    if (kernels->phase_count > 0)
+        qsort(kernels->phases, kernels->phase_count, sizeof *kernels->phases, by_phase);
+    for (size_t i = 0; i < kernels->phase_count; i++)
+        qsort(kernels->phases[i].rows, kernels->phases[i].row_count, sizeof *kernels->phases[i].rows, by_time);
+}
+
+/* How many steps count, and the number of the first that may. */
+static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out,
+                            int64_t *out_first)
+{
+    struct mt_statement *statement;
+    bool row;
+    mt_status status = mt_query_prepare(trace, run, steps_sql, &statement);
+    if (status != MT_OK)
+        return status;
+    status = mt_statement_step(statement, &row);
+    out->steps = (uint64_t)mt_statement_integer(statement, 0);
+    out->warmup = (uint64_t)mt_statement_integer(statement, 1);
+    out->recorded = (uint64_t)mt_statement_integer(statement, 2);
+    *out_first = mt_statement_integer(statement, 3);
+    mt_statement_finalize(statement);
+    if (out->steps > 0)
+        return status;
+    out->steps = out->warmup;
+    out->warmup = 0;
+    *out_first = 0;
+    return status;
+}
+
+static mt_status read_sums(struct mt_trace *trace, const struct mt_run *run, int64_t first_step, struct mt_kernels *out)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run, sums_sql, &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, first_step);
+    bool row = true;
+    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+        const struct sum sum = {.name = mt_query_text(trace, statement, 0),
+                                .count = (uint64_t)mt_statement_integer(statement, 1),
+                                .total_ns = (uint64_t)mt_statement_integer(statement, 2),
+                                .phase = mt_query_text(trace, statement, 3),
+                                .category = mt_query_text(trace, statement, 4),
+                                .op = mt_query_text(trace, statement, 5),
+                                .span = mt_query_text(trace, statement, 6)};
+        add_sum(out, &sum);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out)
+{
+    int64_t first_step;
+    *out = (struct mt_kernels){0};
+    mt_status status = read_steps(trace, run, out, &first_step);
+    if (status == MT_OK)
+        status = read_sums(trace, run, first_step, out);
+    if (status == MT_OK)
+        sort(out);
+    return status;
+}
+
+void mt_kernels_release(struct mt_kernels *kernels)
+{
+    for (size_t i = 0; i < kernels->phase_count; i++)
+        free(kernels->phases[i].rows);
+    free(kernels->phases);
+    *kernels = (struct mt_kernels){0};
+}
