@@ -232,6 +232,31 @@ static inline struct strided strided_create_operand(struct dice *dice, mt_dtype 
     return s;
 }
 
+/* How the last two dimensions of a view lie. */
+enum strided_order { STRIDED_BY_ROWS, STRIDED_BY_COLUMNS };
+
+static inline enum strided_order roll_order(struct dice *dice)
+{
+    return roll(dice, 2) == 0 ? STRIDED_BY_ROWS : STRIDED_BY_COLUMNS;
+}
+
+/* Matrices [1, batch, rows, columns] of that order, with gaps between rows and batches. */
+static inline struct strided strided_create_matrix(struct dice *dice, mt_dtype dtype, const int64_t *shape,
+                                                   enum strided_order order)
+{
+    struct strided s = {.view.dtype = dtype};
+    memcpy(s.view.shape, shape, sizeof s.view.shape);
+    int inner = order == STRIDED_BY_ROWS ? 3 : 2, outer = order == STRIDED_BY_ROWS ? 2 : 3;
+    int64_t *stride = s.view.stride;
+    stride[inner] = 1;
+    stride[outer] = shape[inner] + (int64_t)roll(dice, 3);
+    stride[1] = stride[outer] * shape[outer] + (int64_t)roll(dice, 3);
+    stride[0] = stride[1] * shape[1];
+    strided_allocate(&s, stride[0]);
+    strided_fill(&s, dice);
+    return s;
+}
+
 /* Its elements, row-major; release with free(). */
 static inline double *strided_elements(const struct strided *s)
 {

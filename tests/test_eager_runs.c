@@ -1,5 +1,6 @@
 /* What holds of every run of the eager model: the same events on every device, no block without a label, roles that
- * tell the truth, out of memory as an ordinary outcome. */
+ * tell the truth, out of memory as an ordinary outcome. With "cuda" as argument: what holds on a card. */
+#include "gpu.h"
 #include "recording.h"
 
 #include <math.h>
@@ -68,22 +69,38 @@ static bool events_equal(const struct mt_event *a, const struct mt_event *b)
            a->label == b->label && a->span == b->span && a->stream == b->stream;
 }
 
-/* Of one capacity: `tight` takes smaller segments where there is little. */
+/* `sim` and `device` are of one capacity: `tight` takes smaller segments where there is little. */
+static void expect_one_sequence(const char *sim, const char *device)
+{
+    for (size_t setup = 0; setup < SETUPS; setup++) {
+        struct recording planned, executed;
+        record(&planned, setup, sim);
+        record(&executed, setup, device);
+        assert_int_equal(planned.count, executed.count);
+        for (size_t i = 0; i < planned.count; i++)
+            if (!events_equal(&planned.events[i], &executed.events[i]))
+                fail_msg("setup %zu: event %zu differs", setup, i);
+        print_message("setup %zu: %zu events\n", setup, planned.count);
+        recording_close(&planned);
+        recording_close(&executed);
+    }
+}
+
 static void sim_and_cpu_emit_one_sequence(void **state)
 {
     (void)state;
-    for (size_t setup = 0; setup < SETUPS; setup++) {
-        struct recording sim, cpu;
-        record(&sim, setup, "sim:1GiB");
-        record(&cpu, setup, "cpu:1GiB");
-        assert_int_equal(sim.count, cpu.count);
-        for (size_t i = 0; i < sim.count; i++)
-            if (!events_equal(&sim.events[i], &cpu.events[i]))
-                fail_msg("setup %zu: event %zu differs", setup, i);
-        print_message("setup %zu: %zu events\n", setup, sim.count);
-        recording_close(&sim);
-        recording_close(&cpu);
-    }
+    expect_one_sequence("sim:1GiB", "cpu:1GiB");
+}
+
+static void sim_and_cuda_emit_one_sequence(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    char sim[64];
+    assert_int_equal(mt_device_open("cuda", &device), MT_OK);
+    snprintf(sim, sizeof sim, "sim:%llu", (unsigned long long)device->capacity_bytes);
+    mt_device_close(device);
+    expect_one_sequence(sim, "cuda");
 }
 
 static void every_block_is_known(void **state)
@@ -166,20 +183,29 @@ static void count_steps(void *context, int64_t step, int64_t total, double loss,
 }
 
 /* The same batch at every step: the loss must fall on a device that computes, and is absent on one that does not. */
+static double last_loss(const char *device)
+{
+    double last = 0;
+    struct recording recording;
+    struct mt_training_config config = config_of(1);
+    struct mt_training_observer observer = {.context = &last, .step_done = count_steps};
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, device, "", &config, &observer, NULL), MT_OK);
+    recording_close(&recording);
+    return last;
+}
+
 static void a_loss_is_computed_or_absent(void **state)
 {
     (void)state;
-    static const char *const devices[] = {"cpu:1GiB", "sim"};
-    for (int i = 0; i < 2; i++) {
-        double last = 0;
-        struct recording recording;
-        struct mt_training_config config = config_of(1);
-        struct mt_training_observer observer = {.context = &last, .step_done = count_steps};
-        recording_open(&recording);
-        assert_int_equal(recording_train(&recording, devices[i], "", &config, &observer, NULL), MT_OK);
-        assert_true(isnan(last) == (i == 1));
-        recording_close(&recording);
-    }
+    assert_false(isnan(last_loss("cpu:1GiB")));
+    assert_true(isnan(last_loss("sim")));
+}
+
+static void a_loss_is_computed_on_a_card(void **state)
+{
+    (void)state;
+    assert_false(isnan(last_loss("cuda")));
 }
 
 static void running_out_of_memory_gives_everything_back(void **state)
@@ -234,8 +260,14 @@ static void any_refused_segment_is_an_ordinary_outcome(void **state)
     }
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    const struct CMUnitTest on_a_card[] = {
+        cmocka_unit_test(sim_and_cuda_emit_one_sequence),
+        cmocka_unit_test(a_loss_is_computed_on_a_card),
+    };
+    if (count > 1 && strcmp(arguments[1], "cuda") == 0)
+        return gpu_is_there() ? cmocka_run_group_tests(on_a_card, NULL, NULL) : SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sim_and_cpu_emit_one_sequence),
         cmocka_unit_test(every_block_is_known),

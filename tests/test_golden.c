@@ -1,6 +1,7 @@
 /* The model's arithmetic against values that PyTorch computed from the same formulas: losses, gradients, parameters
- * after five steps. The file may be given as an argument. Cases that a GPU computed are held to a GPU's accuracy; those
+ * after five steps. The file may be given as an argument, and after it the device (cpu). Cases that a GPU computed are held to a GPU's accuracy; those
  * of autocast round to bf16 at every product, in another order of summation. */
+#include "gpu.h"
 #include "model/autocast.h"
 #include "model/graph.h"
 #include "model/optimizer.h"
@@ -25,6 +26,8 @@ struct tolerance {
 
 static const struct tolerance fp32_tolerance = {1e-5, 1e-4, 1e-4}, fp64_tolerance = {1e-7, 5e-7, 2e-6},
                               autocast_tolerance = {3e-3, 3e-2, 0.2};
+
+static const char *golden_path = MT_TEST_DATA "/golden_model.json", *golden_device = "cpu:2GiB";
 
 static void near_to(const char *what, double ours, double golden, double allowed)
 {
@@ -98,7 +101,7 @@ static struct mt_training_config config_of(const json_t *golden)
     return config;
 }
 
-/* A model on the CPU, step by step. */
+/* A model on the device, step by step. */
 struct bench_model {
     struct mt_device *device;
     struct mt_alloc *alloc;
@@ -117,7 +120,7 @@ static void open_model(struct bench_model *m, const struct mt_training_config *c
     m->interner = mt_interner_create();
     m->sink = mt_sink_discarding(m->interner);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("cpu:2GiB", &m->device), MT_OK);
+    assert_int_equal(mt_device_open(golden_device, &m->device), MT_OK);
     assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
     assert_int_equal(mt_token_source_open(config, &m->tokens), MT_OK);
     mt_runtime_open(&m->rt, m->device, m->alloc);
@@ -196,8 +199,6 @@ static void check_case(const json_t *golden)
     close_model(&m);
 }
 
-static const char *golden_path = MT_TEST_DATA "/golden_model.json";
-
 static void the_model_computes_what_the_golden_file_says(void **state)
 {
     (void)state;
@@ -220,6 +221,10 @@ int main(int count, char **arguments)
 {
     if (count > 1)
         golden_path = arguments[1];
+    if (count > 2)
+        golden_device = arguments[2];
+    if (strcmp(golden_device, "cuda") == 0 && !gpu_is_there())
+        return SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_model_computes_what_the_golden_file_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,30 +16,6 @@
 
 enum { SEED = 7100, ROUNDS = 150 };
 
-/* How the last two dimensions of a view lie. */
-enum order { BY_ROWS, BY_COLUMNS };
-
-/* A view [1, batch, rows, columns] of that order, with gaps between rows and batches. */
-static struct strided create_matrix(struct dice *dice, mt_dtype dtype, const int64_t *shape, enum order order)
-{
-    struct strided s = {.view.dtype = dtype};
-    memcpy(s.view.shape, shape, sizeof s.view.shape);
-    int inner = order == BY_ROWS ? 3 : 2, outer = order == BY_ROWS ? 2 : 3;
-    int64_t *stride = s.view.stride;
-    stride[inner] = 1;
-    stride[outer] = shape[inner] + (int64_t)roll(dice, 3);
-    stride[1] = stride[outer] * shape[outer] + (int64_t)roll(dice, 3);
-    stride[0] = stride[1] * shape[1];
-    strided_allocate(&s, stride[0]);
-    strided_fill(&s, dice);
-    return s;
-}
-
-static enum order roll_order(struct dice *dice)
-{
-    return roll(dice, 2) == 0 ? BY_ROWS : BY_COLUMNS;
-}
-
 static double unit_roundoff(mt_dtype dtype)
 {
     return dtype == MT_F64 ? 0x1p-53 : 0x1p-24;
@@ -96,9 +72,9 @@ static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t lar
 {
     int64_t batch = 1 + (int64_t)roll(dice, 3), m = 1 + (int64_t)roll(dice, largest);
     int64_t n = 1 + (int64_t)roll(dice, largest), k = 1 + (int64_t)roll(dice, largest);
-    struct strided a = create_matrix(dice, dtype, (int64_t[]){1, batch, m, k}, roll_order(dice));
-    struct strided b = create_matrix(dice, dtype, (int64_t[]){1, batch, k, n}, roll_order(dice));
-    struct strided out = create_matrix(dice, dtype, (int64_t[]){1, batch, m, n}, roll_order(dice));
+    struct strided a = strided_create_matrix(dice, dtype, (int64_t[]){1, batch, m, k}, roll_order(dice));
+    struct strided b = strided_create_matrix(dice, dtype, (int64_t[]){1, batch, k, n}, roll_order(dice));
+    struct strided out = strided_create_matrix(dice, dtype, (int64_t[]){1, batch, m, n}, roll_order(dice));
     if (roll(dice, 4) == 0)
         a.view.stride[1] = 0;
     if (roll(dice, 4) == 0)
@@ -137,9 +113,9 @@ static void products_beyond_one_tile_are_whole(void **state)
         for (int order = 0; order < 8; order++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
             mt_dtype dtype = order % 3 == 0 ? MT_F32 : MT_BF16;
-            struct strided a = create_matrix(&dice, dtype, (int64_t[]){1, 1, m, k}, order & 1);
-            struct strided b = create_matrix(&dice, dtype, (int64_t[]){1, 1, k, n}, order >> 1 & 1);
-            struct strided out = create_matrix(&dice, dtype, (int64_t[]){1, 1, m, n}, order >> 2 & 1);
+            struct strided a = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, m, k}, order & 1);
+            struct strided b = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, k, n}, order >> 1 & 1);
+            struct strided out = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, m, n}, order >> 2 & 1);
             check_product(&out, &a, &b);
             strided_destroy(&a);
             strided_destroy(&b);
@@ -155,11 +131,11 @@ static void operands_whose_rows_or_columns_share_elements_are_read_as_such(void 
     for (int round = 0; round < ROUNDS; round++)
         for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++) {
             int64_t m = 1 + (int64_t)roll(&dice, 9), n = 1 + (int64_t)roll(&dice, 9), k = 1 + (int64_t)roll(&dice, 9);
-            enum order order = roll_order(&dice);
-            struct strided a = create_matrix(&dice, dtype, (int64_t[]){1, 2, m, k}, order);
-            struct strided b = create_matrix(&dice, dtype, (int64_t[]){1, 2, k, n}, roll_order(&dice));
-            struct strided out = create_matrix(&dice, dtype, (int64_t[]){1, 2, m, n}, BY_ROWS);
-            a.view.stride[order == BY_ROWS ? 2 : 3] = (int64_t)roll(&dice, 2);
+            enum strided_order order = roll_order(&dice);
+            struct strided a = strided_create_matrix(&dice, dtype, (int64_t[]){1, 2, m, k}, order);
+            struct strided b = strided_create_matrix(&dice, dtype, (int64_t[]){1, 2, k, n}, roll_order(&dice));
+            struct strided out = strided_create_matrix(&dice, dtype, (int64_t[]){1, 2, m, n}, STRIDED_BY_ROWS);
+            a.view.stride[order == STRIDED_BY_ROWS ? 2 : 3] = (int64_t)roll(&dice, 2);
             check_product(&out, &a, &b);
             strided_destroy(&a);
             strided_destroy(&b);
@@ -173,9 +149,9 @@ static void the_output_is_written_and_not_added_to(void **state)
     (void)state;
     struct dice dice = start(4);
     for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++) {
-        struct strided a = create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 7}, BY_ROWS);
-        struct strided b = create_matrix(&dice, dtype, (int64_t[]){1, 1, 7, 5}, BY_ROWS);
-        struct strided out = create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 5}, BY_ROWS);
+        struct strided a = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 7}, STRIDED_BY_ROWS);
+        struct strided b = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, 7, 5}, STRIDED_BY_ROWS);
+        struct strided out = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 5}, STRIDED_BY_ROWS);
         assert_int_equal(mtk_cpu.fill(NAN, &out.view, 0), MT_OK);
         check_product(&out, &a, &b);
         strided_destroy(&a);
@@ -190,9 +166,9 @@ static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state
     (void)state;
     enum { TERMS = 4096 };
     struct dice dice = start(5);
-    struct strided a = create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, TERMS}, BY_ROWS);
-    struct strided b = create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, TERMS, 1}, BY_COLUMNS);
-    struct strided out = create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, 1}, BY_ROWS);
+    struct strided a = strided_create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, TERMS}, STRIDED_BY_ROWS);
+    struct strided b = strided_create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, TERMS, 1}, STRIDED_BY_COLUMNS);
+    struct strided out = strided_create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, 1}, STRIDED_BY_ROWS);
     assert_int_equal(mtk_cpu.fill(1, &a.view, 0), MT_OK);
     assert_int_equal(mtk_cpu.fill(1, &b.view, 0), MT_OK);
     struct place first = {{0}};

@@ -23,4 +23,4 @@ target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas Thr
 set_target_properties(memtrace_cuda PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF C_VISIBILITY_PRESET hidden
                                                CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 add_dependencies(memtrace memtrace_cuda)
-install(TARGETS memtrace_cuda LIBRARY DESTINATION lib)
+install(TARGETS memtrace_cuda LIBRARY DESTINATION lib/memtrace)

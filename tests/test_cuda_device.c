@@ -1,0 +1,153 @@
+/* The CUDA device as an allocator and a training run see it. */
+#include "gpu.h"
+
+#include "base/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static int open_card(void **state)
+{
+    return mt_device_open("cuda:0", (struct mt_device **)state) == MT_OK ? 0 : -1;
+}
+
+static int close_card(void **state)
+{
+    mt_device_close(*state);
+    return 0;
+}
+
+static mt_addr reserve(struct mt_device *device, uint64_t bytes)
+{
+    mt_addr address = 0;
+    if (mt_device_reserve(device, bytes, &address) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return address;
+}
+
+static void its_capacity_is_the_cards_memory(void **state)
+{
+    struct mt_device *device = *state;
+    struct mt_device_memory memory;
+    assert_int_equal(mt_device_memory(device, &memory), MT_OK);
+    print_message("%s: %.1f MiB total, %.1f used: %.1f by the context, %.1f by libraries\n", device->name,
+                  (double)memory.total_bytes / (double)MIB, (double)memory.used_bytes / (double)MIB,
+                  (double)memory.context_bytes / (double)MIB, (double)memory.library_bytes / (double)MIB);
+    assert_int_equal(device->capacity_bytes, memory.total_bytes);
+    assert_true(memory.context_bytes > 0 && memory.free_bytes < memory.total_bytes);
+    assert_true(memory.context_bytes + memory.library_bytes <= memory.used_bytes);
+    assert_non_null(strstr(device->name, "cuda:0 ("));
+    assert_true(mt_device_executes(device));
+}
+
+static void what_is_reserved_counts_as_used(void **state)
+{
+    struct mt_device *device = *state;
+    struct mt_device_memory before, after;
+    const uint64_t bytes = 512 * MIB;
+    assert_int_equal(mt_device_memory(device, &before), MT_OK);
+    mt_addr address = reserve(device, bytes);
+    assert_int_equal(mt_device_memory(device, &after), MT_OK);
+    assert_int_equal(after.used_bytes - before.used_bytes, bytes);
+    mt_device_release(device, address, bytes);
+}
+
+/* The buffer that was written is overwritten at once, as its owner may. */
+static void what_is_written_is_read_back(void **state)
+{
+    struct mt_device *device = *state;
+    const uint64_t bytes = 3 * MIB + 5;
+    unsigned char *out = mt_host_alloc(bytes), *in = mt_host_alloc(bytes);
+    mt_addr address = reserve(device, 2 * bytes);
+    for (uint64_t i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(i * 7 + i / 251);
+    assert_int_equal(mt_device_write(device, address + 1, out, bytes, 0), MT_OK);
+    memset(out, 0, bytes);
+    assert_int_equal(mt_device_read(device, in, address + 1, bytes, 0), MT_OK);
+    for (uint64_t i = 0; i < bytes; i++)
+        assert_true(in[i] == (unsigned char)(i * 7 + i / 251));
+    mt_device_release(device, address, 2 * bytes);
+    free(out);
+    free(in);
+}
+
+/* Takes all that there is, in ever smaller pieces, gives it back, and works on. */
+static void out_of_memory_is_a_status_and_the_device_works_on(void **state)
+{
+    enum { MOST = 4096 };
+    struct mt_device *device = *state;
+    static mt_addr address[MOST];
+    static uint64_t size[MOST];
+    int count = 0;
+    for (uint64_t bytes = device->capacity_bytes / 4 / MIB * MIB; bytes >= 2 * MIB && count < MOST;) {
+        mt_status status = mt_device_reserve(device, bytes, &address[count]);
+        if (status == MT_OK) {
+            size[count++] = bytes;
+            continue;
+        }
+        assert_int_equal(status, MT_OUT_OF_MEMORY);
+        bytes = bytes / 2 / MIB * MIB;
+    }
+    assert_true(count >= 4);
+    print_message("%s\n", mt_last_error());
+    while (count-- > 0)
+        mt_device_release(device, address[count], size[count]);
+    assert_int_equal(device->reserved_bytes, 0);
+    mt_addr one = reserve(device, 2 * MIB);
+    struct mtk_view view = {.address = one, .dtype = MT_F32, .shape = {1, 1, 1, 1000}, .stride = {1000, 1000, 1000, 1}};
+    float values[1000] = {0};
+    assert_int_equal(device->kernels->fill(3, &view, mt_device_queue(device, 0)), MT_OK);
+    assert_int_equal(mt_device_read(device, values, one, sizeof values, 0), MT_OK);
+    assert_true(values[0] == 3.0f && values[999] == 3.0f);
+    mt_device_release(device, one, 2 * MIB);
+}
+
+/* Between two marks lies the work queued between them: more work takes longer, and no work nearly nothing. */
+static void marks_time_the_work_between_them(void **state)
+{
+    struct mt_device *device = *state;
+    const int64_t count = 64 << 20;
+    mt_addr address = reserve(device, (uint64_t)count * 4);
+    struct mtk_view view = {
+        .address = address, .dtype = MT_F32, .shape = {1, 1, 1, count}, .stride = {count, count, count, 1}};
+    double nothing_ms, work_ms;
+    assert_int_equal(device->kernels->fill(0, &view, mt_device_queue(device, 0)), MT_OK);
+    assert_int_equal(mt_device_mark(device, 0), MT_OK);
+    assert_int_equal(mt_device_mark(device, 1), MT_OK);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(device->kernels->fill(i, &view, mt_device_queue(device, 0)), MT_OK);
+    assert_int_equal(mt_device_mark(device, MT_DEVICE_MARKS - 1), MT_OK);
+    assert_int_equal(mt_device_elapsed_ms(device, 0, 1, &nothing_ms), MT_OK);
+    assert_int_equal(mt_device_elapsed_ms(device, 1, MT_DEVICE_MARKS - 1, &work_ms), MT_OK);
+    print_message("20 fills of %lld MiB: %.3f ms\n", (long long)(count * 4 >> 20), work_ms);
+    assert_true(nothing_ms >= 0 && work_ms > 10 * nothing_ms && work_ms > 0.1);
+    assert_int_equal(mt_device_synchronize(device), MT_OK);
+    mt_device_release(device, address, (uint64_t)count * 4);
+}
+
+static void a_card_beyond_the_last_is_refused(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    assert_int_equal(mt_device_open("cuda:63", &device), MT_NO_DEVICE);
+    assert_non_null(strstr(mt_last_error(), "numbered from 0"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(its_capacity_is_the_cards_memory, open_card, close_card),
+        cmocka_unit_test_setup_teardown(what_is_reserved_counts_as_used, open_card, close_card),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read_back, open_card, close_card),
+        cmocka_unit_test_setup_teardown(out_of_memory_is_a_status_and_the_device_works_on, open_card, close_card),
+        cmocka_unit_test_setup_teardown(marks_time_the_work_between_them, open_card, close_card),
+        cmocka_unit_test(a_card_beyond_the_last_is_refused),
+    };
+    return gpu_is_there() ? cmocka_run_group_tests(tests, NULL, NULL) : SKIPPED;
+}
