@@ -326,7 +326,7 @@ static void report_phase(struct bench *bench, const char *name, const char *phas
 {
     double reference_all = json_number_value(json_object_get(reference, "gpu_ms"));
     double reference_products = json_number_value(json_object_get(reference, "gemm_ms"));
-    double all = kernel_ms(bench, phase, "1"), products = kernel_ms(bench, phase, "op LIKE '%matmul'");
+    double all = kernel_ms(bench, phase, "1"), products = kernel_ms(bench, phase, "op LIKE '%.matmul'");
     char what[2 * LONGEST];
     snprintf(what, sizeof what, "profile: %s, %s, products", name, phase);
     report(bench, what, "ms", products, reference_products, BENCH_AT_MOST, 1.1 * reference_products);

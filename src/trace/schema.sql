@@ -31,7 +31,7 @@ CREATE TABLE setting (
     PRIMARY KEY (run, name)
 ) WITHOUT ROWID;
 
--- What a run measured: "loss" and "step_ms" by step, "grad_norm:<parameter>".
+-- What a run measured: "loss", "step_ms", "phase_ms:<phase>" by step, "memory:<reading>", "grad_norm:<parameter>".
 CREATE TABLE measurement (
     run INTEGER NOT NULL,
     name TEXT NOT NULL,
