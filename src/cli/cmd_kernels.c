@@ -168,6 +168,7 @@ static void print_json(const struct answer *answer)
         if (is_asked(answer, &kernels->phases[i]))
             json_array_append_new(list, phase_json(answer, &kernels->phases[i]));
     json_object_set_new(object, "recorded", json_integer((json_int_t)kernels->recorded));
+    json_object_set_new(object, "lost", json_integer((json_int_t)kernels->lost));
     json_object_set_new(object, "steps", json_integer((json_int_t)kernels->steps));
     json_object_set_new(object, "warmup", json_integer((json_int_t)kernels->warmup));
     json_object_set_new(object, "named_share",
@@ -322,6 +323,8 @@ static mt_status run_kernels(const void *given)
     status = mt_trace_kernels(question.trace, question.run, &answer.kernels);
     if (status == MT_OK)
         status = load_operations(&answer);
+    if (status == MT_OK && answer.kernels.lost > 0)
+        mt_note("the run lost %" PRIu64 " records of kernels: its figures are too low", answer.kernels.lost);
     if (status == MT_OK)
         (answer.options->trace.json ? print_json : print_tables)(&answer);
     mt_kernels_release(&answer.kernels);

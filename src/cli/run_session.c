@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "output.h"
 #include "run_settings.h"
+#include "trace/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -171,6 +172,17 @@ static mt_status open_trace(struct session *session)
     return MT_OK;
 }
 
+/* The trace keeps what it lacks. */
+static void report_lost_kernels(struct session *session)
+{
+    uint64_t lost = mt_device_lost_kernels(session->device);
+    if (!mt_device_watches_kernels(session->device))
+        return;
+    measure(session, MT_LOST_KERNELS, -1, (double)lost);
+    if (lost > 0)
+        mt_note("CUPTI lost %" PRIu64 " records of kernels", lost);
+}
+
 /* Training that fails leaves what it found until then; the text is kept, since more may fail before it is printed. */
 static void train(struct session *session)
 {
@@ -184,6 +196,7 @@ static void train(struct session *session)
     if (result->status != MT_OK)
         result->error = mt_host_strdup(mt_last_error());
     mt_alloc_stats(session->alloc, &result->stats);
+    report_lost_kernels(session);
 }
 
 static mt_run_state end_state(const struct mt_run_result *result)

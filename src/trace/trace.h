@@ -207,6 +207,7 @@ struct mt_kernel_phase {
  * Attention: the forward pass's softmax, and its two products (scores and context) without the projections. */
 struct mt_kernels {
     uint64_t recorded; /* of the whole run; 0: they were not watched */
+    uint64_t lost;     /* of the whole run: ran without a record */
     uint64_t steps;    /* that count */
     uint64_t warmup;   /* full steps that do not */
     uint64_t count, total_ns, product_ns;
@@ -215,6 +216,9 @@ struct mt_kernels {
     struct mt_kernel_phase *phases; /* in the order of a step */
     size_t phase_count;
 };
+
+/* The measurement that says how many there are of which no record came; of no step. */
+#define MT_LOST_KERNELS "lost_kernels"
 
 /* Reads every kernel of the run once. Release in any case. */
 mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out);

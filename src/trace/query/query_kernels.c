@@ -9,7 +9,8 @@
 static const char steps_sql[] =
     "SELECT (SELECT count(*) FROM step WHERE run = ?1 AND last_event IS NOT NULL AND number >= warmup),"
     " (SELECT count(*) FROM step WHERE run = ?1 AND last_event IS NOT NULL AND number < warmup),"
-    " (SELECT max(id) FROM kernel WHERE run = ?1), warmup"
+    " (SELECT max(id) FROM kernel WHERE run = ?1), warmup,"
+    " (SELECT CAST(value AS INTEGER) FROM measurement WHERE run = ?1 AND name = '" MT_LOST_KERNELS "')"
     " FROM (SELECT ifnull((SELECT CAST(value AS INTEGER) FROM setting WHERE run = ?1 AND name = 'warmup'), 0) AS"
     " warmup)";
 
@@ -138,6 +139,7 @@ static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, st
     out->warmup = (uint64_t)mt_statement_integer(statement, 1);
     out->recorded = (uint64_t)mt_statement_integer(statement, 2);
     *out_first = mt_statement_integer(statement, 3);
+    out->lost = (uint64_t)mt_statement_integer(statement, 4);
     mt_statement_finalize(statement);
     if (out->steps > 0)
         return status;
