@@ -1,16 +1,15 @@
 # The module for NVIDIA cards, libmemtrace_cuda.so, where the CUDA toolkit is found: kernels/cuda and src/device/cuda, with
 # CUDA's runtime inside and cuBLAS beside it. The program opens it when a GPU is asked for (src/device/cuda_module.c).
 # Kernels are compiled for the cards with bf16 matrix units that are around (8.0, 9.0), and for later ones by the driver.
-find_program(MT_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
-if(NOT MT_NVCC)
-    message(STATUS "nvcc not found: the program is built without GPUs")
+find_package(CUDAToolkit QUIET)
+if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE OR NOT TARGET CUDA::cublas)
+    message(STATUS "CUDA toolkit with nvcc and cuBLAS not found: the program is built without GPUs")
     return()
 endif()
-set(CMAKE_CUDA_COMPILER ${MT_NVCC})
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
-find_package(CUDAToolkit REQUIRED)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.c ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu
      ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c)

@@ -71,25 +71,29 @@ __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constan
     const char *from = c.from + inner * c.from_stride[0] + outer * c.from_stride[1];
     char *to = c.to + inner * c.to_stride[0] + outer * c.to_stride[1];
     int lane = threadIdx.x % LANES * VEC, first = threadIdx.x / LANES;
-    T value[VEC];
+    T value[TILE / ROWS][VEC] = {};
 #pragma unroll
-    for (int row = first; row < TILE; row += ROWS) {
-        if (y0 + row >= c.y_size)
-            break;
-        read_four<T>(from + (y0 + row) * c.from_y_stride, c.from_dtype, c.from_in_fours, x0 + lane, c.x_size, value);
+    for (int n = 0; n < TILE / ROWS; n++) {
+        int64_t y = y0 + first + n * ROWS;
+        if (y < c.y_size)
+            read_four<T>(from + y * c.from_y_stride, c.from_dtype, c.from_in_fours, x0 + lane, c.x_size, value[n]);
+    }
+#pragma unroll
+    for (int n = 0; n < TILE / ROWS; n++)
 #pragma unroll
         for (int e = 0; e < VEC; e++)
-            tile[row][lane + e] = value[e];
-    }
+            tile[first + n * ROWS][lane + e] = value[n][e];
     __syncthreads();
 #pragma unroll
-    for (int row = first; row < TILE; row += ROWS) {
+    for (int n = 0; n < TILE / ROWS; n++) {
+        int row = first + n * ROWS;
         if (x0 + row >= c.x_size)
             break;
+        T column[VEC];
 #pragma unroll
         for (int e = 0; e < VEC; e++)
-            value[e] = tile[lane + e][row];
-        write_four<T>(to + (x0 + row) * c.to_x_stride, c.to_dtype, c.to_in_fours, y0 + lane, c.y_size, value);
+            column[e] = tile[lane + e][row];
+        write_four<T>(to + (x0 + row) * c.to_x_stride, c.to_dtype, c.to_in_fours, y0 + lane, c.y_size, column);
     }
 }
 
