@@ -18,7 +18,9 @@ add_library(memtrace_cupti MODULE src/device/cupti/cupti_watch.c src/device/cupt
 target_include_directories(memtrace_cupti PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_cupti SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
 target_link_libraries(memtrace_cupti PRIVATE mt_base ${MT_CUPTI_LIBRARY})
+set(cupti_folders /usr/local/cuda/lib64 /usr/local/cuda/extras/CUPTI/lib64) # where the toolkit's installer puts it
 set_target_properties(memtrace_cupti PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF
+                                                BUILD_RPATH "${cupti_folders}" INSTALL_RPATH "${cupti_folders}"
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 add_dependencies(memtrace memtrace_cupti)
 install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace)

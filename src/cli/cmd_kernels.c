@@ -206,7 +206,7 @@ static void add_name(struct mt_table *table, const struct mt_kernel_row *row)
     struct mt_text text = {0};
     if (row != NULL)
         mt_kernel_text_add(&text, row->name);
-    mt_table_add(table, text.data != NULL ? text.data : "-");
+    mt_table_add(table, text.data != NULL ? text.data : "");
     mt_text_release(&text);
 }
 
@@ -224,7 +224,10 @@ static void add_total(struct mt_table *table, const struct answer *answer, const
     add_count(table, answer, phase->count);
     add_ms(table, answer, phase->product_ns);
     add_share(table, phase->product_ns, phase->total_ns);
-    add_ms(table, answer, other != NULL ? other->total_ns : 0);
+    if (other != NULL)
+        add_ms(table, answer, other->total_ns);
+    else
+        mt_table_add(table, "-");
     add_name(table, other);
 }
 
