@@ -19,7 +19,14 @@ target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DI
 target_compile_options(
     memtrace_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
 target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas Threads::Threads ${CMAKE_DL_LIBS})
-set_target_properties(memtrace_cuda PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF C_VISIBILITY_PRESET hidden
-                                               CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+# cuBLAS is looked for where the loader looks, and where the toolkit usually is.
+set_target_properties(
+    memtrace_cuda
+    PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF
+               C_VISIBILITY_PRESET hidden
+               CUDA_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON
+               BUILD_RPATH "$ORIGIN;/usr/local/cuda/lib64"
+               INSTALL_RPATH "$ORIGIN;/usr/local/cuda/lib64")
 add_dependencies(memtrace memtrace_cuda)
 install(TARGETS memtrace_cuda LIBRARY DESTINATION lib/memtrace)
