@@ -36,7 +36,7 @@ typedef enum mtk_unary_op {
     MTK_NEGATE,       /* -in */
     MTK_ABS,          /* |in| */
     MTK_EXP,          /* e^in */
-    MTK_SQRT,         /* sqrt(in) */
+    MTK_SQRT,         /* sqrt(in) + s */
     MTK_RSQRT,        /* 1 / sqrt(in) */
     MTK_SIGMOID,      /* 1 / (1 + e^-in) */
     MTK_LOG,          /* ln(in) */
@@ -56,12 +56,12 @@ typedef enum mtk_binary_op {
     MTK_EQUAL,        /* a == b, as 0 or 1 */
     MTK_SIGMOID_GRAD, /* a * b * (1 - b): a the gradient, b the sigmoid */
     MTK_LERP,         /* a + s (b - a) */
+    MTK_LERP_SQUARE,  /* a + s (b² - a) */
 } mtk_binary_op;
 
 /* out = f(a, b, c). `out` may be the same view as `a` (in place). */
 typedef enum mtk_ternary_op {
     MTK_SELECT,       /* a != 0 ? b : c */
-    MTK_ADD_PRODUCT,  /* a + s * b * c */
     MTK_ADD_QUOTIENT, /* a + s * b / c */
 } mtk_ternary_op;
 

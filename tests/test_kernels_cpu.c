@@ -76,7 +76,7 @@ static double unary_formula(mtk_unary_op op, double s, double x)
     case MTK_EXP:
         return exp(x);
     case MTK_SQRT:
-        return sqrt(x);
+        return sqrt(x) + s;
     case MTK_RSQRT:
         return 1 / sqrt(x);
     case MTK_SIGMOID:
@@ -114,6 +114,8 @@ static double binary_formula(mtk_binary_op op, double s, double a, double b)
         return a * b * (1 - b);
     case MTK_LERP:
         return a + s * (b - a);
+    case MTK_LERP_SQUARE:
+        return a + s * (b * b - a);
     }
     return NAN;
 }
@@ -123,8 +125,6 @@ static double ternary_formula(mtk_ternary_op op, double s, double a, double b, d
     switch (op) {
     case MTK_SELECT:
         return a != 0 ? b : c;
-    case MTK_ADD_PRODUCT:
-        return a + s * b * c;
     case MTK_ADD_QUOTIENT:
         return a + s * b / c;
     }
@@ -207,7 +207,7 @@ static void unary_ops_round_their_formula_once(void **state)
 static void binary_ops_round_their_formula_once(void **state)
 {
     (void)state;
-    check_every_op(2, MTK_LERP + 1, 80);
+    check_every_op(2, MTK_LERP_SQUARE + 1, 80);
 }
 
 static void ternary_ops_round_their_formula_once(void **state)

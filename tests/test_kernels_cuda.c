@@ -249,7 +249,7 @@ static void unary_ops_are_their_twins(void **state)
 static void binary_ops_are_their_twins(void **state)
 {
     (void)state;
-    check_every_op(2, MTK_LERP + 1, 100);
+    check_every_op(2, MTK_LERP_SQUARE + 1, 100);
 }
 
 static void ternary_ops_are_their_twins(void **state)

@@ -27,6 +27,8 @@ static void apply(mtk_binary_op op, double s, int64_t count, double *restrict a,
         EACH(x * y * (1 - y));
     case MTK_LERP:
         EACH(x + s * (y - x));
+    case MTK_LERP_SQUARE:
+        EACH(x + s * (y * y - x));
     }
 }
 

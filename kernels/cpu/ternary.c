@@ -16,8 +16,6 @@ static void apply(mtk_ternary_op op, double s, int64_t count, double *restrict a
     switch (op) {
     case MTK_SELECT:
         EACH(x != 0 ? y : z);
-    case MTK_ADD_PRODUCT:
-        EACH(x + s * y * z);
     case MTK_ADD_QUOTIENT:
         EACH(x + s * y / z);
     }

@@ -25,7 +25,7 @@ static void apply(mtk_unary_op op, double s, int64_t count, double *tile)
     case MTK_EXP:
         EACH(exp(x));
     case MTK_SQRT:
-        EACH(sqrt(x));
+        EACH(sqrt(x) + s);
     case MTK_RSQRT:
         EACH(1 / sqrt(x));
     case MTK_SIGMOID:

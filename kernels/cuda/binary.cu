@@ -16,8 +16,10 @@ template <typename T> __device__ __forceinline__ T binary(int op, T s, T x, T y)
         return x == y ? 1 : 0;
     case MTK_SIGMOID_GRAD:
         return x * y * (1 - y);
-    default: /* MTK_LERP */
+    case MTK_LERP:
         return x + s * (y - x);
+    default: /* MTK_LERP_SQUARE */
+        return x + s * (y * y - x);
     }
 }
 
@@ -59,6 +61,8 @@ mt_status mtk_cuda_binary(mtk_binary_op op, double s, const struct mtk_view *out
         return launch<float, MTK_SIGMOID_GRAD>(op, s, views, queue);
     case MTK_LERP:
         return launch<float, MTK_LERP>(op, s, views, queue);
+    case MTK_LERP_SQUARE:
+        return launch<float, MTK_LERP_SQUARE>(op, s, views, queue);
     }
     return mt_fail(MT_FAILED, "binary: no op %d", (int)op);
 }

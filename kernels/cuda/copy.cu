@@ -62,6 +62,7 @@ __device__ __forceinline__ void write_four(char *row, int dtype, bool in_fours, 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constant__ transposition c)
 {
+    mtk_await_turn();
     constexpr int LANES = TILE / VEC, ROWS = THREADS / LANES;
     __shared__ T tile[TILE][TILE + 1];
     uint32_t row_of_tiles = c.x_tiles.divide(blockIdx.x), other = c.y_tiles.divide(row_of_tiles);
@@ -167,9 +168,7 @@ mt_status mtk_copy_transposing(const struct mtk_view *out, const struct mtk_view
     if (blocks > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "a transposing copy of %lld elements takes %lld tiles, more than a launch has",
                        (long long)layout.count, (long long)blocks);
-    if (mtk_is_wide(out->dtype) || mtk_is_wide(in->dtype))
-        transpose_kernel<double><<<(unsigned)blocks, THREADS, 0, queue->stream>>>(c);
-    else
-        transpose_kernel<float><<<(unsigned)blocks, THREADS, 0, queue->stream>>>(c);
-    return mtk_launched("transpose", blocks, THREADS);
+    bool is_wide = mtk_is_wide(out->dtype) || mtk_is_wide(in->dtype);
+    return mtk_launch("transpose", is_wide ? transpose_kernel<double> : transpose_kernel<float>, (unsigned)blocks,
+                      THREADS, queue, c);
 }

@@ -86,6 +86,7 @@ template <typename T, int VEC, int VIEWS, class F>
 __global__ void __launch_bounds__(MTK_ELEMENTWISE_THREADS)
     mtk_elementwise_kernel(const __grid_constant__ mtk_elementwise<VIEWS> call, F function)
 {
+    mtk_await_turn();
     constexpr int UNITS = MTK_ELEMENTWISE_UNITS, OPERANDS = VIEWS - 1;
     uint32_t first = blockIdx.x * (uint32_t)(MTK_ELEMENTWISE_THREADS * UNITS) + threadIdx.x;
     mtk_words<T, VEC> raw[UNITS][OPERANDS > 0 ? OPERANDS : 1];
@@ -162,9 +163,8 @@ static mt_status mtk_elementwise_queue(const char *name, const mtk_elementwise<V
                                        struct mtk_queue *queue)
 {
     int64_t blocks = mtk_ceiling(call.units, MTK_ELEMENTWISE_THREADS * MTK_ELEMENTWISE_UNITS);
-    mtk_elementwise_kernel<T, VEC, VIEWS, F>
-        <<<(unsigned)blocks, MTK_ELEMENTWISE_THREADS, 0, queue->stream>>>(call, function);
-    return mtk_launched(name, blocks, MTK_ELEMENTWISE_THREADS);
+    return mtk_launch(name, mtk_elementwise_kernel<T, VEC, VIEWS, F>, (unsigned)blocks, MTK_ELEMENTWISE_THREADS, queue,
+                      call, function);
 }
 
 /* Cuts the views in two along the longest dimension of out, and does both parts: for more elements than are numbered in

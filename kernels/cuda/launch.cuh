@@ -1,4 +1,4 @@
-/* What every launcher uses: division by a number known at launch, and the report of a launch's error. */
+/* What every launcher uses: division by a number known at launch, and the launch itself. */
 #ifndef MTK_CUDA_LAUNCH_CUH
 #define MTK_CUDA_LAUNCH_CUH
 
@@ -39,14 +39,37 @@ static inline char *mtk_device_pointer(mt_addr address)
     return reinterpret_cast<char *>(static_cast<uintptr_t>(address));
 }
 
-/* The outcome of the launch just made. */
-static inline mt_status mtk_launched(const char *kernel, int64_t blocks, int64_t threads)
+/* Every kernel begins with this. It lets the next kernel of the queue take its place on the card already, and waits
+ * until the one before has ended and its results are there: what a launch costs the card is then spent while the
+ * kernel before still runs (programmatic dependent launch). Elsewhere, kernels follow each other as usual. */
+__device__ __forceinline__ void mtk_await_turn()
 {
-    cudaError_t error = cudaGetLastError();
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+    cudaGridDependencySynchronize();
+#endif
+}
+
+/* Queues a kernel that begins with mtk_await_turn. `name` is for the error. */
+template <class... PARAMETERS, class... ARGUMENTS>
+static mt_status mtk_launch(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
+                            struct mtk_queue *queue, const ARGUMENTS &...arguments)
+{
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.stream = queue->stream;
+    config.attrs = &overlap;
+    config.numAttrs = queue->overlaps ? 1 : 0;
+    cudaError_t error = cudaLaunchKernelEx(&config, kernel, PARAMETERS(arguments)...);
     if (error == cudaSuccess)
         return MT_OK;
-    return mt_fail(MT_FAILED, "launch of %s with %lld blocks of %lld threads: %s (%d)", kernel, (long long)blocks,
-                   (long long)threads, cudaGetErrorString(error), (int)error);
+    (void)cudaGetLastError();
+    return mt_fail(MT_FAILED, "launch of %s with %u x %u blocks of %u x %u threads: %s (%d)", name, blocks.x, blocks.y,
+                   threads.x, threads.y, cudaGetErrorString(error), (int)error);
 }
 
 #endif

@@ -12,6 +12,7 @@ constexpr int THREADS = 128;
 __global__ void __launch_bounds__(THREADS)
     pick_kernel(mtk_device_view out, mtk_device_view in, mtk_device_view index, mtk_rows rows)
 {
+    mtk_await_turn();
     int64_t i, j, n;
     uint32_t row = blockIdx.x * THREADS + threadIdx.x;
     if (row >= rows.count)
@@ -25,6 +26,7 @@ __global__ void __launch_bounds__(THREADS)
 __global__ void __launch_bounds__(THREADS)
     place_add_kernel(mtk_device_view out, mtk_device_view index, mtk_device_view in, mtk_rows rows)
 {
+    mtk_await_turn();
     int64_t i, j, n;
     uint32_t row = blockIdx.x * THREADS + threadIdx.x;
     if (row >= rows.count)
@@ -38,25 +40,23 @@ __global__ void __launch_bounds__(THREADS)
 mt_status mtk_cuda_pick(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
                         struct mtk_queue *queue)
 {
-    struct mtk_rows rows;
+    struct mtk_rows rows = {};
     mt_status status = mtk_rows_of("pick", out, &rows);
     if (status != MT_OK || rows.count == 0)
         return status;
     int64_t blocks = mtk_ceiling(rows.count, THREADS);
-    pick_kernel<<<(unsigned)blocks, THREADS, 0, queue->stream>>>(mtk_device_view_of(out), mtk_device_view_of(in),
-                                                                 mtk_device_view_of(index), rows);
-    return mtk_launched("pick", blocks, THREADS);
+    return mtk_launch("pick", pick_kernel, (unsigned)blocks, THREADS, queue, mtk_device_view_of(out),
+                      mtk_device_view_of(in), mtk_device_view_of(index), rows);
 }
 
 mt_status mtk_cuda_place_add(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
                              struct mtk_queue *queue)
 {
-    struct mtk_rows rows;
+    struct mtk_rows rows = {};
     mt_status status = mtk_rows_of("place_add", in, &rows);
     if (status != MT_OK || rows.count == 0)
         return status;
     int64_t blocks = mtk_ceiling(rows.count, THREADS);
-    place_add_kernel<<<(unsigned)blocks, THREADS, 0, queue->stream>>>(
-        mtk_device_view_of(out), mtk_device_view_of(index), mtk_device_view_of(in), rows);
-    return mtk_launched("place_add", blocks, THREADS);
+    return mtk_launch("place_add", place_add_kernel, (unsigned)blocks, THREADS, queue, mtk_device_view_of(out),
+                      mtk_device_view_of(index), mtk_device_view_of(in), rows);
 }

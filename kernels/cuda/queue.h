@@ -7,6 +7,7 @@
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 /* Invariant: blas works on `stream`, and in the given workspace where that is not of 0 bytes. */
 struct mtk_queue {
@@ -14,6 +15,7 @@ struct mtk_queue {
     cublasHandle_t blas;
     mt_addr workspace;        /* what cublasSetWorkspace was last given */
     uint64_t workspace_bytes; /* 0: cuBLAS still has its own */
+    bool overlaps;            /* a kernel may take its place before the one ahead has ended; not where each is timed */
 };
 
 #endif

@@ -111,6 +111,7 @@ template <typename T, bool IS_MAX, int V, bool BY_BLOCK>
 __global__ void __launch_bounds__(BY_BLOCK ? MOST_ROW_THREADS : ROW_THREADS)
     reduce_rows_kernel(const __grid_constant__ reduction r)
 {
+    mtk_await_turn();
     uint32_t k = BY_BLOCK ? blockIdx.x : blockIdx.x * (ROW_THREADS / WARP) + threadIdx.x / WARP;
     if (k >= r.kept.count)
         return;
@@ -128,6 +129,7 @@ __global__ void __launch_bounds__(BY_BLOCK ? MOST_ROW_THREADS : ROW_THREADS)
 template <typename T, bool IS_MAX>
 __global__ void __launch_bounds__(WARP *COLUMN_ROWS) reduce_columns_kernel(const __grid_constant__ reduction r)
 {
+    mtk_await_turn();
     __shared__ T of_row[COLUMN_ROWS][WARP];
     uint32_t k = blockIdx.x * WARP + threadIdx.x;
     bool is_there = k < r.kept.count;
@@ -220,13 +222,13 @@ template <typename T, bool IS_MAX, int V> static mt_status launch_rows(const red
 {
     int64_t rows = r.kept.count, threads = ROW_THREADS, blocks = mtk_ceiling(rows, ROW_THREADS / WARP);
     if (r.reduced.count <= WARP_LONGEST) {
-        reduce_rows_kernel<T, IS_MAX, V, false><<<(unsigned)blocks, (unsigned)threads, 0, queue->stream>>>(r);
-        return mtk_launched("reduce_rows", blocks, threads);
+        return mtk_launch("reduce_rows", reduce_rows_kernel<T, IS_MAX, V, false>, (unsigned)blocks, (unsigned)threads,
+                          queue, r);
     }
     if (r.reduced.count >= MOST_ROW_THREADS * VEC)
         threads = MOST_ROW_THREADS;
-    reduce_rows_kernel<T, IS_MAX, V, true><<<(unsigned)rows, (unsigned)threads, 0, queue->stream>>>(r);
-    return mtk_launched("reduce_rows", rows, threads);
+    return mtk_launch("reduce_rows", reduce_rows_kernel<T, IS_MAX, V, true>, (unsigned)rows, (unsigned)threads, queue,
+                      r);
 }
 
 template <typename T, bool IS_MAX> static mt_status launch(const reduction &r, struct mtk_queue *queue)
@@ -235,8 +237,8 @@ template <typename T, bool IS_MAX> static mt_status launch(const reduction &r, s
     if (!by_columns)
         return rows_in_fours(&r) ? launch_rows<T, IS_MAX, VEC>(r, queue) : launch_rows<T, IS_MAX, 1>(r, queue);
     int64_t blocks = mtk_ceiling(r.kept.count, WARP);
-    reduce_columns_kernel<T, IS_MAX><<<(unsigned)blocks, dim3(WARP, COLUMN_ROWS), 0, queue->stream>>>(r);
-    return mtk_launched("reduce_columns", blocks, WARP * COLUMN_ROWS);
+    return mtk_launch("reduce_columns", reduce_columns_kernel<T, IS_MAX>, (unsigned)blocks, dim3(WARP, COLUMN_ROWS),
+                      queue, r);
 }
 
 /* Where too many elements are kept for one launch, the first dimension that is not reduced is halved. */

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(THREADS)
     rotate_kernel(double theta, int direction, mtk_device_view out, mtk_device_view in, mtk_divisor pairs,
                   uint32_t turns, mtk_divisor heads, uint32_t places, int64_t dimension)
 {
+    mtk_await_turn();
     uint32_t n = blockIdx.x * THREADS + threadIdx.x;
     if (n >= turns)
         return;
@@ -40,8 +41,7 @@ mt_status mtk_cuda_rotate(double theta, int direction, const struct mtk_view *ou
     if (turns > MTK_MOST_UNITS || rows > UINT16_MAX)
         return mt_fail(MT_FAILED, "rotate: %lld pairs at %lld places are more than a launch numbers", (long long)turns,
                        (long long)places);
-    rotate_kernel<<<dim3((unsigned)blocks, (unsigned)rows), THREADS, 0, queue->stream>>>(
-        theta, direction, mtk_device_view_of(out), mtk_device_view_of(in), mtk_divisor_of(pairs), (uint32_t)turns,
-        mtk_divisor_of(in->shape[1]), (uint32_t)places, in->shape[3]);
-    return mtk_launched("rotate", blocks * rows, THREADS);
+    return mtk_launch("rotate", rotate_kernel, dim3((unsigned)blocks, (unsigned)rows), THREADS, queue, theta, direction,
+                      mtk_device_view_of(out), mtk_device_view_of(in), mtk_divisor_of(pairs), (uint32_t)turns,
+                      mtk_divisor_of(in->shape[1]), (uint32_t)places, in->shape[3]);
 }

@@ -19,6 +19,7 @@ __device__ __forceinline__ int64_t index_at(const mtk_device_view &index, const 
 __global__ void __launch_bounds__(THREADS)
     gather_kernel(mtk_device_view out, mtk_device_view table, mtk_device_view index, mtk_rows rows, int64_t columns)
 {
+    mtk_await_turn();
     int64_t i, j, n;
     rows.split(blockIdx.x, &i, &j, &n);
     int64_t row = index_at(index, rows, blockIdx.x);
@@ -53,6 +54,7 @@ __device__ void add_row(const mtk_device_view &table, const mtk_device_view &in,
 __global__ void __launch_bounds__(THREADS)
     scatter_add_kernel(mtk_device_view table, mtk_device_view index, mtk_device_view in, mtk_rows rows, int64_t columns)
 {
+    mtk_await_turn();
     __shared__ bool names_it[THREADS];
     int64_t named = index_at(index, rows, blockIdx.x);
     if (named_before(index, rows, blockIdx.x, named))
@@ -72,23 +74,21 @@ __global__ void __launch_bounds__(THREADS)
 mt_status mtk_cuda_gather_rows(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
                                struct mtk_queue *queue)
 {
-    struct mtk_rows rows;
+    struct mtk_rows rows = {};
     mt_status status = mtk_rows_of("gather_rows", out, &rows);
     if (status != MT_OK || rows.count == 0)
         return status;
-    gather_kernel<<<rows.count, THREADS, 0, queue->stream>>>(mtk_device_view_of(out), mtk_device_view_of(table),
-                                                             mtk_device_view_of(index), rows, out->shape[3]);
-    return mtk_launched("gather_rows", rows.count, THREADS);
+    return mtk_launch("gather_rows", gather_kernel, rows.count, THREADS, queue, mtk_device_view_of(out),
+                      mtk_device_view_of(table), mtk_device_view_of(index), rows, out->shape[3]);
 }
 
 mt_status mtk_cuda_scatter_add_rows(const struct mtk_view *table, const struct mtk_view *index,
                                     const struct mtk_view *in, struct mtk_queue *queue)
 {
-    struct mtk_rows rows;
+    struct mtk_rows rows = {};
     mt_status status = mtk_rows_of("scatter_add_rows", in, &rows);
     if (status != MT_OK || rows.count == 0)
         return status;
-    scatter_add_kernel<<<rows.count, THREADS, 0, queue->stream>>>(mtk_device_view_of(table), mtk_device_view_of(index),
-                                                                  mtk_device_view_of(in), rows, in->shape[3]);
-    return mtk_launched("scatter_add_rows", rows.count, THREADS);
+    return mtk_launch("scatter_add_rows", scatter_add_kernel, rows.count, THREADS, queue, mtk_device_view_of(table),
+                      mtk_device_view_of(index), mtk_device_view_of(in), rows, in->shape[3]);
 }

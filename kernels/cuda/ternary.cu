@@ -6,8 +6,6 @@ template <typename T> __device__ __forceinline__ T ternary(int op, T s, T x, T y
     switch (op) {
     case MTK_SELECT:
         return x != 0 ? y : z;
-    case MTK_ADD_PRODUCT:
-        return x + s * y * z;
     default: /* MTK_ADD_QUOTIENT */
         return x + s * y / z;
     }
@@ -40,8 +38,6 @@ mt_status mtk_cuda_ternary(mtk_ternary_op op, double s, const struct mtk_view *o
     switch (op) {
     case MTK_SELECT:
         return launch<float, MTK_SELECT>(op, s, views, queue);
-    case MTK_ADD_PRODUCT:
-        return launch<float, MTK_ADD_PRODUCT>(op, s, views, queue);
     case MTK_ADD_QUOTIENT:
         return launch<float, MTK_ADD_QUOTIENT>(op, s, views, queue);
     }

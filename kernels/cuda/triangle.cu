@@ -7,6 +7,7 @@ constexpr int THREADS = 256;
 __global__ void __launch_bounds__(THREADS)
     triangle_kernel(mtk_device_view out, mtk_device_view in, mtk_rows rows, int64_t columns)
 {
+    mtk_await_turn();
     int64_t i, j, q;
     rows.split(blockIdx.x, &i, &j, &q);
     for (int64_t k = threadIdx.x; k < columns; k += THREADS)
@@ -15,11 +16,10 @@ __global__ void __launch_bounds__(THREADS)
 
 mt_status mtk_cuda_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue)
 {
-    struct mtk_rows rows;
+    struct mtk_rows rows = {};
     mt_status status = mtk_rows_of("lower_triangle", out, &rows);
     if (status != MT_OK || rows.count == 0)
         return status;
-    triangle_kernel<<<rows.count, THREADS, 0, queue->stream>>>(mtk_device_view_of(out), mtk_device_view_of(in), rows,
-                                                               out->shape[3]);
-    return mtk_launched("lower_triangle", rows.count, THREADS);
+    return mtk_launch("lower_triangle", triangle_kernel, rows.count, THREADS, queue, mtk_device_view_of(out),
+                      mtk_device_view_of(in), rows, out->shape[3]);
 }

@@ -31,7 +31,7 @@ template <typename T> __device__ __forceinline__ T unary(int op, double s, T x)
     case MTK_EXP:
         return exp(x);
     case MTK_SQRT:
-        return sqrt(x);
+        return sqrt(x) + (T)s;
     case MTK_RSQRT:
         return 1 / sqrt(x);
     case MTK_SIGMOID:

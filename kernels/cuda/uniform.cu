@@ -10,6 +10,7 @@ constexpr int THREADS = 256;
 __global__ void __launch_bounds__(THREADS)
     uniform_kernel(uint64_t generator, double center, double spread, mtk_device_view out, int64_t count)
 {
+    mtk_await_turn();
     int64_t e = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (e >= count)
         return;
@@ -29,6 +30,6 @@ mt_status mtk_cuda_random(uint64_t generator, double center, double spread, cons
     int64_t blocks = mtk_ceiling(count, THREADS);
     if (blocks > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "random: %lld elements are more than a launch numbers", (long long)count);
-    uniform_kernel<<<(unsigned)blocks, THREADS, 0, queue->stream>>>(generator, center, spread, row, count);
-    return mtk_launched("random", blocks, THREADS);
+    return mtk_launch("random", uniform_kernel, (unsigned)blocks, THREADS, queue, generator, center, spread, row,
+                      count);
 }

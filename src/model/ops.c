@@ -10,8 +10,8 @@ enum { OP_TEXT = 64 };
 static const char *const unary_names[] = {"copy",       "neg",        "abs",         "exp",   "sqrt",
                                           "rsqrt",      "sigmoid",    "log",         "power", "add_scalar",
                                           "mul_scalar", "div_scalar", "equal_scalar"};
-static const char *const binary_names[] = {"add", "sub", "mul", "div", "equal", "sigmoid_grad", "lerp"};
-static const char *const ternary_names[] = {"select", "add_product", "add_quotient"};
+static const char *const binary_names[] = {"add", "sub", "mul", "div", "equal", "sigmoid_grad", "lerp", "lerp_square"};
+static const char *const ternary_names[] = {"select", "add_quotient"};
 static const char *const reduce_names[] = {"sum", "mean", "max"};
 
 /* The view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it can't be. */

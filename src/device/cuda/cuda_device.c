@@ -113,7 +113,9 @@ static mt_status cuda_synchronize(struct mt_device *device)
 static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
 {
     (void)stream;
-    return &cuda_of(device)->queue;
+    struct cuda *cuda = cuda_of(device);
+    cuda->queue.overlaps = device->watch == NULL; /* what waits for its turn would be timed with what it waits for */
+    return &cuda->queue;
 }
 
 static mt_status cuda_mark(struct mt_device *device, int number)
@@ -250,12 +252,18 @@ static mt_status start_context(struct cuda *cuda)
     return status == MT_OK ? used_bytes(cuda, &cuda->context_bytes) : status;
 }
 
+/* Partial sums of bf16 products meet in fp32, not in bf16. */
+static const cublasMath_t FULL_PRECISION_SUMS =
+    (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+
 static mt_status start_library(struct cuda *cuda)
 {
     uint64_t used = 0;
     cublasStatus_t outcome = cublasCreate(&cuda->queue.blas);
     if (outcome == CUBLAS_STATUS_SUCCESS)
         outcome = cublasSetStream(cuda->queue.blas, cuda->queue.stream);
+    if (outcome == CUBLAS_STATUS_SUCCESS)
+        outcome = cublasSetMathMode(cuda->queue.blas, FULL_PRECISION_SUMS);
     if (outcome != CUBLAS_STATUS_SUCCESS)
         return mt_fail(MT_FAILED, "%s: cuBLAS does not start: %s (%d)", cuda->device.name, cublasGetStatusName(outcome),
                        (int)outcome);
