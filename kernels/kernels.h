@@ -59,10 +59,10 @@ typedef enum mtk_binary_op {
     MTK_LERP_SQUARE,  /* a + s (b² - a) */
 } mtk_binary_op;
 
-/* out = f(a, b, c). `out` may be the same view as `a` (in place). */
+/* out = f(a, b, c), with scalars s and t. `out` may be the same view as `a` (in place). */
 typedef enum mtk_ternary_op {
     MTK_SELECT,       /* a != 0 ? b : c */
-    MTK_ADD_QUOTIENT, /* a + s * b / c */
+    MTK_ADD_QUOTIENT, /* t * a + s * b / c */
 } mtk_ternary_op;
 
 /* out = reduction of in over every dimension in which out has size 1 and in has not. */
@@ -82,7 +82,7 @@ struct mtk_table {
                        struct mtk_queue *queue);
     mt_status (*binary)(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
                         const struct mtk_view *b, struct mtk_queue *queue);
-    mt_status (*ternary)(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+    mt_status (*ternary)(mtk_ternary_op op, double s, double t, const struct mtk_view *out, const struct mtk_view *a,
                          const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue);
 
     mt_status (*reduce)(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,

@@ -120,13 +120,15 @@ static double binary_formula(mtk_binary_op op, double s, double a, double b)
     return NAN;
 }
 
+static const double SECOND_SCALAR = 0.75;
+
 static double ternary_formula(mtk_ternary_op op, double s, double a, double b, double c)
 {
     switch (op) {
     case MTK_SELECT:
         return a != 0 ? b : c;
     case MTK_ADD_QUOTIENT:
-        return a + s * b / c;
+        return SECOND_SCALAR * a + s * b / c;
     }
     return NAN;
 }
@@ -152,7 +154,7 @@ static mt_status execute(const struct elementwise *call, const struct mtk_view *
         return mtk_cpu.unary((mtk_unary_op)call->op, call->s, out, in[0], 0);
     if (call->operands == 2)
         return mtk_cpu.binary((mtk_binary_op)call->op, call->s, out, in[0], in[1], 0);
-    return mtk_cpu.ternary((mtk_ternary_op)call->op, call->s, out, in[0], in[1], in[2], 0);
+    return mtk_cpu.ternary((mtk_ternary_op)call->op, call->s, SECOND_SCALAR, out, in[0], in[1], in[2], 0);
 }
 
 /* The call's result in `out` against the formula; with in_place the first operand is what `out` held before. */

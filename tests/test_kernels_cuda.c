@@ -196,7 +196,7 @@ static mt_status execute(const struct mtk_table *table, const struct elementwise
         return table->unary((mtk_unary_op)e->op, e->s, out, in[0], on);
     if (e->operands == 2)
         return table->binary((mtk_binary_op)e->op, e->s, out, in[0], in[1], on);
-    return table->ternary((mtk_ternary_op)e->op, e->s, out, in[0], in[1], in[2], on);
+    return table->ternary((mtk_ternary_op)e->op, e->s, 0.75, out, in[0], in[1], in[2], on);
 }
 
 static struct slack elementwise_slack(const struct elementwise *e, mt_dtype dtype)

@@ -10,18 +10,18 @@
     return
 
 /* a[i] = f(a[i], b[i], c[i]). */
-static void apply(mtk_ternary_op op, double s, int64_t count, double *restrict a, const double *restrict b,
+static void apply(mtk_ternary_op op, double s, double t, int64_t count, double *restrict a, const double *restrict b,
                   const double *restrict c)
 {
     switch (op) {
     case MTK_SELECT:
         EACH(x != 0 ? y : z);
     case MTK_ADD_QUOTIENT:
-        EACH(x + s * y / z);
+        EACH(t * x + s * y / z);
     }
 }
 
-mt_status mtk_cpu_ternary(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+mt_status mtk_cpu_ternary(mtk_ternary_op op, double s, double t, const struct mtk_view *out, const struct mtk_view *a,
                           const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue)
 {
     (void)queue;
@@ -32,7 +32,7 @@ mt_status mtk_cpu_ternary(mtk_ternary_op op, double s, const struct mtk_view *ou
         mtk_walk_load(&walk, 1, first);
         mtk_walk_load(&walk, 2, second);
         mtk_walk_load(&walk, 3, third);
-        apply(op, s, walk.count, first, second, third);
+        apply(op, s, t, walk.count, first, second, third);
         mtk_walk_store(&walk, 0, first);
     }
     return MT_OK;

@@ -22,7 +22,7 @@ mt_status mtk_cuda_unary(mtk_unary_op op, double s, const struct mtk_view *out, 
                          struct mtk_queue *queue);
 mt_status mtk_cuda_binary(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
                           const struct mtk_view *b, struct mtk_queue *queue);
-mt_status mtk_cuda_ternary(mtk_ternary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
+mt_status mtk_cuda_ternary(mtk_ternary_op op, double s, double t, const struct mtk_view *out, const struct mtk_view *a,
                            const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue);
 mt_status mtk_cuda_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,
                           struct mtk_queue *queue);

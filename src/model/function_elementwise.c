@@ -242,7 +242,7 @@ static void where_backward(struct mt_runtime *rt, const struct mt_node *node, st
 {
     struct mt_tensor *zero = mt_scalar(rt, MT_ROLE_TEMPORARY, "zero", grad->dtype, 0);
     out[0] = mt_backward_temporary(rt, "grad", grad);
-    mt_op_ternary(rt, MTK_SELECT, 0, out[0], node->saved[0], grad, zero);
+    mt_op_ternary(rt, MTK_SELECT, 0, 0, out[0], node->saved[0], grad, zero);
     mt_tensor_release(rt, zero);
 }
 
@@ -252,7 +252,7 @@ struct mt_tensor *mt_where(struct mt_runtime *rt, mt_role role, const char *name
     if (x == NULL)
         return NULL;
     struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
-    mt_op_ternary(rt, MTK_SELECT, 0, out, mask, x, other);
+    mt_op_ternary(rt, MTK_SELECT, 0, 0, out, mask, x, other);
     mt_node_save(rt, mt_graph_record(rt, name, where_backward, out, x, NULL), 0, mask);
     return out;
 }

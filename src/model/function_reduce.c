@@ -222,7 +222,7 @@ static void replace_infinite(struct mt_runtime *rt, struct mt_tensor *maxima)
                                                                   maxima->dims, maxima->shape);
     mt_op_unary(rt, MTK_EQUAL_SCALAR, (double)__builtin_inf(), infinite, magnitude);
     mt_op_fill(rt, magnitude, 0);
-    mt_op_ternary(rt, MTK_SELECT, 0, maxima, infinite, magnitude, maxima);
+    mt_op_ternary(rt, MTK_SELECT, 0, 0, maxima, infinite, magnitude, maxima);
     mt_tensor_release(rt, infinite);
     mt_tensor_release(rt, magnitude);
 }

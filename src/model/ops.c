@@ -171,14 +171,14 @@ void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_t
                  rt->device->kernels->binary(op, s, &v[0], &v[1], &v[2], mt_device_queue(rt->device, rt->stream)));
 }
 
-void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
-                   const struct mt_tensor *b, const struct mt_tensor *c)
+void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, double t, struct mt_tensor *out,
+                   const struct mt_tensor *a, const struct mt_tensor *b, const struct mt_tensor *c)
 {
     struct mtk_view v[4];
     if (elementwise(rt, ternary_names[op], (const struct mt_tensor *[]){out, a, b, c}, 4, v))
-        launched(
-            rt, ternary_names[op],
-            rt->device->kernels->ternary(op, s, &v[0], &v[1], &v[2], &v[3], mt_device_queue(rt->device, rt->stream)));
+        launched(rt, ternary_names[op],
+                 rt->device->kernels->ternary(op, s, t, &v[0], &v[1], &v[2], &v[3],
+                                              mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in)

@@ -13,8 +13,8 @@ void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value);
 void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_tensor *out, const struct mt_tensor *in);
 void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
                   const struct mt_tensor *b);
-void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
-                   const struct mt_tensor *b, const struct mt_tensor *c);
+void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, double t, struct mt_tensor *out,
+                   const struct mt_tensor *a, const struct mt_tensor *b, const struct mt_tensor *c);
 
 /* Over every dimension in which out, broadcast to in, has size 1. */
 void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in);

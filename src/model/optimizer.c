@@ -25,12 +25,11 @@ static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *para
         parameter->moments[1] = zero_moment(rt, "exp_avg_sq", value);
     }
     struct mt_tensor *mean = parameter->moments[0], *square = parameter->moments[1];
-    mt_op_unary(rt, MTK_MUL_SCALAR, 1 - LEARNING_RATE * WEIGHT_DECAY, value, value);
     mt_op_binary(rt, MTK_LERP, 1 - BETA1, mean, mean, grad);
     mt_op_binary(rt, MTK_LERP_SQUARE, 1 - BETA2, square, square, grad);
     struct mt_tensor *denominator = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "sqrt", value->dtype, value);
     mt_op_unary(rt, MTK_SQRT, EPSILON, denominator, square);
-    mt_op_ternary(rt, MTK_ADD_QUOTIENT, -step_size, value, value, mean, denominator);
+    mt_op_ternary(rt, MTK_ADD_QUOTIENT, -step_size, 1 - LEARNING_RATE * WEIGHT_DECAY, value, value, mean, denominator);
     return denominator;
 }
 

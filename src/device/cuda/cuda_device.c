@@ -19,13 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUS_ADDRESS_BYTES = 32 };
+enum { BUS_ADDRESS_BYTES = 32, FIRST_TO_OVERLAP = 9 /* compute capability */ };
 
 /* Invariant once open: queue and every event of `marks` exist. */
 struct cuda {
     struct mt_device device;
     int ordinal;
     struct mtk_queue queue;
+    bool can_overlap; /* launches of kernels: from Hopper on */
     cudaEvent_t marks[MT_DEVICE_MARKS];
     struct mt_process_memory process_memory;
     uint64_t context_bytes, library_bytes; /* as struct mt_device_memory has them */
@@ -114,7 +115,8 @@ static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
 {
     (void)stream;
     struct cuda *cuda = cuda_of(device);
-    cuda->queue.overlaps = device->watch == NULL; /* what waits for its turn would be timed with what it waits for */
+    cuda->queue.overlaps =
+        cuda->can_overlap && device->watch == NULL; /* what waits for its turn would be timed with what it waits for */
     return &cuda->queue;
 }
 
@@ -234,6 +236,7 @@ static mt_status describe(struct cuda *cuda)
         return status;
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
+    cuda->can_overlap = properties.major >= FIRST_TO_OVERLAP;
     cuda->device.profile = (struct mt_profile){
         .name = "cuda", .memory_bytes = properties.totalGlobalMem, .multiprocessors = properties.multiProcessorCount};
     mt_process_memory_open(&cuda->process_memory, bus_address);
