@@ -3,10 +3,9 @@
  * The views' dimensions are merged (layout.h). Where in every view the fastest of them is dense (stride 1) or repeats
  * (stride 0), and is a multiple of four, a unit is 4 neighbours, read and written at once; else it is one element.
  *
- *   block b  │ units b*THREADS*UNITS … │   thread t: units first + t, first + t + THREADS, …   (UNITS of them)
- *
- * All of a thread's reads are issued before the first value is used. Units beyond the end read the last one and write
- * nothing. `out` may be the same view as an operand: each thread reads its elements before it writes them. */
+ * A thread takes one unit, number block * THREADS + thread: with more of them a small tensor would leave
+ * multiprocessors idle, and a large one has enough reads on their way. All of a thread's reads are issued before the
+ * first value is used. `out` may be the same view as an operand: each thread reads its elements before it writes them. */
 #ifndef MTK_CUDA_ELEMENTWISE_CUH
 #define MTK_CUDA_ELEMENTWISE_CUH
 
@@ -14,7 +13,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/layout.h"
 
-constexpr int MTK_ELEMENTWISE_THREADS = 256, MTK_ELEMENTWISE_UNITS = 2, MTK_ELEMENTWISE_VEC = 4;
+constexpr int MTK_ELEMENTWISE_THREADS = 256, MTK_ELEMENTWISE_VEC = 4;
 
 /* Where a view lies. */
 struct mtk_operand {
@@ -81,43 +80,35 @@ __device__ __forceinline__ void mtk_decode_operand(const mtk_operand &view, cons
         value[e] = value[0];
 }
 
-/* out = function(operands). A thread takes UNITS units, a block THREADS * UNITS; every element of out is written. */
+/* out = function(operands). A thread takes a unit, a block THREADS of them; every element of out is written. */
 template <typename T, int VEC, int VIEWS, class F>
 __global__ void __launch_bounds__(MTK_ELEMENTWISE_THREADS)
     mtk_elementwise_kernel(const __grid_constant__ mtk_elementwise<VIEWS> call, F function)
 {
+    constexpr int OPERANDS = VIEWS - 1;
     mtk_await_turn();
-    constexpr int UNITS = MTK_ELEMENTWISE_UNITS, OPERANDS = VIEWS - 1;
-    uint32_t first = blockIdx.x * (uint32_t)(MTK_ELEMENTWISE_THREADS * UNITS) + threadIdx.x;
-    mtk_words<T, VEC> raw[UNITS][OPERANDS > 0 ? OPERANDS : 1];
-    int64_t to[UNITS];
+    uint32_t n = blockIdx.x * (uint32_t)MTK_ELEMENTWISE_THREADS + threadIdx.x;
+    if (n >= call.units)
+        return;
+    int64_t place[VIEWS];
+    mtk_words<T, VEC> raw[OPERANDS > 0 ? OPERANDS : 1];
+    T x[OPERANDS > 0 ? OPERANDS : 1][VEC], y[VEC];
+    mtk_locate(call, n, place);
 #pragma unroll
-    for (int u = 0; u < UNITS; u++) {
-        int64_t place[VIEWS];
-        uint32_t n = first + u * MTK_ELEMENTWISE_THREADS;
-        mtk_locate(call, n < call.units ? n : call.units - 1, place);
-        to[u] = place[0];
+    for (int i = 0; i < OPERANDS; i++)
+        raw[i] = mtk_read_operand<T, VEC>(call.view[1 + i], place[1 + i]);
+#pragma unroll
+    for (int i = 0; i < OPERANDS; i++)
+        mtk_decode_operand<T, VEC>(call.view[1 + i], raw[i], x[i]);
+#pragma unroll
+    for (int e = 0; e < VEC; e++) {
+        T argument[OPERANDS > 0 ? OPERANDS : 1];
 #pragma unroll
         for (int i = 0; i < OPERANDS; i++)
-            raw[u][i] = mtk_read_operand<T, VEC>(call.view[1 + i], place[1 + i]);
+            argument[i] = x[i][e];
+        y[e] = function(argument);
     }
-#pragma unroll
-    for (int u = 0; u < UNITS; u++) {
-        T x[OPERANDS > 0 ? OPERANDS : 1][VEC], y[VEC];
-#pragma unroll
-        for (int i = 0; i < OPERANDS; i++)
-            mtk_decode_operand<T, VEC>(call.view[1 + i], raw[u][i], x[i]);
-#pragma unroll
-        for (int e = 0; e < VEC; e++) {
-            T argument[OPERANDS > 0 ? OPERANDS : 1];
-#pragma unroll
-            for (int i = 0; i < OPERANDS; i++)
-                argument[i] = x[i][e];
-            y[e] = function(argument);
-        }
-        if (first + u * MTK_ELEMENTWISE_THREADS < call.units)
-            mtk_write<T, VEC>(call.view[0].base + to[u], call.view[0].dtype, mtk_encode<T, VEC>(y, call.view[0].dtype));
-    }
+    mtk_write<T, VEC>(call.view[0].base + place[0], call.view[0].dtype, mtk_encode<T, VEC>(y, call.view[0].dtype));
 }
 
 /* Whether four neighbours of every view can be read at once: out's are dense, an operand's dense or one, and whatever
@@ -162,7 +153,7 @@ template <typename T, int VEC, int VIEWS, class F>
 static mt_status mtk_elementwise_queue(const char *name, const mtk_elementwise<VIEWS> &call, F function,
                                        struct mtk_queue *queue)
 {
-    int64_t blocks = mtk_ceiling(call.units, MTK_ELEMENTWISE_THREADS * MTK_ELEMENTWISE_UNITS);
+    int64_t blocks = mtk_ceiling(call.units, MTK_ELEMENTWISE_THREADS);
     return mtk_launch(name, mtk_elementwise_kernel<T, VEC, VIEWS, F>, (unsigned)blocks, MTK_ELEMENTWISE_THREADS, queue,
                       call, function);
 }
