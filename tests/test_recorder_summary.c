@@ -2,8 +2,8 @@
 #include "recorder_fixture.h"
 
 #include "base/clock.h"
+#include "base/number_map.h"
 #include "trace/allocations.h"
-#include "trace/number_map.h"
 #include "trace/summary.h"
 
 static char path[FIXTURE_PATH_BYTES];

@@ -5,8 +5,8 @@
 #ifndef MT_TRACE_LIVE_H
 #define MT_TRACE_LIVE_H
 
+#include "base/number_map.h"
 #include "base/types.h"
-#include "trace/number_map.h"
 
 /* One live block. Freed entries are chained through `next` from `mt_live.free`. */
 struct mt_live_block {

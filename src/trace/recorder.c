@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
+#include "base/name_set.h"
 #include "trace/intake.h"
 #include "trace/record.h"
 #include "trace/recovery.h"
@@ -19,7 +20,7 @@ struct mt_recorder {
     struct mt_sink sink;
     struct mt_ring *ring;
     struct mt_interner *interner;
-    struct mt_interner *kernel_names; /* as spans of its root */
+    struct mt_name_set *kernel_names;
     struct mt_database *database;
     struct mt_intake *intake;
     struct mt_writer *writer;
@@ -115,12 +116,12 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     return id;
 }
 
-/* What is lost of these shows as the step's end being lost. */
+/* As above: what is lost of these shows as the events that follow being lost. */
 static void record_kernel(void *context, const struct mt_kernel *kernel)
 {
     struct mt_recorder *recorder = context;
     bool is_new;
-    uint32_t name = mt_interner_span(recorder->kernel_names, 0, kernel->name, &is_new);
+    uint32_t name = mt_name_set_number(recorder->kernel_names, kernel->name, &is_new);
     if (is_new) {
         mt_payload_set_name(&recorder->payload, kernel->name);
         send_payload(recorder, (struct mt_event){.kind = MT_RECORD_KERNEL_NAME, .segment = name});
@@ -249,7 +250,7 @@ static mt_status start(struct mt_recorder *recorder, const struct mt_run_info *i
 static void destroy(struct mt_recorder *recorder)
 {
     mt_interner_destroy(recorder->interner);
-    mt_interner_destroy(recorder->kernel_names);
+    mt_name_set_destroy(recorder->kernel_names);
     free(recorder->path);
     free(recorder);
 }
@@ -265,7 +266,7 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     struct mt_recorder *recorder = mt_host_alloc(sizeof *recorder);
     recorder->path = mt_host_strdup(path);
     recorder->interner = mt_interner_create();
-    recorder->kernel_names = mt_interner_create();
+    recorder->kernel_names = mt_name_set_create();
     recorder->sink = (struct mt_sink){.context = recorder,
                                       .emit = emit,
                                       .intern_label = intern_label,

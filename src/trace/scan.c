@@ -1,6 +1,6 @@
 #include "trace/scan.h"
 
-#include "trace/number_map.h"
+#include "base/number_map.h"
 
 #include <string.h>
 

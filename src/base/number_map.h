@@ -1,7 +1,7 @@
 /* A map from 64-bit numbers to 64-bit numbers, in one flat array: open addressing with linear probing, at most half
  * full; removal shifts what follows back, so there are no tombstones and a long life costs nothing. */
-#ifndef MT_TRACE_NUMBER_MAP_H
-#define MT_TRACE_NUMBER_MAP_H
+#ifndef MT_BASE_NUMBER_MAP_H
+#define MT_BASE_NUMBER_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "trace/number_map.h"
+#include "base/number_map.h"
 
 #include "base/memory.h"
 
