@@ -237,6 +237,27 @@ static void kernels_belong_to_the_label_at_their_launch(void **state)
     assert_int_equal(taken.count, 0);
 }
 
+/* Steps that are over, and one that is under way, collected at once and by CUPTI's own deliveries before. */
+static void kernels_belong_to_the_step_at_their_launch(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = {MT_NO_STEP, 0, 0, 1, MT_NO_STEP, 2};
+    enum { COUNT = sizeof steps / sizeof steps[0] };
+    begin();
+    for (uint32_t i = 0; i < COUNT; i++) {
+        mt_device_tag_step(device, steps[i]);
+        launch(i, "k", CLOCK_SHIFT + i * 10, CLOCK_SHIFT + i * 10 + 5);
+        if (i == 2)
+            assert_int_equal(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), CUPTI_SUCCESS);
+        assert_int_equal(mt_device_waiting_kernels(device), i + 1);
+    }
+    collect();
+    assert_int_equal(taken.count, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(taken.kernels[i].step, steps[i]);
+    assert_int_equal(mt_device_waiting_kernels(device), 0);
+}
+
 static void times_are_on_the_clock_of_the_device(void **state)
 {
     (void)state;
@@ -299,18 +320,22 @@ static char *spell_nothing(const char *name)
     return NULL;
 }
 
-/* Launches and runs in any order, against a table of labels by number. */
-static void random_launches_find_their_labels(void **state)
+/* Launches and runs in any order, against a table by number. */
+static void random_launches_find_their_labels_and_steps(void **state)
 {
     (void)state;
-    static mt_label_id labels[MOST_KERNELS];
+    static struct mt_kernel_launch launches[MOST_KERNELS];
     uint64_t seed = (uint64_t)getpid(), drawn = 0;
     print_message("seed %" PRIu64 "\n", seed);
+    for (uint32_t number = 0; number < MOST_KERNELS; number++)
+        launches[number] = (struct mt_kernel_launch){.step = MT_NO_STEP};
     struct mt_kernel_log *log = mt_kernel_log_create(spell_nothing);
     for (uint32_t i = 0; i < MOST_KERNELS; i++) {
         uint32_t number = (uint32_t)(mt_splitmix64(seed + drawn++) % MOST_KERNELS);
-        labels[number] = (mt_label_id)(mt_splitmix64(seed + drawn++) % 100);
-        mt_kernel_log_launch(log, number, labels[number]);
+        launches[number] = (struct mt_kernel_launch){.step = (int64_t)(mt_splitmix64(seed + drawn++) % 9) - 1,
+                                                     .label = (mt_label_id)(mt_splitmix64(seed + drawn++) % 100),
+                                                     .number = number};
+        mt_kernel_log_launch(log, &launches[number]);
     }
     for (uint32_t number = 0; number < MOST_KERNELS; number++) {
         uint64_t start_ns = mt_splitmix64(seed + drawn++) % 1000;
@@ -322,7 +347,9 @@ static void random_launches_find_their_labels(void **state)
     mt_kernel_log_destroy(log);
     assert_int_equal(taken.count, MOST_KERNELS);
     for (size_t i = 0; i < taken.count; i++) {
-        assert_int_equal(taken.kernels[i].label, labels[taken.kernels[i].stream]);
+        const struct mt_kernel_launch *launch = &launches[taken.kernels[i].stream];
+        assert_int_equal(taken.kernels[i].label, launch->label);
+        assert_int_equal(taken.kernels[i].step, launch->step);
         assert_true(i == 0 || (int64_t)taken.kernels[i - 1].start_ns <= (int64_t)taken.kernels[i].start_ns);
     }
 }
@@ -331,12 +358,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kernels_belong_to_the_label_at_their_launch, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kernels_belong_to_the_step_at_their_launch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_are_on_the_clock_of_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_that_are_missing_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_tool_is_named_and_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_version_is_declined, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_watch_ends_with_its_device_and_another_may_begin, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(random_launches_find_their_labels, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(random_launches_find_their_labels_and_steps, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,6 @@ static const char *const places[] = {"attn", "attn.q_proj", "ffn"};
 /* A kernel as it was handed over. */
 struct given {
     struct mt_kernel kernel;
-    int64_t step; /* -1: before the first */
     bool counts;
 };
 
@@ -93,18 +92,17 @@ static void make_labels(const struct mt_sink *sink, mt_label_id *ids)
     }
 }
 
-static void give(const struct mt_sink *sink, const mt_label_id *ids, int64_t step, bool counts)
+static void give(const mt_label_id *ids, int64_t step, bool counts)
 {
     uint64_t start = given_count * 1000;
     struct given *next = &given[given_count++];
     *next = (struct given){.kernel = {.start_ns = start,
                                       .end_ns = start + draw(5000),
                                       .name = names[draw(NAMES)],
+                                      .step = step,
                                       .label = draw(20) == 0 ? 0 : ids[draw(LABELS)],
                                       .stream = (uint32_t)draw(3) + 7},
-                           .step = step,
                            .counts = counts};
-    sink->kernel(sink->context, &next->kernel);
 }
 
 static void mark(const struct mt_sink *sink, mt_event_kind kind, int64_t step)
@@ -113,19 +111,36 @@ static void mark(const struct mt_sink *sink, mt_event_kind kind, int64_t step)
     sink->emit(sink->context, &event);
 }
 
-/* Some kernels before the first step, then `steps` of them, the last of which is not ended. */
+/* Hands over what was made since the last time: the steps that the kernels belong to may be over. Every other name lies
+ * where another did just now. */
+static void hand_over(const struct mt_sink *sink, size_t *handed)
+{
+    char name[128];
+    for (; *handed < given_count; (*handed)++) {
+        struct mt_kernel kernel = given[*handed].kernel;
+        snprintf(name, sizeof name, "%s", kernel.name);
+        kernel.name = draw(2) == 0 ? name : kernel.name;
+        sink->kernel(sink->context, &kernel);
+    }
+}
+
+/* Some kernels before the first step, then `steps` of them, the last of which is not ended; handed over now and then. */
 static void give_run(const struct mt_sink *sink, const mt_label_id *ids, int64_t warmup, int64_t steps)
 {
+    size_t handed = 0;
     for (uint64_t i = draw(50); i > 0; i--)
-        give(sink, ids, -1, false);
+        give(ids, MT_NO_STEP, false);
     for (int64_t step = 0; step < steps; step++) {
         bool full = step + 1 < steps;
         mark(sink, MT_EVENT_STEP_BEGIN, step);
         for (uint64_t i = 100 + draw(900); i > 0; i--)
-            give(sink, ids, step, full && step >= warmup);
+            give(ids, step, full && step >= warmup);
+        if (draw(3) == 0)
+            hand_over(sink, &handed);
         if (full)
             mark(sink, MT_EVENT_STEP_END, step);
     }
+    hand_over(sink, &handed);
 }
 
 static void record(int64_t warmup, int64_t steps)
@@ -156,7 +171,7 @@ static void kernels_come_back_as_they_were_given(void **state)
         check_text(row, 3, kernel->name);
         assert_int_equal(sqlite3_column_type(row, 4) == SQLITE_NULL, kernel->label == 0);
         assert_int_equal(sqlite3_column_int64(row, 4), mt_label_number(kernel->label));
-        assert_int_equal(sqlite3_column_int64(row, 5), given[i].step);
+        assert_int_equal(sqlite3_column_int64(row, 5), kernel->step);
         check_integer(row, 6, kernel->stream);
     }
     assert_int_equal(i, given_count);

@@ -41,10 +41,14 @@ struct mt_event {
     mt_stream stream;
 };
 
-/* One kernel that a device ran, and the op that launched it: the span, phase, category and op of its label. */
+enum { MT_NO_STEP = -1 };
+
+/* One kernel that a device ran, the op that launched it (the span, phase, category and op of its label) and the step in
+ * which that happened. */
 struct mt_kernel {
     uint64_t start_ns, end_ns; /* on the clock of the events */
     const char *name;          /* as the compiler spelled it; borrowed for the call */
+    int64_t step;              /* MT_NO_STEP: outside of one */
     mt_label_id label;         /* 0: launched by nobody that we know */
     uint32_t stream;           /* the driver's number */
 };

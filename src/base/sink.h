@@ -20,7 +20,7 @@ struct mt_sink {
     /* The id of the span `name` inside `parent` (0: the root). Copies the name. Never 0. */
     mt_span_id (*intern_span)(void *context, mt_span_id parent, const char *name);
 
-    /* Takes a kernel that a device ran, within the step that it belongs to; copies its name. NULL: not wanted. */
+    /* Takes a kernel that a device ran, some time after it did; copies its name. NULL: not wanted. */
     void (*kernel)(void *context, const struct mt_kernel *kernel);
 
     /* Returns once everything emitted so far is where the sink keeps it, or its first error. NULL: nothing to do. */

@@ -181,10 +181,21 @@ uint64_t mt_device_lost_kernels(const struct mt_device *device)
     return device->watch != NULL ? device->watch->lost_kernels : 0;
 }
 
+uint64_t mt_device_waiting_kernels(const struct mt_device *device)
+{
+    return device->watch != NULL ? device->watch->table->waiting(device->watch) : 0;
+}
+
 void mt_device_tag(struct mt_device *device, mt_label_id label)
 {
     if (device->watch != NULL)
         device->watch->table->tag(device->watch, label);
+}
+
+void mt_device_tag_step(struct mt_device *device, int64_t step)
+{
+    if (device->watch != NULL)
+        device->watch->table->tag_step(device->watch, step);
 }
 
 mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),

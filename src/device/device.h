@@ -92,8 +92,11 @@ struct mt_kernel_watch;
 
 /* What a watch of kernels does. */
 struct mt_kernel_watch_table {
-    /* Kernels launched from now on belong to this label. */
+    /* Kernels launched from now on belong to this label, and to this step (MT_NO_STEP: to none). */
     void (*tag)(struct mt_kernel_watch *watch, mt_label_id label);
+    void (*tag_step)(struct mt_kernel_watch *watch, int64_t step);
+    /* How many were launched since the last collect. */
+    uint64_t (*waiting)(struct mt_kernel_watch *watch);
     /* Waits for the queued work and hands over each kernel that ran since the last call, by start. */
     mt_status (*collect)(struct mt_kernel_watch *watch, void (*take)(void *context, const struct mt_kernel *kernel),
                          void *context);
@@ -151,11 +154,15 @@ mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, doubl
  * takes is missing, or where another tool watches already, which the message names: whoever asked may go on without. */
 mt_status mt_device_watch_kernels(struct mt_device *device);
 
-/* Whether kernels are watched: then launches are preceded by mt_device_tag, and mt_device_collect hands over what ran,
- * by start, since it was last called. lost: how many there were until then of which no record came. */
+/* Whether kernels are watched: then launches are preceded by mt_device_tag, steps by mt_device_tag_step (MT_NO_STEP where
+ * they end), and mt_device_collect hands over what ran, by start, since it was last called. It waits for the queued work
+ * and takes some tenths of a microsecond a kernel, so it has no place in what is timed. waiting: how many kernels it
+ * would hand over. lost: how many there were until then of which no record came. */
 bool mt_device_watches_kernels(const struct mt_device *device);
 uint64_t mt_device_lost_kernels(const struct mt_device *device);
+uint64_t mt_device_waiting_kernels(const struct mt_device *device);
 void mt_device_tag(struct mt_device *device, mt_label_id label);
+void mt_device_tag_step(struct mt_device *device, int64_t step);
 mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
                             void *context);
 

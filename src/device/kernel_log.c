@@ -1,25 +1,21 @@
 #include "device/kernel_log.h"
 
-#include "base/interner.h"
 #include "base/memory.h"
+#include "base/name_set.h"
+#include "base/number_map.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-struct launch {
-    uint32_t number;
-    uint32_t order; /* in which they were told */
-    mt_label_id label;
-};
-
-/* Invariants: the counts are at most the capacities; spellings[i] is of the name that the interner calls i. */
+/* Invariants: the counts are at most the capacities; spellings[i] is of the name whose number is i. */
 struct mt_kernel_log {
-    pthread_mutex_t lock; /* of the launches and runs */
-    struct launch *launches;
+    pthread_mutex_t launch_lock; /* of the launches */
+    struct mt_kernel_launch *launches;
     size_t launch_count, launch_capacity;
+    pthread_mutex_t run_lock; /* of the runs; taken after the other, where both are */
     struct mt_kernel_run *runs;
     size_t run_count, run_capacity;
-    struct mt_interner *names; /* as spans of its root */
+    struct mt_name_set *names; /* as the linker knows them */
     char **spellings;
     size_t spelling_count;
     char *(*spell)(const char *name);
@@ -28,8 +24,9 @@ struct mt_kernel_log {
 struct mt_kernel_log *mt_kernel_log_create(char *(*spell)(const char *name))
 {
     struct mt_kernel_log *log = mt_host_alloc(sizeof *log);
-    pthread_mutex_init(&log->lock, NULL);
-    log->names = mt_interner_create();
+    pthread_mutex_init(&log->launch_lock, NULL);
+    pthread_mutex_init(&log->run_lock, NULL);
+    log->names = mt_name_set_create();
     log->spell = spell;
     return log;
 }
@@ -43,8 +40,9 @@ void mt_kernel_log_destroy(struct mt_kernel_log *log)
     free(log->spellings);
     free(log->launches);
     free(log->runs);
-    mt_interner_destroy(log->names);
-    pthread_mutex_destroy(&log->lock);
+    mt_name_set_destroy(log->names);
+    pthread_mutex_destroy(&log->run_lock);
+    pthread_mutex_destroy(&log->launch_lock);
     free(log);
 }
 
@@ -57,37 +55,42 @@ static void *make_room(void *items, size_t count, size_t *capacity, size_t size)
     return mt_host_resize(items, *capacity, size);
 }
 
-/* A call of the runtime and the call of the driver inside it often share a number, so the same is told twice in a row. */
-void mt_kernel_log_launch(struct mt_kernel_log *log, uint32_t launch, mt_label_id label)
+static bool launches_equal(const struct mt_kernel_launch *a, const struct mt_kernel_launch *b)
 {
-    pthread_mutex_lock(&log->lock);
+    return a->number == b->number && a->label == b->label && a->step == b->step;
+}
+
+/* A call of the runtime and the call of the driver inside it often share a number, so the same is told twice in a row. */
+void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_launch *launch)
+{
+    pthread_mutex_lock(&log->launch_lock);
     size_t count = log->launch_count;
-    if (count == 0 || log->launches[count - 1].number != launch || log->launches[count - 1].label != label) {
+    if (count == 0 || !launches_equal(&log->launches[count - 1], launch)) {
         log->launches = make_room(log->launches, count, &log->launch_capacity, sizeof *log->launches);
-        log->launches[log->launch_count++] =
-            (struct launch){.number = launch, .order = (uint32_t)count, .label = label};
+        log->launches[log->launch_count++] = *launch;
     }
-    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->launch_lock);
 }
 
 void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *run)
 {
-    pthread_mutex_lock(&log->lock);
+    pthread_mutex_lock(&log->run_lock);
     log->runs = make_room(log->runs, log->run_count, &log->run_capacity, sizeof *log->runs);
     log->runs[log->run_count++] = *run;
-    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->run_lock);
+}
+
+uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log)
+{
+    pthread_mutex_lock(&log->launch_lock);
+    uint64_t count = log->launch_count;
+    pthread_mutex_unlock(&log->launch_lock);
+    return count;
 }
 
 static int compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
-}
-
-static int by_number(const void *left, const void *right)
-{
-    const struct launch *a = left, *b = right;
-    int order = compare(a->number, b->number);
-    return order != 0 ? order : compare(a->order, b->order);
 }
 
 static int by_start(const void *left, const void *right)
@@ -97,55 +100,67 @@ static int by_start(const void *left, const void *right)
     return order != 0 ? order : compare(a->launch, b->launch);
 }
 
-static void sort(void *items, size_t count, size_t size, int (*order)(const void *, const void *))
+/* They come by start where there is one stream, and are but looked through then. */
+static void sort_runs(struct mt_kernel_log *log)
 {
-    if (count > 1)
-        qsort(items, count, size, order);
+    for (size_t i = 1; i < log->run_count; i++)
+        if (by_start(&log->runs[i - 1], &log->runs[i]) > 0) {
+            qsort(log->runs, log->run_count, sizeof *log->runs, by_start);
+            return;
+        }
 }
 
-/* The label of the last launch of that number; 0: there is none. The launches are sorted. */
-static mt_label_id find_label(const struct mt_kernel_log *log, uint32_t number)
+/* Where each launch is, by number: the last of those that have the same. */
+static void index_launches(const struct mt_kernel_log *log, struct mt_number_map *out)
 {
-    size_t low = 0, high = log->launch_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (log->launches[middle].number <= number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 && log->launches[low - 1].number == number ? log->launches[low - 1].label : 0;
+    mt_number_map_create(out);
+    for (size_t i = 0; i < log->launch_count; i++)
+        mt_number_map_put(out, log->launches[i].number, i);
 }
 
 /* A name made readable, once. */
 static const char *find_spelling(struct mt_kernel_log *log, const char *name)
 {
-    mt_span_id id = mt_interner_span(log->names, 0, name != NULL ? name : "", NULL);
-    if (id >= log->spelling_count) {
-        log->spellings = mt_host_resize(log->spellings, id + 1, sizeof *log->spellings);
-        while (log->spelling_count <= id)
+    uint32_t number = mt_name_set_number(log->names, name != NULL ? name : "", NULL);
+    if (number >= log->spelling_count) {
+        log->spellings = mt_host_resize(log->spellings, number + 1, sizeof *log->spellings);
+        while (log->spelling_count <= number)
             log->spellings[log->spelling_count++] = NULL;
-        log->spellings[id] = log->spell(mt_interner_find_span(log->names, id)->name);
+        log->spellings[number] = log->spell(mt_name_set_name(log->names, number));
     }
-    return log->spellings[id] != NULL ? log->spellings[id] : mt_interner_find_span(log->names, id)->name;
+    return log->spellings[number] != NULL ? log->spellings[number] : mt_name_set_name(log->names, number);
+}
+
+static struct mt_kernel join(struct mt_kernel_log *log, const struct mt_number_map *launches,
+                             const struct mt_kernel_run *run, int64_t shift_ns)
+{
+    static const struct mt_kernel_launch nobody = {.step = MT_NO_STEP};
+    uint64_t index;
+    const struct mt_kernel_launch *launch =
+        mt_number_map_get(launches, run->launch, &index) ? &log->launches[index] : &nobody;
+    return (struct mt_kernel){.start_ns = run->start_ns + (uint64_t)shift_ns,
+                              .end_ns = run->end_ns + (uint64_t)shift_ns,
+                              .name = find_spelling(log, run->name),
+                              .step = launch->step,
+                              .label = launch->label,
+                              .stream = run->stream};
 }
 
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context)
 {
-    pthread_mutex_lock(&log->lock);
-    sort(log->launches, log->launch_count, sizeof *log->launches, by_number);
-    sort(log->runs, log->run_count, sizeof *log->runs, by_start);
+    struct mt_number_map launches;
+    pthread_mutex_lock(&log->launch_lock);
+    pthread_mutex_lock(&log->run_lock);
+    index_launches(log, &launches);
+    sort_runs(log);
     for (size_t i = 0; i < log->run_count; i++) {
-        const struct mt_kernel_run *run = &log->runs[i];
-        const struct mt_kernel kernel = {.start_ns = run->start_ns + (uint64_t)shift_ns,
-                                         .end_ns = run->end_ns + (uint64_t)shift_ns,
-                                         .name = find_spelling(log, run->name),
-                                         .label = find_label(log, run->launch),
-                                         .stream = run->stream};
+        const struct mt_kernel kernel = join(log, &launches, &log->runs[i], shift_ns);
         take(context, &kernel);
     }
     log->launch_count = 0;
     log->run_count = 0;
-    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->run_lock);
+    pthread_mutex_unlock(&log->launch_lock);
+    mt_number_map_release(&launches);
 }

@@ -150,24 +150,37 @@ static void take_kernel(void *context, const struct mt_kernel *kernel)
     mt_alloc_kernel(((struct training *)context)->rt.alloc, kernel);
 }
 
-/* Hands over what ran until now, so that it counts where it belongs: to the step under way, or to none. */
-static void collect_kernels(struct training *run)
+/* Hands over what ran until now, if as much waits as is asked for. */
+static void collect_kernels(struct training *run, uint64_t least)
 {
     struct mt_runtime *rt = &run->rt;
-    mt_runtime_fail(rt, mt_device_synchronize(rt->device));
-    mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
+    if (mt_device_waiting_kernels(rt->device) >= least)
+        mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
 }
+
+static void end_step(struct training *run, int64_t step)
+{
+    struct mt_runtime *rt = &run->rt;
+    mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
+    mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+    mt_device_tag_step(rt->device, MT_NO_STEP);
+    mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
+}
+
+/* Records of kernels wait until the run ends, so that their hand-over is in no step's time; only where so many are there
+ * that they would take much memory, and more room than the recorder's ring has, they go before a step. */
+enum { MOST_WAITING_KERNELS = 1 << 18 };
 
 static void run_steps(struct training *run)
 {
     struct mt_runtime *rt = &run->rt;
     int64_t total = run->config->warmup + run->config->steps;
     for (int64_t step = 0; step < total && rt->status == MT_OK; step++) {
+        collect_kernels(run, MOST_WAITING_KERNELS);
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
+        mt_device_tag_step(rt->device, step);
         double loss = run_step(run, step);
-        mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
-        collect_kernels(run);
-        mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
+        end_step(run, step);
         report_step(run, step, total, loss);
     }
 }
@@ -185,8 +198,9 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
     run.rt.math = config->math;
     mt_transformer_create(&run.rt, config, &run.model);
-    collect_kernels(&run);
+    mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
     run_steps(&run);
+    collect_kernels(&run, 1);
     mt_transformer_destroy(&run.rt, &run.model);
     mt_runtime_close(&run.rt);
     mt_token_source_close(run.tokens);

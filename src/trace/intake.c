@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-enum { NO_STEP = -1 };
-
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batch is empty whenever
  * mt_intake_store is not running. */
 struct mt_intake {
@@ -22,7 +20,6 @@ struct mt_intake {
     struct mt_batch *batch;
     mt_span_id *label_spans; /* by label number */
     size_t label_capacity;
-    int64_t step;         /* that is under way; NO_STEP: none */
     int64_t kernel_count; /* stored; their ids are 1 to this */
     struct mt_statement *insert_label, *insert_span, *insert_measurement, *insert_kernel_name, *insert_kernel,
         *update_run;
@@ -41,19 +38,9 @@ static void remember_label(void *context, mt_label_id label, mt_phase phase, mt_
     intake->label_spans[number] = span;
 }
 
-static void follow_step(struct mt_intake *intake, const struct mt_event *event)
-{
-    if (event->kind == MT_EVENT_STEP_BEGIN)
-        intake->step = (int64_t)event->value;
-    else if (event->kind == MT_EVENT_STEP_END)
-        intake->step = NO_STEP;
-}
-
 static void remember_event(void *context, const struct mt_event *event)
 {
-    struct mt_intake *intake = context;
-    follow_step(intake, event);
-    mt_summary_add(intake->summary, event);
+    mt_summary_add(((struct mt_intake *)context)->summary, event);
 }
 
 static mt_status prepare(struct mt_intake *intake)
@@ -104,7 +91,6 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     int64_t first_event;
     intake->database = database;
     intake->run = run;
-    intake->step = NO_STEP;
     *out = intake;
     mt_status status = read_run(intake, &first_event);
     if (status != MT_OK)
@@ -157,7 +143,6 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_batch_row){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
-    follow_step(intake, event);
     if (label != 0 && label < intake->label_capacity && intake->label_spans[label] == event->span)
         row->span = 0;
     return intake->batch->count == MT_BATCH_ROWS ? mt_batch_store(intake->batch) : MT_OK;
@@ -254,7 +239,7 @@ static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *rec
     mt_statement_bind_integer(statement, 4, (int64_t)row.duration_ns);
     mt_statement_bind_integer(statement, 5, row.name);
     bind_optional(statement, 6, mt_label_number(row.label), 0);
-    bind_optional(statement, 7, intake->step, NO_STEP);
+    bind_optional(statement, 7, row.step, MT_NO_STEP);
     mt_statement_bind_integer(statement, 8, row.stream);
     return mt_statement_run(statement);
 }

@@ -41,17 +41,19 @@ struct mt_measurement {
 /* A kernel as it is stored. */
 struct mt_stored_kernel {
     uint64_t start_ns, duration_ns;
+    int64_t step;  /* MT_NO_STEP: none */
     uint32_t name; /* id, from 1 */
     mt_label_id label;
     uint32_t stream;
 };
 
-/* A kernel fits the head alone. */
+/* A kernel fits the head alone. Its step is there as the number of those up to it: 0 for none. */
 static inline struct mt_event mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)
 {
     return (struct mt_event){.kind = MT_RECORD_KERNEL,
                              .time_ns = kernel->start_ns,
                              .block_bytes = kernel->end_ns - kernel->start_ns,
+                             .address = (uint64_t)(kernel->step + 1),
                              .segment = name,
                              .label = kernel->label,
                              .offset = kernel->stream};
@@ -61,6 +63,7 @@ static inline struct mt_stored_kernel mt_kernel_of_record(const struct mt_event 
 {
     return (struct mt_stored_kernel){.start_ns = record->time_ns,
                                      .duration_ns = record->block_bytes,
+                                     .step = (int64_t)record->address - 1,
                                      .name = record->segment,
                                      .label = record->label,
                                      .stream = (uint32_t)record->offset};

@@ -78,7 +78,7 @@ CREATE TABLE event (
     allocation INTEGER               -- free: event.id of the alloc that it ends
 );
 
--- What ran on the GPU, where kernels were watched, in the order in which it was handed over: by step, in a step by start.
+-- What ran on the GPU, where kernels were watched, by start.
 CREATE TABLE kernel (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,             -- from 1
@@ -86,7 +86,7 @@ CREATE TABLE kernel (
     duration_ns INTEGER NOT NULL,
     name INTEGER NOT NULL,           -- kernel_name.id
     label INTEGER,                   -- label.id of the op that launched it; NULL: launched by nobody that is known
-    step INTEGER,                    -- NULL: before the first
+    step INTEGER,                    -- that launched it; NULL: none, as before the first
     stream INTEGER NOT NULL,         -- the driver's number
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;

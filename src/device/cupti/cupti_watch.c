@@ -1,13 +1,15 @@
 /* Kernel activity through CUPTI.
  *
- *   tag ─▶ label ──(callback at each launch: its number)──▶ log ◀──(buffers of kernel records)── CUPTI
- *                                                            │
- *   collect ─▶ flush ──────────────────────────────────────▶ take
+ *   tag ─▶ label, step ──(callback at each launch: its number)──▶ log ◀──(buffers of kernel records)── CUPTI
+ *                                                                  │
+ *   collect ─▶ flush ────────────────────────────────────────────▶ take
  *
  * Every kernel record carries the correlation number of the call that launched it. A callback at the entry of each
- * launch learns that number and notes the label that holds: so neither external correlation nor the records of API
+ * launch learns that number and notes the label and the step that hold: so neither external correlation nor the records of API
  * calls are needed, which would cost two more records a launch. Libraries launch through the runtime or the driver; both
  * are listened to, and where one call is inside the other they tell the same.
+ *
+ * CUPTI hands buffers over on a thread of its own as they fill, so a collect has only the last to wait for.
  *
  * CUPTI is never finalized: what is in flight then would be lost, or worse. */
 #include "device/cupti/cupti_watch.h"
@@ -47,7 +49,8 @@ struct cupti_watch {
     struct mt_device *device;
     CUpti_SubscriberHandle subscriber;
     struct mt_kernel_log *log;
-    _Atomic mt_label_id label; /* of the launches from now on */
+    _Atomic int64_t step;      /* of the launches from now on */
+    _Atomic mt_label_id label; /* and theirs */
     _Atomic uint64_t lost;     /* records that CUPTI had to drop, or that have no times */
 };
 
@@ -72,9 +75,12 @@ static void CUPTIAPI on_launch(void *context, CUpti_CallbackDomain domain, CUpti
     const CUpti_CallbackData *call = data;
     (void)domain;
     (void)function;
-    if (call->callbackSite == CUPTI_API_ENTER)
-        mt_kernel_log_launch(watch->log, call->correlationId,
-                             atomic_load_explicit(&watch->label, memory_order_relaxed));
+    if (call->callbackSite != CUPTI_API_ENTER)
+        return;
+    const struct mt_kernel_launch launch = {.step = atomic_load_explicit(&watch->step, memory_order_relaxed),
+                                            .label = atomic_load_explicit(&watch->label, memory_order_relaxed),
+                                            .number = call->correlationId};
+    mt_kernel_log_launch(watch->log, &launch);
 }
 
 /* Called by CUPTI, which has no way to be refused but a NULL. */
@@ -122,6 +128,17 @@ static void tag(struct mt_kernel_watch *base, mt_label_id label)
 {
     struct cupti_watch *watch = (struct cupti_watch *)base;
     atomic_store_explicit(&watch->label, label, memory_order_relaxed);
+}
+
+static void tag_step(struct mt_kernel_watch *base, int64_t step)
+{
+    struct cupti_watch *watch = (struct cupti_watch *)base;
+    atomic_store_explicit(&watch->step, step, memory_order_relaxed);
+}
+
+static uint64_t waiting(struct mt_kernel_watch *base)
+{
+    return mt_kernel_log_waiting(((struct cupti_watch *)base)->log);
 }
 
 /* What is to be added to CUPTI's times to make them the device's: from the sample that took the shortest time. */
@@ -172,7 +189,8 @@ static void end(struct mt_kernel_watch *base)
     free(watch);
 }
 
-static const struct mt_kernel_watch_table cupti_table = {.tag = tag, .collect = collect, .end = end};
+static const struct mt_kernel_watch_table cupti_table = {
+    .tag = tag, .tag_step = tag_step, .waiting = waiting, .collect = collect, .end = end};
 
 static mt_status check_version(void)
 {
@@ -248,6 +266,7 @@ mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out)
     struct cupti_watch *watch = mt_host_alloc(sizeof *watch);
     watch->watch.table = &cupti_table;
     watch->device = device;
+    watch->step = MT_NO_STEP;
     watch->log = mt_kernel_log_create(mt_kernel_name_spell);
     atomic_store(&current_watch, watch);
     status = begin(watch);
