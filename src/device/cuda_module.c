@@ -6,13 +6,27 @@
 #include "device/cuda/cuda_device.h"
 #include "device/module.h"
 
+#include <dlfcn.h>
+
 enum { MOST_CARDS = 64 };
 
 #define MODULE "libmemtrace_cuda.so"
+#define DRIVER "libcuda.so.1"
+
+/* The module brings libraries of hundreds of megabytes: where there is no driver they are not worth loading. A driver that
+ * is there stays, since CUDA's runtime opens it next. */
+static mt_status find_driver(void)
+{
+    if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) != NULL)
+        return MT_OK;
+    return mt_fail(MT_NO_DEVICE, "there is no NVIDIA driver (%s); `--device sim` plans without a GPU", dlerror());
+}
 
 static mt_status find_entry(mt_cuda_open_function *out)
 {
-    mt_status status = mt_module_find(MODULE, MT_CUDA_OPEN_NAME, (void **)out);
+    mt_status status = find_driver();
+    if (status == MT_OK)
+        status = mt_module_find(MODULE, MT_CUDA_OPEN_NAME, (void **)out);
     return status == MT_OK ? MT_OK : mt_fail_context(status, "no GPU");
 }
 
