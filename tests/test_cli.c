@@ -1,6 +1,7 @@
 /* The program from outside: exit codes, what goes where, JSON that parses and has the keys that others rely on. */
 #include "base/status.h"
 
+#include <dlfcn.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <sqlite3.h>
@@ -340,6 +341,42 @@ static void steps_of_a_run_without_memory_are_oom(void **state)
     json_decref(steps);
 }
 
+static json_int_t number_of(const char *trace, const char *sql)
+{
+    json_t *answer = json_of(shell("\"$M\" sql --trace %s --json \"%s\"", trace, sql));
+    json_int_t number = json_integer_value(json_array_get(json_array_get(json_object_get(answer, "rows"), 0), 0));
+    json_decref(answer);
+    return number;
+}
+
+/* Of category einsum. */
+static json_int_t products_per_step(const char *trace)
+{
+    json_t *answer = json_of(shell("\"$M\" categories --trace %s --json", trace));
+    const json_t *rows = json_object_get(answer, "rows");
+    json_int_t count = -1;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(rows, i), "category")), "einsum") == 0)
+            count = integer_of(json_array_get(rows, i), "per_step");
+    json_decref(answer);
+    return count;
+}
+
+/* The second step holds the optimizer's state from its beginning, so it needs more than the first. */
+static void a_step_that_ran_out_of_memory_does_not_count_as_full(void **state)
+{
+    (void)state;
+    static const char step_ends[] = "SELECT count(last_event) * 10 + count(*) FROM step";
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 128 --steps 1 --trace whole.db")->code, 0);
+    assert_int_equal(
+        MEMTRACE("run --device sim:2500MiB --model small --seq 128 --warmup 0 --steps 3 --trace short.db")->code,
+        MT_OUT_OF_MEMORY);
+    assert_int_equal(number_of("short.db", step_ends), 12);
+    assert_true(products_per_step("whole.db") > 0);
+    assert_int_equal(products_per_step("short.db"), products_per_step("whole.db"));
+    assert_int_equal(number_of("short.db", "SELECT count(*) FROM measurement WHERE name = 'step_ms' AND step = 1"), 0);
+}
+
 /* What a card's driver would have said, put where a run on a card puts it. */
 static void add_driver_readings(void)
 {
@@ -388,6 +425,23 @@ static void out_of_memory_exits_with_5_and_leaves_a_readable_trace(void **state)
     assert_in_range(integer_of(peak, "reserved_bytes"), 900 << 20, 1 << 30);
     json_decref(peak);
     json_decref(runs);
+}
+
+/* Where there is a driver it can't be missed. */
+static void a_driver_that_is_missing_is_named_and_exits_with_4(void **state)
+{
+    (void)state;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != NULL) {
+        dlclose(driver);
+        skip();
+    }
+    const struct said *said = MEMTRACE(TINY "--device cuda --trace none.db");
+    assert_int_equal(said->code, MT_NO_DEVICE);
+    assert_int_equal(said->code, 4);
+    assert_says(said->err, "no NVIDIA driver");
+    assert_says(said->err, "libcuda.so.1");
+    assert_int_equal(access("none.db", F_OK), -1);
 }
 
 static void every_setting_of_a_run_is_in_the_trace(void **state)
@@ -563,6 +617,8 @@ int main(void)
         CLI_TEST(gradients_are_read_back_only_for_json),
         CLI_TEST(steps_tells_times_without_warmup_run_by_run),
         CLI_TEST(steps_of_a_run_without_memory_are_oom),
+        CLI_TEST(a_step_that_ran_out_of_memory_does_not_count_as_full),
+        CLI_TEST(a_driver_that_is_missing_is_named_and_exits_with_4),
         CLI_TEST(used_adds_up_to_the_drivers_figure),
         CLI_TEST(out_of_memory_exits_with_5_and_leaves_a_readable_trace),
         CLI_TEST(every_setting_of_a_run_is_in_the_trace),

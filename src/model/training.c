@@ -158,13 +158,15 @@ static void collect_kernels(struct training *run, uint64_t least)
         mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
 }
 
+/* A step that failed has no end. */
 static void end_step(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
     mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
     mt_runtime_fail(rt, mt_device_synchronize(rt->device));
     mt_device_tag_step(rt->device, MT_NO_STEP);
-    mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
+    if (rt->status == MT_OK)
+        mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
 }
 
 /* Records of kernels wait until the run ends, so that their hand-over is in no step's time; only where so many are there
