@@ -50,17 +50,22 @@ static void check_error_says(const char *words)
         fail_msg("\"%s\" does not say \"%s\"", mt_last_error(), words);
 }
 
-static void write_file(const char *content, size_t bytes)
+static void write_file_at(const char *name, const char *content, size_t bytes)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(name, "w");
     assert_non_null(file);
     assert_int_equal(fwrite(content, 1, bytes, file), bytes);
     assert_int_equal(fclose(file), 0);
 }
 
-static char *read_file(size_t *bytes)
+static void write_file(const char *content, size_t bytes)
 {
-    FILE *file = fopen(path, "r");
+    write_file_at(path, content, bytes);
+}
+
+static char *read_file_at(const char *name, size_t *bytes)
+{
+    FILE *file = fopen(name, "r");
     assert_non_null(file);
     char *content = NULL;
     FILE *copy = open_memstream(&content, bytes);
@@ -69,6 +74,28 @@ static char *read_file(size_t *bytes)
     fclose(copy);
     fclose(file);
     return content;
+}
+
+static char *read_file(size_t *bytes)
+{
+    return read_file_at(path, bytes);
+}
+
+/* The trace's path with `ending` in place of ".db". */
+static const char *beside(const char *ending)
+{
+    static char name[FIXTURE_PATH_BYTES + 16];
+    snprintf(name, sizeof name, "%.*s%s", (int)(strlen(path) - strlen(".db")), path, ending);
+    return name;
+}
+
+static void check_ring_file_is(const char *content, size_t bytes)
+{
+    size_t bytes_after;
+    char *after = read_file_at(beside(".db-ring"), &bytes_after);
+    assert_int_equal(bytes_after, bytes);
+    assert_memory_equal(after, content, bytes);
+    free(after);
 }
 
 /* Neither a reader nor a writer takes the file for a trace, and it stays as it is. */
@@ -200,8 +227,8 @@ static void damaged_rows_never_crash_recovery(void **state)
 static void an_absent_file_is_named(void **state)
 {
     (void)state;
-    assert_int_equal(open_for_reading(), MT_FAILED);
-    check_error_says("No such file");
+    assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+    check_error_says("there is no trace");
     check_error_says(path);
     assert_false(fixture_exists(path, ""));
 }
@@ -223,7 +250,127 @@ static void a_folder_that_is_not_there_is_named(void **state)
     snprintf(kept, sizeof kept, "%s", path);
     strncat(path, "/nowhere/trace.db", sizeof path - strlen(path) - 1);
     assert_int_equal(open_for_writing(), MT_FAILED);
+    check_error_says("can't write beside");
     check_error_says("nowhere");
+    snprintf(path, sizeof path, "%s", kept);
+}
+
+static void what_lies_where_the_ring_would_be_is_left_alone(void **state)
+{
+    (void)state;
+    static char content[10000];
+    memset(content, 'n', sizeof content);
+    fixture_record(path, 1, 100);
+    for (size_t bytes = 4; bytes <= sizeof content; bytes += sizeof content - 4) {
+        write_file_at(beside(".db-ring"), content, bytes);
+        assert_int_equal(open_for_reading(), MT_FAILED);
+        check_error_says("-ring is in the way: not a ring of memtrace; move it");
+        assert_int_equal(open_for_writing(), MT_FAILED);
+        check_error_says("is in the way");
+        check_ring_file_is(content, bytes);
+    }
+    unlink(beside(".db-ring"));
+    assert_int_equal(mkdir(beside(".db-ring"), 0755), 0);
+    assert_int_equal(open_for_reading(), MT_FAILED);
+    check_error_says("is in the way");
+    assert_int_equal(open_for_writing(), MT_FAILED);
+    check_error_says("is in the way");
+    assert_int_equal(rmdir(beside(".db-ring")), 0);
+    assert_int_equal(fixture_check_run(path, 1, 1), 100);
+}
+
+static void what_lies_beside_a_file_that_is_no_trace_is_left_alone(void **state)
+{
+    (void)state;
+    static char content[10000];
+    const char text[] = "notes of somebody, who keeps others in a file that happens to be called like a ring";
+    write_file(text, sizeof text);
+    for (size_t bytes = 0; bytes <= sizeof content; bytes += sizeof content) {
+        write_file_at(beside(".db-ring"), content, bytes);
+        assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+        assert_int_equal(open_for_writing(), MT_BAD_TRACE);
+        check_ring_file_is(content, bytes);
+    }
+}
+
+/* The path by which a run is opened must not matter: by another one it is still seen to be live. */
+static void a_live_run_is_found_through_a_symbolic_link(void **state)
+{
+    (void)state;
+    char kept[FIXTURE_PATH_BYTES];
+    snprintf(kept, sizeof kept, "%s", path);
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(4, mt_recorder_sink(recorder));
+    script_emit(&script, 5000);
+    const char *link = beside(".link.db");
+    assert_int_equal(symlink("trace.db", link), 0);
+    snprintf(path, sizeof path, "%s", link);
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_int_equal(open_for_writing(), MT_FAILED);
+    check_error_says("being written by process");
+    unlink(path);
+    assert_int_equal(symlink("no.db", path), 0);
+    assert_int_equal(open_for_writing(), MT_FAILED);
+    check_error_says("can't follow the link");
+    unlink(path);
+    snprintf(path, sizeof path, "%s", kept);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "running");
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_int_equal(fixture_check_run(path, 1, 4), 5000);
+}
+
+static void a_file_of_two_names_is_read_and_not_written(void **state)
+{
+    (void)state;
+    char other[FIXTURE_PATH_BYTES + 16];
+    fixture_record(path, 1, 100);
+    make_database("UPDATE run SET state = 'running'");
+    snprintf(other, sizeof other, "%s", beside(".other.db"));
+    assert_int_equal(link(path, other), 0);
+    assert_int_equal(open_for_writing(), MT_FAILED);
+    check_error_says("hard links");
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "running");
+    unlink(other);
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+}
+
+/* Names that SQLite would take for something else are files like any other. */
+static void a_path_is_taken_literally(void **state)
+{
+    (void)state;
+    static const char *const names[] = {":memory:", "file:u.db", "file:u.db?mode=memory"};
+    char kept[FIXTURE_PATH_BYTES], here[FIXTURE_PATH_BYTES];
+    snprintf(kept, sizeof kept, "%s", path);
+    assert_non_null(getcwd(here, sizeof here));
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(chdir(path), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, "%s", names[i]);
+        assert_int_equal(open_for_writing(), MT_OK);
+        assert_int_equal(access(path, F_OK), 0);
+        assert_int_equal(open_for_reading(), MT_OK);
+        unlink(path);
+    }
+    path[0] = '\0';
+    assert_int_equal(open_for_writing(), MT_USAGE);
+    assert_int_equal(open_for_reading(), MT_USAGE);
+    check_error_says("path is empty");
+    assert_int_equal(chdir(here), 0);
+    snprintf(path, sizeof path, "%s", kept);
+}
+
+static void what_is_no_regular_file_is_no_trace(void **state)
+{
+    (void)state;
+    char kept[FIXTURE_PATH_BYTES];
+    snprintf(kept, sizeof kept, "%s", path);
+    snprintf(path, sizeof path, "/dev/null");
+    assert_int_equal(open_for_writing(), MT_BAD_TRACE);
+    check_error_says("not a regular file");
+    assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+    check_error_says("not a regular file");
     snprintf(path, sizeof path, "%s", kept);
 }
 
@@ -369,6 +516,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_absent_file_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_empty_file_becomes_a_trace_but_is_none_yet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_lies_where_the_ring_would_be_is_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_lies_beside_a_file_that_is_no_trace_is_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_live_run_is_found_through_a_symbolic_link, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_of_two_names_is_read_and_not_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_path_is_taken_literally, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_regular_file_is_no_trace, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_second_writer_is_told_the_pid_of_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_that_does_not_fit_the_disk_is_an_error_at_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_disk_that_fills_up_ends_the_run_with_an_error, set_up, tear_down),

@@ -10,6 +10,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BUSY_WAIT_MS = 5000 };
 
@@ -78,12 +79,23 @@ static mt_status fail_to_open(const struct mt_database *database)
     return mt_fail(MT_FAILED, "can't open %s: %s", database->path, reason);
 }
 
+/* The path as SQLite takes it for nothing but a path: ":memory:" and "file:…" mean something else to it. */
+static char *plain_name(const char *path)
+{
+    struct mt_text name = {0};
+    mt_text_add(&name, "%s%s", path[0] == '/' ? "" : "./", path);
+    return name.data;
+}
+
 static mt_status connect_file(const char *path, int flags, struct mt_database **out)
 {
     struct mt_database *database = mt_host_alloc(sizeof *database);
     database->path = mt_host_strdup(path);
     *out = database;
-    if (sqlite3_open_v2(path, &database->handle, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+    char *name = plain_name(path);
+    int code = sqlite3_open_v2(name, &database->handle, flags | SQLITE_OPEN_NOMUTEX, NULL);
+    free(name);
+    if (code != SQLITE_OK)
         return fail_to_open(database);
     sqlite3_extended_result_codes(database->handle, 1);
     sqlite3_busy_timeout(database->handle, BUSY_WAIT_MS);
@@ -210,6 +222,26 @@ static mt_status set_up_writing(struct mt_database *database)
     if (status == MT_OK)
         status = mt_database_execute(database, WRITER_PRAGMAS);
     return status == MT_OK && blank ? create_tables(database) : status;
+}
+
+/* Whether a writer would take the file. */
+static mt_status check_writable_identity(struct mt_database *database)
+{
+    struct identity identity;
+    mt_status status = read_identity(database, &identity);
+    return status == MT_OK && !identity_is_blank(&identity) ? check_identity(database, &identity) : status;
+}
+
+mt_status mt_database_check_writing(const char *path)
+{
+    struct mt_database *database;
+    if (access(path, F_OK) != 0)
+        return MT_OK;
+    mt_status status = connect_file(path, SQLITE_OPEN_READONLY, &database);
+    if (status == MT_OK)
+        status = check_writable_identity(database);
+    mt_database_close(database);
+    return status;
 }
 
 mt_status mt_database_open_writing(const char *path, struct mt_database **out)

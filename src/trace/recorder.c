@@ -7,6 +7,7 @@
 #include "trace/intake.h"
 #include "trace/record.h"
 #include "trace/recovery.h"
+#include "trace/trace_file.h"
 #include "trace/writer.h"
 
 #include <stdio.h>
@@ -148,6 +149,11 @@ const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder)
     return &recorder->sink;
 }
 
+const struct mt_interner *mt_recorder_interner(const struct mt_recorder *recorder)
+{
+    return recorder->interner;
+}
+
 int64_t mt_recorder_run(const struct mt_recorder *recorder)
 {
     return recorder->run;
@@ -231,9 +237,20 @@ static mt_status begin_run(struct mt_recorder *recorder, const struct mt_run_inf
     return status;
 }
 
-static mt_status start(struct mt_recorder *recorder, const struct mt_run_info *info)
+/* What the path leads to, before anything is made beside it. */
+static mt_status check_file(struct mt_recorder *recorder, const char *path)
 {
-    mt_status status = claim_ring(recorder);
+    mt_status status = mt_trace_file_resolve(path, &recorder->path);
+    if (status == MT_OK)
+        status = mt_trace_file_check_writing(recorder->path);
+    return status == MT_OK ? mt_database_check_writing(recorder->path) : status;
+}
+
+static mt_status start(struct mt_recorder *recorder, const char *path, const struct mt_run_info *info)
+{
+    mt_status status = check_file(recorder, path);
+    if (status == MT_OK)
+        status = claim_ring(recorder);
     if (status == MT_OK)
         status = mt_database_open_writing(recorder->path, &recorder->database);
     if (status == MT_OK)
@@ -264,7 +281,6 @@ static mt_status close_database(struct mt_recorder *recorder)
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out)
 {
     struct mt_recorder *recorder = mt_host_alloc(sizeof *recorder);
-    recorder->path = mt_host_strdup(path);
     recorder->interner = mt_interner_create();
     recorder->kernel_names = mt_name_set_create();
     recorder->sink = (struct mt_sink){.context = recorder,
@@ -274,7 +290,7 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
                                       .kernel = record_kernel,
                                       .flush = flush};
     *out = NULL;
-    mt_status status = start(recorder, info);
+    mt_status status = start(recorder, path, info);
     if (status == MT_OK) {
         *out = recorder;
         return MT_OK;

@@ -34,11 +34,15 @@ const char *mt_run_state_name(mt_run_state state);
 
 /* Opens or creates the trace at `path`, recovers what an earlier process left in its ring, adds a run and commits its
  * row. Fails if another process is writing the trace (MT_FAILED, with its pid), if the file is not a trace
- * (MT_BAD_TRACE), or if the ring can't be allocated in full (MT_FAILED). */
+ * (MT_BAD_TRACE), if it has several names, or if the ring can't be allocated in full (MT_FAILED). */
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out);
 
 /* The sink to hand to an allocator; borrowed, valid until close. One thread at a time. */
 const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder);
+
+/* What the labels and spans stand for that the sink gave; borrowed, valid until close. As emit: one thread at a time. */
+struct mt_interner;
+const struct mt_interner *mt_recorder_interner(const struct mt_recorder *recorder);
 
 /* The number of the run in the trace. */
 int64_t mt_recorder_run(const struct mt_recorder *recorder);

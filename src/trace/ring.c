@@ -14,7 +14,8 @@
 
 enum { HEADER_BYTES = 4096, CLAIM_TRIES = 20 };
 
-static const uint64_t MAGIC = 0x31676E6972746D00u; /* "\0mtring1" */
+static const uint64_t MAGIC = 0x31676E6972746D00u;      /* "\0mtring1" */
+static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
 static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
 
 _Static_assert(sizeof(struct mt_ring_header) <= HEADER_BYTES, "the header fits its page");
@@ -55,12 +56,33 @@ static void note_holder(const struct mt_ring *ring)
         return;
 }
 
+/* Whether the file is a ring, or will be one. Beside a trace may lie anything, and what is not ours is not touched. */
+static bool is_ring(int file)
+{
+    uint64_t magic;
+    struct stat status;
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    if (status.st_size == 0)
+        return true;
+    return pread(file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && (magic == MAGIC || magic == UNFINISHED);
+}
+
+/* Neither follows a link nor waits for what is no file. */
 static int open_file(const char *path, mt_ring_claim claim)
 {
+    const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     if (claim == MT_RING_CREATE)
-        return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int file = open(path, O_RDWR | O_CLOEXEC);
-    return file < 0 && errno != ENOENT ? open(path, O_RDONLY | O_CLOEXEC) : file;
+        return open(path, O_RDWR | O_CREAT | flags, 0666);
+    int file = open(path, O_RDWR | flags);
+    return file < 0 && errno != ENOENT ? open(path, O_RDONLY | flags) : file;
+}
+
+static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
+{
+    if (claim == MT_RING_INSPECT)
+        return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
+    return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
 }
 
 /* One try: sets *outcome; MT_RING_BUSY also where the file changed under us. */
@@ -70,8 +92,10 @@ static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_ou
     *outcome = MT_RING_ABSENT;
     if (ring->file < 0 && errno == ENOENT && claim == MT_RING_INSPECT)
         return MT_OK;
+    if (ring->file < 0 ? errno == ELOOP || errno == EISDIR : !is_ring(ring->file))
+        return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
     if (ring->file < 0)
-        return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
+        return fail_to_open(ring, claim);
     *outcome = MT_RING_CLAIMED;
     if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring)) {
         note_holder(ring);
@@ -133,11 +157,21 @@ static mt_status map(struct mt_ring *ring, int protection, uint64_t capacity)
     return MT_OK;
 }
 
+/* Empties the file, and says that it is to be a ring, so that it is known for one whenever its maker is killed. */
+static int begin_file(int file)
+{
+    if (ftruncate(file, 0) != 0 || pwrite(file, &UNFINISHED, sizeof UNFINISHED, 0) < 0)
+        return errno;
+    return 0;
+}
+
 /* An error here leaves no half-made ring behind: the file is cut to nothing again. */
 static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
 {
     off_t bytes = (off_t)(HEADER_BYTES + capacity * sizeof(struct mt_event));
-    int error = ftruncate(ring->file, 0) == 0 ? posix_fallocate(ring->file, 0, bytes) : errno;
+    int error = begin_file(ring->file);
+    if (error == 0)
+        error = posix_fallocate(ring->file, 0, bytes);
     if (error == 0)
         return MT_OK;
     if (ftruncate(ring->file, 0) != 0)

@@ -31,7 +31,7 @@ enum {
 
 /* The beginning of the file. Each side writes its own cache lines. */
 struct mt_ring_header {
-    _Atomic uint64_t magic; /* written last: a header without it is not finished */
+    _Atomic uint64_t magic; /* says first that a ring is being made, and last that it is one */
     uint64_t capacity;      /* records, a power of two */
     int64_t run;            /* whose events these are: run.id and run.started_at of the trace */
     char started_at[MT_RING_STARTED_AT_BYTES];
@@ -72,7 +72,7 @@ typedef enum mt_ring_outcome {
 } mt_ring_outcome;
 
 /* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is who holds a busy one, 0 if unknown. MT_FAILED
- * if the file can't be opened or made. */
+ * if the file can't be opened or made, or is not a ring: then it is left alone. */
 mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
                        struct mt_ring **out);
 

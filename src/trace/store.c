@@ -10,11 +10,10 @@
 #include "trace/recovery.h"
 #include "trace/scan.h"
 #include "trace/summary.h"
+#include "trace/trace_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What a live run's reader derives: tables of the main file's names and columns, under another name, and views in
@@ -124,28 +123,6 @@ static mt_status open_recovered(const char *path, struct mt_ring *ring, struct m
     return mt_database_open_reading(path, out);
 }
 
-/* Whether the file, and files beside it, can be written. */
-static bool is_writable(const char *path)
-{
-    char *folder = mt_host_strdup(path);
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL)
-        slash[slash == folder] = '\0';
-    bool writable = access(path, W_OK) == 0 && access(slash == NULL ? "." : folder, W_OK) == 0;
-    free(folder);
-    return writable;
-}
-
-static mt_status check_exists(const char *path)
-{
-    struct stat file;
-    if (stat(path, &file) != 0)
-        return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
-    if (!S_ISREG(file.st_mode))
-        return mt_fail(MT_BAD_TRACE, "%s is not a trace (not a regular file)", path);
-    return MT_OK;
-}
-
 /* Whether a journal lies beside the file, which SQLite can read only where it may also write. */
 static bool has_journal(const char *path)
 {
@@ -190,41 +167,45 @@ static mt_status find_unfinished(const char *path, bool *out_unfinished)
 }
 
 /* There is no ring. A run that has not ended is one whose ring was lost: what is stored is what there is. */
-static mt_status open_without_ring(const char *path, struct mt_database **out)
+static mt_status open_without_ring(const char *path, bool unfinished, struct mt_database **out)
 {
     struct mt_ring *ring;
     mt_ring_outcome outcome;
     int64_t pid;
-    bool unfinished;
-    mt_status status = find_unfinished(path, &unfinished);
-    if (status != MT_OK)
-        return status;
     if (!unfinished)
         return mt_database_open_reading(path, out);
-    status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
+    mt_status status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
     if (status != MT_OK)
         return status;
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
 }
 
+/* Only what is known to be a trace has a ring: what lies beside another file is not looked at. */
 static mt_status open_writable(const char *path, struct mt_database **out)
 {
-    struct mt_ring *ring;
+    struct mt_ring *ring = NULL;
     mt_ring_outcome outcome;
     int64_t pid;
-    mt_status status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
+    bool unfinished;
+    mt_status status = find_unfinished(path, &unfinished);
+    if (status == MT_OK)
+        status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
     if (status != MT_OK)
         return status;
     if (outcome == MT_RING_BUSY)
         return open_live(path, out);
-    return outcome == MT_RING_ABSENT ? open_without_ring(path, out) : open_recovered(path, ring, out);
+    return outcome == MT_RING_ABSENT ? open_without_ring(path, unfinished, out) : open_recovered(path, ring, out);
 }
 
 mt_status mt_store_open_reading(const char *path, struct mt_database **out)
 {
+    char *file;
     *out = NULL;
-    mt_status status = check_exists(path);
-    if (status != MT_OK)
-        return status;
-    return is_writable(path) ? open_writable(path, out) : open_unwritable(path, out);
+    mt_status status = mt_trace_file_resolve(path, &file);
+    if (status == MT_OK)
+        status = mt_trace_file_check_reading(file);
+    if (status == MT_OK)
+        status = mt_trace_file_is_writable(file) ? open_writable(file, out) : open_unwritable(file, out);
+    free(file);
+    return status;
 }

@@ -12,7 +12,8 @@
  *    tables of that run (summary_peak, summary_peak_category, summary_category, summary_allocation) are derived into
  *    temporary views of the same names, so that queries need no second way. This reads the run's events once.
  *
- * MT_FAILED if there is no such file, MT_BAD_TRACE if it is not a trace. */
+ * A symbolic link is followed to the file whose ring is meant. MT_BAD_TRACE if there is no such file or it is not a
+ * trace. */
 mt_status mt_store_open_reading(const char *path, struct mt_database **out);
 
 #endif

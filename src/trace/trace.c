@@ -4,9 +4,7 @@
 #include "trace/query/query.h"
 #include "trace/store.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 const char *mt_query_keep(struct mt_trace *trace, const char *text)
 {
@@ -40,23 +38,12 @@ void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement
         *fields[i] = mt_query_text(trace, statement, column + i);
 }
 
-/* A file that is missing is told apart from one that is damaged, since what to do next differs. */
-static mt_status check_exists(const char *path)
-{
-    if (access(path, F_OK) == 0 || errno != ENOENT)
-        return MT_OK;
-    return mt_fail(MT_BAD_TRACE, "there is no trace \"%s\": memtrace run --trace %s makes one", path, path);
-}
-
 mt_status mt_trace_open(const char *path, struct mt_trace **out)
 {
     *out = NULL;
-    mt_status status = check_exists(path);
-    if (status != MT_OK)
-        return status;
     struct mt_trace *trace = mt_host_alloc(sizeof *trace);
     trace->texts = mt_interner_create();
-    status = mt_store_open_reading(path, &trace->database);
+    mt_status status = mt_store_open_reading(path, &trace->database);
     if (status == MT_OK)
         status = mt_query_load_runs(trace);
     if (status != MT_OK) {
