@@ -47,7 +47,7 @@ typedef enum mtk_unary_op {
     MTK_EQUAL_SCALAR, /* in == s, as 0 or 1 */
 } mtk_unary_op;
 
-/* out = f(a, b). `out` may be the same view as `a` (in place). */
+/* out = f(a, b). `out` may be the same view as either operand (in place). */
 typedef enum mtk_binary_op {
     MTK_ADD,          /* a + b */
     MTK_SUBTRACT,     /* a - b */
@@ -59,7 +59,7 @@ typedef enum mtk_binary_op {
     MTK_LERP_SQUARE,  /* a + s (b² - a) */
 } mtk_binary_op;
 
-/* out = f(a, b, c), with scalars s and t. `out` may be the same view as `a` (in place). */
+/* out = f(a, b, c), with scalars s and t. `out` may be the same view as any operand (in place). */
 typedef enum mtk_ternary_op {
     MTK_SELECT,       /* a != 0 ? b : c */
     MTK_ADD_QUOTIENT, /* t * a + s * b / c */

@@ -260,6 +260,84 @@ static void any_refused_segment_is_an_ordinary_outcome(void **state)
     }
 }
 
+/* A table of kernels whose nth product fails, and marks that fail from then on, as a card's do after an error. */
+static struct {
+    const struct mtk_table *kernels;
+    uint64_t countdown;
+    bool broken;
+} breakable;
+
+static mt_status failing_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a,
+                                const struct mtk_view *b, mt_addr workspace, uint64_t bytes, struct mtk_queue *queue)
+{
+    if (breakable.countdown > 0 && --breakable.countdown == 0)
+        breakable.broken = true;
+    if (breakable.broken)
+        return mt_fail(MT_FAILED, "this product was made to fail");
+    return breakable.kernels->matmul(math, out, a, b, workspace, bytes, queue);
+}
+
+static mt_status failing_mark(struct mt_device *device, int number)
+{
+    (void)device;
+    (void)number;
+    return breakable.broken ? mt_fail(MT_FAILED, "a mark after the failure") : MT_OK;
+}
+
+static mt_status no_time(struct mt_device *device, int from, int to, double *out_ms)
+{
+    (void)device;
+    *out_ms = to - from;
+    return MT_OK;
+}
+
+/* Trains with the nth product failing; returns whether it was reached. */
+static bool train_with_failing_product(uint64_t n)
+{
+    struct mt_training_config config = config_of(1);
+    struct recording recording;
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    struct mt_alloc_settings settings;
+    struct mt_alloc_stats stats;
+    recording_open(&recording);
+    struct mt_sink sink = recording_sink(&recording);
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_device_open("cpu:1GiB", &device), MT_OK);
+    const struct mt_device_table *table = device->table;
+    struct mt_device_table marked = *table;
+    struct mtk_table kernels = *device->kernels;
+    breakable.kernels = device->kernels;
+    breakable.countdown = n;
+    breakable.broken = false;
+    kernels.matmul = failing_matmul;
+    marked.mark = failing_mark;
+    marked.elapsed_ms = no_time;
+    device->kernels = &kernels;
+    device->table = &marked;
+    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    mt_status status = mt_training_run(device, alloc, &config, NULL);
+    assert_int_equal(status, breakable.broken ? MT_FAILED : MT_OK);
+    if (breakable.broken)
+        assert_non_null(strstr(mt_last_error(), "matmul: this product was made to fail"));
+    mt_alloc_stats(alloc, &stats);
+    assert_int_equal(stats.all.blocks, 0);
+    mt_alloc_destroy(alloc);
+    device->table = table;
+    mt_device_close(device);
+    recording_close(&recording);
+    return breakable.broken;
+}
+
+static void a_failing_kernel_ends_the_run_with_its_own_words(void **state)
+{
+    (void)state;
+    uint64_t n = 1;
+    while (train_with_failing_product(n))
+        n += 7;
+    assert_true(n > 100);
+}
+
 int main(int count, char **arguments)
 {
     const struct CMUnitTest on_a_card[] = {
@@ -275,6 +353,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_loss_is_computed_or_absent),
         cmocka_unit_test(running_out_of_memory_gives_everything_back),
         cmocka_unit_test(any_refused_segment_is_an_ordinary_outcome),
+        cmocka_unit_test(a_failing_kernel_ends_the_run_with_its_own_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The ops of the CPU's table, one file each; formulas and shapes are at kernels/kernels.h. cpu_table.c puts them
- * together. All work at once on the calling thread (matrix products on OpenBLAS's as well), so `stream` is ignored. */
+ * together. All work at once on the calling thread (matrix products on OpenBLAS's as well), so `queue` is ignored. */
 #ifndef MTK_CPU_OPS_H
 #define MTK_CPU_OPS_H
 

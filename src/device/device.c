@@ -153,6 +153,7 @@ mt_status mt_device_mark(struct mt_device *device, int number)
 
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms)
 {
+    assert(from >= 0 && from < MT_DEVICE_MARKS && to >= 0 && to < MT_DEVICE_MARKS);
     if (device->table->elapsed_ms != NULL)
         return device->table->elapsed_ms(device, from, to, out_ms);
     *out_ms = ((double)device->mark_ns[to] - (double)device->mark_ns[from]) * 1e-6;

@@ -7,8 +7,8 @@
  *
  * A backend fills a table of functions; the wrappers below check once for all of them and supply what is optional.
  *
- * Threads: reserve, release and the memory figures may be called from any thread; everything else from the one that
- * runs the model. */
+ * Threads: reserve, release, the memory figures and the clock may be called from any thread; everything else from the
+ * one that runs the model. */
 #ifndef MT_DEVICE_DEVICE_H
 #define MT_DEVICE_DEVICE_H
 
@@ -121,7 +121,7 @@ struct mt_device {
     uint64_t fail_reserve_at;          /* for tests: the reserve of this number (from 1) fails; 0: none */
     uint64_t mark_ns[MT_DEVICE_MARKS]; /* where the backend keeps no marks itself */
     struct mt_kernel_watch *watch;     /* NULL: kernels are not watched; otherwise owned by the device */
-    struct mt_profile profile;         /* sim: of the card; otherwise only memory_bytes is set */
+    struct mt_profile profile;         /* sim: of the card; of others the name and the memory */
 };
 
 /* Opens a device by its spelling above. An unknown kind or card is MT_NO_DEVICE, and the message lists what there is

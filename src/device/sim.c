@@ -51,7 +51,7 @@ static void sim_release(struct mt_device *device, mt_addr address, uint64_t byte
 
 static uint64_t sim_now_ns(const struct mt_device *device)
 {
-    return ((const struct sim *)device)->clock_ns;
+    return __atomic_load_n(&((const struct sim *)device)->clock_ns, __ATOMIC_RELAXED);
 }
 
 /* Operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only if that was
@@ -74,7 +74,8 @@ static void sim_spend(struct mt_device *device, const struct mt_work *work)
     double computing = work->operations / peak_rate(profile, work);
     double moving = (double)work->bytes / profile->bytes_per_second;
     double seconds = computing > moving ? computing : moving;
-    ((struct sim *)device)->clock_ns += LAUNCH_NS + (uint64_t)(seconds * 1e9 + 0.5);
+    uint64_t ns = LAUNCH_NS + (uint64_t)(seconds * 1e9 + 0.5);
+    __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
 }
 
 static void sim_close(struct mt_device *device)

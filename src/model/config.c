@@ -159,6 +159,8 @@ mt_status mt_training_config_check(const struct mt_training_config *config)
         return mt_fail(MT_USAGE, "RoPE rotates pairs; d_model / heads = %" PRId64 " is odd", m->d_model / m->heads);
     if (config->data == MT_DATA_FILE && m->vocab < 256)
         return mt_fail(MT_USAGE, "the bytes of a file need a vocabulary of 256; this model has %" PRId64, m->vocab);
+    if (config->parameter_dtype != MT_F32 && config->parameter_dtype != MT_F64)
+        return mt_fail(MT_USAGE, "parameters are fp32 or fp64, not %s", mt_dtype_name(config->parameter_dtype));
     if (config->autocast && config->parameter_dtype != MT_F32)
         return mt_fail(MT_USAGE, "autocast starts from fp32 parameters, not %s",
                        mt_dtype_name(config->parameter_dtype));

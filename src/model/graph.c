@@ -215,7 +215,8 @@ static void send(struct mt_runtime *rt, struct mt_node *node, struct mt_tensor *
     mt_tensor_release(rt, grad);
 }
 
-/* Keeps what has arrived as the parameter's gradient: as it is if that is laid out as the parameter, else a copy. */
+/* Keeps what has arrived as the parameter's gradient, or adds it to that: as it is if it is laid out as the parameter,
+ * else a copy. */
 static void accumulate(struct mt_runtime *rt, struct mt_node *node)
 {
     struct mt_tensor *grad = node->grad;
@@ -223,6 +224,11 @@ static void accumulate(struct mt_runtime *rt, struct mt_node *node)
     node->grad = NULL;
     if (grad == NULL)
         return;
+    if (parameter->grad != NULL) {
+        mt_op_binary(rt, MTK_ADD, 0, parameter->grad, parameter->grad, grad);
+        mt_tensor_release(rt, grad);
+        return;
+    }
     bool same_layout = memcmp(grad->stride, parameter->value->stride, (size_t)grad->dims * sizeof grad->stride[0]) == 0;
     if (mt_tensor_is_exclusive(grad) && same_layout) {
         parameter->grad = grad;
@@ -239,6 +245,7 @@ static void run_node(struct mt_runtime *rt, struct mt_node *node)
     struct mt_tensor *out[MT_NODE_EDGES] = {NULL};
     struct mt_tensor *grad = node->grad;
     node->grad = NULL;
+    node->has_run = true;
     if (grad != NULL)
         node->backward(rt, node, grad, out);
     for (int i = 0; i < MT_NODE_EDGES; i++)
@@ -272,6 +279,10 @@ void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss)
 {
     if (loss == NULL || loss->node == NULL)
         return;
+    if (loss->node->has_run) {
+        mt_runtime_fail(rt, mt_fail(MT_FAILED, "backward has run through this graph already"));
+        return;
+    }
     struct mt_scope outer = rt->scope;
     bool outer_grad_enabled = rt->grad_enabled;
     struct mt_node *root = loss->node;

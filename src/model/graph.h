@@ -10,7 +10,7 @@
 
 #include "model/runtime.h"
 
-enum { MT_NODE_EDGES = 2, MT_NODE_SAVED = 3, MT_NODE_OP_TEXT = 56 };
+enum { MT_NODE_EDGES = 2, MT_NODE_SAVED = 3 };
 
 /* Where the gradient of one input goes, and how it must look there. */
 struct mt_edge {
@@ -35,7 +35,7 @@ struct mt_node {
     double scalar;
     int order[MT_MAX_DIMS]; /* of a permutation */
     struct mt_scope scope;  /* of the op; its `op` points to op_text */
-    char op_text[MT_NODE_OP_TEXT];
+    char op_text[MT_OP_TEXT];
 
     struct mt_parameter *parameter; /* of an accumulator: whose gradient it keeps; borrowed */
 
@@ -43,6 +43,7 @@ struct mt_node {
     struct mt_tensor *grad; /* sum of what arrived, held */
     int waiting;            /* for so many more gradients */
     bool reached;
+    bool has_run; /* and let go of what it kept: a graph runs once */
 };
 
 /* Records that `backward` leads from `out` to the inputs a and b (b may be NULL): out->node is set and returned. NULL,
@@ -65,9 +66,11 @@ bool mt_edge_leads_to_parameter(const struct mt_edge *edge);
 /* The accumulator of a parameter, with one reference for the caller. */
 struct mt_node *mt_node_accumulator(struct mt_runtime *rt, struct mt_parameter *parameter);
 
+/* One reference less; the last lets go of what the node keeps. NULL is allowed. */
 void mt_node_release(struct mt_runtime *rt, struct mt_node *node);
 
-/* Runs backward from a scalar: afterwards every parameter that it depends on has its gradient. */
+/* Runs backward from a scalar: afterwards every parameter that it depends on has its gradient, added to what it had. A
+ * graph runs once: a second time is MT_FAILED. */
 void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss);
 
 #endif

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OP_TEXT = 64 };
-
 static const char *const unary_names[] = {"copy",       "neg",        "abs",         "exp",   "sqrt",
                                           "rsqrt",      "sigmoid",    "log",         "power", "add_scalar",
                                           "mul_scalar", "div_scalar", "equal_scalar"};
@@ -106,7 +104,7 @@ static void spend(struct mt_runtime *rt, double operations, const struct mt_tens
 /* Whether `op` is to be launched; then kernels that are watched belong to it and to the current scope. */
 static bool launches(struct mt_runtime *rt, const char *op)
 {
-    char text[OP_TEXT];
+    char text[MT_OP_TEXT];
     if (!mt_device_executes(rt->device))
         return false;
     if (!mt_device_watches_kernels(rt->device))
@@ -207,12 +205,18 @@ void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const st
                  rt->device->kernels->lower_triangle(&v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
+/* A matrix that libraries can read has rows or columns that are dense. */
+static bool is_readable_matrix(const struct mt_tensor *m)
+{
+    return m->stride[1] == 1 || m->stride[2] == 1 || m->shape[1] == 1 || m->shape[2] == 1;
+}
+
 static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
 {
     return out->dims == 3 && a->dims == 3 && b->dims == 3 && out->dtype == a->dtype && a->dtype == b->dtype &&
            out->shape[0] == a->shape[0] && out->shape[0] == b->shape[0] && out->shape[1] == a->shape[1] &&
            out->shape[2] == b->shape[2] && a->shape[2] == b->shape[1] && out->storage != a->storage &&
-           out->storage != b->storage;
+           out->storage != b->storage && is_readable_matrix(out) && is_readable_matrix(a) && is_readable_matrix(b);
 }
 
 void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
@@ -327,6 +331,10 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
 
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out, const struct mt_tensor *in)
 {
+    if (out != NULL && in != NULL && (out->dims < 2 || out->shape[out->dims - 1] % 2 != 0)) {
+        fail_shapes(rt, "rotate", out, in);
+        return;
+    }
     struct mtk_view v[2];
     if (elementwise(rt, "rotate", (const struct mt_tensor *[]){out, in}, 2, v))
         launched(rt, "rotate",
@@ -335,6 +343,10 @@ void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_
 
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread)
 {
+    if (out != NULL && !mt_tensor_is_contiguous(out)) {
+        fail_shapes(rt, "random", out, out);
+        return;
+    }
     struct mtk_view view;
     if (elementwise(rt, "random", (const struct mt_tensor *[]){out}, 1, &view))
         launched(

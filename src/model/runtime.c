@@ -25,7 +25,8 @@ void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase)
 {
     rt->phase = phase;
     mt_alloc_mark(rt->alloc, MT_EVENT_PHASE, phase, rt->scope.span);
-    mt_runtime_fail(rt, mt_device_mark(rt->device, (int)phase));
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_mark(rt->device, (int)phase));
 }
 
 struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_category category, const char *op)

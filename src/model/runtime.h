@@ -11,6 +11,9 @@
 /* cuBLAS takes 32 MiB on a Hopper card, one for the thread that runs forward and one for backward's. */
 #define MT_MATMUL_WORKSPACE_BYTES (32u << 20)
 
+/* The longest name of an op in a label, its end included. */
+enum { MT_OP_TEXT = 64 };
+
 /* Which piece of model code is running: what the labels of its blocks say. */
 struct mt_scope {
     mt_span_id span;
@@ -33,10 +36,11 @@ struct mt_runtime {
     uint64_t next_sequence;          /* of graph nodes */
 };
 
+/* Begins in phase init, outside of every span. Closing gives the workspaces back; everything else was released before. */
 void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc);
 void mt_runtime_close(struct mt_runtime *rt);
 
-/* Keeps the first failure. */
+/* Keeps the first failure. Its text is the thread's last error, so nothing that may fail is called after it. */
 void mt_runtime_fail(struct mt_runtime *rt, mt_status status);
 
 /* Begins a phase: later blocks are labelled with it, and the trace is told. */
@@ -44,6 +48,7 @@ void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase);
 
 /* Enters a piece of the model: a span `name` inside of the current one. Returns the scope to go back to. */
 struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_category category, const char *op);
+/* Goes back to `outer`, which the entering returned; the trace is told. */
 void mt_scope_leave(struct mt_runtime *rt, struct mt_scope outer);
 
 /* Goes on in the same span as another category. Returns the scope to go back to, by assignment. */

@@ -9,13 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OP_TEXT = 64 };
-
 /* The label of a block that the current scope asks for. */
 static mt_label_id scope_label(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, int dims,
                                const int64_t *shape)
 {
-    char op[OP_TEXT];
+    char op[MT_OP_TEXT];
     snprintf(op, sizeof op, "%s%s%s", rt->scope.op, name != NULL ? "." : "", name != NULL ? name : "");
     struct mt_label label = {.category = rt->scope.category,
                              .role = role,

@@ -15,7 +15,7 @@ struct mt_token_source {
     FILE *file;                              /* of MT_DATA_FILE */
     int64_t file_bytes;
     int64_t width;   /* tokens of a row */
-    int64_t *tokens; /* room for batch rows */
+    int64_t *tokens; /* room for batch rows; NULL until a device wants them */
 };
 
 static mt_status open_file(struct mt_token_source *source)
@@ -36,7 +36,6 @@ mt_status mt_token_source_open(const struct mt_training_config *config, struct m
     struct mt_token_source *source = mt_host_alloc(sizeof *source);
     source->config = config;
     source->width = config->data == MT_DATA_RANDOM ? config->seq : config->seq + 1;
-    source->tokens = mt_host_alloc((size_t)(config->batch * source->width) * sizeof *source->tokens);
     mt_status status = config->data == MT_DATA_FILE ? open_file(source) : MT_OK;
     if (status != MT_OK) {
         mt_token_source_close(source);
@@ -56,18 +55,20 @@ void mt_token_source_close(struct mt_token_source *source)
     free(source);
 }
 
-static void generate(struct mt_token_source *source, uint64_t generator)
+/* Token i is number first + i of the generator's stream. */
+static void generate(struct mt_token_source *source, uint64_t generator, uint64_t first)
 {
     int64_t count = source->config->batch * source->width;
     for (int64_t i = 0; i < count; i++)
-        source->tokens[i] = (int64_t)(mt_random_unit(generator, (uint64_t)i) * (double)source->config->model.vocab);
+        source->tokens[i] =
+            (int64_t)(mt_random_unit(generator, first + (uint64_t)i) * (double)source->config->model.vocab);
 }
 
 /* Each row is the bytes from a random place of the file. */
-static mt_status read_rows(struct mt_token_source *source, uint64_t generator)
+static mt_status read_rows(struct mt_token_source *source, uint64_t first)
 {
     for (int64_t row = 0; row < source->config->batch; row++) {
-        double place = mt_random_unit(generator, (uint64_t)row);
+        double place = mt_random_unit(0, first + (uint64_t)row);
         int64_t start = (int64_t)(place * (double)(source->file_bytes - source->width + 1));
         if (fseek(source->file, (long)start, SEEK_SET) != 0)
             return mt_fail(MT_FAILED, "can't seek in %s: %s", source->config->data_file, strerror(errno));
@@ -83,18 +84,32 @@ static mt_status read_rows(struct mt_token_source *source, uint64_t generator)
 
 static mt_status fill_tokens(struct mt_token_source *source, int64_t step)
 {
-    uint64_t generator = mt_splitmix64(source->config->seed ^ mt_splitmix64((uint64_t)step));
+    uint64_t first = mt_splitmix64(source->config->seed ^ mt_splitmix64((uint64_t)step));
     switch (source->config->data) {
     case MT_DATA_FILE:
-        return read_rows(source, generator);
+        return read_rows(source, first);
     case MT_DATA_REFERENCE:
-        generate(source, REFERENCE_GENERATOR);
+        generate(source, REFERENCE_GENERATOR, 0);
         return MT_OK;
     case MT_DATA_RANDOM:
         break;
     }
-    generate(source, generator);
+    generate(source, 0, first);
     return MT_OK;
+}
+
+/* The step's tokens, written into their block where the device keeps what is written. */
+static mt_status write_tokens(struct mt_runtime *rt, struct mt_token_source *source, int64_t step,
+                              const struct mt_tensor *block)
+{
+    if (!mt_device_executes(rt->device))
+        return MT_OK;
+    if (source->tokens == NULL)
+        source->tokens = mt_host_alloc((size_t)mt_tensor_bytes(block));
+    mt_status status = fill_tokens(source, step);
+    if (status != MT_OK)
+        return status;
+    return mt_device_write(rt->device, block->address, source->tokens, mt_tensor_bytes(block), rt->stream);
 }
 
 void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source, int64_t step,
@@ -106,10 +121,8 @@ void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source,
     struct mt_scope outer = mt_scope_enter(rt, "data", MT_CATEGORY_DATA, "tokens");
     struct mt_tensor *block = mt_tensor_empty(rt, MT_ROLE_DATA, NULL, MT_I64, 2, shape);
     mt_scope_leave(rt, outer);
-    mt_runtime_fail(rt, fill_tokens(source, step));
     if (rt->status == MT_OK)
-        mt_runtime_fail(
-            rt, mt_device_write(rt->device, block->address, source->tokens, mt_tensor_bytes(block), rt->stream));
+        mt_runtime_fail(rt, write_tokens(rt, source, step, block));
     *out_inputs = mt_tensor_view(rt, block, 2, seen, stride, 0);
     *out_targets = mt_tensor_view(rt, block, 2, seen, stride, source->width - config->seq);
     mt_tensor_release(rt, block);

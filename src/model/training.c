@@ -130,7 +130,9 @@ static void report_phases(struct training *run, int64_t step)
         return;
     for (mt_phase phase = MT_PHASE_FORWARD; phase <= last; phase++) {
         int end = phase == last ? STEP_END_MARK : (int)phase + 1;
-        observer->phase_time(observer->context, step, phase, elapsed_ms(&run->rt, (int)phase, end));
+        double ms = elapsed_ms(&run->rt, (int)phase, end);
+        if (run->rt.status == MT_OK)
+            observer->phase_time(observer->context, step, phase, ms);
     }
 }
 
@@ -154,7 +156,7 @@ static void take_kernel(void *context, const struct mt_kernel *kernel)
 static void collect_kernels(struct training *run, uint64_t least)
 {
     struct mt_runtime *rt = &run->rt;
-    if (mt_device_waiting_kernels(rt->device) >= least)
+    if (rt->status == MT_OK && mt_device_waiting_kernels(rt->device) >= least)
         mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
 }
 
@@ -162,8 +164,10 @@ static void collect_kernels(struct training *run, uint64_t least)
 static void end_step(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
-    mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
-    mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_synchronize(rt->device));
     mt_device_tag_step(rt->device, MT_NO_STEP);
     if (rt->status == MT_OK)
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);

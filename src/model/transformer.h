@@ -17,7 +17,7 @@ struct mt_layer {
     struct mt_parameter *w1, *w3;                                /* (F, C): gate and value */
     struct mt_parameter *w2;                                     /* (C, F) */
     struct mt_parameter *ln1, *ln2;                              /* (C) */
-    struct mt_tensor *positions;                                 /* int64 (T), held */
+    struct mt_tensor *positions; /* int64 (T), held; the reference has them, nothing reads them */
 };
 
 struct mt_transformer {

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUS_ADDRESS_BYTES = 32, FIRST_TO_OVERLAP = 9 /* compute capability */ };
+enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8, FIRST_TO_OVERLAP = 9 /* compute capabilities */ };
 
 /* Invariant once open: queue and every event of `marks` exist. */
 struct cuda {
@@ -78,21 +78,23 @@ static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     return MT_OK;
 }
 
-/* cudaFree waits for the work that may still use the memory. */
+/* cudaFree waits for the work that may still use the memory. What fails here is not recorded: this may be the cleanup
+ * after the failure that the caller is to read about. */
 static void cuda_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)bytes;
-    if (use_card(cuda_of(device)) == MT_OK)
+    if (cudaSetDevice(cuda_of(device)->ordinal) == cudaSuccess)
         (void)cudaFree(pointer(address));
 }
 
-/* Host memory is taken to be pageable: then the driver has it in a buffer of its own when the call returns. */
+/* Waits: the caller may use its memory again when this returns, of whatever kind that is. */
 static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
 {
     (void)stream;
-    cudaError_t error =
-        cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, cuda_of(device)->queue.stream);
-    return check(error, "cudaMemcpyAsync to the device");
+    cudaStream_t queue = cuda_of(device)->queue.stream;
+    mt_status status = check(cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, queue),
+                             "cudaMemcpyAsync to the device");
+    return status == MT_OK ? check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
 }
 
 static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
@@ -175,7 +177,7 @@ static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *
 static void cuda_close(struct mt_device *device)
 {
     struct cuda *cuda = cuda_of(device);
-    if (use_card(cuda) == MT_OK) {
+    if (cudaSetDevice(cuda->ordinal) == cudaSuccess) {
         for (int i = 0; i < MT_DEVICE_MARKS; i++)
             if (cuda->marks[i] != NULL)
                 (void)cudaEventDestroy(cuda->marks[i]);
@@ -234,6 +236,9 @@ static mt_status describe(struct cuda *cuda)
         status = check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal), "cudaDeviceGetPCIBusId");
     if (status != MT_OK)
         return status;
+    if (properties.major < FIRST_SUPPORTED)
+        return mt_fail(MT_NO_DEVICE, "%s is of compute capability %d.%d; the kernels are made for %d.0 and later",
+                       properties.name, properties.major, properties.minor, FIRST_SUPPORTED);
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
     cuda->can_overlap = properties.major >= FIRST_TO_OVERLAP;
