@@ -118,7 +118,7 @@ mt_status mt_fail_unknown(const char *what, const char *word, const char *const 
     for (size_t i = 0; i < count; i++)
         mt_text_add(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     const char *nearest = mt_nearest(word, names, count);
-    const char *choices = list.data != NULL ? list.data : "none";
+    const char *choices = list.length > 0 ? list.data : "none";
     mt_status status = nearest != NULL ? mt_fail(MT_USAGE, "unknown %s \"%s\"; did you mean \"%s\"? There are %s", what,
                                                  word, nearest, choices)
                                        : mt_fail(MT_USAGE, "unknown %s \"%s\": there are %s", what, word, choices);

@@ -35,4 +35,10 @@ struct mt_text {
 void mt_text_add(struct mt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mt_text_release(struct mt_text *text);
 
+/* What was added so far, "" if nothing was. Valid until the next addition. */
+static inline const char *mt_text_get(const struct mt_text *text)
+{
+    return text->data != NULL ? text->data : "";
+}
+
 #endif

@@ -206,7 +206,7 @@ static void add_name(struct mt_table *table, const struct mt_kernel_row *row)
     struct mt_text text = {0};
     if (row != NULL)
         mt_kernel_text_add(&text, row->name);
-    mt_table_add(table, text.data != NULL ? text.data : "");
+    mt_table_add(table, mt_text_get(&text));
     mt_text_release(&text);
 }
 

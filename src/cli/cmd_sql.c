@@ -71,8 +71,9 @@ static mt_status begin_table(void *context, size_t count, const char *const *nam
     for (size_t i = 0; i < count; i++) {
         struct mt_text title = {0};
         mt_text_add_visible(&title, names[i]);
-        listing->titles[i] = title.data;
-        listing->columns[i] = (struct mt_column){title.data, MT_ALIGN_LEFT};
+        listing->titles[i] = mt_host_strdup(mt_text_get(&title));
+        listing->columns[i] = (struct mt_column){listing->titles[i], MT_ALIGN_LEFT};
+        mt_text_release(&title);
     }
     listing->table = mt_table_create(listing->columns, count);
     return MT_OK;

@@ -71,7 +71,7 @@ static void add_note(struct mt_table *table, const struct mt_run *run, const str
         mt_text_add(&note, "%s", run->state);
     if (is_estimated(run))
         mt_text_add(&note, note.length > 0 ? "; estimate" : "estimate");
-    mt_table_add(table, note.data != NULL ? note.data : "");
+    mt_table_add(table, mt_text_get(&note));
     mt_text_release(&note);
 }
 

@@ -138,7 +138,7 @@ void mt_print_name(const char *name)
     }
     struct mt_text visible = {0};
     mt_text_add_visible(&visible, name);
-    fputs(visible.data != NULL ? visible.data : "", stdout);
+    fputs(mt_text_get(&visible), stdout);
     mt_text_release(&visible);
 }
 
@@ -151,7 +151,7 @@ static json_t *json_of_damaged(const char *text)
         mt_text_add(&repaired, "%.*s", length > 0 ? length : 3, length > 0 ? (const char *)byte : "\xEF\xBF\xBD");
         byte += length > 0 ? length : 1;
     }
-    json_t *json = json_string(repaired.data);
+    json_t *json = json_string(mt_text_get(&repaired));
     mt_text_release(&repaired);
     return json;
 }
@@ -212,7 +212,7 @@ static void print_quoted(const char *field)
     for (const char *rest = field; *rest != '\0'; rest++)
         mt_text_add(&quoted, *rest == '"' ? "\"\"" : "%c", *rest);
     putchar('"');
-    mt_print_name(quoted.data);
+    mt_print_name(mt_text_get(&quoted));
     putchar('"');
     mt_text_release(&quoted);
 }
