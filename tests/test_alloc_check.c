@@ -37,7 +37,7 @@ static void close_rig(struct rig *rig)
     recording_close(&rig->recording);
 }
 
-static void expect_found(const struct mt_alloc *alloc, const char *says)
+static void expect_found(struct mt_alloc *alloc, const char *says)
 {
     assert_int_equal(mt_alloc_check(alloc), MT_FAILED);
     if (strstr(mt_last_error(), says) == NULL)

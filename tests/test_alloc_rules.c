@@ -266,6 +266,13 @@ static void out_of_memory_is_an_ordinary_outcome(void **state)
             assert_true(event->requested_bytes == too_much[i]);
             assert_int_equal(event->label, 1);
             assert_int_equal(event->span, 7);
+            struct mt_alloc_stats stats;
+            mt_alloc_stats(rig.alloc, &stats);
+            assert_true(stats.last_refusal.requested_bytes == too_much[i]);
+            assert_int_equal(stats.last_refusal.label, 1);
+            assert_int_equal(stats.last_refusal.span, 7);
+            assert_int_equal(stats.last_refusal.live_bytes[MT_CATEGORY_PARAM], MIB(30));
+            assert_int_equal(stats.last_refusal.released_bytes, i == 0 ? MIB(60) : 0);
             assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
         }
         assert_non_null(strstr(mt_last_error(), "30.00 MiB"));

@@ -444,6 +444,26 @@ static void a_driver_that_is_missing_is_named_and_exits_with_4(void **state)
     assert_int_equal(access("none.db", F_OK), -1);
 }
 
+/* The same whether the run is traced or not, since the allocator tells it. */
+static void out_of_memory_says_who_asked_and_what_was_live(void **state)
+{
+    (void)state;
+    static const char run[] = "\"$M\" run --device sim:24GiB --model 2.7B --seq 256 %s";
+    static const char *const parts[] = {
+        "asked for 32.00 MiB (33554432 bytes) of Softmax; 23.73 GiB are live",
+        "\n  asked by    model.layers.28.attn for softmax.div: Softmax, saved, in forward\n",
+        "\n  live        23.73 GiB: Param 12.69 GiB, FFN 3.28 GiB, ",
+        "\n  given back  nothing: every segment has a live block\n",
+    };
+    static const char *const ways[] = {"--no-trace", "--trace oom.db"};
+    for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
+        const struct said *said = shell(run, ways[way]);
+        assert_int_equal(said->code, MT_OUT_OF_MEMORY);
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+            assert_says(said->err, parts[i]);
+    }
+}
+
 static void every_setting_of_a_run_is_in_the_trace(void **state)
 {
     (void)state;
@@ -540,6 +560,7 @@ static void sql_reads_and_does_not_write(void **state)
     assert_int_equal(json_array_size(json_object_get(answer, "rows")), 2);
     json_decref(answer);
     assert_string_equal(MEMTRACE("sql --csv \"SELECT 1 AS a, 'x,y' AS b\"")->out, "a,b\n1,\"x,y\"\n");
+    assert_int_equal(MEMTRACE("sql 'SELECT 1 AS \"\"'")->code, 0);
     const struct said *said = MEMTRACE("sql 'DELETE FROM event'");
     assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "only statements that read");
@@ -621,6 +642,7 @@ int main(void)
         CLI_TEST(a_driver_that_is_missing_is_named_and_exits_with_4),
         CLI_TEST(used_adds_up_to_the_drivers_figure),
         CLI_TEST(out_of_memory_exits_with_5_and_leaves_a_readable_trace),
+        CLI_TEST(out_of_memory_says_who_asked_and_what_was_live),
         CLI_TEST(every_setting_of_a_run_is_in_the_trace),
         CLI_TEST(a_model_may_come_from_a_file),
         CLI_TEST(peak_sums_to_the_byte),

@@ -10,14 +10,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static void lock(const struct mt_alloc *alloc)
+static void lock(struct mt_alloc *alloc)
 {
-    pthread_mutex_lock((pthread_mutex_t *)&alloc->lock);
+    pthread_mutex_lock(&alloc->lock);
 }
 
-static void unlock(const struct mt_alloc *alloc)
+static void unlock(struct mt_alloc *alloc)
 {
-    pthread_mutex_unlock((pthread_mutex_t *)&alloc->lock);
+    pthread_mutex_unlock(&alloc->lock);
 }
 
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
@@ -114,24 +114,40 @@ static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_
     return block;
 }
 
-/* Releases what is cached, emits the oom event and says what there was. */
-static mt_status refuse(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span)
+/* Says what there was. */
+static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct mt_alloc_refusal *refusal)
 {
-    mt_segments_release_idle(alloc);
-    alloc->stats.ooms++;
-    struct mt_event event = {
-        .kind = MT_EVENT_OOM, .stream = stream, .requested_bytes = bytes, .label = label, .span = span};
-    mt_alloc_emit(alloc, &event);
     const struct mt_alloc_stats *stats = &alloc->stats;
-    char asked[MT_BYTES_TEXT], live[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], cached[MT_BYTES_TEXT],
+    char asked[MT_BYTES_TEXT], live[MT_BYTES_TEXT], cached[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT],
         capacity[MT_BYTES_TEXT];
     return mt_fail(
         MT_OUT_OF_MEMORY,
-        "out of device memory on %s: asked for %s (%" PRIu64 " bytes); %s are live and %s cached, in %s "
+        "out of device memory on %s: asked for %s (%" PRIu64 " bytes) of %s; %s are live and %s cached, in %s "
         "reserved of a capacity of %s",
-        alloc->device->name, mt_format_bytes(bytes, asked), bytes, mt_format_bytes(stats->all.allocated_bytes, live),
+        alloc->device->name, mt_format_bytes(refusal->requested_bytes, asked), refusal->requested_bytes,
+        mt_category_name(mt_label_category(refusal->label)), mt_format_bytes(stats->all.allocated_bytes, live),
         mt_format_bytes(stats->reserved_bytes - stats->all.allocated_bytes, cached),
         mt_format_bytes(stats->reserved_bytes, reserved), mt_format_bytes(alloc->device->capacity_bytes, capacity));
+}
+
+/* Releases what is cached and emits the oom event. What was reserved before the request tells what the policy had
+ * released for it already. */
+static mt_status refuse(struct mt_alloc *alloc, mt_stream stream, uint64_t reserved_before,
+                        struct mt_alloc_refusal refusal)
+{
+    mt_segments_release_idle(alloc);
+    refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
+    for (int c = 0; c < MT_CATEGORY_COUNT; c++)
+        refusal.live_bytes[c] = alloc->stats.category[c].allocated_bytes;
+    alloc->stats.ooms++;
+    alloc->stats.last_refusal = refusal;
+    struct mt_event event = {.kind = MT_EVENT_OOM,
+                             .stream = stream,
+                             .requested_bytes = refusal.requested_bytes,
+                             .label = refusal.label,
+                             .span = refusal.span};
+    mt_alloc_emit(alloc, &event);
+    return fail_out_of_memory(alloc, &refusal);
 }
 
 static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)
@@ -152,7 +168,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
         return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
     assert(mt_label_category(label) < MT_CATEGORY_COUNT);
     lock(alloc);
-    uint64_t rounded;
+    uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
         block = obtain(alloc, stream, rounded);
@@ -160,7 +176,8 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     if (block != NULL)
         hand_out(alloc, block, bytes, label, span);
     else
-        status = refuse(alloc, bytes, stream, label, span);
+        status = refuse(alloc, stream, reserved_before,
+                        (struct mt_alloc_refusal){.requested_bytes = bytes, .label = label, .span = span});
     unlock(alloc);
     *out = block;
     return status;
@@ -250,7 +267,7 @@ static uint64_t largest_free(const struct mt_alloc *alloc)
     return largest;
 }
 
-void mt_alloc_stats(const struct mt_alloc *alloc, struct mt_alloc_stats *out)
+void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
 {
     lock(alloc);
     *out = alloc->stats;

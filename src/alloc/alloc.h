@@ -52,7 +52,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc);
 /* Hands out a block of at least `bytes`, for work on `stream`. `span` and `label` come from mt_alloc_intern_*.
  * MT_USAGE if bytes is 0. MT_OUT_OF_MEMORY if neither cached nor device memory suffices, after cached segments were
  * released and the device asked again: then an oom event was emitted, the message tells what was asked, what is live,
- * reserved and cached, and the allocator goes on as before. */
+ * reserved and cached, stats.last_refusal tells more, and the allocator goes on as before. */
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
                         struct mt_block **out);
 
@@ -88,6 +88,15 @@ struct mt_alloc_count {
     uint64_t total_allocs; /* ever */
 };
 
+/* A request that was not met. */
+struct mt_alloc_refusal {
+    uint64_t requested_bytes; /* 0: every request was met */
+    uint64_t released_bytes;  /* of segments that no block was taken from, given back to the device in vain */
+    uint64_t live_bytes[MT_CATEGORY_COUNT]; /* allocated, then */
+    mt_label_id label;
+    mt_span_id span;
+};
+
 struct mt_alloc_stats {
     struct mt_alloc_count all;
     struct mt_alloc_count category[MT_CATEGORY_COUNT];
@@ -96,12 +105,13 @@ struct mt_alloc_stats {
     uint64_t segments;
     uint64_t largest_free_bytes; /* of the free blocks */
     uint64_t ooms;
+    struct mt_alloc_refusal last_refusal;
 };
 
-void mt_alloc_stats(const struct mt_alloc *alloc, struct mt_alloc_stats *out);
+void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out);
 
 /* Walks every segment and block, re-derives every counter and index from them, and compares: MT_FAILED with the first
  * difference. For tests; takes time proportional to the number of blocks. */
-mt_status mt_alloc_check(const struct mt_alloc *alloc);
+mt_status mt_alloc_check(struct mt_alloc *alloc);
 
 #endif

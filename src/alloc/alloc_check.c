@@ -149,10 +149,10 @@ static mt_status check_all(const struct mt_alloc *alloc)
     return compare("index", "free blocks", indexed, found.free_blocks);
 }
 
-mt_status mt_alloc_check(const struct mt_alloc *alloc)
+mt_status mt_alloc_check(struct mt_alloc *alloc)
 {
-    pthread_mutex_lock((pthread_mutex_t *)&alloc->lock);
+    pthread_mutex_lock(&alloc->lock);
     mt_status status = check_all(alloc);
-    pthread_mutex_unlock((pthread_mutex_t *)&alloc->lock);
+    pthread_mutex_unlock(&alloc->lock);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
+#include "oom_report.h"
 #include "output.h"
 #include "run_settings.h"
 #include "trace/trace.h"
@@ -18,8 +19,9 @@ struct session {
     const struct mt_run_plan *plan;
     struct mt_run_result *result;
     struct mt_device *device;
-    struct mt_interner *interner; /* of the sink that discards; NULL while there is a recorder */
-    struct mt_recorder *recorder; /* NULL: not traced */
+    struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
+    const struct mt_interner *interner; /* of the sink that is used */
+    struct mt_recorder *recorder;       /* NULL: not traced */
     struct mt_sink sink;
     struct mt_alloc *alloc;
     uint64_t last_step_ns; /* when the last step ended, by the host's clock; 0: there was none */
@@ -152,8 +154,8 @@ static mt_status open_trace(struct session *session)
 {
     const struct mt_run_plan *plan = session->plan;
     if (plan->trace == NULL) {
-        session->interner = mt_interner_create();
-        session->sink = mt_sink_discarding(session->interner);
+        session->interner = session->own_interner = mt_interner_create();
+        session->sink = mt_sink_discarding(session->own_interner);
         return MT_OK;
     }
     struct mt_run_settings settings;
@@ -168,6 +170,7 @@ static mt_status open_trace(struct session *session)
     if (status != MT_OK)
         return status;
     session->sink = *mt_recorder_sink(session->recorder);
+    session->interner = mt_recorder_interner(session->recorder);
     session->result->run = mt_recorder_run(session->recorder);
     return MT_OK;
 }
@@ -183,6 +186,17 @@ static void report_lost_kernels(struct session *session)
         mt_note("CUPTI lost %" PRIu64 " records of kernels", lost);
 }
 
+/* Why the training failed; the caller's. */
+static char *describe_failure(const struct session *session)
+{
+    const struct mt_run_result *result = session->result;
+    struct mt_text text = {0};
+    mt_text_add(&text, "%s", mt_last_error());
+    if (result->status == MT_OUT_OF_MEMORY)
+        mt_oom_report_add(&result->stats.last_refusal, session->interner, &text);
+    return text.data;
+}
+
 /* Training that fails leaves what it found until then; the text is kept, since more may fail before it is printed. */
 static void train(struct session *session)
 {
@@ -193,9 +207,9 @@ static void train(struct session *session)
     struct mt_run_result *result = session->result;
     measure_memory(session, -1);
     result->status = mt_training_run(session->device, session->alloc, &session->plan->config, &observer);
-    if (result->status != MT_OK)
-        result->error = mt_host_strdup(mt_last_error());
     mt_alloc_stats(session->alloc, &result->stats);
+    if (result->status != MT_OK)
+        result->error = describe_failure(session);
     report_lost_kernels(session);
 }
 
@@ -222,7 +236,7 @@ mt_status mt_run_session(const struct mt_run_plan *plan, struct mt_run_result *o
     if (session.alloc != NULL)
         mt_alloc_destroy(session.alloc);
     mt_status closed = mt_recorder_close(session.recorder, end_state(out));
-    mt_interner_destroy(session.interner);
+    mt_interner_destroy(session.own_interner);
     if (session.device != NULL)
         mt_device_close(session.device);
     return mt_status_keep(status, closed);
