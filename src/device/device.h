@@ -38,7 +38,6 @@ struct mt_profile {
     double fp32_rate;        /* outside of the matrix units */
     double tf32_matrix_rate; /* 0: none */
     double bf16_matrix_rate;
-    int multiprocessors;
 };
 
 /* What the driver says of the card's memory, and of what this process's part of it is for. */

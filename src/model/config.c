@@ -17,16 +17,11 @@ static const struct mt_model_config models[] = {
     {.name = "2.7B", .vocab = 10000, .d_model = 2560, .d_ff = 10240, .layers = 32, .heads = 32},
 };
 
-static const char *const names[] = {"small", "medium", "large", "xl", "2.7B", NULL};
+static const char *const names[] = {"small", "medium", "large", "xl", "2.7B"};
 
 enum { MODEL_COUNT = sizeof models / sizeof models[0] };
 
-_Static_assert(sizeof names / sizeof names[0] == MODEL_COUNT + 1, "one name a model");
-
-const char *const *mt_model_names(void)
-{
-    return names;
-}
+_Static_assert(sizeof names / sizeof names[0] == MODEL_COUNT, "one name a model");
 
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out)
 {

@@ -38,10 +38,7 @@ struct mt_training_config {
 /* 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init and data, seed 0. */
 struct mt_training_config mt_training_config_default(void);
 
-/* The models known by name ("small", "medium", "large", "xl", "2.7B"), ending with NULL. */
-const char *const *mt_model_names(void);
-
-/* Sets *out to the named model. MT_USAGE with the list and the nearest match. */
+/* Sets *out to the model of that name ("small", "medium", "large", "xl", "2.7B"). MT_USAGE with the list and the nearest match. */
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
 
 /* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file over *out: keys that are

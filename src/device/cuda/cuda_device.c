@@ -242,8 +242,7 @@ static mt_status describe(struct cuda *cuda)
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
     cuda->can_overlap = properties.major >= FIRST_TO_OVERLAP;
-    cuda->device.profile = (struct mt_profile){
-        .name = "cuda", .memory_bytes = properties.totalGlobalMem, .multiprocessors = properties.multiProcessorCount};
+    cuda->device.profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
     mt_process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
 }

@@ -19,6 +19,7 @@
 #include "device/kernel_log.h"
 
 #include <cupti.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -55,7 +56,8 @@ struct cupti_watch {
 };
 
 /* The watch of this process, for CUPTI's buffer callbacks, which are told nothing else; NULL: none. */
-static struct cupti_watch *_Atomic current_watch;
+static struct cupti_watch *current_watch;
+static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* held by whoever looks at it */
 
 /* MT_FAILED with CUPTI's words, unless it succeeded. */
 static mt_status check(CUptiResult result, const char *call)
@@ -112,15 +114,17 @@ static void log_record(struct cupti_watch *watch, const CUpti_Activity *record)
 static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t bytes,
                                          size_t valid_bytes)
 {
-    struct cupti_watch *watch = atomic_load(&current_watch);
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)bytes;
+    pthread_mutex_lock(&current_lock);
+    struct cupti_watch *watch = current_watch;
     if (watch != NULL && valid_bytes > 0)
         while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
             log_record(watch, record);
     if (watch != NULL && cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         atomic_fetch_add(&watch->lost, dropped);
+    pthread_mutex_unlock(&current_lock);
     free(buffer);
 }
 
@@ -184,7 +188,10 @@ static void end(struct mt_kernel_watch *base)
         cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
         cuptiUnsubscribe(watch->subscriber);
     }
-    atomic_store(&current_watch, NULL);
+    pthread_mutex_lock(&current_lock);
+    if (current_watch == watch)
+        current_watch = NULL;
+    pthread_mutex_unlock(&current_lock);
     mt_kernel_log_destroy(watch->log);
     free(watch);
 }
@@ -255,21 +262,33 @@ static mt_status begin(struct cupti_watch *watch)
     return status;
 }
 
+/* Makes `watch` the one that CUPTI's buffers go to, if there is none. */
+static mt_status claim(struct cupti_watch *watch)
+{
+    pthread_mutex_lock(&current_lock);
+    mt_status status = MT_OK;
+    if (current_watch != NULL)
+        status =
+            mt_fail(MT_FAILED, "kernels of %s are being watched in this process already", current_watch->device->name);
+    else
+        current_watch = watch;
+    pthread_mutex_unlock(&current_lock);
+    return status;
+}
+
 mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out)
 {
     mt_status status = check_version();
     if (status != MT_OK)
         return status;
-    if (atomic_load(&current_watch) != NULL)
-        return mt_fail(MT_FAILED, "kernels of %s are being watched in this process already",
-                       atomic_load(&current_watch)->device->name);
     struct cupti_watch *watch = mt_host_alloc(sizeof *watch);
     watch->watch.table = &cupti_table;
     watch->device = device;
     watch->step = MT_NO_STEP;
     watch->log = mt_kernel_log_create(mt_kernel_name_spell);
-    atomic_store(&current_watch, watch);
-    status = begin(watch);
+    status = claim(watch);
+    if (status == MT_OK)
+        status = begin(watch);
     if (status == MT_OK)
         *out = &watch->watch;
     else
