@@ -77,9 +77,10 @@ class Attention(torch.nn.Module):
 
     def forward(self, x):
         query, key, value = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))
-        mask = self.positions[:, None] >= self.positions[None, :]
-        scores = torch.einsum("bhqd,bhkd->bhqk", query, key) / math.sqrt(query.shape[-1])
-        weights = softmax(torch.where(mask, scores, float("-inf")))
+        mask = torch.tril(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device))
+        scores = torch.einsum("bhqd,bhkd->bhqk", query, key)
+        scores = scores / torch.sqrt(torch.tensor(query.shape[-1]).to(scores))
+        weights = softmax(torch.where(mask, scores, torch.tensor(float("-inf")).to(scores)))
         mixed = torch.einsum("bhqk,bhkd->bhqd", weights, value)
         return self.output_proj(mixed.transpose(1, 2).reshape(x.shape))
 
