@@ -156,6 +156,36 @@ static void a_trace_without_its_tables_is_damaged(void **state)
     check_refused("damaged");
 }
 
+static void every_table_is_missed(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"run",
+                                         "setting",
+                                         "measurement",
+                                         "span",
+                                         "label",
+                                         "event",
+                                         "kernel",
+                                         "kernel_name",
+                                         "event_kind",
+                                         "segment",
+                                         "step",
+                                         "checkpoint",
+                                         "summary_peak",
+                                         "summary_category",
+                                         "summary_peak_category",
+                                         "summary_allocation"};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        char sql[100];
+        fixture_record(path, 1, 100);
+        snprintf(sql, sizeof sql, "DROP TABLE %s", tables[i]);
+        make_database(sql);
+        check_refused("is damaged (");
+        check_error_says(tables[i]);
+        unlink(path);
+    }
+}
+
 static void a_trace_that_was_cut_short_is_damaged(void **state)
 {
     (void)state;
@@ -210,15 +240,83 @@ static void damaged_rows_never_crash_recovery(void **state)
         "DELETE FROM label",
         "DELETE FROM segment",
         "DELETE FROM event WHERE id % 3 = 0",
+        "UPDATE segment SET address = -1; UPDATE event SET offset = 0",
         "UPDATE run SET first_event = -5, event_count = 1 << 40, ring_position = -3",
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        fixture_record(path, 1, 3000);
+        fixture_record(path, 1, 6000);
         make_database(damages[i]);
         make_database("UPDATE run SET state = 'running'");
         mt_status status = open_for_reading();
         assert_true(status == MT_OK || status == MT_BAD_TRACE);
         unlink(path);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
+/* A run of a process that ended without closing it: most of its events are in the ring only. */
+static void leave_ring(uint64_t seed)
+{
+    int how;
+    pid_t child = fork();
+    if (child == 0) {
+        struct script script = script_begin(seed, mt_recorder_sink(fixture_open(path, 1 << 14)));
+        script_emit(&script, 6000);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+/* The ways of damaging a record. Returns whether it did. */
+static bool no_address(struct mt_event *record, uint64_t random)
+{
+    (void)random;
+    record->address = record->kind == MT_EVENT_ALLOC ? UINT64_MAX : record->address;
+    return record->kind == MT_EVENT_ALLOC;
+}
+
+static bool unknown_category(struct mt_event *record, uint64_t random)
+{
+    record->label |= (mt_label_id)(random % 8 == 0 ? 0xF8 : 0) << MT_LABEL_NUMBER_BITS;
+    return random % 8 == 0;
+}
+
+static bool any_byte(struct mt_event *record, uint64_t random)
+{
+    if (random % 16 == 0)
+        ((unsigned char *)record)[random / 16 % sizeof *record] ^= (unsigned char)(1 + random / 4096 % 255);
+    return random % 16 == 0;
+}
+
+static void damage_ring(uint64_t seed, bool (*damage)(struct mt_event *record, uint64_t random))
+{
+    struct mt_event record;
+    uint64_t damaged = 0;
+    FILE *file = fopen(beside(".db-ring"), "r+");
+    assert_non_null(file);
+    for (long i = 0; i < 6000; i++) {
+        long at = 4096 + i * (long)sizeof record;
+        assert_int_equal(fseek(file, at, SEEK_SET), 0);
+        assert_int_equal(fread(&record, sizeof record, 1, file), 1);
+        damaged += damage(&record, mt_splitmix64(seed * 10007 + (uint64_t)i));
+        assert_int_equal(fseek(file, at, SEEK_SET), 0);
+        assert_int_equal(fwrite(&record, sizeof record, 1, file), 1);
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_true(damaged > 100);
+}
+
+static void damaged_records_never_crash_recovery(void **state)
+{
+    (void)state;
+    bool (*const damages[])(struct mt_event *, uint64_t) = {no_address, unknown_category, any_byte, any_byte, any_byte};
+    for (uint64_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        leave_ring(i);
+        damage_ring(i, damages[i]);
+        mt_status status = open_for_reading();
+        assert_true(status == MT_OK || (status == MT_FAILED && damages[i] == any_byte));
         fixture_remove(path);
         fixture_path(path);
     }
@@ -510,9 +608,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_database_of_another_program_is_not_a_trace, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_newer_format_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_without_its_tables_is_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_table_is_missed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_that_was_cut_short_is_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_bytes_never_crash_a_reader, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_rows_never_crash_recovery, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damaged_records_never_crash_recovery, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_absent_file_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_empty_file_becomes_a_trace_but_is_none_yet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, set_up, tear_down),

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "mt_schema_sql.h"
 
-#include <ctype.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,8 @@ struct mt_database {
 struct mt_statement {
     sqlite3_stmt *handle;
     struct mt_database *database;
-    int bind_result; /* the first failed bind's, until the next step reports it */
+    mt_status of_error; /* what SQLITE_ERROR means: MT_USAGE if a user wrote the statement */
+    int bind_result;    /* the first failed bind's, until the next step reports it */
 };
 
 /* What is wrong with the file or its disk, when that is what a code says; NULL otherwise. */
@@ -47,7 +47,7 @@ static mt_status fail_with_code(const struct mt_database *database, int code)
         return mt_fail(MT_BAD_TRACE, "%s %s", database->path, damage_text(code));
     const char *text = sqlite3_errmsg(database->handle);
     if ((code & 0xFF) == SQLITE_ERROR)
-        return mt_fail(MT_USAGE, "%s", text);
+        return mt_fail(MT_BAD_TRACE, "%s is damaged (%s)", database->path, text);
     if ((code & 0xFF) == SQLITE_FULL)
         return mt_fail(MT_FAILED, "%s: no space left on the disk", database->path);
     if ((code & 0xFF) == SQLITE_IOERR)
@@ -104,16 +104,48 @@ static mt_status connect_file(const char *path, int flags, struct mt_database **
     return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
 }
 
-/* Whether the tables that everything rests on are there, with the columns that recovery reads. */
+static mt_status check_table(struct mt_database *database, struct mt_statement *statement, const char *name)
+{
+    bool row;
+    mt_statement_bind_text(statement, 1, name);
+    mt_status status = mt_statement_step(statement, &row);
+    mt_statement_reset(statement);
+    if (status == MT_OK && !row)
+        return mt_fail(MT_BAD_TRACE, "%s is damaged (there is no table %s)", database->path, name);
+    return status;
+}
+
+/* Whether the tables are there, and those that everything rests on have the columns that recovery reads. */
 static mt_status check_tables(struct mt_database *database)
 {
+    static const char *const tables[] = {"run",
+                                         "setting",
+                                         "measurement",
+                                         "span",
+                                         "label",
+                                         "event",
+                                         "kernel",
+                                         "kernel_name",
+                                         "event_kind",
+                                         "segment",
+                                         "step",
+                                         "checkpoint",
+                                         "summary_peak",
+                                         "summary_peak_category",
+                                         "summary_category",
+                                         "summary_allocation"};
+    struct mt_statement *statement;
     int64_t unused;
-    mt_status status = mt_database_integer(
+    mt_status status =
+        mt_database_prepare(database, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", &statement);
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == MT_OK; i++)
+        status = check_table(database, statement, tables[i]);
+    mt_statement_finalize(statement);
+    if (status != MT_OK)
+        return status;
+    return mt_database_integer(
         database, "SELECT event_count + ring_position + time_ns + duration_ns FROM run, event, kernel LIMIT 0",
         &unused);
-    if (status == MT_USAGE)
-        return mt_fail(MT_BAD_TRACE, "%s is damaged (%s)", database->path, mt_last_error());
-    return status;
 }
 
 /* What a file says it is. */
@@ -311,30 +343,47 @@ mt_status mt_database_integer(struct mt_database *database, const char *sql, int
     return status;
 }
 
-static bool is_blank(const char *text)
+/* Whether nothing but space, comments and semicolons is left. */
+static bool is_blank(struct mt_database *database, const char *sql)
 {
-    while (isspace((unsigned char)*text) || *text == ';')
-        text++;
-    return *text == '\0';
+    sqlite3_stmt *handle = NULL;
+    while (*sql != '\0' && handle == NULL)
+        if (sqlite3_prepare_v2(database->handle, sql, -1, &handle, &sql) != SQLITE_OK)
+            return false;
+    sqlite3_finalize(handle);
+    return handle == NULL;
 }
 
-mt_status mt_database_prepare(struct mt_database *database, const char *sql, struct mt_statement **out)
+static mt_status prepare(struct mt_database *database, const char *sql, mt_status of_error, struct mt_statement **out)
 {
     sqlite3_stmt *handle;
     const char *rest;
     *out = NULL;
     int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
+    if (code == SQLITE_ERROR && of_error == MT_USAGE)
+        return mt_fail(MT_USAGE, "%s", sqlite3_errmsg(database->handle));
     if (code != SQLITE_OK)
         return fail_with_code(database, code);
     if (handle == NULL)
         return mt_fail(MT_USAGE, "there is no SQL statement in \"%s\"", sql);
-    if (!is_blank(rest)) {
+    if (!is_blank(database, rest)) {
         sqlite3_finalize(handle);
         return mt_fail(MT_USAGE, "more than one SQL statement: one at a time");
     }
     *out = mt_host_alloc(sizeof **out);
-    **out = (struct mt_statement){.handle = handle, .database = database, .bind_result = SQLITE_OK};
+    **out =
+        (struct mt_statement){.handle = handle, .database = database, .of_error = of_error, .bind_result = SQLITE_OK};
     return MT_OK;
+}
+
+mt_status mt_database_prepare(struct mt_database *database, const char *sql, struct mt_statement **out)
+{
+    return prepare(database, sql, MT_BAD_TRACE, out);
+}
+
+mt_status mt_database_prepare_question(struct mt_database *database, const char *sql, struct mt_statement **out)
+{
+    return prepare(database, sql, MT_USAGE, out);
 }
 
 static void keep_first(struct mt_statement *statement, int code)
@@ -381,7 +430,9 @@ mt_status mt_statement_step(struct mt_statement *statement, bool *out_row)
         return MT_OK;
     }
     /* The message belongs to the last call on the connection, so it is taken before the reset. */
-    mt_status status = check(statement->database, code);
+    mt_status status = code == SQLITE_ERROR && statement->of_error == MT_USAGE
+                           ? mt_fail(MT_USAGE, "%s", sqlite3_errmsg(statement->database->handle))
+                           : check(statement->database, code);
     sqlite3_reset(statement->handle);
     return status;
 }

@@ -4,8 +4,9 @@
  * whose application_id says that it is a trace and whose user_version this program knows. What is opened for reading is
  * opened read-only, with SQLite's defensive settings, and trusts nothing that the file's own schema says.
  *
- * Failures: MT_BAD_TRACE if the file is not a trace, is damaged or was written by a newer version; MT_USAGE if SQLite
- * does not understand a statement's text; MT_FAILED for everything else (no such file, disk full, locked, …).
+ * Failures: MT_BAD_TRACE if the file is not a trace, is damaged or was written by a newer version; MT_USAGE if
+ * SQLite does not understand what a user wrote, but MT_BAD_TRACE for our own statements, whose tables and columns every
+ * trace has; MT_FAILED for everything else (no such file, disk full, locked, …).
  *
  * Threads: a connection and its statements are used by one thread at a time. */
 #ifndef MT_TRACE_DATABASE_H
@@ -58,9 +59,12 @@ void mt_database_rollback(struct mt_database *database);
 /* One number from a statement without parameters: the first column of its first row, 0 if that is NULL or absent. */
 mt_status mt_database_integer(struct mt_database *database, const char *sql, int64_t *out);
 
-/* Prepares one statement; text after it (other than space) is MT_USAGE. Owned by the caller, who finalizes it before
- * the connection is closed. */
+/* Prepares one statement; another one after it is MT_USAGE. Owned by the caller, who finalizes it before the connection
+ * is closed. */
 mt_status mt_database_prepare(struct mt_database *database, const char *sql, struct mt_statement **out);
+
+/* The same for what a user wrote: then what SQLite makes no sense of is MT_USAGE. */
+mt_status mt_database_prepare_question(struct mt_database *database, const char *sql, struct mt_statement **out);
 
 /* Binds parameter `index` (from 1). Text and blobs are copied. A failure is kept and reported by the next step, so
  * that callers can bind a row of values without a check after each. */

@@ -266,6 +266,10 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
     const struct mt_event *record = mt_ring_record(ring, intake->position);
+    if (mt_label_category(record->label) >= MT_CATEGORY_COUNT) {
+        intake->position++;
+        return MT_OK;
+    }
     if (record->kind < MT_EVENT_KIND_COUNT) {
         intake->position++;
         return add_event(intake, record);

@@ -38,6 +38,8 @@ static uint32_t new_entry(struct mt_live *live)
 
 void mt_live_add(struct mt_live *live, mt_addr address, int64_t event)
 {
+    if (address == MT_NUMBER_MAP_NO_KEY)
+        return;
     mt_live_take(live, address);
     uint32_t entry = new_entry(live);
     struct mt_live_block *end = &live->blocks[0];

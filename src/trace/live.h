@@ -31,7 +31,8 @@ static inline size_t mt_live_count(const struct mt_live *live)
     return live->by_address.count;
 }
 
-/* `event` is larger than every id before. A block that is live at this address already is taken for freed. */
+/* `event` is larger than every id before. A block that is live at this address already is taken for freed.
+ * MT_NUMBER_MAP_NO_KEY, which is no address, is ignored. */
 void mt_live_add(struct mt_live *live, mt_addr address, int64_t event);
 
 /* The id of the alloc that is live at this address, no longer live now; 0 if there is none. */

@@ -63,7 +63,8 @@ static struct mt_sql_value read_value(const struct mt_statement *row, int column
     return (struct mt_sql_value){.type = MT_SQL_NULL};
 }
 
-enum { MOST_COLUMNS = 2000 }; /* SQLite's own limit */
+/* SQLite refuses more: its own limit, unless it was built with another. */
+enum { MOST_COLUMNS = 2000 };
 
 static mt_status begin(struct mt_statement *statement, size_t columns, const struct mt_sql_visitor *visitor)
 {
@@ -102,8 +103,9 @@ mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const c
     bool refused = false;
     struct mt_statement *statement = NULL;
     sqlite3 *handle = mt_database_handle(trace->database);
+    sqlite3_limit(handle, SQLITE_LIMIT_COLUMN, MOST_COLUMNS);
     sqlite3_set_authorizer(handle, authorize, &refused);
-    mt_status status = mt_database_prepare(trace->database, sql, &statement);
+    mt_status status = mt_database_prepare_question(trace->database, sql, &statement);
     if (refused || (status == MT_OK && !mt_statement_is_read_only(statement)))
         status = fail_refused();
     int parameter = status == MT_OK ? mt_statement_parameter(statement, ":run") : 0;
