@@ -1,4 +1,5 @@
 /* Answers about random runs, against scans of the same events written down in SQL without a thought for speed. */
+#include "base/text.h"
 #include "synthetic.h"
 #include "trace/trace.h"
 
@@ -466,6 +467,10 @@ static void sql_refuses_everything_but_reading(void **state)
                                              "ANALYZE",
                                              "SELECT load_extension('x')",
                                              "SELECT 1; DELETE FROM event",
+                                             "SELECT 1; -- note\n; SELECT 2",
+                                             "SELECT 1; nonsense",
+                                             "SELECT abs(-9223372036854775807 - 1)",
+                                             "-- note",
                                              "SELEC 1",
                                              "",
                                              "SELECT nothing FROM nowhere"};
@@ -477,6 +482,97 @@ static void sql_refuses_everything_but_reading(void **state)
     }
     assert_int_equal(ask_sql(*state, "SELECT count(*) FROM run", &answer), MT_OK);
     assert_int_equal(answer, RUNS);
+}
+
+static void sql_may_end_in_comments(void **state)
+{
+    static const char *const statements[] = {"SELECT 7", "SELECT 7;", "SELECT 7 -- note", "SELECT 7; -- note",
+                                             "SELECT 7; /* one */ ; -- two\n ;"};
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
+        int64_t answer = 0;
+        if (ask_sql(*state, statements[i], &answer) != MT_OK)
+            fail_msg("\"%s\": %s", statements[i], mt_last_error());
+        assert_int_equal(answer, 7);
+    }
+}
+
+/* Asks for so many columns, to count their rows. */
+static mt_status ask_columns(struct fixture *fixture, int columns)
+{
+    int64_t answer;
+    struct mt_text sql = {0};
+    mt_text_add(&sql, "SELECT count(*) FROM (SELECT 7");
+    for (int i = 1; i < columns; i++)
+        mt_text_add(&sql, ", 7");
+    mt_text_add(&sql, ")");
+    mt_status status = ask_sql(fixture, sql.data, &answer);
+    mt_text_release(&sql);
+    return status;
+}
+
+static void sql_has_at_most_2000_columns(void **state)
+{
+    assert_int_equal(ask_columns(*state, 2000), MT_OK);
+    assert_int_equal(ask_columns(*state, 2001), MT_USAGE);
+}
+
+static mt_status keep_span(void *context, const struct mt_event_row *row)
+{
+    snprintf(context, 32, "%s", row->span);
+    return MT_OK;
+}
+
+static mt_status begin_nothing(void *context)
+{
+    (void)context;
+    return MT_OK;
+}
+
+/* One block whose label was made in one span, in another. */
+static void record_block_of_two_spans(const char *path)
+{
+    struct mt_recorder *recorder;
+    const struct mt_run_info info = {.device = "sim", .capacity_bytes = 1 << 20};
+    unlink(path);
+    assert_int_equal(mt_recorder_open(path, &info, &recorder), MT_OK);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    const struct mt_label label = {.op = "einsum", .span = sink->intern_span(sink->context, 0, "label's")};
+    const struct mt_event alloc = {.kind = MT_EVENT_ALLOC,
+                                   .label = sink->intern_label(sink->context, &label),
+                                   .span = sink->intern_span(sink->context, 0, "block's"),
+                                   .requested_bytes = 512,
+                                   .block_bytes = 512};
+    sink->emit(sink->context, &alloc);
+    assert_int_equal(mt_recorder_close(recorder, MT_RUN_DONE), MT_OK);
+}
+
+static void a_block_s_own_span_goes_before_its_label_s(void **state)
+{
+    (void)state;
+    char path[64], span[32] = "";
+    struct mt_trace *trace;
+    struct mt_peak_row peak;
+    struct mt_top_row *rows;
+    size_t count;
+    bool complete;
+    const struct mt_event_visitor visitor = {.context = span, .begin = begin_nothing, .visit = keep_span};
+    snprintf(path, sizeof path, "test_query_spans_%d.db", (int)getpid());
+    record_block_of_two_spans(path);
+    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
+    const struct mt_run *run = mt_trace_runs(trace, &count);
+    assert_int_equal(mt_trace_events(trace, run, MT_ALL_STEPS, &visitor), MT_OK);
+    assert_string_equal(span, "block's");
+    assert_int_equal(mt_trace_peak(trace, run, MT_MEASURE_ALLOCATED, &peak), MT_OK);
+    assert_string_equal(peak.span, "block's");
+    mt_peak_row_release(&peak);
+    for (mt_top_moment moment = MT_TOP_WHOLE_RUN; moment <= MT_TOP_AT_PEAK; moment++) {
+        assert_int_equal(mt_trace_top(trace, run, MT_TOP_EACH, moment, 1, &rows, &count, &complete), MT_OK);
+        assert_int_equal(count, 1);
+        assert_string_equal(rows[0].span, "block's");
+        free(rows);
+    }
+    mt_trace_close(trace);
+    unlink(path);
 }
 
 /* The same answers while the writer is at work: summaries are derived then, not read. */
@@ -561,6 +657,9 @@ int main(void)
         RANDOM_TEST(a_run_is_found_by_number_by_name_and_as_the_newest),
         RANDOM_TEST(sql_answers_and_knows_the_run),
         RANDOM_TEST(sql_refuses_everything_but_reading),
+        RANDOM_TEST(sql_may_end_in_comments),
+        RANDOM_TEST(sql_has_at_most_2000_columns),
+        cmocka_unit_test(a_block_s_own_span_goes_before_its_label_s),
         cmocka_unit_test(a_run_that_is_still_being_written_is_answered_for_as_well),
         cmocka_unit_test(a_run_of_nothing_has_no_peak_and_no_rows),
         cmocka_unit_test(a_missing_trace_says_how_to_make_one),

@@ -38,12 +38,16 @@ void *mt_query_room(void *rows, size_t count, size_t row_bytes);
 #define MT_LABEL_JOIN(id)                                                                                              \
     " LEFT JOIN label ON label.run = ?1 AND label.id = " id                                                            \
     " LEFT JOIN span ON span.run = label.run AND span.id = label.span "
+/* The same of an event's block, whose own span goes before its label's. */
+#define MT_EVENT_LABEL_JOIN                                                                                            \
+    " LEFT JOIN label ON label.run = ?1 AND label.id = event.label"                                                    \
+    " LEFT JOIN span ON span.run = ?1 AND span.id = coalesce(event.span, label.span) "
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);
 
 /* The step that an event belongs to, -1: none. */
 mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
 
-/* The event of the highest allocated bytes; 0: nothing was ever allocated. */
+/* The highest bytes of the measure and the event that reached them; 0: nothing was ever allocated. */
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
                               int64_t *out_event);
 

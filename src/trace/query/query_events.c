@@ -58,8 +58,8 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
     status = mt_query_prepare(
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
-        " ifnull(label.phase, ''), ifnull(span.path, '') FROM event" MT_LABEL_JOIN(
-            "event.label") "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?5) ORDER BY event.id",
+        " ifnull(label.phase, ''), ifnull(span.path, '') FROM event" MT_EVENT_LABEL_JOIN
+        "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?5) ORDER BY event.id",
         &statement);
     if (status != MT_OK)
         return status;

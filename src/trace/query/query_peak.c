@@ -51,9 +51,9 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run,
-        "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM event" MT_LABEL_JOIN(
-            "event.label") "WHERE event.id >= ?2 AND event.id < ?3 AND event.label IS NOT NULL ORDER BY event.id LIMIT "
-                           "1",
+        "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM event" MT_EVENT_LABEL_JOIN
+        "WHERE event.id >= ?2 AND event.id < ?3 AND event.label IS NOT NULL ORDER BY event.id LIMIT "
+        "1",
         &statement);
     if (status != MT_OK)
         return status;

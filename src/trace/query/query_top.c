@@ -146,12 +146,12 @@ static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, s
                              struct ranking *ranking)
 {
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
-        "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event" MT_LABEL_JOIN(
-            "event.label") "WHERE event.id >= ?2 AND event.id < ?3 AND kind = ?4 AND requested_bytes >= ?5"
-                           " ORDER BY event.id",
-        &statement);
+    mt_status status =
+        mt_query_prepare(trace, run,
+                         "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN
+                         "WHERE event.id >= ?2 AND event.id < ?3 AND kind = ?4 AND requested_bytes >= ?5"
+                         " ORDER BY event.id",
+                         &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_integer(statement, 2, wanted.first_event);
@@ -185,10 +185,9 @@ static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, c
                              struct ranking *out)
 {
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT requested_bytes, " MT_LABEL_COLUMNS
-                                        " FROM event" MT_LABEL_JOIN("event.label") "WHERE event.id = ?2",
-                                        &statement);
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT requested_bytes, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id = ?2",
+        &statement);
     if (status != MT_OK)
         return status;
     for (size_t i = 0; i < count && status == MT_OK; i++) {
