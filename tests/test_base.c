@@ -131,6 +131,16 @@ static void the_nearest_word_is_found_whatever_its_case(void **state)
     assert_null(mt_nearest("small", names, 0));
 }
 
+static void letters_that_changed_places_are_one_mistake(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"cpu", "sim"}, *const options[] = {"--model", "--mode"};
+    assert_string_equal(mt_nearest("smi", devices, COUNT(devices)), "sim");
+    assert_string_equal(mt_nearest("cup", devices, COUNT(devices)), "cpu");
+    assert_string_equal(mt_nearest("--modle", options, COUNT(options)), "--model");
+    assert_null(mt_nearest("mis", devices, COUNT(devices)));
+}
+
 static void an_unknown_word_is_answered_with_what_there_is(void **state)
 {
     (void)state;
@@ -446,6 +456,7 @@ int main(void)
         cmocka_unit_test(a_shown_size_reads_back_as_itself),
         cmocka_unit_test(integers_are_whole_and_in_range),
         cmocka_unit_test(the_nearest_word_is_found_whatever_its_case),
+        cmocka_unit_test(letters_that_changed_places_are_one_mistake),
         cmocka_unit_test(an_unknown_word_is_answered_with_what_there_is),
         cmocka_unit_test(growing_text_is_what_was_added),
         cmocka_unit_test(a_failure_keeps_its_status_and_its_text),

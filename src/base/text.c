@@ -72,38 +72,44 @@ mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int6
 
 enum { LONGEST_WORD = 63 };
 
-static size_t smallest(size_t a, size_t b, size_t c)
+static int smaller(int a, int b)
 {
-    size_t low = a < b ? a : b;
-    return low < c ? low : c;
+    return a < b ? a : b;
 }
 
-/* Levenshtein distance, letters compared without case; words are cut at LONGEST_WORD. */
-static size_t edit_distance(const char *a, const char *b)
+static bool is_same_letter(char a, char b)
 {
-    size_t row[LONGEST_WORD + 1];
-    size_t columns = strnlen(b, LONGEST_WORD), rows = strnlen(a, LONGEST_WORD);
-    for (size_t j = 0; j <= columns; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= rows; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= columns; j++) {
-            size_t change = tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]);
-            size_t above = row[j];
-            row[j] = smallest(diagonal + change, above + 1, row[j - 1] + 1);
-            diagonal = above;
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* How many letters must be put in, left out, changed or swapped with the next to make one word the other (the distance
+ * of optimal string alignment), without regard to case; words are cut at LONGEST_WORD. */
+static int edit_distance(const char *a, const char *b)
+{
+    int distance[LONGEST_WORD + 1][LONGEST_WORD + 1]; /* of the first i letters of a and the first j of b */
+    size_t rows = strnlen(a, LONGEST_WORD), columns = strnlen(b, LONGEST_WORD);
+    for (size_t i = 0; i <= rows; i++) {
+        for (size_t j = 0; j <= columns; j++) {
+            if (i == 0 || j == 0) {
+                distance[i][j] = (int)(i + j);
+                continue;
+            }
+            int least = distance[i - 1][j - 1] + !is_same_letter(a[i - 1], b[j - 1]);
+            least = smaller(least, smaller(distance[i - 1][j], distance[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && is_same_letter(a[i - 1], b[j - 2]) && is_same_letter(a[i - 2], b[j - 1]))
+                least = smaller(least, distance[i - 2][j - 2] + 1);
+            distance[i][j] = least;
         }
     }
-    return row[columns];
+    return distance[rows][columns];
 }
 
 const char *mt_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *nearest = NULL;
-    size_t best = strlen(word) / 2 + 1;
+    int best = (int)(strnlen(word, LONGEST_WORD) / 2 + 1);
     for (size_t i = 0; i < count; i++) {
-        size_t distance = edit_distance(word, names[i]);
+        int distance = edit_distance(word, names[i]);
         if (distance < best) {
             best = distance;
             nearest = names[i];

@@ -58,14 +58,19 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
     return MT_OK;
 }
 
-static mt_status fail_unknown_option(const struct mt_option *options, const char *name)
+/* `argument` may have a value behind the name. */
+static mt_status fail_unknown_option(const struct mt_option *options, const char *argument)
 {
+    struct mt_text name = {0};
     const char *names[MOST_OPTIONS];
     size_t count = 0;
     for (const struct mt_option *option = options; option->name != NULL && count < MOST_OPTIONS; option++)
         if (!is_positional(option))
             names[count++] = option->name;
-    return mt_fail_unknown("option", name, names, count);
+    mt_text_add(&name, "%.*s", (int)strcspn(argument, "="), argument);
+    mt_status status = mt_fail_unknown("option", mt_text_get(&name), names, count);
+    mt_text_release(&name);
+    return status;
 }
 
 static const struct mt_option *find_option(const struct mt_option *options, const char *name, size_t length)
