@@ -178,6 +178,8 @@ static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **s
     } cases[] = {
         {"pek", "\"peak\"", MT_USAGE},
         {"run --modell small", "\"--model\"", MT_USAGE},
+        {"run --modl=2.7B", "\"--model\"", MT_USAGE},
+        {"run --device smi", "\"sim\"", MT_NO_DEVICE},
         {"run --model 2.7b", "\"2.7B\"", MT_USAGE},
         {"run --mode forward", "fwd_bwd", MT_USAGE},
         {"run --autocast fp16", "\"bf16\"", MT_USAGE},
@@ -222,6 +224,26 @@ static void values_out_of_range_are_wrong_usage(void **state)
         bool refused = said->code == MT_USAGE || (said->code == MT_NO_DEVICE && strstr(cases[i], "--device") != NULL);
         if (!refused || said->out[0] != '\0' || said->err[0] == '\0')
             fail_msg("%s: exit code %d: %s", cases[i], said->code, said->err);
+    }
+}
+
+static void what_is_said_names_what_could_be_meant(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"run --device sim:24GX", "\"24GX\" is not a size"},
+        {"run --device sim:24GX", "or name a card"},
+        {"run --model nope.json", "nope.json: "},
+        {"run --device sim --data .", "no regular file"},
+        {"run --device sim --data /dev/zero", "no regular file"},
+        {"run --device sim --name ''", "--name"},
+        {"run --device sim --name 12", "--name"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" %s", cases[i][0]);
+        assert_int_not_equal(said->code, 0);
+        assert_says(said->err, cases[i][1]);
+        assert_null(strstr(said->err, "line -1"));
     }
 }
 
@@ -561,6 +583,10 @@ static void sql_reads_and_does_not_write(void **state)
     json_decref(answer);
     assert_string_equal(MEMTRACE("sql --csv \"SELECT 1 AS a, 'x,y' AS b\"")->out, "a,b\n1,\"x,y\"\n");
     assert_int_equal(MEMTRACE("sql 'SELECT 1 AS \"\"'")->code, 0);
+    assert_says(MEMTRACE("sql --csv \"SELECT name FROM pragma_table_info('run')\"")->out, "name\nid\n");
+    assert_string_equal(MEMTRACE("sql --csv \"SELECT sum(value) AS s FROM json_each('[1,2]')\"")->out, "s\n3\n");
+    assert_says(MEMTRACE("sql 'SELECT * FROM pragma_journal_mode'")->err, "only statements that read");
+    assert_says(MEMTRACE("sql \"UPDATE sqlite_master SET sql = ''\"")->err, "memtrace: ");
     const struct said *said = MEMTRACE("sql 'DELETE FROM event'");
     assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "only statements that read");
@@ -630,6 +656,7 @@ int main(void)
         CLI_TEST(the_examples_work),
         CLI_TEST(unknown_words_are_wrong_usage_with_the_nearest_and_the_list),
         CLI_TEST(values_out_of_range_are_wrong_usage),
+        CLI_TEST(what_is_said_names_what_could_be_meant),
         CLI_TEST(run_tells_what_it_found),
         CLI_TEST(a_loss_that_was_not_computed_is_absent),
         CLI_TEST(a_run_without_a_trace_leaves_none),

@@ -130,6 +130,15 @@ static void plan_training(const struct run_options *run, struct mt_training_conf
         plan_data(run->data, config);
 }
 
+/* --run takes numbers and names, so a name must not look like a number. */
+static mt_status check_name(const char *name)
+{
+    if (name == NULL || name[strspn(name, "0123456789")] != '\0')
+        return MT_OK;
+    return mt_fail(MT_USAGE, "--name \"%s\": a name needs something that is no digit, to tell it from a run's number",
+                   name);
+}
+
 static mt_status plan_run(const struct run_options *run, struct mt_run_plan *out)
 {
     *out = (struct mt_run_plan){.config = mt_training_config_default(),
@@ -138,7 +147,9 @@ static mt_status plan_run(const struct run_options *run, struct mt_run_plan *out
                                 .trace = run->no_trace ? NULL : run->trace,
                                 .watches_kernels = run->kernels,
                                 .wants_grad_norms = run->json};
-    mt_status status = plan_model(run, &out->config.model);
+    mt_status status = check_name(run->name);
+    if (status == MT_OK)
+        status = plan_model(run, &out->config.model);
     if (status != MT_OK)
         return status;
     plan_training(run, &out->config);

@@ -107,7 +107,8 @@ static mt_status profile_parse(const char *argument, struct mt_profile *out)
         return MT_NO_DEVICE;
     }
     *out = *mt_profile_find(DEFAULT_CARD);
-    return mt_capacity_parse(argument, &out->memory_bytes);
+    mt_status status = mt_capacity_parse(argument, &out->memory_bytes);
+    return status == MT_OK ? status : mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), DEFAULT_CARD);
 }
 
 mt_status mt_sim_open(const char *argument, struct mt_device **out)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { REFERENCE_GENERATOR = 1000 };
 
@@ -22,6 +23,9 @@ static mt_status open_file(struct mt_token_source *source)
 {
     const char *path = source->config->data_file;
     source->file = fopen(path, "rb");
+    struct stat about;
+    if (source->file != NULL && fstat(fileno(source->file), &about) == 0 && !S_ISREG(about.st_mode))
+        return mt_fail(MT_FAILED, "%s is no regular file", path);
     if (source->file == NULL || fseek(source->file, 0, SEEK_END) != 0)
         return mt_fail(MT_FAILED, "can't read %s: %s", path, strerror(errno));
     source->file_bytes = ftell(source->file);

@@ -63,7 +63,7 @@ static mt_status fail_no_such_run(const struct mt_trace *trace, const char *whic
     for (size_t i = 0; i < count; i++) {
         const struct mt_run *run = &trace->runs[trace->run_count - 1 - i];
         names[i] = words[i];
-        if (run->name != NULL)
+        if (run->name != NULL && run->name[0] != '\0')
             snprintf(words[i], RUN_WORD, "%s", run->name);
         else
             snprintf(words[i], RUN_WORD, "%" PRId64, run->id);
