@@ -16,7 +16,7 @@ fails() {
 # sources FOLDER...: the C files in there, CUDA's too.
 sources() {
     for folder in "$@"; do
-        [ ! -d "$folder" ] || find "$folder" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh'
+        [ ! -d "$folder" ] || find "$folder" -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'
     done
 }
 

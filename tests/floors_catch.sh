@@ -10,7 +10,7 @@ trap 'rm -rf "$tree"' EXIT
 # put FILE LINE: a tree that keeps every rule, and FILE with that line in it.
 put() {
     rm -rf "$tree/src" "$tree/kernels"
-    mkdir -p "$tree/src/base" "$tree/src/device" "$tree/src/alloc" "$tree/src/trace/query" "$tree/src/model" \
+    mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/query" "$tree/src/model" \
         "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
     echo '#include <sqlite3.h>' >"$tree/src/trace/store.c"
@@ -64,5 +64,6 @@ refuses src/trace/ring.c 'void g(void) { fprintf(stdout, "x"); }' 'prints to std
 refuses kernels/cuda/add.cu 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/alloc/block.c 'void g(void) { exit(1); }' 'only src/cli exits'
 refuses src/trace/store.c 'void g(void) { _exit(1); }' 'only src/cli exits'
+refuses src/device/cupti/name.cpp 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/base/main.c '/* the second of its name */' 'unique in the tree'
 echo "every broken floor is caught"
