@@ -247,6 +247,23 @@ static void what_is_said_names_what_could_be_meant(void **state)
     }
 }
 
+static void a_run_without_a_block_has_no_peak(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("run --device sim:2MiB --model small --trace none.db");
+    assert_int_equal(said->code, MT_OUT_OF_MEMORY);
+    assert_says(said->out, "-     -      -        -\n");
+    assert_null(strstr(said->out, "init"));
+}
+
+static void hints_quote_the_path_for_a_shell(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE(TINY "--device sim --trace \"it's my.db\"");
+    assert_says(said->out, "top 10 --at peak --trace 'it'\\''s my.db' ");
+    assert_says(MEMTRACE(TINY "--device sim --trace my.db")->out, "top 10 --at peak --trace my.db ");
+}
+
 static void run_tells_what_it_found(void **state)
 {
     (void)state;
@@ -475,7 +492,7 @@ static void out_of_memory_says_who_asked_and_what_was_live(void **state)
         "asked for 32.00 MiB (33554432 bytes) of Softmax; 23.73 GiB are live",
         "\n  asked by    model.layers.28.attn for softmax.div: Softmax, saved, in forward\n",
         "\n  live        23.73 GiB: Param 12.69 GiB, FFN 3.28 GiB, ",
-        "\n  given back  nothing: every segment has a live block\n",
+        "\n  given back  nothing: no segment was idle\n",
     };
     static const char *const ways[] = {"--no-trace", "--trace oom.db"};
     for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
@@ -583,6 +600,7 @@ static void sql_reads_and_does_not_write(void **state)
     json_decref(answer);
     assert_string_equal(MEMTRACE("sql --csv \"SELECT 1 AS a, 'x,y' AS b\"")->out, "a,b\n1,\"x,y\"\n");
     assert_int_equal(MEMTRACE("sql 'SELECT 1 AS \"\"'")->code, 0);
+    assert_string_equal(MEMTRACE("sql \"SELECT 1 AS number, 'x' AS text\"")->out, "number  text\n     1  x\n");
     assert_says(MEMTRACE("sql --csv \"SELECT name FROM pragma_table_info('run')\"")->out, "name\nid\n");
     assert_string_equal(MEMTRACE("sql --csv \"SELECT sum(value) AS s FROM json_each('[1,2]')\"")->out, "s\n3\n");
     assert_says(MEMTRACE("sql 'SELECT * FROM pragma_journal_mode'")->err, "only statements that read");
@@ -657,6 +675,8 @@ int main(void)
         CLI_TEST(unknown_words_are_wrong_usage_with_the_nearest_and_the_list),
         CLI_TEST(values_out_of_range_are_wrong_usage),
         CLI_TEST(what_is_said_names_what_could_be_meant),
+        CLI_TEST(a_run_without_a_block_has_no_peak),
+        CLI_TEST(hints_quote_the_path_for_a_shell),
         CLI_TEST(run_tells_what_it_found),
         CLI_TEST(a_loss_that_was_not_computed_is_absent),
         CLI_TEST(a_run_without_a_trace_leaves_none),

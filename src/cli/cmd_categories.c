@@ -1,15 +1,10 @@
 /* memtrace categories: what kinds of tensors were allocated. */
-#include "base/label.h"
 #include "output.h"
 #include "question.h"
 #include "table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-#define X(name, text) text,
-static const char *const phases[] = {MT_PHASES(X) NULL};
-#undef X
 
 enum { USUAL_CUT = -1 };
 
@@ -24,7 +19,7 @@ static const struct mt_option options[] = {
      .help = "what was allocated in this phase, whatever its category",
      .kind = MT_OPTION_CHOICE,
      .offset = offsetof(struct categories_options, phase),
-     .choices = phases},
+     .choices = mt_phase_names},
     MT_TRACE_OPTIONS,
 };
 
@@ -66,7 +61,7 @@ static void print_table(const struct mt_question *question, const char *phase, c
 static mt_status run_categories(const void *given)
 {
     const struct categories_options *categories = given;
-    const char *phase = categories->phase == USUAL_CUT ? NULL : phases[categories->phase];
+    const char *phase = categories->phase == USUAL_CUT ? NULL : mt_phase_names[categories->phase];
     struct mt_question question;
     mt_status status = mt_question_open(&categories->trace, &question);
     if (status != MT_OK)

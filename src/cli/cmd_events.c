@@ -40,12 +40,6 @@ struct listing {
     struct mt_json_stream json;
 };
 
-/* Ends the query when nobody reads any more. */
-static mt_status go_on(void)
-{
-    return mt_output_broken() ? mt_fail(MT_FAILED, "the output can't be written") : MT_OK;
-}
-
 static mt_status begin_csv(void *context)
 {
     (void)context;
@@ -62,7 +56,7 @@ static mt_status print_csv_row(void *context, const struct mt_event_row *row)
     mt_csv_print(row->op, ',');
     mt_csv_print(row->phase, ',');
     mt_csv_print(row->span, '\n');
-    return go_on();
+    return mt_output_go_on();
 }
 
 static mt_status begin_json(void *context)
@@ -80,7 +74,7 @@ static mt_status print_json_row(void *context, const struct mt_event_row *row)
                                  row->action, "id", (json_int_t)row->id, "bytes", (json_int_t)row->bytes, "category",
                                  mt_json_text(row->category), "op", mt_json_text(row->op), "phase",
                                  mt_json_text(row->phase), "span", mt_json_text(row->span)));
-    return go_on();
+    return mt_output_go_on();
 }
 
 static mt_status begin_table(void *context)
@@ -100,7 +94,7 @@ static mt_status print_table_row(void *context, const struct mt_event_row *row)
     const char *texts[] = {row->category, row->op, row->phase, row->span};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         mt_table_add(table, texts[i]);
-    return go_on();
+    return mt_output_go_on();
 }
 
 static mt_status list_events(const struct mt_question *question, const struct events_options *events)

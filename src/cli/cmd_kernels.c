@@ -1,5 +1,4 @@
 /* memtrace kernels: what took the GPU's time. */
-#include "base/label.h"
 #include "kernel_text.h"
 #include "output.h"
 #include "question.h"
@@ -10,10 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define X(name, text) text,
-static const char *const phases[] = {MT_PHASES(X) NULL};
-#undef X
 
 enum { EVERY_PHASE = -1, SOFTMAX_OPERATIONS = 5, PRODUCT_OPERATIONS = 4 };
 
@@ -35,7 +30,7 @@ static const struct mt_option options[] = {
      .help = "only the kernels of this phase",
      .kind = MT_OPTION_CHOICE,
      .offset = offsetof(struct kernels_options, phase),
-     .choices = phases},
+     .choices = mt_phase_names},
     MT_TRACE_OPTIONS,
 };
 
@@ -97,7 +92,7 @@ static double ratio(double part, double whole)
 
 static bool is_asked(const struct answer *answer, const struct mt_kernel_phase *phase)
 {
-    return answer->options->phase == EVERY_PHASE || strcmp(phase->phase, phases[answer->options->phase]) == 0;
+    return answer->options->phase == EVERY_PHASE || strcmp(phase->phase, mt_phase_names[answer->options->phase]) == 0;
 }
 
 static size_t shown_rows(const struct answer *answer, const struct mt_kernel_phase *phase)

@@ -8,7 +8,8 @@
 
 enum { UNSET = -1 };
 
-/* As given; what was not given is NULL, 0 (sizes and counts) or UNSET, and keeps the model's or the default value. */
+/* As given; what was not given is NULL or UNSET, and keeps the model's or the default value. What a number may be is
+ * checked where the whole configuration is. */
 struct run_options {
     bool help, json, no_trace, kernels;
     const char *model, *device, *alloc, *trace, *name, *data;
@@ -22,10 +23,10 @@ struct run_options {
         .name = flag, .value = values, .help = text, .kind = MT_OPTION_TEXT,                                           \
         .offset = offsetof(struct run_options, field)                                                                  \
     }
-#define INTEGER(field, flag, lowest, text)                                                                             \
+#define INTEGER(field, flag, text)                                                                                     \
     {                                                                                                                  \
         .name = flag, .value = "N", .help = text, .kind = MT_OPTION_INTEGER,                                           \
-        .offset = offsetof(struct run_options, field), .low = lowest, .high = INT64_MAX                                \
+        .offset = offsetof(struct run_options, field), .low = 0, .high = INT64_MAX                                     \
     }
 #define CHOICE(field, flag, list, text)                                                                                \
     {                                                                                                                  \
@@ -39,23 +40,23 @@ struct run_options {
 
 static const struct mt_option options[] = {
     TEXT(model, "--model", "NAME|FILE.json", "small, medium, large, xl, 2.7B (the default), or a file with sizes"),
-    INTEGER(vocab, "--vocab", 1, "size of the vocabulary, in place of the model's"),
-    INTEGER(d_model, "--d-model", 1, "width of the residual stream"),
-    INTEGER(d_ff, "--d-ff", 1, "width of the feed-forward net"),
-    INTEGER(layers, "--layers", 1, "how many layers"),
-    INTEGER(heads, "--heads", 1, "attention heads of a layer"),
+    INTEGER(vocab, "--vocab", "size of the vocabulary, in place of the model's"),
+    INTEGER(d_model, "--d-model", "width of the residual stream"),
+    INTEGER(d_ff, "--d-ff", "width of the feed-forward net"),
+    INTEGER(layers, "--layers", "how many layers"),
+    INTEGER(heads, "--heads", "attention heads of a layer"),
     CHOICE(rope, "--rope", mt_switch_names, "rotary position embedding (off)"),
-    INTEGER(batch, "--batch", 1, "sequences in a step (4)"),
-    INTEGER(seq, "--seq", 1, "tokens in a sequence (256)"),
+    INTEGER(batch, "--batch", "sequences in a step (4)"),
+    INTEGER(seq, "--seq", "tokens in a sequence (256)"),
     CHOICE(mode, "--mode", mt_mode_names, "no gradients, gradients kept, or a full training step (fwd_bwd)"),
     CHOICE(autocast, "--autocast", mt_autocast_names, "mixed precision (off)"),
     CHOICE(matmul, "--matmul", mt_matmul_names, "how matrix products of fp32 are computed (fp32)"),
-    INTEGER(steps, "--steps", 1, "how many steps (3)"),
-    INTEGER(warmup, "--warmup", 0, "steps before them; traced, numbered first, not timed (0)"),
+    INTEGER(steps, "--steps", "how many steps (3)"),
+    INTEGER(warmup, "--warmup", "steps before them; traced, numbered first, not timed (0)"),
     CHOICE(zero_grad, "--zero-grad", mt_zero_grad_names, "when the last step's gradients go (before-backward)"),
     CHOICE(init, "--init", mt_init_names, "how parameters begin (random)"),
     TEXT(data, "--data", "random|reference|FILE", "the tokens (random), or the bytes of a file"),
-    INTEGER(seed, "--seed", 0, "of random parameters and tokens (0)"),
+    INTEGER(seed, "--seed", "of random parameters and tokens (0)"),
     CHOICE(impl, "--impl", mt_implementation_names, "how the model is implemented (eager)"),
     TEXT(device, "--device", "DEVICE", "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
     FLAG(kernels, "--kernels", "trace each kernel of a GPU, too: memtrace kernels asks about them"),
@@ -77,9 +78,9 @@ static bool is_file(const char *model)
 /* Puts `given` into *out if there is one; true if it did. */
 static bool override(int64_t given, int64_t *out)
 {
-    if (given != 0)
+    if (given != UNSET)
         *out = given;
-    return given != 0;
+    return given != UNSET;
 }
 
 static mt_status plan_model(const struct run_options *run, struct mt_model_config *model)
@@ -190,6 +191,15 @@ const struct mt_command mt_command_run = {
     .defaults = &(const struct run_options){.device = MT_DEVICE_AUTO,
                                             .alloc = "",
                                             .trace = MT_DEFAULT_TRACE,
+                                            .vocab = UNSET,
+                                            .d_model = UNSET,
+                                            .d_ff = UNSET,
+                                            .layers = UNSET,
+                                            .heads = UNSET,
+                                            .batch = UNSET,
+                                            .seq = UNSET,
+                                            .steps = UNSET,
+                                            .warmup = UNSET,
                                             .rope = UNSET,
                                             .mode = UNSET,
                                             .autocast = UNSET,

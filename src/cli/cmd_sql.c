@@ -33,13 +33,9 @@ struct listing {
     char **titles; /* copies: the statement's are gone when the table is printed */
     size_t count;
     struct mt_table *table;
+    bool has_rows;
     struct mt_json_stream json;
 };
-
-static mt_status go_on(void)
-{
-    return mt_output_broken() ? mt_fail(MT_FAILED, "the output can't be written") : MT_OK;
-}
 
 enum { VALUE_TEXT = 64 };
 
@@ -83,9 +79,14 @@ static mt_status print_table_row(void *context, size_t count, const struct mt_sq
 {
     struct listing *listing = context;
     char text[VALUE_TEXT];
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        /* The first row tells what a column holds; SQL does not. */
+        if (!listing->has_rows && (values[i].type == MT_SQL_INTEGER || values[i].type == MT_SQL_REAL))
+            listing->columns[i].align = MT_ALIGN_RIGHT;
         mt_table_add(listing->table, value_text(&values[i], text));
-    return go_on();
+    }
+    listing->has_rows = true;
+    return mt_output_go_on();
 }
 
 static mt_status begin_csv(void *context, size_t count, const char *const *names)
@@ -102,7 +103,7 @@ static mt_status print_csv_row(void *context, size_t count, const struct mt_sql_
     char text[VALUE_TEXT];
     for (size_t i = 0; i < count; i++)
         mt_csv_print(value_text(&values[i], text), i + 1 < count ? ',' : '\n');
-    return go_on();
+    return mt_output_go_on();
 }
 
 static mt_status begin_json(void *context, size_t count, const char *const *names)
@@ -139,7 +140,7 @@ static mt_status print_json_row(void *context, size_t count, const struct mt_sql
     for (size_t i = 0; i < count; i++)
         json_array_append_new(row, value_json(&values[i]));
     mt_json_stream_row(&listing->json, row);
-    return go_on();
+    return mt_output_go_on();
 }
 
 static void listing_release(struct listing *listing)

@@ -54,5 +54,5 @@ void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_i
         mt_text_add(out, "\ngiven back  %s of cached segments, in vain: every segment that is left has a live block",
                     mt_format_bytes(refusal->released_bytes, size));
     else
-        mt_text_add(out, "\ngiven back  nothing: every segment has a live block");
+        mt_text_add(out, "\ngiven back  nothing: no segment was idle");
 }

@@ -45,6 +45,11 @@ bool mt_output_broken(void)
     return ferror(stdout) != 0;
 }
 
+mt_status mt_output_go_on(void)
+{
+    return mt_output_broken() ? mt_fail(MT_FAILED, "the output can't be written") : MT_OK;
+}
+
 bool mt_output_is_terminal(void)
 {
     return isatty(STDOUT_FILENO) == 1;

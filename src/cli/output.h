@@ -18,6 +18,9 @@ mt_status mt_output_end(void);
 /* Whether writing more to stdout is useless: a write has failed. */
 bool mt_output_broken(void);
 
+/* MT_FAILED if so: what a visitor of rows returns, to end the query when nobody reads any more. */
+mt_status mt_output_go_on(void);
+
 /* Whether stdout, or stderr, is a terminal, and whether it may be styled (NO_COLOR, TERM=dumb). */
 bool mt_output_is_terminal(void);
 bool mt_output_is_styled(void);

@@ -31,10 +31,10 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
     }};
 }
 
-/* Peaks of stats have no event. */
+/* Peaks of stats have no event, and a run that never got a block has no peak. */
 static bool has_moment(const struct mt_peak_row *peak)
 {
-    return peak->event != 0;
+    return peak->event != 0 && peak->bytes > 0;
 }
 
 static json_t *shares_json(const struct mt_peak_row *peak)

@@ -1,11 +1,16 @@
 #include "question.h"
 
+#include "base/label.h"
 #include "output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define X(name, text) text,
+const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
+#undef X
 
 static void note_state(const struct mt_run *run)
 {
