@@ -269,6 +269,36 @@ static void leave_ring(uint64_t seed)
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
+/* As a process leaves the file that is killed while it writes without a WAL, as the last step of closing does. */
+static void leave_half_a_transaction(void)
+{
+    int how;
+    pid_t child = fork();
+    if (child == 0) {
+        sqlite3 *handle;
+        const char sql[] = "PRAGMA cache_size = 1; BEGIN; UPDATE event SET time_ns = -1";
+        bool left =
+            sqlite3_open(path, &handle) == SQLITE_OK && sqlite3_exec(handle, sql, NULL, NULL, NULL) == SQLITE_OK;
+        _exit(left ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+static void half_a_transaction_is_undone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fixture_record(path, 1, 6000);
+        leave_half_a_transaction();
+        assert_true(fixture_exists(path, "-journal"));
+        write_file_at(beside(".db-ring"), "", 0);
+        assert_int_equal(i == 0 ? open_for_reading() : open_for_writing(), MT_OK);
+        assert_int_equal(fixture_check_run(path, 1, 1), 6000);
+        unlink(path);
+    }
+}
+
 /* The ways of damaging a record. Returns whether it did. */
 static bool no_address(struct mt_event *record, uint64_t random)
 {
@@ -612,6 +642,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_trace_that_was_cut_short_is_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_bytes_never_crash_a_reader, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_rows_never_crash_recovery, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(half_a_transaction_is_undone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_records_never_crash_recovery, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_absent_file_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_empty_file_becomes_a_trace_but_is_none_yet, set_up, tear_down),

@@ -256,11 +256,13 @@ static mt_status set_up_writing(struct mt_database *database)
     return status == MT_OK && blank ? create_tables(database) : status;
 }
 
-/* Whether a writer would take the file. */
+/* Whether a writer would take the file. One that was killed may have left it so that only a writer can read it. */
 static mt_status check_writable_identity(struct mt_database *database)
 {
     struct identity identity;
     mt_status status = read_identity(database, &identity);
+    if (status != MT_OK && (sqlite3_errcode(database->handle) & 0xFF) == SQLITE_READONLY)
+        return MT_OK;
     return status == MT_OK && !identity_is_blank(&identity) ? check_identity(database, &identity) : status;
 }
 

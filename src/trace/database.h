@@ -31,7 +31,8 @@ enum {
  * synchronous NORMAL. Nothing of a file that is not a trace is changed. */
 mt_status mt_database_open_writing(const char *path, struct mt_database **out);
 
-/* Whether mt_database_open_writing would take what lies at `path`: a trace, an empty file or nothing. Changes nothing. */
+/* Whether mt_database_open_writing would take what lies at `path`: a trace, an empty file or nothing. Changes nothing, and
+ * so leaves the answer to the writer where a transaction has to be undone first. */
 mt_status mt_database_check_writing(const char *path);
 
 /* Opens the trace at `path` read-only. Most readers want mt_store_open_reading (store.h), which also recovers what a

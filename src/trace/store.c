@@ -17,20 +17,22 @@
 #include <unistd.h>
 
 /* What a live run's reader derives: tables of the main file's names and columns, under another name, and views in
- * front of them that add every other run's rows. */
+ * front of them that add every other run's rows. Of this run the main file has the steps that are over, which are
+ * derived, too. */
+#define OTHER_RUNS " WHERE run NOT IN (SELECT id FROM main.run WHERE state = 'running')"
 static const char LIVE_TABLES[] =
     "CREATE TEMP TABLE live_summary_peak AS SELECT * FROM main.summary_peak LIMIT 0;"
     "CREATE TEMP TABLE live_summary_peak_category AS SELECT * FROM main.summary_peak_category LIMIT 0;"
     "CREATE TEMP TABLE live_summary_category AS SELECT * FROM main.summary_category LIMIT 0;"
     "CREATE TEMP TABLE live_summary_allocation AS SELECT * FROM main.summary_allocation LIMIT 0;"
     "CREATE TEMP VIEW summary_peak AS"
-    " SELECT * FROM main.summary_peak UNION ALL SELECT * FROM live_summary_peak;"
+    " SELECT * FROM main.summary_peak" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_peak;"
     "CREATE TEMP VIEW summary_peak_category AS"
-    " SELECT * FROM main.summary_peak_category UNION ALL SELECT * FROM live_summary_peak_category;"
+    " SELECT * FROM main.summary_peak_category" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_peak_category;"
     "CREATE TEMP VIEW summary_category AS"
-    " SELECT * FROM main.summary_category UNION ALL SELECT * FROM live_summary_category;"
+    " SELECT * FROM main.summary_category" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_category;"
     "CREATE TEMP VIEW summary_allocation AS"
-    " SELECT * FROM main.summary_allocation UNION ALL SELECT * FROM live_summary_allocation";
+    " SELECT * FROM main.summary_allocation" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_allocation";
 
 static void add_label(void *context, mt_label_id label, mt_phase phase, mt_span_id span)
 {
@@ -167,14 +169,18 @@ static mt_status find_unfinished(const char *path, bool *out_unfinished)
 }
 
 /* There is no ring. A run that has not ended is one whose ring was lost: what is stored is what there is. */
-static mt_status open_without_ring(const char *path, bool unfinished, struct mt_database **out)
+static mt_status open_without_ring(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
     mt_ring_outcome outcome;
     int64_t pid;
+    bool unfinished;
+    mt_status status = find_unfinished(path, &unfinished);
+    if (status != MT_OK)
+        return status;
     if (!unfinished)
         return mt_database_open_reading(path, out);
-    mt_status status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
+    status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
     if (status != MT_OK)
         return status;
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
@@ -186,15 +192,14 @@ static mt_status open_writable(const char *path, struct mt_database **out)
     struct mt_ring *ring = NULL;
     mt_ring_outcome outcome;
     int64_t pid;
-    bool unfinished;
-    mt_status status = find_unfinished(path, &unfinished);
+    mt_status status = mt_database_check_writing(path);
     if (status == MT_OK)
         status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
     if (status != MT_OK)
         return status;
     if (outcome == MT_RING_BUSY)
         return open_live(path, out);
-    return outcome == MT_RING_ABSENT ? open_without_ring(path, unfinished, out) : open_recovered(path, ring, out);
+    return outcome == MT_RING_ABSENT ? open_without_ring(path, out) : open_recovered(path, ring, out);
 }
 
 mt_status mt_store_open_reading(const char *path, struct mt_database **out)
