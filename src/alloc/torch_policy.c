@@ -34,7 +34,7 @@ struct stream_trees {
     struct mt_free_tree pool[MT_POOL_COUNT];
 };
 
-/* Invariant: tree_count is above every stream that a block was ever free on. */
+/* Invariant: stream_count is above every stream that a block was ever free on. */
 struct torch_index {
     struct stream_trees *streams;
     uint32_t stream_count;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_VALUES = 256, FIRST_SLOTS = 512 };
+enum { CHUNK_VALUES = 256, FIRST_SLOTS = 512, MOST_LABELS = (1 << MT_LABEL_NUMBER_BITS) - 1 };
 
 /* Values of one size, numbered from 1, and a hash index over them.
  * Invariants: count <= slot_count / 2; slot_count is a power of two. */
@@ -182,6 +182,8 @@ mt_label_id mt_interner_label(struct mt_interner *interner, const struct mt_labe
         *is_new = number == 0;
     if (number != 0)
         return label_id(label, number);
+    if (interner->labels.count == MOST_LABELS)
+        mt_host_exhausted("label numbers");
     struct mt_label *stored = table_add(&interner->labels, hash, &number);
     *stored = *label;
     stored->op = mt_host_strdup(label->op);

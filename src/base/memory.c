@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+void mt_host_exhausted(const char *what)
+{
+    fprintf(stderr, "memtrace: out of %s\n", what);
+    abort();
+}
+
 static void *check(void *memory, size_t bytes)
 {
     if (memory != NULL || bytes == 0)

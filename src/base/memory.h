@@ -10,4 +10,7 @@ void *mt_host_resize(void *old, size_t count,
                      size_t size); /* realloc of count * size, checked; the tail is not zeroed */
 char *mt_host_strdup(const char *text);
 
+/* Ends the process as running out of memory does, for what else can be used up. */
+_Noreturn void mt_host_exhausted(const char *what);
+
 #endif

@@ -32,7 +32,7 @@ static bool copy_bytes(int input, int output)
     return got == 0;
 }
 
-/* Copies a file; that there is none is fine for a journal, whose `missing_ok` is MT_OK. */
+/* Copies a file; that there is none is fine for a journal, whose `missing` is MT_OK. */
 static mt_status copy_file(const char *from, const char *to, mt_status missing)
 {
     int input = open(from, O_RDONLY | O_CLOEXEC);

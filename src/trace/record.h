@@ -12,7 +12,7 @@
 #include "trace/ring.h"
 
 enum {
-    MT_RECORD_LABEL = 0x100, /* label: the id; payload: struct mt_record_label, op */
+    MT_RECORD_LABEL = 0x100, /* label: the id; payload: the label's fields, its op last */
     MT_RECORD_SPAN,          /* span: the id; payload: parent, name, path */
     MT_RECORD_MEASUREMENT,   /* payload: step, value, name */
     MT_RECORD_KERNEL_NAME,   /* segment: the name's id; payload: name */
