@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/number_map.h"
 #include "trace/allocations.h"
+#include "trace/store.h"
 #include "trace/summary.h"
 
 static char path[FIXTURE_PATH_BYTES];
@@ -256,6 +257,37 @@ static void one_size_with_very_many_labels_is_kept_whole(void **state)
     mt_allocations_release(&allocations);
 }
 
+/* The writer stores the steps that are over, and forgets them; a reader of the live run sees each of them once. */
+static void steps_that_are_over_are_stored_while_the_run_goes_on(void **state)
+{
+    (void)state;
+    char live[FIXTURE_PATH_BYTES];
+    struct mt_database *reader;
+    int64_t rows, different;
+    fixture_path(live);
+    struct mt_recorder *recorder = fixture_open(live, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    struct script script = script_begin(fresh_seed(), sink);
+    for (int64_t over = 1; over <= 5; over++) {
+        script_emit(&script, 1000);
+        assert_int_equal(sink->flush(sink->context), MT_OK);
+        assert_int_equal(sql_integer(live, "SELECT count(DISTINCT step) FROM summary_peak"), over);
+        assert_int_equal(mt_store_open_reading(live, &reader), MT_OK);
+        assert_int_equal(mt_database_integer(reader, "SELECT count(*) FROM summary_peak", &rows), MT_OK);
+        assert_int_equal(mt_database_integer(reader,
+                                             "SELECT count(*) FROM (SELECT DISTINCT step, measure FROM"
+                                             " summary_peak)",
+                                             &different),
+                         MT_OK);
+        mt_database_close(reader);
+        assert_int_equal(rows, (over + 2) * 3); /* with the step under way and the run */
+        assert_int_equal(different, rows);
+    }
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_int_equal(sql_integer(live, "SELECT count(*) FROM summary_peak"), (5 + 2) * 3);
+    fixture_remove(live);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +297,7 @@ int main(void)
         cmocka_unit_test(counts_are_those_of_the_allocations),
         cmocka_unit_test(steps_and_segments_are_those_of_the_events),
         cmocka_unit_test(checkpoints_hold_the_live_blocks),
+        cmocka_unit_test(steps_that_are_over_are_stored_while_the_run_goes_on),
         cmocka_unit_test(the_number_map_agrees_with_an_array),
         cmocka_unit_test(the_largest_allocations_stay_exact_when_the_table_is_full),
         cmocka_unit_test(one_size_with_very_many_labels_is_kept_whole),

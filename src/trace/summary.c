@@ -60,6 +60,7 @@ void mt_summary_destroy(struct mt_summary *summary)
     free(summary->phases);
     free(summary->scopes);
     free(summary->segments);
+    free(summary->changed_segments);
     free(summary->steps);
     free(summary->checkpoints);
     free(summary);
@@ -148,6 +149,14 @@ static int64_t add_free(struct mt_summary *summary, const struct mt_event *event
     return allocation;
 }
 
+/* A row of table segment that is not stored as it is; once, until it is stored. */
+static void note_change(struct mt_summary *summary, size_t index)
+{
+    summary->changed_segments = with_room(summary->changed_segments, summary->changed_count, &summary->changed_capacity,
+                                          sizeof *summary->changed_segments);
+    summary->changed_segments[summary->changed_count++] = index;
+}
+
 static void add_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
     summary->segments =
@@ -157,8 +166,8 @@ static void add_segment(struct mt_summary *summary, const struct mt_event *event
                                                                             .bytes = event->block_bytes,
                                                                             .stream = event->stream,
                                                                             .mapped_event = id};
-    mt_number_map_put(&summary->segment_index, event->segment, summary->segment_count++);
-    summary->segments_changed++;
+    mt_number_map_put(&summary->segment_index, event->segment, summary->segment_count);
+    note_change(summary, summary->segment_count++);
     summary->totals.now[MT_MEASURE_RESERVED] += event->block_bytes;
     raise_peaks(summary, id);
 }
@@ -171,7 +180,8 @@ static void end_segment(struct mt_summary *summary, const struct mt_event *event
     settle(summary, RESERVED_ONLY);
     struct mt_summary_segment *segment = &summary->segments[index];
     segment->unmapped_event = id;
-    summary->segments_changed += segment->stored;
+    if (segment->stored)
+        note_change(summary, index);
     segment->stored = false;
     summary->totals.now[MT_MEASURE_RESERVED] -= segment->bytes;
 }

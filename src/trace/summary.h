@@ -4,10 +4,11 @@
  * One code, three users: the writer while it stores events, recovery after a kill, and a reader of a run that is still
  * being written. So a trace says the same however its run ended.
  *
- *   events, labels ──add──▶ summary ──store_progress──▶ segment, step, checkpoint      (as they come)
- *                                   ──store_totals────▶ summary_*                      (at the end)
+ *   events, labels ──add──▶ summary ──store_progress──▶ segment, step, checkpoint, and of steps that are over:
+ *                                   │                   summary_peak, …_peak_category, …_category   (as they come)
+ *                                   └─store_totals────▶ summary_*, the rest                         (at the end)
  *
- * Cost: about 100 ns an event. Memory: the live set, a row per step, phase and category, and the allocation table, which
+ * Cost: about 100 ns an event. Memory: the live set, a row per step and segment, what is not stored yet, and the allocation table, which
  * is bounded: at 2 * MT_SUMMARY_ALLOCATIONS different (label, size) pairs the smallest sizes are dropped, all but the
  * MT_SUMMARY_ALLOCATIONS largest pairs and those of equal size. What is left is exact.
  *
@@ -42,10 +43,11 @@ int64_t mt_summary_events(const struct mt_summary *summary);
 /* The size from which on summary_allocation is complete: run.complete_from_bytes. */
 uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary);
 
-/* Writes the segments, steps and checkpoints that came or changed since the last call, replacing rows that are there. */
+/* Writes the segments, steps and checkpoints that came or changed since the last call, and the totals of the steps that
+ * ended, replacing rows that are there. */
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run);
 
-/* Writes the rows of the summary tables, replacing those that are there. `prefix` is put before the tables' names: "", or
+/* Writes the rows of the summary tables that are not written yet, replacing those that are there. `prefix` is put before the tables' names: "", or
  * what a reader calls its temporary ones. */
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix);

@@ -35,7 +35,7 @@ struct mt_summary_count {
     uint64_t count, total_bytes, max_bytes;
 };
 
-/* What is kept of a step that is over, or of the run. */
+/* What is kept of the step under way, and of one that is over until it is stored. */
 struct mt_summary_scope {
     int64_t step;
     struct mt_peaks peaks;
@@ -54,13 +54,14 @@ struct mt_summary {
     unsigned char *phases; /* by label number */
     size_t phase_capacity;
 
-    struct mt_summary_scope **scopes; /* in order */
+    struct mt_summary_scope **scopes; /* in order: those that are not stored yet */
     size_t scope_count, scope_capacity;
 
     struct mt_number_map segment_index; /* by birth number: index of the latest row of that number */
     struct mt_summary_segment *segments;
     size_t segment_count, segment_capacity;
-    size_t segments_changed; /* rows that are not stored as they are */
+    size_t *changed_segments; /* indices of the rows that are not stored as they are */
+    size_t changed_count, changed_capacity;
 
     struct mt_summary_step *steps;
     size_t step_count, step_capacity;

@@ -44,16 +44,15 @@ static mt_status write_segment(struct mt_statement *statement, const struct mt_s
 static mt_status store_segments(struct mt_summary *summary, struct mt_database *database, int64_t run)
 {
     struct mt_statement *statement;
-    if (summary->segments_changed == 0)
+    if (summary->changed_count == 0)
         return MT_OK;
     mt_status status = prepare_rows(database, "", "segment", 7, run, &statement);
-    for (size_t i = 0; i < summary->segment_count && status == MT_OK; i++) {
-        if (summary->segments[i].stored)
-            continue;
-        status = write_segment(statement, &summary->segments[i]);
-        summary->segments[i].stored = true;
+    for (size_t i = 0; i < summary->changed_count && status == MT_OK; i++) {
+        struct mt_summary_segment *segment = &summary->segments[summary->changed_segments[i]];
+        status = write_segment(statement, segment);
+        segment->stored = true;
     }
-    summary->segments_changed = 0;
+    summary->changed_count = 0;
     mt_statement_finalize(statement);
     return status;
 }
@@ -102,16 +101,6 @@ static mt_status store_checkpoints(struct mt_summary *summary, struct mt_databas
     }
     summary->checkpoint_count = 0;
     mt_statement_finalize(statement);
-    return status;
-}
-
-mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)
-{
-    mt_status status = store_segments(summary, database, run);
-    if (status == MT_OK)
-        status = store_steps(summary, database, run);
-    if (status == MT_OK)
-        status = store_checkpoints(summary, database, run);
     return status;
 }
 
@@ -198,6 +187,12 @@ static mt_status write_allocations(struct mt_statement *statement, const struct 
     return status;
 }
 
+static mt_status write_scope(const struct totals_statements *statements, const struct mt_summary_scope *scope)
+{
+    mt_status status = write_peaks(statements, scope->step, &scope->peaks);
+    return status == MT_OK ? write_counts(statements->category, scope) : status;
+}
+
 static mt_status write_totals(struct mt_summary *summary, const struct totals_statements *statements)
 {
     /* What is live now is the composition of every peak that was not left since. */
@@ -205,30 +200,72 @@ static mt_status write_totals(struct mt_summary *summary, const struct totals_st
     mt_peaks_settle(&summary->run_peaks, &summary->totals, all);
     mt_peaks_settle(&summary->scopes[summary->scope_count - 1]->peaks, &summary->totals, all);
     mt_status status = write_peaks(statements, MT_STEP_WHOLE_RUN, &summary->run_peaks);
-    for (size_t i = 0; i < summary->scope_count && status == MT_OK; i++) {
-        status = write_peaks(statements, summary->scopes[i]->step, &summary->scopes[i]->peaks);
-        if (status == MT_OK)
-            status = write_counts(statements->category, summary->scopes[i]);
-    }
+    for (size_t i = 0; i < summary->scope_count && status == MT_OK; i++)
+        status = write_scope(statements, summary->scopes[i]);
     return status == MT_OK ? write_allocations(statements->allocation, &summary->allocations) : status;
+}
+
+/* To be finalized also after a failure. */
+static mt_status prepare_totals(struct mt_database *database, const char *prefix, int64_t run,
+                                struct totals_statements *out)
+{
+    *out = (struct totals_statements){0};
+    mt_status status = prepare_rows(database, prefix, "summary_peak", 5, run, &out->peak);
+    if (status == MT_OK)
+        status = prepare_rows(database, prefix, "summary_peak_category", 7, run, &out->peak_category);
+    if (status == MT_OK)
+        status = prepare_rows(database, prefix, "summary_category", 7, run, &out->category);
+    if (status == MT_OK)
+        status = prepare_rows(database, prefix, "summary_allocation", 5, run, &out->allocation);
+    return status;
+}
+
+static void finalize_totals(const struct totals_statements *statements)
+{
+    mt_statement_finalize(statements->peak);
+    mt_statement_finalize(statements->peak_category);
+    mt_statement_finalize(statements->category);
+    mt_statement_finalize(statements->allocation);
+}
+
+/* Steps that are over are stored and forgotten, so that a long run takes no more memory than a short one. */
+static mt_status store_scopes(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    struct totals_statements statements;
+    size_t over = summary->scope_count - 1;
+    if (over == 0)
+        return MT_OK;
+    mt_status status = prepare_totals(database, "", run, &statements);
+    for (size_t i = 0; i < over; i++) {
+        if (status == MT_OK)
+            status = write_scope(&statements, summary->scopes[i]);
+        free(summary->scopes[i]);
+    }
+    summary->scopes[0] = summary->scopes[over];
+    summary->scope_count = 1;
+    finalize_totals(&statements);
+    return status;
+}
+
+mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    mt_status status = store_segments(summary, database, run);
+    if (status == MT_OK)
+        status = store_steps(summary, database, run);
+    if (status == MT_OK)
+        status = store_scopes(summary, database, run);
+    if (status == MT_OK)
+        status = store_checkpoints(summary, database, run);
+    return status;
 }
 
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix)
 {
-    struct totals_statements statements = {0};
-    mt_status status = prepare_rows(database, prefix, "summary_peak", 5, run, &statements.peak);
-    if (status == MT_OK)
-        status = prepare_rows(database, prefix, "summary_peak_category", 7, run, &statements.peak_category);
-    if (status == MT_OK)
-        status = prepare_rows(database, prefix, "summary_category", 7, run, &statements.category);
-    if (status == MT_OK)
-        status = prepare_rows(database, prefix, "summary_allocation", 5, run, &statements.allocation);
+    struct totals_statements statements;
+    mt_status status = prepare_totals(database, prefix, run, &statements);
     if (status == MT_OK)
         status = write_totals(summary, &statements);
-    mt_statement_finalize(statements.peak);
-    mt_statement_finalize(statements.peak_category);
-    mt_statement_finalize(statements.category);
-    mt_statement_finalize(statements.allocation);
+    finalize_totals(&statements);
     return status;
 }
