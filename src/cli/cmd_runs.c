@@ -4,7 +4,6 @@
 #include "table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const struct mt_option options[] = {MT_TRACE_OPTIONS};
 
@@ -41,14 +40,6 @@ static json_t *run_json(const struct mt_run *run, const struct summary *summary)
                      (json_int_t)summary->peak_bytes, "settings", settings);
 }
 
-static const char *find_setting(const struct summary *summary, const char *name)
-{
-    for (size_t i = 0; i < summary->setting_count; i++)
-        if (strcmp(summary->settings[i].name, name) == 0)
-            return summary->settings[i].value;
-    return "";
-}
-
 static void add_row(struct mt_table *table, const struct mt_run *run, const struct summary *summary)
 {
     mt_table_add_number(table, run->id);
@@ -58,7 +49,7 @@ static void add_row(struct mt_table *table, const struct mt_run *run, const stru
     mt_table_add(table, run->device);
     static const char *const settings[] = {"model", "batch", "seq", "mode", "autocast"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        mt_table_add(table, find_setting(summary, settings[i]));
+        mt_table_add(table, mt_setting_find(summary->settings, summary->setting_count, settings[i]));
     mt_table_add_number(table, run->steps);
     mt_table_add_number(table, run->event_count);
     mt_table_add_bytes(table, summary->peak_bytes);
@@ -70,8 +61,9 @@ struct listing {
     json_t *rows;
 };
 
-static mt_status list_run(struct mt_trace *trace, const struct mt_run *run, struct listing *listing)
+static mt_status list_run(void *context, struct mt_trace *trace, const struct mt_run *run)
 {
+    struct listing *listing = context;
     struct summary summary;
     mt_status status = load_summary(&(struct mt_question){trace, run}, &summary);
     if (status == MT_OK && listing->rows != NULL)
@@ -79,19 +71,6 @@ static mt_status list_run(struct mt_trace *trace, const struct mt_run *run, stru
     else if (status == MT_OK)
         add_row(listing->table, run, &summary);
     free(summary.settings);
-    return status;
-}
-
-/* All runs, or the one that is asked for. */
-static mt_status list_runs(struct mt_trace *trace, const char *which, struct listing *listing)
-{
-    size_t count;
-    const struct mt_run *runs = mt_trace_runs(trace, &count);
-    mt_status status = which != NULL ? mt_trace_find_run(trace, which, &runs) : MT_OK;
-    if (which != NULL)
-        count = 1;
-    for (size_t i = 0; i < count && status == MT_OK; i++)
-        status = list_run(trace, &runs[i], listing);
     return status;
 }
 
@@ -104,7 +83,7 @@ static mt_status print_table(struct mt_trace *trace, const char *which)
         {"autocast", MT_ALIGN_LEFT},       {"steps", MT_ALIGN_RIGHT}, {"events", MT_ALIGN_RIGHT},
         {"peak allocated", MT_ALIGN_RIGHT}};
     struct listing listing = {.table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
-    mt_status status = list_runs(trace, which, &listing);
+    mt_status status = mt_runs_visit(trace, which, list_run, &listing);
     if (status == MT_OK)
         mt_table_print(listing.table);
     mt_table_destroy(listing.table);
@@ -114,7 +93,7 @@ static mt_status print_table(struct mt_trace *trace, const char *which)
 static mt_status print_json(struct mt_trace *trace, const char *which)
 {
     struct listing listing = {.rows = json_array()};
-    mt_status status = list_runs(trace, which, &listing);
+    mt_status status = mt_runs_visit(trace, which, list_run, &listing);
     json_t *answer = json_pack("{s:s, s:o}", "schema", "memtrace.runs/1", "rows", listing.rows);
     if (status == MT_OK)
         mt_json_print(answer);

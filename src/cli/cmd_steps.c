@@ -153,27 +153,20 @@ static void add_json(struct listing *listing, const struct mt_run *run, const st
                                     (int)is_estimated(run), "ms", ms, "oom", oom_json(steps)));
 }
 
-/* All runs, or the one that is asked for. */
-static mt_status list_runs(struct mt_trace *trace, const char *which, struct listing *listing)
+static mt_status list_run(void *context, struct mt_trace *trace, const struct mt_run *run)
 {
-    size_t count;
-    const struct mt_run *runs = mt_trace_runs(trace, &count);
-    mt_status status = which != NULL ? mt_trace_find_run(trace, which, &runs) : MT_OK;
-    if (which != NULL)
-        count = 1;
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        struct mt_steps_row steps;
-        status = mt_trace_steps(trace, &runs[i], &steps);
-        if (status == MT_OK)
-            listing->add(listing, &runs[i], &steps);
-        listing->has_estimates |= is_estimated(&runs[i]);
-    }
+    struct listing *listing = context;
+    struct mt_steps_row steps;
+    mt_status status = mt_trace_steps(trace, run, &steps);
+    if (status == MT_OK)
+        listing->add(listing, run, &steps);
+    listing->has_estimates |= is_estimated(run);
     return status;
 }
 
 static mt_status print_table(struct mt_trace *trace, const char *which, struct listing *listing)
 {
-    mt_status status = list_runs(trace, which, listing);
+    mt_status status = mt_runs_visit(trace, which, list_run, listing);
     if (status == MT_OK)
         mt_table_print(listing->table);
     if (status == MT_OK && listing->has_estimates)
@@ -208,7 +201,7 @@ static mt_status print_phases(struct mt_trace *trace, const char *which)
 static mt_status print_json(struct mt_trace *trace, const char *which)
 {
     struct listing listing = {.add = add_json, .rows = json_array()};
-    mt_status status = list_runs(trace, which, &listing);
+    mt_status status = mt_runs_visit(trace, which, list_run, &listing);
     json_t *answer = json_pack("{s:s, s:o}", "schema", "memtrace.steps/1", "rows", listing.rows);
     if (status == MT_OK)
         mt_json_print(answer);

@@ -35,6 +35,18 @@ mt_status mt_question_open(const struct mt_trace_options *options, struct mt_que
     return status;
 }
 
+mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit visit, void *context)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    mt_status status = which != NULL ? mt_trace_find_run(trace, which, &runs) : MT_OK;
+    if (which != NULL)
+        count = 1;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = visit(context, trace, &runs[i]);
+    return status;
+}
+
 void mt_question_close(struct mt_question *question)
 {
     mt_trace_close(question->trace);
@@ -71,10 +83,7 @@ mt_status mt_question_setting(const struct mt_question *question, const char *na
     struct mt_setting_row *rows;
     size_t count;
     mt_status status = mt_trace_settings(question->trace, question->run, &rows, &count);
-    *out_value = "";
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            *out_value = rows[i].value;
+    *out_value = mt_setting_find(rows, count, name);
     free(rows);
     return status;
 }

@@ -18,6 +18,10 @@ struct mt_question {
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 void mt_question_close(struct mt_question *question);
 
+/* Calls `visit` with every run of the trace, oldest first, or with the one that is asked for, until it fails. */
+typedef mt_status (*mt_run_visit)(void *context, struct mt_trace *trace, const struct mt_run *run);
+mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit visit, void *context);
+
 /* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name, state, device. The caller's. */
 json_t *mt_question_json(const struct mt_question *question, const char *name);
 

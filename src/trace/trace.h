@@ -133,6 +133,8 @@ struct mt_measurement_row {
 };
 mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, struct mt_setting_row **out_rows,
                             size_t *out_count);
+/* The value of the setting of that name, "" if there is none. */
+const char *mt_setting_find(const struct mt_setting_row *rows, size_t count, const char *name);
 mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
                                 struct mt_measurement_row **out_rows, size_t *out_count);
 

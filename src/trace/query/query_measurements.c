@@ -2,6 +2,15 @@
 #include "trace/query/query.h"
 
 #include <math.h>
+#include <string.h>
+
+const char *mt_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].value;
+    return "";
+}
 
 mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, struct mt_setting_row **out_rows,
                             size_t *out_count)

@@ -72,14 +72,6 @@ static mt_status time_part(struct mt_trace *trace, const struct mt_run *run, mt_
     return status;
 }
 
-static const char *setting(const struct mt_setting_row *rows, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return rows[i].value;
-    return "";
-}
-
 static const char *precision(const char *autocast, const char *matmul)
 {
     if (strcmp(autocast, "bf16") == 0)
@@ -92,12 +84,12 @@ static mt_status read_settings(struct mt_trace *trace, const struct mt_run *run,
     struct mt_setting_row *rows;
     size_t count;
     mt_status status = mt_trace_settings(trace, run, &rows, &count);
-    out->model = setting(rows, count, "model");
-    out->batch = setting(rows, count, "batch");
-    out->seq = setting(rows, count, "seq");
-    out->mode = setting(rows, count, "mode");
-    out->precision = precision(setting(rows, count, "autocast"), setting(rows, count, "matmul"));
-    out->warmup = strtoll(setting(rows, count, "warmup"), NULL, 10);
+    out->model = mt_setting_find(rows, count, "model");
+    out->batch = mt_setting_find(rows, count, "batch");
+    out->seq = mt_setting_find(rows, count, "seq");
+    out->mode = mt_setting_find(rows, count, "mode");
+    out->precision = precision(mt_setting_find(rows, count, "autocast"), mt_setting_find(rows, count, "matmul"));
+    out->warmup = strtoll(mt_setting_find(rows, count, "warmup"), NULL, 10);
     free(rows);
     return status;
 }
