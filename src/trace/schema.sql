@@ -4,8 +4,8 @@
 -- run.first_event <= event.id < run.first_event + run.event_count, and no query of one run reads another's rows.
 --
 -- The tables from summary_peak on can be derived from the events. They are written when a run ends (or is recovered
--- after a crash), by the same code that a reader uses for a run that is still being written. Segments, steps and
--- checkpoints are written as they come.
+-- after a crash), by the same code that a reader uses for a run that is still being written. Segments, steps,
+-- checkpoints and the peaks and categories of steps that are over are written as they come.
 
 CREATE TABLE run (
     id INTEGER PRIMARY KEY,          -- from 1, newest last
