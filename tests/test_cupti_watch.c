@@ -354,6 +354,28 @@ static void random_launches_find_their_labels_and_steps(void **state)
     }
 }
 
+/* Two kernels of one stream overlap, because the second took its place early; one of another stream runs beside them. */
+static void a_kernels_time_begins_with_its_turn(void **state)
+{
+    (void)state;
+    static const struct mt_kernel_run runs[] = {
+        {.start_ns = 100, .end_ns = 200, .launch = 1, .stream = 7, .name = "first"},
+        {.start_ns = 110, .end_ns = 260, .launch = 2, .stream = 7, .name = "second"},
+        {.start_ns = 120, .end_ns = 300, .launch = 3, .stream = 8, .name = "beside"},
+    };
+    static const uint64_t starts[] = {100, 200, 120};
+    struct mt_kernel_log *log = mt_kernel_log_create(spell_nothing);
+    for (size_t i = 0; i < 3; i++)
+        mt_kernel_log_ran(log, &runs[i]);
+    mt_kernel_log_take(log, 0, take, &taken);
+    mt_kernel_log_destroy(log);
+    assert_int_equal(taken.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(taken.kernels[i].start_ns, starts[i]);
+        assert_int_equal(taken.kernels[i].end_ns, runs[i].end_ns);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +386,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_tool_is_named_and_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_version_is_declined, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_watch_ends_with_its_device_and_another_may_begin, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_kernels_time_begins_with_its_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(random_launches_find_their_labels_and_steps, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ struct mtk_queue {
     cublasHandle_t blas;
     mt_addr workspace;        /* what cublasSetWorkspace was last given */
     uint64_t workspace_bytes; /* 0: cuBLAS still has its own */
-    bool overlaps;            /* a kernel may take its place before the one ahead has ended; not where each is timed */
+    bool overlaps;            /* a kernel may take its place before the one ahead has ended: from Hopper on */
 };
 
 #endif

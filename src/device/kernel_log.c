@@ -146,6 +146,40 @@ static struct mt_kernel join(struct mt_kernel_log *log, const struct mt_number_m
                               .stream = run->stream};
 }
 
+/* When the last kernel of a stream ended. */
+struct stream_end {
+    uint32_t stream;
+    uint64_t end_ns;
+};
+
+/* The entry of `stream`, made if there is none; there are few. */
+static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count, size_t *capacity, uint32_t stream)
+{
+    for (size_t i = 0; i < *count; i++)
+        if ((*ends)[i].stream == stream)
+            return &(*ends)[i];
+    *ends = make_room(*ends, *count, capacity, sizeof **ends);
+    (*ends)[*count] = (struct stream_end){.stream = stream};
+    return &(*ends)[(*count)++];
+}
+
+/* A kernel may take its place on the card while the one ahead of it in its stream still runs, and waits there: its own
+ * time begins with its turn. The runs are in the order in which they took their places. */
+static void begin_at_turns(struct mt_kernel_log *log)
+{
+    struct stream_end *ends = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < log->run_count; i++) {
+        struct mt_kernel_run *run = &log->runs[i];
+        struct stream_end *last = end_of_stream(&ends, &count, &capacity, run->stream);
+        if (run->start_ns < last->end_ns)
+            run->start_ns = last->end_ns < run->end_ns ? last->end_ns : run->end_ns;
+        if (run->end_ns > last->end_ns)
+            last->end_ns = run->end_ns;
+    }
+    free(ends);
+}
+
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context)
 {
@@ -154,6 +188,7 @@ void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
     pthread_mutex_lock(&log->run_lock);
     index_launches(log, &launches);
     sort_runs(log);
+    begin_at_turns(log);
     for (size_t i = 0; i < log->run_count; i++) {
         const struct mt_kernel kernel = join(log, &launches, &log->runs[i], shift_ns);
         take(context, &kernel);

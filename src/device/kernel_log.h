@@ -40,7 +40,8 @@ void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *ru
 /* How many launches were told since the last take. */
 uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log);
 
-/* Hands over every kernel that ran, by start, `shift_ns` added to its times, and forgets them and the launches: so all
+/* Hands over every kernel that ran, in the order in which they took their places, each from its turn on (a kernel may
+ * take its place before the one ahead of it in its stream has ended), `shift_ns` added to its times, and forgets them and the launches: so all
  * launched work must have ended. A kernel of a launch that nobody announced has label 0 and no step. */
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context);

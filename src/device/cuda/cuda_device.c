@@ -26,7 +26,6 @@ struct cuda {
     struct mt_device device;
     int ordinal;
     struct mtk_queue queue;
-    bool can_overlap; /* launches of kernels: from Hopper on */
     cudaEvent_t marks[MT_DEVICE_MARKS];
     struct mt_process_memory process_memory;
     uint64_t context_bytes, library_bytes; /* as struct mt_device_memory has them */
@@ -116,10 +115,7 @@ static mt_status cuda_synchronize(struct mt_device *device)
 static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
 {
     (void)stream;
-    struct cuda *cuda = cuda_of(device);
-    cuda->queue.overlaps =
-        cuda->can_overlap && device->watch == NULL; /* what waits for its turn would be timed with what it waits for */
-    return &cuda->queue;
+    return &cuda_of(device)->queue;
 }
 
 static mt_status cuda_mark(struct mt_device *device, int number)
@@ -241,7 +237,7 @@ static mt_status describe(struct cuda *cuda)
                        properties.name, properties.major, properties.minor, FIRST_SUPPORTED);
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
-    cuda->can_overlap = properties.major >= FIRST_TO_OVERLAP;
+    cuda->queue.overlaps = properties.major >= FIRST_TO_OVERLAP;
     cuda->device.profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
     mt_process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
