@@ -332,9 +332,9 @@ static void random_launches_find_their_labels_and_steps(void **state)
     struct mt_kernel_log *log = mt_kernel_log_create(spell_nothing);
     for (uint32_t i = 0; i < MOST_KERNELS; i++) {
         uint32_t number = (uint32_t)(mt_splitmix64(seed + drawn++) % MOST_KERNELS);
-        launches[number] = (struct mt_kernel_launch){.step = (int64_t)(mt_splitmix64(seed + drawn++) % 9) - 1,
-                                                     .label = (mt_label_id)(mt_splitmix64(seed + drawn++) % 100),
-                                                     .number = number};
+        int64_t step = (int64_t)(mt_splitmix64(seed + drawn++) % 9) - 1;
+        mt_label_id label = (mt_label_id)(mt_splitmix64(seed + drawn++) % 100);
+        launches[number] = (struct mt_kernel_launch){.step = step, .label = label, .number = number};
         mt_kernel_log_launch(log, &launches[number]);
     }
     for (uint32_t number = 0; number < MOST_KERNELS; number++) {

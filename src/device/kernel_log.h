@@ -41,8 +41,9 @@ void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *ru
 uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log);
 
 /* Hands over every kernel that ran, in the order in which they took their places, each from its turn on (a kernel may
- * take its place before the one ahead of it in its stream has ended), `shift_ns` added to its times, and forgets them and the launches: so all
- * launched work must have ended. A kernel of a launch that nobody announced has label 0 and no step. */
+ * take its place before the one ahead of it in its stream has ended), with `shift_ns` added to its times. Forgets them
+ * and the launches: so all launched work must have ended. A kernel of a launch that nobody announced has label 0 and no
+ * step. */
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context);
 
