@@ -160,6 +160,21 @@ static void collect_kernels(struct training *run, uint64_t least)
         mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
 }
 
+/* Hands over the rest, also of a run that failed: memory that ran out leaves the device as it was. Where that fails too,
+ * the words stay the first failure's. */
+static void collect_last_kernels(struct training *run)
+{
+    struct mt_runtime *rt = &run->rt;
+    if (rt->status == MT_OK || mt_device_waiting_kernels(rt->device) == 0) {
+        collect_kernels(run, 1);
+        return;
+    }
+    char *words = mt_host_strdup(mt_last_error());
+    mt_device_collect(rt->device, take_kernel, run);
+    mt_fail(rt->status, "%s", words);
+    free(words);
+}
+
 /* A step that failed has no end. */
 static void end_step(struct training *run, int64_t step)
 {
@@ -206,7 +221,7 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     mt_transformer_create(&run.rt, config, &run.model);
     mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
     run_steps(&run);
-    collect_kernels(&run, 1);
+    collect_last_kernels(&run);
     mt_transformer_destroy(&run.rt, &run.model);
     mt_runtime_close(&run.rt);
     mt_token_source_close(run.tokens);
