@@ -432,7 +432,7 @@ static void a_live_run_is_found_through_a_symbolic_link(void **state)
     script_emit(&script, 5000);
     const char *link = beside(".link.db");
     assert_int_equal(symlink("trace.db", link), 0);
-    snprintf(path, sizeof path, "%s", link);
+    assert_true((size_t)snprintf(path, sizeof path, "%s", link) < sizeof path);
     assert_int_equal(open_for_reading(), MT_OK);
     assert_int_equal(open_for_writing(), MT_FAILED);
     check_error_says("being written by process");
