@@ -3,6 +3,15 @@
 
 #include <string.h>
 
+/* The elements of `x` in row-major order, in memory of their own. */
+static struct mt_tensor *row_major_copy(struct mt_runtime *rt, mt_role role, const char *name,
+                                        const struct mt_tensor *x)
+{
+    struct mt_tensor *copy = mt_tensor_empty(rt, role, name, x->dtype, x->dims, x->shape);
+    mt_op_unary(rt, MTK_COPY, 0, copy, x);
+    return copy;
+}
+
 /* `x` as `shape`: a view if its strides allow one, else a view of a row-major copy. */
 static struct mt_tensor *view_or_copy(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                                       int dims, const int64_t *shape)
@@ -12,8 +21,7 @@ static struct mt_tensor *view_or_copy(struct mt_runtime *rt, mt_role role, const
         return NULL;
     if (mt_tensor_view_strides(x, dims, shape, stride))
         return mt_tensor_view(rt, x, dims, shape, stride, 0);
-    struct mt_tensor *copy = mt_tensor_empty(rt, role, name, x->dtype, x->dims, x->shape);
-    mt_op_unary(rt, MTK_COPY, 0, copy, x);
+    struct mt_tensor *copy = row_major_copy(rt, role, name, x);
     struct mt_tensor *view = view_or_copy(rt, role, name, copy, dims, shape);
     mt_tensor_release(rt, copy);
     return view;
@@ -85,8 +93,7 @@ struct mt_tensor *mt_reshape(struct mt_runtime *rt, mt_role role, const char *na
         return NULL;
     if (mt_tensor_view_strides(x, dims, shape, stride))
         return mt_view(rt, x, dims, shape);
-    struct mt_tensor *copy = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
-    mt_op_unary(rt, MTK_COPY, 0, copy, x);
+    struct mt_tensor *copy = row_major_copy(rt, mt_effective_role(rt, role), name, x);
     mt_graph_record(rt, name, copy_backward, copy, x, NULL);
     struct mt_tensor *out = mt_view(rt, copy, dims, shape);
     mt_tensor_release(rt, copy);

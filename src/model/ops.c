@@ -53,7 +53,7 @@ static const char *shape_text(const struct mt_tensor *tensor, struct mt_text *te
 {
     for (int i = 0; i < tensor->dims; i++)
         mt_text_add(text, "%s%lld", i > 0 ? "," : "", (long long)tensor->shape[i]);
-    return text->data != NULL ? text->data : "";
+    return mt_text_get(text);
 }
 
 static void fail_shapes(struct mt_runtime *rt, const char *op, const struct mt_tensor *out, const struct mt_tensor *in)
