@@ -76,6 +76,12 @@ void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, m
 /* Hands a kernel that a device ran to the sink, if that wants kernels, in order with the events. */
 void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel);
 
+/* Events that were emitted so far: what the next one's sequence will be. */
+uint64_t mt_alloc_events(const struct mt_alloc *alloc);
+
+/* Tells the sink, if it wants to know, how a block was used that is about to be given back. */
+void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use);
+
 mt_status mt_alloc_flush(struct mt_alloc *alloc);
 
 /* Counters of one category, or of all. Invariant: allocated >= requested; peaks >= what they are peaks of. */

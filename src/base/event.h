@@ -4,6 +4,8 @@
 
 #include "base/label.h"
 
+#include <stdbool.h>
+
 #define MT_EVENT_KINDS(X)                                                                                              \
     X(SEGMENT_MAP, "segment_map")     /* a segment was taken from the device: segment, address, block_bytes */         \
     X(SEGMENT_UNMAP, "segment_unmap") /* and given back: the same fields */                                            \
@@ -51,6 +53,16 @@ struct mt_kernel {
     int64_t step;              /* MT_NO_STEP: outside of one */
     mt_label_id label;         /* 0: launched by nobody that we know */
     uint32_t stream;           /* the driver's number */
+};
+
+/* How ops used a block, told when it is about to be freed. A moment is the sequence of the last event before it. */
+struct mt_use {
+    mt_addr address;             /* of the block, which is live */
+    uint32_t reads, writes;      /* operands of ops; both 0: never used, and the moments below are 0 */
+    uint64_t first, last;        /* first and last use */
+    uint64_t idle_from, idle_to; /* the longest pause between two uses; equal: none */
+    mt_addr copied_from;         /* the live block of which it was made a copy in another precision; 0: none */
+    bool unread;                 /* what was written last was read by nobody */
 };
 
 _Static_assert(sizeof(struct mt_event) == 64, "an event is one cache line");

@@ -23,6 +23,9 @@ struct mt_sink {
     /* Takes a kernel that a device ran, some time after it did; copies its name. NULL: not wanted. */
     void (*kernel)(void *context, const struct mt_kernel *kernel);
 
+    /* Takes how a live block was used, before the event that frees it. NULL: not wanted. */
+    void (*use)(void *context, const struct mt_use *use);
+
     /* Returns once everything emitted so far is where the sink keeps it, or its first error. NULL: nothing to do. */
     mt_status (*flush)(void *context);
 };

@@ -1,0 +1,89 @@
+/* The raw material of answers: the blocks of a run, what their labels say, how they were used, and the marks in between.
+ * Questions that no table answers (what would change the peak, what the timeline shows) are computed from these.
+ *
+ *   labels[block.label] ◀── blocks, by alloc_event ──▶ uses[i] of blocks[i]
+ *
+ * Moments are event ids. Ownership: arrays belong to the caller, free(); text as in trace.h.
+ * Threads: one at a time. */
+#ifndef MT_TRACE_BLOCKS_H
+#define MT_TRACE_BLOCKS_H
+
+#include "base/event.h"
+#include "trace/trace.h"
+
+/* What a label says. Equal texts of one trace have equal pointers. */
+struct mt_label_row {
+    const char *category, *role, *op, *phase, *dtype, *shape;
+    const char *span;  /* "model.layers.7.ffn.w1" */
+    const char *place; /* the same with "*" for the layer's number: what alike blocks of all layers share */
+    int layer;         /* -1: outside of one */
+};
+
+/* The labels of a run by their number; number 0, which no label has, is a row of "". */
+mt_status mt_trace_labels(struct mt_trace *trace, const struct mt_run *run, struct mt_label_row **out_rows,
+                          size_t *out_count);
+
+/* One block. Invariants: alloc_event < free_event unless that is 0; block_bytes >= requested_bytes;
+ * label < the number of labels. */
+struct mt_block_row {
+    int64_t alloc_event, free_event; /* free_event 0: not freed up to the end of what was asked for */
+    uint64_t alloc_ns, free_ns;      /* the device's clock */
+    uint64_t requested_bytes, block_bytes;
+    uint64_t offset; /* in its segment */
+    uint32_t segment, label;
+    mt_stream stream;
+};
+
+/* The blocks that were live at some moment of first_event <= id <= last_event, by alloc_event: those that were live
+ * before it, from the nearest checkpoint, then those that were allocated in it. Of the whole run: run->first_event to
+ * first_event + event_count - 1. About 200 ns an event. */
+mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
+                          struct mt_block_row **out_rows, size_t *out_count);
+
+/* The blocks live after `event`, by alloc_event; free_event and free_ns are 0. From the nearest checkpoint: milliseconds,
+ * however long the run. */
+mt_status mt_trace_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_block_row **out_rows,
+                        size_t *out_count);
+
+/* How a block was used. A moment is the id of the last event before it, so a block that is freed directly after its last
+ * use has last = free_event - 1. */
+struct mt_use_row {
+    bool known;                 /* false: its program did not say, and the rest is 0 */
+    uint32_t reads, writes;     /* operands of ops */
+    int64_t first, last;        /* first and last use; 0: never used */
+    int64_t idle_from, idle_to; /* the longest pause between two uses; 0: fewer than two */
+    int64_t copied_from;        /* alloc_event of the block of which it is a copy in another precision; 0: none */
+    bool unread;                /* what was written last was read by nobody */
+};
+
+/* Fills out[i] for blocks[i], which are ordered by alloc_event. */
+mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
+                        size_t count, struct mt_use_row *out);
+
+/* A segment by birth number. */
+struct mt_segment_row {
+    uint32_t number;
+    mt_stream stream;
+    uint64_t address, bytes;
+    int64_t mapped_event, unmapped_event; /* unmapped_event 0: still mapped at the end */
+};
+
+/* All segments of a run, by number. */
+mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, struct mt_segment_row **out_rows,
+                            size_t *out_count);
+
+/* What happened that is not about memory: steps, phases, spans; and what could not be had. */
+struct mt_mark_row {
+    int64_t event;
+    uint64_t time_ns;
+    mt_event_kind kind; /* step_begin, step_end, phase, span_begin, span_end, oom */
+    uint64_t value;     /* a step's number, a phase's mt_phase, an oom's requested bytes */
+    const char *span;   /* path; "": none */
+    uint32_t label;     /* of an oom; otherwise 0 */
+};
+
+/* The marks with first_event <= id <= last_event, in order. */
+mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
+                         struct mt_mark_row **out_rows, size_t *out_count);
+
+#endif

@@ -1,0 +1,53 @@
+/* Replay: the allocations and frees of a run once more, through an allocator of its own, with changes.
+ *
+ *   blocks of a trace ──▶ lifetimes ──(changes)──▶ sweep:  the peak of requested bytes, by adding up
+ *                                            └───▶ replay: all three peaks, by allocating
+ *
+ * A position is a moment between events: an event with id e is at 2e, what is moved to just after it is at 2e + 1. So a
+ * change never ties with what happened. Lifetimes that begin or end at one position do so in their order in the array,
+ * ends first. */
+#ifndef MT_WHATIF_REPLAY_H
+#define MT_WHATIF_REPLAY_H
+
+#include "alloc/alloc.h"
+#include "trace/blocks.h"
+
+#define MT_POSITION_NEVER INT64_MAX
+
+static inline int64_t mt_position_at(int64_t event)
+{
+    return 2 * event;
+}
+
+static inline int64_t mt_position_after(int64_t event)
+{
+    return 2 * event + 1;
+}
+
+/* When a block is there. Invariant: begin < end. A block that goes in between has two. */
+struct mt_lifetime {
+    uint64_t requested_bytes;
+    int64_t begin, end; /* positions; end MT_POSITION_NEVER: it stays */
+    uint32_t label;     /* number of the trace's label */
+    mt_stream stream;
+};
+
+/* The lifetimes of blocks as they were; the caller's, free(). */
+struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count);
+
+/* The highest sum of requested bytes, and the position that reached it first (0 for nothing). */
+uint64_t mt_lifetimes_peak(const struct mt_lifetime *lifetimes, size_t count, int64_t *out_position);
+
+/* What a replay came to.
+ * Invariant: requested_bytes <= allocated_bytes <= reserved_bytes, each the peak of its own. */
+struct mt_replay_result {
+    uint64_t requested_bytes, allocated_bytes, reserved_bytes;
+    size_t unmet; /* index of the first lifetime that could not be had: there the replay ends; count: all were */
+};
+
+/* Allocates and frees the lifetimes in order of their positions, with the settings of a policy, on a device of that
+ * capacity on which nothing is executed. MT_OK also where memory ran out: see unmet. */
+mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
+                        uint64_t capacity_bytes, struct mt_replay_result *out);
+
+#endif
