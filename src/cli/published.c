@@ -1,0 +1,48 @@
+#include "published.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct mt_published_cell cells[] = {
+    {"128", "fwd", "off", 18.51, NAN, 19675807744, 19883098112},
+    {"256", "fwd", "off", 25.34, NAN, 27201083392, 27277656064},
+    {"512", "fwd", "off", 44.17, NAN, 47017543680, 47485812736},
+    {"128", "fwd", "bf16", 22.76, 4.26, 24290164736, 24501026816},
+    {"256", "fwd", "bf16", 27.51, 2.16, 29032241152, 29592911872},
+    {"512", "fwd", "bf16", 39.23, -4.95, 41735030784, 42184212480},
+    {"128", "fwd_bwd", "off", 57.18, NAN, 60638662656, 61438164992},
+    {"256", "fwd_bwd", "off", 66.09, NAN, 68167778304, 71032635392},
+    {"512", "fwd_bwd", "off", NAN, NAN, 88063483904, 89550487552},
+    {"128", "fwd_bwd", "bf16", 61.39, 4.21, 65206766592, 65848475648},
+    {"256", "fwd_bwd", "bf16", 66.72, 0.62, 70012041216, 71525466112},
+    {"512", "fwd_bwd", "bf16", NAN, NAN, 82800496640, 86041952256},
+};
+
+/* What all cells have in common. */
+static const struct mt_setting_row shared[] = {
+    {"model", "2.7B"}, {"vocab", "10000"}, {"d_model", "2560"}, {"d_ff", "10240"}, {"layers", "32"},
+    {"heads", "32"},   {"rope", "off"},    {"batch", "4"},      {"impl", "eager"},
+};
+
+static bool has_setting(const struct mt_setting_row *settings, size_t count, const char *name, const char *value)
+{
+    return strcmp(mt_setting_find(settings, count, name), value) == 0;
+}
+
+const struct mt_published_cell *mt_published_find(const struct mt_setting_row *settings, size_t count)
+{
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
+        if (!has_setting(settings, count, shared[i].name, shared[i].value))
+            return NULL;
+    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++)
+        if (has_setting(settings, count, "seq", cells[i].seq) && has_setting(settings, count, "mode", cells[i].mode) &&
+            has_setting(settings, count, "autocast", cells[i].autocast))
+            return &cells[i];
+    return NULL;
+}
+
+const struct mt_published_cell *mt_published_cells(size_t *out_count)
+{
+    *out_count = sizeof cells / sizeof cells[0];
+    return cells;
+}
