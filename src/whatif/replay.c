@@ -1,0 +1,140 @@
+/* The sweep and the replay: both walk the moves of lifetimes, one adding up, the other allocating.
+ *
+ * The replay's device is a simulated one, so that an allocation costs nothing but the policy's own work; its sink forgets
+ * what it is told. */
+#include "whatif/replay.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "whatif/moves.h"
+
+#include <stdlib.h>
+
+struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count)
+{
+    struct mt_lifetime *lifetimes = mt_host_resize(NULL, count > 0 ? count : 1, sizeof *lifetimes);
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_block_row *block = &blocks[i];
+        lifetimes[i] = (struct mt_lifetime){
+            .requested_bytes = block->requested_bytes,
+            .begin = mt_position_at(block->alloc_event),
+            .end = block->free_event != 0 ? mt_position_at(block->free_event) : MT_POSITION_NEVER,
+            .label = block->label,
+            .stream = block->stream,
+        };
+    }
+    return lifetimes;
+}
+
+uint64_t mt_lifetimes_peak(const struct mt_lifetime *lifetimes, size_t count, int64_t *out_position)
+{
+    struct mt_moves moves;
+    mt_moves_create(lifetimes, count, &moves);
+    uint64_t live = 0, peak = 0;
+    *out_position = 0;
+    for (size_t i = 0; i < moves.count; i++) {
+        const struct mt_move *move = &moves.items[i];
+        uint64_t bytes = lifetimes[move->index].requested_bytes;
+        live = mt_move_is_begin(move) ? live + bytes : live - bytes;
+        if (live > peak) {
+            peak = live;
+            *out_position = mt_move_position(&moves, move);
+        }
+    }
+    mt_moves_release(&moves);
+    return peak;
+}
+
+/* An allocator with nothing behind it. */
+struct stage {
+    struct mt_device *device;
+    struct mt_interner *interner;
+    struct mt_alloc *alloc;
+    struct mt_block **blocks; /* by lifetime; NULL while it is not there */
+};
+
+static mt_status stage_open(struct stage *stage, size_t count, const struct mt_alloc_settings *settings,
+                            uint64_t capacity_bytes)
+{
+    *stage = (struct stage){0};
+    mt_status status = mt_device_open("sim", &stage->device);
+    if (status != MT_OK)
+        return status;
+    stage->device->capacity_bytes = capacity_bytes;
+    stage->interner = mt_interner_create();
+    stage->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
+    struct mt_sink sink = mt_sink_discarding(stage->interner);
+    return mt_alloc_create(stage->device, &sink, settings, &stage->alloc);
+}
+
+static void stage_close(struct stage *stage)
+{
+    mt_alloc_destroy(stage->alloc);
+    mt_interner_destroy(stage->interner);
+    free(stage->blocks);
+    if (stage->device != NULL)
+        mt_device_close(stage->device);
+}
+
+/* The label that every block of a replay has: statistics by category are not asked for. */
+static const mt_label_id ANY_LABEL = 1;
+
+/* MT_OUT_OF_MEMORY if the lifetime can't be had. Lifetimes of no bytes, which imported traces have, take no block. */
+static mt_status play(struct stage *stage, const struct mt_lifetime *lifetime, const struct mt_move *move)
+{
+    struct mt_block **block = &stage->blocks[move->index];
+    if (!mt_move_is_begin(move)) {
+        mt_alloc_give(stage->alloc, *block);
+        return MT_OK;
+    }
+    if (lifetime->requested_bytes == 0)
+        return MT_OK;
+    return mt_alloc_take(stage->alloc, lifetime->requested_bytes, lifetime->stream, ANY_LABEL, 0, block);
+}
+
+/* Blocks come back long after they went out, when nothing of them is at hand any more: so ask for them early. */
+enum { MOVES_AHEAD = 16 };
+
+static void look_ahead(const struct stage *stage, const struct mt_moves *moves, size_t at)
+{
+    if (at + 2 * MOVES_AHEAD < moves->count)
+        __builtin_prefetch(&stage->blocks[moves->items[at + 2 * MOVES_AHEAD].index]);
+    if (at + MOVES_AHEAD < moves->count)
+        __builtin_prefetch(stage->blocks[moves->items[at + MOVES_AHEAD].index]);
+}
+
+static mt_status play_all(struct stage *stage, const struct mt_lifetime *lifetimes, size_t count, size_t *out_unmet)
+{
+    struct mt_moves moves;
+    mt_moves_create(lifetimes, count, &moves);
+    mt_status status = MT_OK;
+    *out_unmet = count;
+    for (size_t i = 0; i < moves.count && status == MT_OK; i++) {
+        const struct mt_move *move = &moves.items[i];
+        look_ahead(stage, &moves, i);
+        status = play(stage, &lifetimes[move->index], move);
+        if (status == MT_OUT_OF_MEMORY)
+            *out_unmet = move->index;
+    }
+    mt_moves_release(&moves);
+    return status == MT_OUT_OF_MEMORY ? MT_OK : status;
+}
+
+mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
+                        uint64_t capacity_bytes, struct mt_replay_result *out)
+{
+    struct stage stage;
+    *out = (struct mt_replay_result){.unmet = count};
+    mt_status status = stage_open(&stage, count, settings, capacity_bytes);
+    if (status == MT_OK)
+        status = play_all(&stage, lifetimes, count, &out->unmet);
+    if (status == MT_OK) {
+        struct mt_alloc_stats stats;
+        mt_alloc_stats(stage.alloc, &stats);
+        out->requested_bytes = stats.all.peak_requested_bytes;
+        out->allocated_bytes = stats.all.peak_allocated_bytes;
+        out->reserved_bytes = stats.peak_reserved_bytes;
+    }
+    stage_close(&stage);
+    return status;
+}
