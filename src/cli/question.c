@@ -1,12 +1,14 @@
 #include "question.h"
 
 #include "base/label.h"
+#include "base/memory.h"
 #include "output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define X(name, text) text,
 const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
@@ -22,16 +24,48 @@ static void note_state(const struct mt_run *run)
         mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
 }
 
-mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out)
+static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
 {
-    mt_status status = mt_trace_open(options->trace, &out->trace);
+    mt_status status = mt_trace_open(trace, &out->trace);
     if (status != MT_OK)
         return status;
-    status = mt_trace_find_run(out->trace, options->run, &out->run);
+    status = mt_trace_find_run(out->trace, which, &out->run);
     if (status == MT_OK)
         note_state(out->run);
     else
         mt_trace_close(out->trace);
+    return status;
+}
+
+mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out)
+{
+    return open_run(options->trace, options->run, out);
+}
+
+/* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */
+static char *file_of(const char *which)
+{
+    for (const char *colon = strchr(which, ':'); colon != NULL; colon = strchr(colon + 1, ':')) {
+        char *file = mt_host_strdup(which);
+        file[colon - which] = '\0';
+        if (access(file, F_OK) == 0)
+            return file;
+        free(file);
+    }
+    return NULL;
+}
+
+mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out)
+{
+    char *file = which != NULL ? file_of(which) : NULL;
+    mt_status status;
+    if (file != NULL)
+        status = open_run(file, which + strlen(file) + 1, out);
+    else
+        status = open_run(trace, which, out);
+    if (status == MT_USAGE && file == NULL && which != NULL && strchr(which, ':') != NULL)
+        status = mt_fail_context(status, "%s names no file before its colon, and in %s", which, trace);
+    free(file);
     return status;
 }
 
