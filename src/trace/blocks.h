@@ -24,7 +24,7 @@ mt_status mt_trace_labels(struct mt_trace *trace, const struct mt_run *run, stru
                           size_t *out_count);
 
 /* One block. Invariants: alloc_event < free_event unless that is 0; block_bytes >= requested_bytes;
- * label < the number of labels. */
+ * label < the number of labels; segment < the number of segments. */
 struct mt_block_row {
     int64_t alloc_event, free_event; /* free_event 0: not freed up to the end of what was asked for */
     uint64_t alloc_ns, free_ns;      /* the device's clock */
@@ -60,9 +60,9 @@ struct mt_use_row {
 mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                         size_t count, struct mt_use_row *out);
 
-/* A segment by birth number. */
+/* A segment. Invariant: rows[i].number = i. */
 struct mt_segment_row {
-    uint32_t number;
+    uint32_t number; /* of birth */
     mt_stream stream;
     uint64_t address, bytes;
     int64_t mapped_event, unmapped_event; /* unmapped_event 0: still mapped at the end */

@@ -44,6 +44,23 @@ void *mt_query_room(void *rows, size_t count, size_t row_bytes);
     " LEFT JOIN span ON span.run = ?1 AND span.id = coalesce(event.span, label.span) "
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);
 
+/* "model.layers.7.ffn" as "model.layers.*.ffn", kept: the first part that is a number is the layer's. `span` is a kept
+ * text, and returned as it is where it names no layer. */
+const char *mt_query_place(struct mt_trace *trace, const char *span);
+
+/* What numbers the rows of a run may name: labels and segments below these. */
+struct mt_number_limits {
+    uint32_t labels, segments;
+};
+mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *run, struct mt_number_limits *out);
+
+/* A label's number as a column holds it: NULL, no label, is 0. MT_BAD_TRACE if no row of the run has it. */
+mt_status mt_query_label_number(const struct mt_statement *row, int column, const struct mt_number_limits *limits,
+                                uint32_t *out);
+
+/* A column that holds a size, a place or a time: MT_BAD_TRACE, with the column's name, where it is negative. */
+mt_status mt_query_natural(const struct mt_statement *row, int column, uint64_t *out);
+
 /* The step that an event belongs to, -1: none. */
 mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
 

@@ -1,9 +1,7 @@
 /* What are the largest blocks? */
-#include "base/text.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Rows that come by falling size, alike ones merged.
  * Invariant: rows[size_begin..count) are those of the size that came last, no two of them alike. */
@@ -11,23 +9,6 @@ struct ranking {
     struct mt_top_row *rows;
     size_t count, size_begin;
 };
-
-/* "model.layers.7.ffn" as "model.layers.*.ffn": the first part that is a number is the layer's. */
-static const char *without_layer(struct mt_trace *trace, const char *span)
-{
-    for (const char *part = span; *part != '\0';) {
-        size_t length = strcspn(part, ".");
-        if (length > 0 && strspn(part, "0123456789") == length) {
-            struct mt_text pattern = {0};
-            mt_text_add(&pattern, "%.*s*%s", (int)(part - span), span, part + length);
-            const char *kept = mt_query_keep(trace, pattern.data);
-            mt_text_release(&pattern);
-            return kept;
-        }
-        part += length + (part[length] == '.');
-    }
-    return span;
-}
 
 /* Texts are kept once, so equal ones are at equal addresses. */
 static bool are_alike(const struct mt_top_row *a, const struct mt_top_row *b)
@@ -62,7 +43,7 @@ static void ranking_append(struct ranking *ranking, const struct mt_top_row *row
 static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const struct mt_top_row *row)
 {
     struct mt_top_row merged = *row;
-    merged.span = without_layer(trace, row->span);
+    merged.span = mt_query_place(trace, row->span);
     if (ranking->count > 0 && ranking->rows[ranking->count - 1].bytes != row->bytes)
         ranking->size_begin = ranking->count;
     for (size_t i = ranking->size_begin; i < ranking->count; i++) {
