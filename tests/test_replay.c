@@ -1,0 +1,223 @@
+/* The sweep and the replay of lifetimes: against a naive sum, against each other, against the runs that they were taken
+ * from, and against what PyTorch reserved. */
+#include "base/number_map.h"
+#include "base/random.h"
+#include "recording.h"
+#include "request_sequence.h"
+#include "whatif/replay.h"
+
+#include <time.h>
+
+/* Random lifetimes: many ties, some that stay, in no order. */
+static size_t make_random(uint64_t seed, struct mt_lifetime *out, size_t most)
+{
+    size_t count = mt_splitmix64(seed) % most;
+    uint64_t draws = 0, span = 2 + mt_splitmix64(seed + 1) % (4 * most);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t random = mt_splitmix64((seed << 20) + draws++), length = mt_splitmix64((seed << 20) + draws++) % span;
+        out[i] = (struct mt_lifetime){.requested_bytes = 1 + (random >> 40) % (UINT64_C(3) << 20),
+                                      .begin = (int64_t)(1000 + random % span),
+                                      .stream = (mt_stream)(random >> 32 & 1)};
+        out[i].end = length == 0 ? MT_POSITION_NEVER : out[i].begin + (int64_t)length;
+    }
+    return count;
+}
+
+/* Whether lifetime i is there when lifetime `at` has just begun. */
+static bool overlaps(const struct mt_lifetime *lifetimes, size_t i, size_t at)
+{
+    int64_t now = lifetimes[at].begin;
+    bool has_begun = lifetimes[i].begin < now || (lifetimes[i].begin == now && i <= at);
+    return has_begun && lifetimes[i].end > now;
+}
+
+static uint64_t naive_peak(const struct mt_lifetime *lifetimes, size_t count, int64_t *out_position)
+{
+    uint64_t peak = 0;
+    *out_position = 0;
+    for (size_t at = 0; at < count; at++) {
+        uint64_t live = 0;
+        for (size_t i = 0; i < count; i++)
+            live += overlaps(lifetimes, i, at) ? lifetimes[i].requested_bytes : 0;
+        if (live > peak || (live == peak && lifetimes[at].begin < *out_position)) {
+            peak = live;
+            *out_position = lifetimes[at].begin;
+        }
+    }
+    return peak;
+}
+
+enum { MOST_LIFETIMES = 300, ROUNDS = 60 };
+
+static void the_sweep_is_the_naive_sum_and_the_replay_agrees(void **state)
+{
+    (void)state;
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    static const char *const policies[] = {"policy=tight", "policy=torch"};
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct mt_lifetime lifetimes[MOST_LIFETIMES];
+        size_t count = make_random(seed + round, lifetimes, MOST_LIFETIMES);
+        int64_t position, expected_position;
+        uint64_t peak = mt_lifetimes_peak(lifetimes, count, &position);
+        assert_int_equal(peak, naive_peak(lifetimes, count, &expected_position));
+        assert_int_equal(position, expected_position);
+        struct mt_alloc_settings settings;
+        assert_int_equal(mt_alloc_settings_parse(policies[round % 2], &settings), MT_OK);
+        struct mt_replay_result result;
+        assert_int_equal(mt_replay_run(lifetimes, count, &settings, UINT64_C(1) << 40, &result), MT_OK);
+        assert_int_equal(result.requested_bytes, peak);
+        assert_int_equal(result.unmet, count);
+        assert_true(result.requested_bytes <= result.allocated_bytes &&
+                    result.allocated_bytes <= result.reserved_bytes);
+    }
+}
+
+/* What is asked for first and has no room is what is told, whatever comes after it. */
+static void the_first_lifetime_without_room_is_named(void **state)
+{
+    (void)state;
+    struct mt_alloc_settings settings;
+    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
+    enum { COUNT = 40 };
+    struct mt_lifetime lifetimes[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        lifetimes[i] = (struct mt_lifetime){.requested_bytes = 20 << 20,
+                                            .begin = (int64_t)(COUNT - i),
+                                            .end = i % 4 == 0 ? (int64_t)(COUNT - i) + 1 : MT_POSITION_NEVER};
+    uint64_t capacity = UINT64_C(200) << 20;
+    struct mt_replay_result result;
+    assert_int_equal(mt_replay_run(lifetimes, COUNT, &settings, capacity, &result), MT_OK);
+    assert_true(result.unmet < COUNT);
+    assert_int_equal(result.reserved_bytes, capacity);
+    struct mt_lifetime *met = lifetimes + result.unmet + 1; /* they were made from the last to the first */
+    size_t met_count = COUNT - result.unmet - 1;
+    struct mt_replay_result before;
+    assert_int_equal(mt_replay_run(met, met_count, &settings, capacity, &before), MT_OK);
+    assert_int_equal(before.unmet, met_count);
+    assert_int_equal(mt_replay_run(met - 1, met_count + 1, &settings, capacity, &before), MT_OK);
+    assert_int_equal(before.unmet, 0);
+}
+
+static void nothing_needs_nothing(void **state)
+{
+    (void)state;
+    int64_t position = -1;
+    struct mt_alloc_settings settings;
+    struct mt_replay_result result;
+    struct mt_lifetime empty = {.requested_bytes = 0, .begin = 2, .end = 4};
+    assert_int_equal(mt_lifetimes_peak(NULL, 0, &position), 0);
+    assert_int_equal(position, 0);
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_replay_run(&empty, 1, &settings, 1 << 30, &result), MT_OK);
+    assert_int_equal(result.reserved_bytes, 0);
+    assert_int_equal(result.unmet, 1);
+}
+
+/* The blocks of a recorded run, their events counted from 1; the caller's. */
+static struct mt_block_row *blocks_of(const struct recording *recording, size_t *out_count)
+{
+    struct mt_block_row *rows = mt_host_alloc(recording->count * sizeof *rows);
+    struct mt_number_map live;
+    mt_number_map_create(&live);
+    *out_count = 0;
+    for (size_t i = 0; i < recording->count; i++) {
+        const struct mt_event *event = &recording->events[i];
+        uint64_t index;
+        if (event->kind == MT_EVENT_ALLOC) {
+            mt_number_map_put(&live, event->address, *out_count);
+            rows[(*out_count)++] =
+                (struct mt_block_row){.alloc_event = (int64_t)i + 1, .requested_bytes = event->requested_bytes};
+        }
+        if (event->kind == MT_EVENT_FREE && mt_number_map_take(&live, event->address, &index))
+            rows[index].free_event = (int64_t)i + 1;
+    }
+    mt_number_map_release(&live);
+    return rows;
+}
+
+static void expect_the_same_peaks(const char *alloc, const struct mt_training_config *config)
+{
+    struct recording recording;
+    struct mt_alloc_stats stats;
+    struct mt_alloc_settings settings;
+    struct mt_replay_result result;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim:h200", alloc, config, NULL, &stats), MT_OK);
+    size_t count;
+    struct mt_block_row *blocks = blocks_of(&recording, &count);
+    struct mt_lifetime *lifetimes = mt_lifetimes_of_blocks(blocks, count);
+    assert_int_equal(mt_alloc_settings_parse(alloc, &settings), MT_OK);
+    assert_int_equal(mt_replay_run(lifetimes, count, &settings, UINT64_C(141) << 30, &result), MT_OK);
+    assert_int_equal(result.requested_bytes, stats.all.peak_requested_bytes);
+    assert_int_equal(result.allocated_bytes, stats.all.peak_allocated_bytes);
+    assert_int_equal(result.reserved_bytes, stats.peak_reserved_bytes);
+    free(lifetimes);
+    free(blocks);
+    recording_close(&recording);
+}
+
+static void a_run_replayed_unchanged_has_its_own_peaks(void **state)
+{
+    (void)state;
+    static const char *const allocs[] = {"policy=tight", "policy=torch", "policy=torch,roundup_power2_divisions=8"};
+    for (size_t i = 0; i < sizeof allocs / sizeof allocs[0]; i++) {
+        struct mt_training_config config = mt_training_config_default(); /* 2.7B */
+        config.steps = 2;
+        config.autocast = i % 2 == 1;
+        expect_the_same_peaks(allocs[i], &config);
+        assert_int_equal(mt_model_config_named("small", &config.model), MT_OK);
+        config.autocast = i % 2 == 0;
+        config.steps = 3;
+        expect_the_same_peaks(allocs[i], &config);
+    }
+}
+
+/* The requests of a real training step as lifetimes; the caller's. */
+static struct mt_lifetime *lifetimes_of(const struct request_sequence *sequence, size_t *out_count)
+{
+    struct mt_lifetime *lifetimes = mt_host_alloc(REQUEST_MOST_BLOCKS * sizeof *lifetimes);
+    size_t *by_id = mt_host_alloc(REQUEST_MOST_BLOCKS * sizeof *by_id), count = 0;
+    gzFile file = request_sequence_open(sequence);
+    struct request request;
+    for (int64_t event = 1; request_sequence_next(file, &request); event++) {
+        if (request.frees) {
+            lifetimes[by_id[request.id]].end = mt_position_at(event);
+            continue;
+        }
+        by_id[request.id] = count;
+        lifetimes[count++] = (struct mt_lifetime){
+            .requested_bytes = request.bytes, .begin = mt_position_at(event), .end = MT_POSITION_NEVER};
+    }
+    gzclose(file);
+    free(by_id);
+    *out_count = count;
+    return lifetimes;
+}
+
+static void a_replay_of_pytorchs_requests_reserves_what_pytorch_did(void **state)
+{
+    (void)state;
+    struct mt_alloc_settings settings;
+    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
+    for (int i = 0; i < REQUEST_SEQUENCES; i++) {
+        size_t count;
+        struct mt_lifetime *lifetimes = lifetimes_of(&request_sequences[i], &count);
+        struct mt_replay_result result;
+        assert_int_equal(mt_replay_run(lifetimes, count, &settings, UINT64_C(150) << 30, &result), MT_OK);
+        assert_int_equal(result.reserved_bytes, request_sequences[i].reserved_bytes);
+        free(lifetimes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_sweep_is_the_naive_sum_and_the_replay_agrees),
+        cmocka_unit_test(the_first_lifetime_without_room_is_named),
+        cmocka_unit_test(nothing_needs_nothing),
+        cmocka_unit_test(a_run_replayed_unchanged_has_its_own_peaks),
+        cmocka_unit_test(a_replay_of_pytorchs_requests_reserves_what_pytorch_did),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
