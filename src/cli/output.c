@@ -1,5 +1,7 @@
 #include "output.h"
 
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -78,35 +80,10 @@ void mt_note(const char *format, ...)
     va_end(arguments);
 }
 
-/* Whether all of `byte[1]` to `byte[extra]` continue a UTF-8 sequence. The text's NUL does not, so none is passed. */
-static bool continues(const unsigned char *byte, int extra)
-{
-    for (int i = 1; i <= extra; i++)
-        if ((byte[i] & 0xC0) != 0x80)
-            return false;
-    return true;
-}
-
-/* The length of the well-formed UTF-8 character at `byte`, 0 if there is none (RFC 3629, table of section 4). */
-static int utf8_length(const unsigned char *byte)
-{
-    unsigned char lead = byte[0];
-    if (lead < 0x80)
-        return 1;
-    int extra = lead >= 0xF0 && lead <= 0xF4  ? 3
-                : lead >= 0xE0 && lead < 0xF0 ? 2
-                : lead >= 0xC2 && lead < 0xE0 ? 1
-                                              : 0;
-    if (extra == 0 || !continues(byte, extra))
-        return 0;
-    bool too_long = (lead == 0xE0 && byte[1] < 0xA0) || (lead == 0xF0 && byte[1] < 0x90);
-    bool no_character = (lead == 0xED && byte[1] > 0x9F) || (lead == 0xF4 && byte[1] > 0x8F);
-    return too_long || no_character ? 0 : extra + 1;
-}
-
 /* C0 and C1 control characters and DEL. */
-static bool is_control(const unsigned char *byte, int length)
+static bool is_control(const char *text, int length)
 {
+    const unsigned char *byte = (const unsigned char *)text;
     return (length == 1 && (byte[0] < 0x20 || byte[0] == 0x7F)) || (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0);
 }
 
@@ -115,9 +92,9 @@ static int visible_length(const char *name)
 {
     int length = 0;
     for (;;) {
-        const unsigned char *byte = (const unsigned char *)name + length;
-        int next = *byte != '\0' ? utf8_length(byte) : 0;
-        if (next == 0 || is_control(byte, next))
+        const char *at = name + length;
+        int next = *at != '\0' ? mt_utf8_length(at) : 0;
+        if (next == 0 || is_control(at, next))
             return length;
         length += next;
     }
@@ -147,15 +124,10 @@ void mt_print_name(const char *name)
     mt_text_release(&visible);
 }
 
-/* `text` with U+FFFD for each byte that is not UTF-8. */
 static json_t *json_of_damaged(const char *text)
 {
     struct mt_text repaired = {0};
-    for (const unsigned char *byte = (const unsigned char *)text; *byte != '\0';) {
-        int length = utf8_length(byte);
-        mt_text_add(&repaired, "%.*s", length > 0 ? length : 3, length > 0 ? (const char *)byte : "\xEF\xBF\xBD");
-        byte += length > 0 ? length : 1;
-    }
+    mt_utf8_add_repaired(&repaired, text);
     json_t *json = json_string(mt_text_get(&repaired));
     mt_text_release(&repaired);
     return json;
