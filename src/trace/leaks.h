@@ -25,7 +25,7 @@ enum {
 struct mt_leak_row {
     const char *category, *role, *op, *phase, *dtype;
     const char *place;                  /* the span with "*" for the layer's number */
-    const char *shape;                  /* "" if several have leaked */
+    const char *shape;                  /* of its blocks; "" if there are several */
     uint64_t first_bytes, first_blocks; /* live at the end of mt_leaks.first_step */
     uint64_t last_bytes, last_blocks;   /* at the end of mt_leaks.last_step */
     uint64_t grew;                      /* at how many of the ends after the first it was more than at the one before */

@@ -1,0 +1,264 @@
+/* What does every step leave behind? */
+#include "trace/leaks.h"
+#include "trace/query/query.h"
+
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ends of steps, in order. */
+struct ends {
+    int64_t steps[MT_LEAK_MOST_ENDS], events[MT_LEAK_MOST_ENDS];
+    size_t count;
+};
+
+/* What one group has at one end. */
+struct amount {
+    uint64_t bytes, blocks;
+};
+
+/* The groups of a run's labels.
+ * Invariants: group_of_label[number] < group_count; first_label[group] is the lowest of the group;
+ * amounts[end * group_count + group]; shapes[group]: the shape of its blocks at the last end, "" if there are several,
+ * NULL if there are no blocks. */
+struct groups {
+    const struct mt_label_row *labels;
+    size_t label_count, group_count;
+    size_t *group_of_label, *first_label;
+    struct amount *amounts;
+    const char **shapes;
+};
+
+static void reverse(struct ends *ends)
+{
+    for (size_t low = 0, high = ends->count; low + 1 < high; low++) {
+        high--;
+        int64_t step = ends->steps[low], event = ends->events[low];
+        ends->steps[low] = ends->steps[high];
+        ends->events[low] = ends->events[high];
+        ends->steps[high] = step;
+        ends->events[high] = event;
+    }
+}
+
+/* The last ends of steps, without the first step's. */
+static mt_status read_ends(struct mt_trace *trace, const struct mt_run *run, struct ends *out)
+{
+    *out = (struct ends){0};
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS NOT NULL"
+                                        " AND number > (SELECT min(number) FROM step WHERE run = ?1)"
+                                        " ORDER BY number DESC LIMIT ?2",
+                                        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, MT_LEAK_MOST_ENDS);
+    bool row = true;
+    while ((status = mt_statement_step(statement, &row)) == MT_OK && row && out->count < MT_LEAK_MOST_ENDS) {
+        out->steps[out->count] = mt_statement_integer(statement, 0);
+        out->events[out->count++] = mt_statement_integer(statement, 1);
+    }
+    mt_statement_finalize(statement);
+    reverse(out);
+    return status;
+}
+
+static mt_status find_ends(struct mt_trace *trace, const struct mt_run *run, struct ends *out)
+{
+    mt_status status = read_ends(trace, run, out);
+    if (status != MT_OK || out->count + 1 >= MT_LEAK_LEAST_STEPS)
+        return status;
+    return mt_fail(MT_USAGE,
+                   "run %" PRId64 " has %" PRId64 " full step%s, and a leak shows from the third on: trace one of"
+                   " %d steps or more (memtrace run --steps %d)",
+                   run->id, run->last_full_step + 1, run->last_full_step == 0 ? "" : "s", MT_LEAK_LEAST_STEPS,
+                   MT_LEAK_LEAST_STEPS + 1);
+}
+
+/* Texts are kept once, so their addresses order them, and equal ones have the same. */
+static int compare_labels(const void *left, const void *right, void *labels)
+{
+    const struct mt_label_row *a = (const struct mt_label_row *)labels + *(const size_t *)left;
+    const struct mt_label_row *b = (const struct mt_label_row *)labels + *(const size_t *)right;
+    const char *const ours[] = {a->category, a->role, a->op, a->phase, a->dtype, a->place};
+    const char *const theirs[] = {b->category, b->role, b->op, b->phase, b->dtype, b->place};
+    return memcmp(ours, theirs, sizeof ours);
+}
+
+/* Labels that are alike become neighbours, and those a group. */
+static void make_groups(struct groups *groups)
+{
+    size_t count = groups->label_count, *order = mt_host_alloc((count + 1) * sizeof *order);
+    groups->group_of_label = mt_host_alloc((count + 1) * sizeof *groups->group_of_label);
+    groups->first_label = mt_host_alloc((count + 1) * sizeof *groups->first_label);
+    for (size_t i = 0; i < count; i++)
+        order[i] = i;
+    qsort_r(order, count, sizeof *order, compare_labels, (void *)groups->labels);
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || compare_labels(&order[i - 1], &order[i], (void *)groups->labels) != 0)
+            groups->first_label[groups->group_count++] = order[i];
+        size_t group = groups->group_count - 1;
+        groups->group_of_label[order[i]] = group;
+        if (order[i] < groups->first_label[group])
+            groups->first_label[group] = order[i];
+    }
+    free(order);
+}
+
+static void add_blocks(struct groups *groups, const struct mt_block_row *blocks, size_t count, struct amount *amounts)
+{
+    for (size_t group = 0; group < groups->group_count; group++)
+        groups->shapes[group] = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t group = groups->group_of_label[blocks[i].label];
+        const char *shape = groups->labels[blocks[i].label].shape, **known = &groups->shapes[group];
+        amounts[group].bytes += blocks[i].block_bytes;
+        amounts[group].blocks++;
+        *known = *known == NULL || *known == shape ? shape : "";
+    }
+}
+
+static mt_status count_ends(struct mt_trace *trace, const struct mt_run *run, const struct ends *ends,
+                            struct groups *groups)
+{
+    groups->amounts = mt_host_alloc((ends->count * groups->group_count + 1) * sizeof *groups->amounts);
+    groups->shapes = mt_host_alloc((groups->group_count + 1) * sizeof *groups->shapes);
+    mt_status status = MT_OK;
+    for (size_t end = 0; end < ends->count && status == MT_OK; end++) {
+        struct mt_block_row *blocks = NULL;
+        size_t count = 0;
+        status = mt_trace_live(trace, run, ends->events[end], &blocks, &count);
+        if (status == MT_OK)
+            add_blocks(groups, blocks, count, groups->amounts + end * groups->group_count);
+        free(blocks);
+    }
+    return status;
+}
+
+/* At how many ends the group has more than at the one before; 0 if it ever has less. */
+static uint64_t count_growth(const struct groups *groups, size_t ends, size_t group)
+{
+    uint64_t grew = 0;
+    for (size_t end = 1; end < ends; end++) {
+        uint64_t before = groups->amounts[(end - 1) * groups->group_count + group].bytes;
+        uint64_t after = groups->amounts[end * groups->group_count + group].bytes;
+        if (after < before)
+            return 0;
+        grew += after > before;
+    }
+    return grew;
+}
+
+static struct mt_leak_row describe(const struct groups *groups, size_t ends, size_t group, uint64_t grew)
+{
+    const struct mt_label_row *label = &groups->labels[groups->first_label[group]];
+    const struct amount *first = &groups->amounts[group];
+    const struct amount *last = &groups->amounts[(ends - 1) * groups->group_count + group];
+    return (struct mt_leak_row){.category = label->category,
+                                .role = label->role,
+                                .op = label->op,
+                                .phase = label->phase,
+                                .dtype = label->dtype,
+                                .place = label->place,
+                                .shape = groups->shapes[group],
+                                .first_bytes = first->bytes,
+                                .first_blocks = first->blocks,
+                                .last_bytes = last->bytes,
+                                .last_blocks = last->blocks,
+                                .grew = grew};
+}
+
+/* A leak and its group, while they are ordered. */
+struct found {
+    struct mt_leak_row row;
+    size_t group, first_label;
+};
+
+/* Most growth first; equal ones in the order in which their labels came up. */
+static int compare_found(const void *left, const void *right)
+{
+    const struct found *a = left, *b = right;
+    uint64_t a_growth = a->row.last_bytes - a->row.first_bytes, b_growth = b->row.last_bytes - b->row.first_bytes;
+    if (a_growth != b_growth)
+        return a_growth < b_growth ? 1 : -1;
+    return (a->first_label > b->first_label) - (a->first_label < b->first_label);
+}
+
+/* The groups that leak, in the order of the answer: free(). */
+static struct found *find_leaks(const struct groups *groups, size_t ends, size_t *out_count)
+{
+    struct found *found = mt_host_alloc((groups->group_count + 1) * sizeof *found);
+    *out_count = 0;
+    for (size_t group = 0; group < groups->group_count; group++) {
+        uint64_t grew = count_growth(groups, ends, group);
+        if (grew > 0)
+            found[(*out_count)++] =
+                (struct found){describe(groups, ends, group, grew), group, groups->first_label[group]};
+    }
+    qsort(found, *out_count, sizeof *found, compare_found);
+    return found;
+}
+
+static void answer(const struct groups *groups, size_t ends, struct mt_leaks *out)
+{
+    struct found *found = find_leaks(groups, ends, &out->row_count);
+    size_t *row_of_group = mt_host_alloc((groups->group_count + 1) * sizeof *row_of_group);
+    for (size_t group = 0; group < groups->group_count; group++)
+        row_of_group[group] = MT_NO_LEAK;
+    out->rows = mt_host_alloc((out->row_count + 1) * sizeof *out->rows);
+    for (size_t i = 0; i < out->row_count; i++) {
+        out->rows[i] = found[i].row;
+        row_of_group[found[i].group] = i;
+    }
+    out->label_count = groups->label_count;
+    out->row_of_label = mt_host_alloc((groups->label_count + 1) * sizeof *out->row_of_label);
+    for (size_t i = 0; i < groups->label_count; i++)
+        out->row_of_label[i] = row_of_group[groups->group_of_label[i]];
+    free(row_of_group);
+    free(found);
+}
+
+static void groups_release(struct groups *groups)
+{
+    free(groups->group_of_label);
+    free(groups->first_label);
+    free(groups->amounts);
+    free(groups->shapes);
+}
+
+mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out)
+{
+    *out = (struct mt_leaks){0};
+    struct ends ends;
+    mt_status status = find_ends(trace, run, &ends);
+    if (status != MT_OK)
+        return status;
+    struct groups groups = {0};
+    struct mt_label_row *labels = NULL;
+    status = mt_trace_labels(trace, run, &labels, &groups.label_count);
+    groups.labels = labels;
+    if (status == MT_OK) {
+        make_groups(&groups);
+        status = count_ends(trace, run, &ends, &groups);
+    }
+    if (status == MT_OK) {
+        out->first_step = ends.steps[0];
+        out->last_step = ends.steps[ends.count - 1];
+        out->first_event = ends.events[0];
+        out->last_event = ends.events[ends.count - 1];
+        answer(&groups, ends.count, out);
+    }
+    groups_release(&groups);
+    free(labels);
+    return status;
+}
+
+void mt_leaks_release(struct mt_leaks *leaks)
+{
+    free(leaks->rows);
+    free(leaks->row_of_label);
+    *leaks = (struct mt_leaks){0};
+}
