@@ -88,6 +88,22 @@ static void what_is_no_size_is_refused_and_quoted(void **state)
     }
 }
 
+static void a_percentage_reads_with_and_without_its_sign(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"1%", "1", "1 %"}, *const bad[] = {"", "-1%", "1%%", "%", "one", "1e7%", "nan"};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        double percent = 0;
+        assert_int_equal(mt_parse_percent(good[i], &percent), MT_OK);
+        assert_true(percent == 1);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        double percent = 77;
+        assert_int_equal(mt_parse_percent(bad[i], &percent), MT_USAGE);
+        assert_true(percent == 77);
+    }
+}
+
 /* Whole multiples of a unit keep their value through both directions. */
 static void a_shown_size_reads_back_as_itself(void **state)
 {
@@ -453,6 +469,7 @@ int main(void)
         cmocka_unit_test(bytes_are_shown_in_the_largest_unit_that_keeps_a_whole),
         cmocka_unit_test(sizes_are_read_in_every_usual_spelling),
         cmocka_unit_test(what_is_no_size_is_refused_and_quoted),
+        cmocka_unit_test(a_percentage_reads_with_and_without_its_sign),
         cmocka_unit_test(a_shown_size_reads_back_as_itself),
         cmocka_unit_test(integers_are_whole_and_in_range),
         cmocka_unit_test(the_nearest_word_is_found_whatever_its_case),

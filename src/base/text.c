@@ -59,6 +59,19 @@ mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes)
     return MT_OK;
 }
 
+mt_status mt_parse_percent(const char *text, double *out_percent)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    bool is_number = end != text && isdigit((unsigned char)text[0]) && errno == 0;
+    end += strspn(end, " ");
+    if (!is_number || (strcmp(end, "%") != 0 && *end != '\0') || value > 1e6)
+        return mt_fail(MT_USAGE, "\"%s\" is not a percentage: write a number from 0, with or without %%", text);
+    *out_percent = value;
+    return MT_OK;
+}
+
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out)
 {
     char *end;

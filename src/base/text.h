@@ -16,6 +16,9 @@ char *mt_format_bytes(uint64_t bytes, char *text);
 /* "24GiB", "1.5 GB" (= GiB, as in the field's habit), "512", "64k": MT_USAGE for anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 
+/* "1%", "0.5 %", "2" (= 2 %): at least 0. MT_USAGE for anything else. */
+mt_status mt_parse_percent(const char *text, double *out_percent);
+
 /* A whole number in [low, high]; `what` names it in the error ("--batch"). */
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out);
 

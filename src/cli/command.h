@@ -48,11 +48,13 @@ struct mt_trace_options {
      .value = "N|NAME",                                                                                                \
      .help = "the run to speak of (the newest unless given)",                                                          \
      .kind = MT_OPTION_TEXT,                                                                                           \
+     .takes = MT_TAKES_RUN,                                                                                            \
      .offset = offsetof(struct mt_trace_options, run)},                                                                \
         {.name = "--trace",                                                                                            \
          .value = "FILE",                                                                                              \
          .help = "the trace (" MT_DEFAULT_TRACE " unless given)",                                                      \
          .kind = MT_OPTION_TEXT,                                                                                       \
+         .takes = MT_TAKES_FILE,                                                                                       \
          .offset = offsetof(struct mt_trace_options, trace)},                                                          \
         MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
 

@@ -36,8 +36,21 @@ static mt_status parse_choice(const struct mt_option *option, const char *text, 
             return MT_OK;
         }
     }
-    mt_fail_unknown("value", text, option->choices, choice_count(option->choices));
-    return mt_fail_context(MT_USAGE, "%s", option->name);
+    return mt_fail_unknown("value", text, option->choices, choice_count(option->choices));
+}
+
+static mt_status add_to_list(const struct mt_option *option, const char *text, struct mt_option_list *list)
+{
+    if (list->count == MT_MOST_LISTED)
+        return mt_fail(MT_USAGE, "%s can be given %d times at most", option->name, MT_MOST_LISTED);
+    list->items[list->count++] = text;
+    return MT_OK;
+}
+
+/* Of a value that was read elsewhere: whose it was. */
+static mt_status name_option(const struct mt_option *option, mt_status status)
+{
+    return status == MT_OK ? status : mt_fail_context(status, "%s", option->name);
 }
 
 static mt_status store_value(struct parser *parser, const struct mt_option *option, const char *text)
@@ -52,8 +65,14 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
         return MT_OK;
     case MT_OPTION_INTEGER:
         return mt_parse_integer(option->name, text, option->low, option->high, field);
+    case MT_OPTION_BYTES:
+        return name_option(option, mt_parse_bytes(text, field));
+    case MT_OPTION_PERCENT:
+        return name_option(option, mt_parse_percent(text, field));
     case MT_OPTION_CHOICE:
-        return parse_choice(option, text, field);
+        return name_option(option, parse_choice(option, text, field));
+    case MT_OPTION_LIST:
+        return add_to_list(option, text, field);
     }
     return MT_OK;
 }

@@ -14,8 +14,26 @@ typedef enum mt_option_kind {
     MT_OPTION_FLAG,    /* takes no value; bool */
     MT_OPTION_TEXT,    /* const char *, borrowed from the argument vector */
     MT_OPTION_INTEGER, /* int64_t in [low, high] */
-    MT_OPTION_CHOICE   /* int: the index in `choices`, which ends with NULL */
+    MT_OPTION_BYTES,   /* uint64_t: "52GiB" */
+    MT_OPTION_PERCENT, /* double: "1%" is 1 */
+    MT_OPTION_CHOICE,  /* int: the index in `choices`, which ends with NULL */
+    MT_OPTION_LIST     /* struct mt_option_list: texts, borrowed as above; the option may be given again and again */
 } mt_option_kind;
+
+/* What a repeatable option was given, in that order. */
+enum { MT_MOST_LISTED = 64 };
+struct mt_option_list {
+    size_t count;
+    const char *items[MT_MOST_LISTED];
+};
+
+/* What a shell can complete a value with, where its kind does not say it. */
+typedef enum mt_option_takes {
+    MT_TAKES_TEXT,   /* anything; of MT_OPTION_TEXT, `choices` are suggestions if there are some */
+    MT_TAKES_FILE,   /* a file's name, or one of those */
+    MT_TAKES_RUN,    /* a run of the trace */
+    MT_TAKES_COMMAND /* a command of the program */
+} mt_option_takes;
 
 /* One option ("--steps") or, if the name does not begin with a dash, one positional argument ("QUERY"). Positional
  * ones are filled in the order of the table. */
@@ -27,6 +45,7 @@ struct mt_option {
     size_t offset; /* of the field in the command's struct */
     int64_t low, high;
     const char *const *choices;
+    mt_option_takes takes;
 };
 
 /* Reads `count` arguments into `fields`, which holds the defaults. `options` ends with a NULL name. An unknown option,

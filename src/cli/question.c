@@ -59,10 +59,10 @@ mt_status mt_question_open_named(const char *trace, const char *which, struct mt
 {
     char *file = which != NULL ? file_of(which) : NULL;
     mt_status status;
-    if (file != NULL)
-        status = open_run(file, which + strlen(file) + 1, out);
-    else
+    if (file == NULL)
         status = open_run(trace, which, out);
+    else
+        status = open_run(file, which[strlen(file) + 1] != '\0' ? which + strlen(file) + 1 : NULL, out);
     if (status == MT_USAGE && file == NULL && which != NULL && strchr(which, ':') != NULL)
         status = mt_fail_context(status, "%s names no file before its colon, and in %s", which, trace);
     free(file);

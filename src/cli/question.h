@@ -18,7 +18,7 @@ struct mt_question {
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 
 /* The same for a run that is named beside --run, as where two are compared: a number or a name of the trace `trace`, or
- * FILE:RUN of another one (what stands before a colon is a file if there is one of that name). `which` NULL: the newest
+ * FILE:RUN of another one (FILE: is its newest; what stands before a colon is a file if there is one of that name). `which` NULL: the newest
  * run of `trace`. Each question has an opening of its own, of the same file too, so texts of two are not to be compared
  * by their pointers. */
 mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out);
