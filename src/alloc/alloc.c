@@ -20,9 +20,15 @@ static void unlock(struct mt_alloc *alloc)
     pthread_mutex_unlock(&alloc->lock);
 }
 
+uint64_t mt_alloc_events(const struct mt_alloc *alloc)
+{
+    return atomic_load_explicit(&alloc->next_sequence, memory_order_relaxed);
+}
+
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
 {
-    event->sequence = alloc->next_sequence++;
+    event->sequence = mt_alloc_events(alloc);
+    atomic_store_explicit(&alloc->next_sequence, event->sequence + 1, memory_order_relaxed);
     event->time_ns = mt_device_now_ns(alloc->device);
     alloc->sink.emit(alloc->sink.context, event);
 }
@@ -156,6 +162,7 @@ static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t by
     block->requested_bytes = bytes;
     block->label = label;
     block->span = span;
+    block->sequence = mt_alloc_events(alloc);
     count_out(&alloc->stats.all, block);
     count_out(&alloc->stats.category[mt_label_category(label)], block);
     emit_block(alloc, MT_EVENT_ALLOC, block);
@@ -207,6 +214,11 @@ uint64_t mt_block_requested_bytes(const struct mt_block *block)
     return block->requested_bytes;
 }
 
+uint64_t mt_block_sequence(const struct mt_block *block)
+{
+    return block->sequence;
+}
+
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
     lock(alloc);
@@ -244,6 +256,15 @@ void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
         return;
     lock(alloc);
     alloc->sink.kernel(alloc->sink.context, kernel);
+    unlock(alloc);
+}
+
+void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use)
+{
+    if (alloc->sink.use == NULL)
+        return;
+    lock(alloc);
+    alloc->sink.use(alloc->sink.context, use);
     unlock(alloc);
 }
 

@@ -63,6 +63,9 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
 mt_addr mt_block_address(const struct mt_block *block);
 uint64_t mt_block_requested_bytes(const struct mt_block *block);
 
+/* The sequence of the event that told of its handing out: what it is called in struct mt_use. */
+uint64_t mt_block_sequence(const struct mt_block *block);
+
 /* Releases every segment that no block is taken from. */
 void mt_alloc_release_cached(struct mt_alloc *alloc);
 
@@ -76,7 +79,8 @@ void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, m
 /* Hands a kernel that a device ran to the sink, if that wants kernels, in order with the events. */
 void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel);
 
-/* Events that were emitted so far: what the next one's sequence will be. */
+/* Events that were emitted so far: what the next one's sequence will be. Takes no lock: while other threads allocate it
+ * is a number that was right a moment ago. */
 uint64_t mt_alloc_events(const struct mt_alloc *alloc);
 
 /* Tells the sink, if it wants to know, how a block was used that is about to be given back. */

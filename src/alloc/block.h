@@ -14,6 +14,7 @@
 #include "alloc/alloc.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum {
     MT_BLOCK_UNIT = 512,       /* every block begins at, and is as long as, a multiple of this */
@@ -32,7 +33,10 @@ struct mt_block {
     uint64_t offset; /* in the segment */
     struct mt_segment *segment;
     struct mt_block *before, *after; /* neighbours in the segment; NULL at its ends */
-    struct mt_block *link[2];        /* while free: the policy's index; while spare: [0] is the next spare one */
+    union {
+        struct mt_block *link[2]; /* while free: the policy's index; while spare: [0] is the next spare one */
+        uint64_t sequence;        /* while out: of its alloc event */
+    };
     union {
         uint64_t requested_bytes; /* while out */
         uint64_t freed_at;        /* while free, torch: how many searches its pool had seen */
@@ -106,7 +110,7 @@ struct mt_alloc {
     struct mt_device *device;
     struct mt_sink sink;
     struct mt_alloc_settings settings;
-    uint64_t next_sequence;
+    _Atomic uint64_t next_sequence; /* written under the lock, read by anybody */
     uint32_t next_birth;
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;

@@ -55,13 +55,14 @@ struct mt_kernel {
     uint32_t stream;           /* the driver's number */
 };
 
-/* How ops used a block, told when it is about to be freed. A moment is the sequence of the last event before it. */
+/* How ops used a block, told when it is about to be freed. A block goes by the sequence of its alloc event, since its
+ * address may be another's by now; a moment is the sequence of the last event before it. */
 struct mt_use {
-    mt_addr address;             /* of the block, which is live */
+    uint64_t block;              /* which is live */
     uint32_t reads, writes;      /* operands of ops; both 0: never used, and the moments below are 0 */
     uint64_t first, last;        /* first and last use */
-    uint64_t idle_from, idle_to; /* the longest pause between two uses; equal: none */
-    mt_addr copied_from;         /* the live block of which it was made a copy in another precision; 0: none */
+    uint64_t idle_from, idle_to; /* the longest pause between two uses, in events; equal: none */
+    uint64_t copied_from;        /* the block, live or not, of which it was made a copy in another precision; 0: none */
     bool unread;                 /* what was written last was read by nobody */
 };
 

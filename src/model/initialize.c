@@ -5,6 +5,7 @@
 #include "model/graph.h"
 #include "model/ops.h"
 #include "model/transformer.h"
+#include "model/use.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -85,6 +86,7 @@ static struct mt_tensor *add_positions(struct builder *builder)
     int64_t *values = mt_host_alloc((size_t)length * sizeof *values);
     for (int64_t i = 0; i < length; i++)
         values[i] = i;
+    mt_use_write(rt, positions);
     mt_runtime_fail(
         rt, mt_device_write(rt->device, positions->address, values, (uint64_t)length * sizeof *values, rt->stream));
     free(values);

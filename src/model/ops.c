@@ -1,6 +1,7 @@
 #include "model/ops.h"
 
 #include "base/text.h"
+#include "model/use.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -141,6 +142,7 @@ static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_t
         fail_shapes(rt, op, out, tensors[i]);
         return false;
     }
+    mt_use_note(rt, out, tensors + 1, count - 1);
     spend(rt, (double)mt_tensor_count(out), tensors, count, false);
     return launches(rt, op);
 }
@@ -158,6 +160,8 @@ void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_ten
     if (elementwise(rt, unary_names[op], (const struct mt_tensor *[]){out, in}, 2, v))
         launched(rt, unary_names[op],
                  rt->device->kernels->unary(op, s, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
+    if (op == MTK_COPY && rt->status == MT_OK)
+        mt_use_copy(out, in);
 }
 
 void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
@@ -189,6 +193,7 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
         fail_shapes(rt, "reduce", out, in);
         return;
     }
+    mt_use_note(rt, out, &in, 1);
     spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
     out_view = plain_view(out);
     struct mtk_view in_view = plain_view(in);
@@ -231,6 +236,8 @@ void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
     const struct mt_tensor *workspace = mt_runtime_workspace(rt);
     if (workspace == NULL)
         return;
+    mt_use_write(rt, workspace);
+    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, workspace}, 3);
     spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[2], tensors, 3, true);
     struct mtk_view out_view = plain_view(out), a_view = plain_view(a), b_view = plain_view(b);
     if (launches(rt, "matmul"))
@@ -273,13 +280,16 @@ static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tens
         fail_shapes(rt, op, rows, table);
         return false;
     }
-    return spend_moved(rt, op, rows);
+    return true;
 }
 
 void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
                        const struct mt_tensor *index)
 {
     if (!rows_fit(rt, "gather_rows", out, table, index))
+        return;
+    mt_use_note(rt, out, (const struct mt_tensor *[]){table, index}, 2);
+    if (!spend_moved(rt, "gather_rows", out))
         return;
     struct mtk_view out_view = plain_view(out), table_view = plain_view(table), index_view = column_view(index);
     launched(
@@ -291,6 +301,9 @@ void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, cons
                             const struct mt_tensor *in)
 {
     if (!rows_fit(rt, "scatter_add_rows", in, table, index))
+        return;
+    mt_use_note(rt, table, (const struct mt_tensor *[]){table, index, in}, 3);
+    if (!spend_moved(rt, "scatter_add_rows", in))
         return;
     struct mtk_view table_view = plain_view(table), in_view = plain_view(in), index_view = column_view(index);
     launched(rt, "scatter_add_rows",
@@ -307,12 +320,15 @@ static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_
         fail_shapes(rt, op, narrow, index);
         return false;
     }
-    return spend_moved(rt, op, narrow);
+    return true;
 }
 
 void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in, const struct mt_tensor *index)
 {
     if (!elements_fit(rt, "pick", in, index, out))
+        return;
+    mt_use_note(rt, out, (const struct mt_tensor *[]){in, index}, 2);
+    if (!spend_moved(rt, "pick", out))
         return;
     struct mtk_view out_view = column_view(out), in_view = plain_view(in), index_view = column_view(index);
     launched(rt, "pick",
@@ -323,6 +339,9 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
                      const struct mt_tensor *in)
 {
     if (!elements_fit(rt, "place_add", out, index, in))
+        return;
+    mt_use_note(rt, out, (const struct mt_tensor *[]){out, index, in}, 3);
+    if (!spend_moved(rt, "place_add", in))
         return;
     struct mtk_view out_view = plain_view(out), in_view = column_view(in), index_view = column_view(index);
     launched(rt, "place_add",

@@ -68,7 +68,7 @@ struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const cha
     }
     struct mt_tensor *tensor = mt_host_alloc(sizeof *tensor);
     struct mt_storage *storage = mt_host_alloc(sizeof *storage);
-    *storage = (struct mt_storage){.references = 1, .block = block};
+    *storage = (struct mt_storage){.references = 1, .block = block, .use = {.block = mt_block_sequence(block)}};
     *tensor =
         (struct mt_tensor){.references = 1, .dtype = dtype, .storage = storage, .address = mt_block_address(block)};
     set_shape(tensor, dims, shape);
@@ -133,6 +133,7 @@ static void storage_release(struct mt_runtime *rt, struct mt_storage *storage)
 {
     if (--storage->references > 0)
         return;
+    mt_alloc_use(rt->alloc, &storage->use);
     mt_alloc_give(rt->alloc, storage->block);
     free(storage);
 }

@@ -17,10 +17,11 @@
 struct mt_runtime;
 struct mt_node;
 
-/* A block and how many tensors look at it; the last one gives it back. */
+/* A block and how many tensors look at it; the last one tells how it was used (use.h) and gives it back. */
 struct mt_storage {
     int references;
     struct mt_block *block;
+    struct mt_use use;
 };
 
 /* Invariants: references > 0; the elements lie inside the storage's block. */

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "model/use.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -125,8 +126,10 @@ void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source,
     struct mt_scope outer = mt_scope_enter(rt, "data", MT_CATEGORY_DATA, "tokens");
     struct mt_tensor *block = mt_tensor_empty(rt, MT_ROLE_DATA, NULL, MT_I64, 2, shape);
     mt_scope_leave(rt, outer);
-    if (rt->status == MT_OK)
+    if (rt->status == MT_OK) {
+        mt_use_write(rt, block);
         mt_runtime_fail(rt, write_tokens(rt, source, step, block));
+    }
     *out_inputs = mt_tensor_view(rt, block, 2, seen, stride, 0);
     *out_targets = mt_tensor_view(rt, block, 2, seen, stride, source->width - config->seq);
     mt_tensor_release(rt, block);

@@ -6,6 +6,7 @@
 #include "model/optimizer.h"
 #include "model/token_source.h"
 #include "model/transformer.h"
+#include "model/use.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +31,10 @@ static double element(const void *data, mt_dtype dtype, size_t i)
 static double read_scalar(struct mt_runtime *rt, const struct mt_tensor *scalar)
 {
     char data[sizeof(double)] = {0};
-    if (scalar == NULL || rt->status != MT_OK || !mt_device_executes(rt->device))
+    if (scalar == NULL || rt->status != MT_OK)
+        return NAN;
+    mt_use_read(rt, scalar);
+    if (!mt_device_executes(rt->device))
         return NAN;
     mt_runtime_fail(rt, mt_device_read(rt->device, data, scalar->address, mt_tensor_bytes(scalar), rt->stream));
     return element(data, scalar->dtype, 0);
@@ -58,11 +62,14 @@ static double read_norm(struct mt_runtime *rt, const struct mt_tensor *tensor)
 static void report_grad_norms(struct training *run)
 {
     const struct mt_training_observer *observer = run->observer;
-    if (observer == NULL || observer->grad_norm == NULL || !mt_device_executes(run->rt.device))
+    if (observer == NULL || observer->grad_norm == NULL)
         return;
     for (int64_t i = 0; i < run->model.parameter_count; i++) {
         const struct mt_parameter *parameter = &run->model.parameters[i];
-        if (parameter->grad != NULL && run->rt.status == MT_OK)
+        if (parameter->grad == NULL || run->rt.status != MT_OK)
+            continue;
+        mt_use_read(&run->rt, parameter->grad);
+        if (mt_device_executes(run->rt.device))
             observer->grad_norm(observer->context, parameter->name, read_norm(&run->rt, parameter->grad));
     }
 }

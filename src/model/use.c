@@ -1,0 +1,67 @@
+#include "model/use.h"
+
+/* A use at `moment`: the pause before it may be the longest so far. */
+static void touch(struct mt_use *use, uint64_t moment)
+{
+    if (use->reads + use->writes == 0)
+        use->first = use->last = moment;
+    if (moment - use->last > use->idle_to - use->idle_from) {
+        use->idle_from = use->last;
+        use->idle_to = moment;
+    }
+    use->last = moment;
+}
+
+static void read_at(struct mt_use *use, uint64_t moment)
+{
+    touch(use, moment);
+    use->reads++;
+    use->unread = false;
+}
+
+static void write_at(struct mt_use *use, uint64_t moment)
+{
+    touch(use, moment);
+    use->writes++;
+    use->unread = true;
+}
+
+/* The sequence of the last event: there is one, since whoever is used was allocated. */
+static uint64_t now(const struct mt_runtime *rt)
+{
+    return mt_alloc_events(rt->alloc) - 1;
+}
+
+void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const struct mt_tensor *const *operands,
+                 int count)
+{
+    uint64_t moment = now(rt);
+    for (int i = 0; i < count; i++)
+        read_at(&operands[i]->storage->use, moment);
+    write_at(&output->storage->use, moment);
+}
+
+void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor)
+{
+    read_at(&tensor->storage->use, now(rt));
+}
+
+void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor)
+{
+    write_at(&tensor->storage->use, now(rt));
+}
+
+/* Whether numbers of this dtype have a precision: a mask or an index has none. */
+static bool is_floating(mt_dtype dtype)
+{
+    return dtype == MT_F32 || dtype == MT_BF16 || dtype == MT_F64;
+}
+
+void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input)
+{
+    struct mt_use *use = &output->storage->use;
+    if (output->dtype == input->dtype || !is_floating(output->dtype) || !is_floating(input->dtype))
+        return;
+    if (use->writes == 1 && use->reads == 0)
+        use->copied_from = input->storage->use.block;
+}
