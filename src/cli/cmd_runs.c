@@ -65,7 +65,7 @@ static mt_status list_run(void *context, struct mt_trace *trace, const struct mt
 {
     struct listing *listing = context;
     struct summary summary;
-    mt_status status = load_summary(&(struct mt_question){trace, run}, &summary);
+    mt_status status = load_summary(&(struct mt_question){.trace = trace, .run = run}, &summary);
     if (status == MT_OK && listing->rows != NULL)
         json_array_append_new(listing->rows, run_json(run, &summary));
     else if (status == MT_OK)

@@ -112,6 +112,19 @@ void mt_text_add_visible(struct mt_text *out, const char *name)
     }
 }
 
+void mt_text_add_shell_word(struct mt_text *out, const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-+=:,@%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        mt_text_add(out, "%s", word);
+        return;
+    }
+    mt_text_add(out, "'");
+    for (; *word != '\0'; word++)
+        mt_text_add(out, *word == '\'' ? "'\\''" : "%c", *word);
+    mt_text_add(out, "'");
+}
+
 void mt_print_name(const char *name)
 {
     if (!mt_output_is_terminal()) {

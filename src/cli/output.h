@@ -32,7 +32,10 @@ void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Adds `name` with control characters and what is not UTF-8 written as \x1b. */
 void mt_text_add_visible(struct mt_text *out, const char *name);
 
-/* Prints `name` that way; raw where stdout is not a terminal and so obeys nothing. */
+/* Adds `word` so that a shell reads it as one, quoted where it must be. */
+void mt_text_add_shell_word(struct mt_text *out, const char *word);
+
+/* Prints a name as mt_text_add_visible does; raw where stdout is not a terminal and so obeys nothing. */
 void mt_print_name(const char *name);
 
 /* A JSON string of text in any encoding: bytes that are not UTF-8 become U+FFFD. NULL becomes null. */

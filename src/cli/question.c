@@ -26,6 +26,7 @@ static void note_state(const struct mt_run *run)
 
 static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
 {
+    *out = (struct mt_question){0};
     mt_status status = mt_trace_open(trace, &out->trace);
     if (status != MT_OK)
         return status;
@@ -65,7 +66,10 @@ mt_status mt_question_open_named(const char *trace, const char *which, struct mt
         status = open_run(file, which[strlen(file) + 1] != '\0' ? which + strlen(file) + 1 : NULL, out);
     if (status == MT_USAGE && file == NULL && which != NULL && strchr(which, ':') != NULL)
         status = mt_fail_context(status, "%s names no file before its colon, and in %s", which, trace);
-    free(file);
+    if (status == MT_OK)
+        out->file = file;
+    else
+        free(file);
     return status;
 }
 
@@ -84,6 +88,7 @@ mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit 
 void mt_question_close(struct mt_question *question)
 {
     mt_trace_close(question->trace);
+    free(question->file);
     *question = (struct mt_question){0};
 }
 

@@ -11,6 +11,7 @@
 struct mt_question {
     struct mt_trace *trace;
     const struct mt_run *run;
+    char *file; /* that was named with the run; NULL: the run was looked for in the trace that the command is about */
 };
 
 /* Opens --trace and finds --run. Notes on stderr what must be known of a run that did not end in order. Close it if

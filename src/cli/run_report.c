@@ -120,20 +120,6 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     putchar('\n');
 }
 
-/* Adds `word` so that a shell reads it as one. */
-static void add_shell_word(struct mt_text *out, const char *word)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-+=:,@%";
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        mt_text_add(out, "%s", word);
-        return;
-    }
-    mt_text_add(out, "'");
-    for (; *word != '\0'; word++)
-        mt_text_add(out, *word == '\'' ? "'\\''" : "%c", *word);
-    mt_text_add(out, "'");
-}
-
 /* A command to ask next, and what it tells; commands that follow each other are aligned. */
 static void print_hint(const char *command, const char *trace_option, const char *tells)
 {
@@ -145,7 +131,7 @@ static void print_next(const struct mt_run_plan *plan, const struct mt_run *run)
     struct mt_text option = {0};
     if (strcmp(plan->trace, MT_DEFAULT_TRACE) != 0) {
         mt_text_add(&option, " --trace ");
-        add_shell_word(&option, plan->trace);
+        mt_text_add_shell_word(&option, plan->trace);
     }
     const char *trace_option = mt_text_get(&option);
     printf("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:\n", run->event_count, plan->trace, run->id);
