@@ -1,62 +1,55 @@
 #include "run_options.h"
 
-#include "command.h"
-#include "run_settings.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT(field, flag, values, text)                                                                                \
-    {                                                                                                                  \
-        .name = flag, .value = values, .help = text, .kind = MT_OPTION_TEXT,                                           \
-        .offset = offsetof(struct mt_run_options, field)                                                               \
-    }
-#define INTEGER(field, flag, text)                                                                                     \
-    {                                                                                                                  \
-        .name = flag, .value = "N", .help = text, .kind = MT_OPTION_INTEGER,                                           \
-        .offset = offsetof(struct mt_run_options, field), .low = 0, .high = INT64_MAX                                  \
-    }
-#define CHOICE(field, flag, list, text)                                                                                \
-    {                                                                                                                  \
-        .name = flag, .value = "CHOICE", .help = text, .kind = MT_OPTION_CHOICE,                                       \
-        .offset = offsetof(struct mt_run_options, field), .choices = list                                              \
-    }
-#define FLAG(field, flag, text)                                                                                        \
-    {                                                                                                                  \
-        .name = flag, .help = text, .kind = MT_OPTION_FLAG, .offset = offsetof(struct mt_run_options, field)           \
-    }
-
+#define OPTION(...) MT_RUN_OPTION(0, __VA_ARGS__)
+#define AXIS(axis, ...) OPTION(__VA_ARGS__)
 const struct mt_option mt_run_option_table[] = {
-    TEXT(model, "--model", "NAME|FILE.json", "small, medium, large, xl, 2.7B (the default), or a file with sizes"),
-    INTEGER(vocab, "--vocab", "size of the vocabulary, in place of the model's"),
-    INTEGER(d_model, "--d-model", "width of the residual stream"),
-    INTEGER(d_ff, "--d-ff", "width of the feed-forward net"),
-    INTEGER(layers, "--layers", "how many layers"),
-    INTEGER(heads, "--heads", "attention heads of a layer"),
-    CHOICE(rope, "--rope", mt_switch_names, "rotary position embedding (off)"),
-    INTEGER(batch, "--batch", "sequences in a step (4)"),
-    INTEGER(seq, "--seq", "tokens in a sequence (256)"),
-    CHOICE(mode, "--mode", mt_mode_names, "no gradients, gradients kept, or a full training step (fwd_bwd)"),
-    CHOICE(autocast, "--autocast", mt_autocast_names, "mixed precision (off)"),
-    CHOICE(matmul, "--matmul", mt_matmul_names, "how matrix products of fp32 are computed (fp32)"),
-    INTEGER(steps, "--steps", "how many steps (3)"),
-    INTEGER(warmup, "--warmup", "steps before them; traced, numbered first, not timed (0)"),
-    CHOICE(zero_grad, "--zero-grad", mt_zero_grad_names, "when the last step's gradients go (before-backward)"),
-    CHOICE(init, "--init", mt_init_names, "how parameters begin (random)"),
-    TEXT(data, "--data", "random|reference|FILE", "the tokens (random), or the bytes of a file"),
-    INTEGER(seed, "--seed", "of random parameters and tokens (0)"),
-    CHOICE(impl, "--impl", mt_implementation_names, "how the model is implemented (eager)"),
-    TEXT(device, "--device", "DEVICE", "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
-    FLAG(kernels, "--kernels", "trace each kernel of a GPU, too: memtrace kernels asks about them"),
-    TEXT(alloc, "--alloc", "SETTINGS", "policy=tight or policy=torch,max_split=…,… (policy=tight)"),
-    TEXT(trace, "--trace", "FILE", "where the run is added (" MT_DEFAULT_TRACE ")"),
-    TEXT(name, "--name", "TEXT", "what to call the run"),
-    FLAG(no_trace, "--no-trace", "write no trace"),
+    MT_RUN_OPTIONS(AXIS, OPTION),
+    {.name = "--device",
+     .value = "DEVICE",
+     .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct mt_run_options, device)},
+    {.name = "--kernels",
+     .help = "trace each kernel of a GPU, too: memtrace kernels asks about them",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct mt_run_options, kernels)},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "where the run is added (" MT_DEFAULT_TRACE ")",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct mt_run_options, trace),
+     .takes = MT_TAKES_FILE},
+    {.name = "--name",
+     .value = "TEXT",
+     .help = "what to call the run",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct mt_run_options, name)},
+    {.name = "--no-trace",
+     .help = "write no trace",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct mt_run_options, no_trace)},
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
 };
+#undef AXIS
+#undef OPTION
+
+const struct mt_run_options mt_run_options_none = MT_RUN_OPTIONS_NONE;
+
+#define IS_GIVEN(kind, field, ...) options->field != mt_run_options_none.field
+#define AXIS_IS_GIVEN(axis, ...) IS_GIVEN(__VA_ARGS__)
+bool mt_run_options_given(const struct mt_run_options *options)
+{
+    const bool given[] = {MT_RUN_OPTIONS(AXIS_IS_GIVEN, IS_GIVEN)};
+    return memchr(given, true, sizeof given) != NULL;
+}
+#undef AXIS_IS_GIVEN
+#undef IS_GIVEN
 
 static bool is_file(const char *model)
 {
@@ -105,7 +98,8 @@ static void plan_training(const struct mt_run_options *run, struct mt_training_c
     override(run->seq, &config->seq);
     override(run->steps, &config->steps);
     override(run->warmup, &config->warmup);
-    config->seed = (uint64_t)run->seed;
+    if (run->seed != MT_UNSET)
+        config->seed = (uint64_t)run->seed;
     if (run->mode != MT_UNSET)
         config->mode = (mt_mode)run->mode;
     if (run->autocast != MT_UNSET)
@@ -132,7 +126,7 @@ static mt_status check_name(const char *name)
 mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_plan *out)
 {
     *out = (struct mt_run_plan){.config = mt_training_config_default(),
-                                .device = run->device,
+                                .device = run->device != NULL ? run->device : MT_DEVICE_AUTO,
                                 .name = run->name,
                                 .trace = run->no_trace ? NULL : run->trace,
                                 .watches_kernels = run->kernels,
@@ -144,27 +138,8 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
         return status;
     plan_training(run, &out->config);
     status = mt_training_config_check(&out->config);
-    return status == MT_OK ? mt_alloc_settings_parse(run->alloc, &out->alloc) : status;
+    return status == MT_OK ? mt_alloc_settings_parse(run->alloc != NULL ? run->alloc : "", &out->alloc) : status;
 }
-
-const struct mt_run_options mt_run_options_none = {.device = MT_DEVICE_AUTO,
-                                                   .alloc = "",
-                                                   .trace = MT_DEFAULT_TRACE,
-                                                   .vocab = MT_UNSET,
-                                                   .d_model = MT_UNSET,
-                                                   .d_ff = MT_UNSET,
-                                                   .layers = MT_UNSET,
-                                                   .heads = MT_UNSET,
-                                                   .batch = MT_UNSET,
-                                                   .seq = MT_UNSET,
-                                                   .steps = MT_UNSET,
-                                                   .warmup = MT_UNSET,
-                                                   .rope = MT_UNSET,
-                                                   .mode = MT_UNSET,
-                                                   .autocast = MT_UNSET,
-                                                   .matmul = MT_UNSET,
-                                                   .zero_grad = MT_UNSET,
-                                                   .init = MT_UNSET};
 
 /* The settings of a traced run (run_settings.h) that its options repeat: all of them but the model's name, which stands
  * for sizes that are settings too, whether kernels were watched, which is a flag, and the program's version. */

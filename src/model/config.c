@@ -17,11 +17,11 @@ static const struct mt_model_config models[] = {
     {.name = "2.7B", .vocab = 10000, .d_model = 2560, .d_ff = 10240, .layers = 32, .heads = 32},
 };
 
-static const char *const names[] = {"small", "medium", "large", "xl", "2.7B"};
+const char *const mt_model_names[] = {"small", "medium", "large", "xl", "2.7B", NULL};
 
 enum { MODEL_COUNT = sizeof models / sizeof models[0] };
 
-_Static_assert(sizeof names / sizeof names[0] == MODEL_COUNT, "one name a model");
+_Static_assert(sizeof mt_model_names / sizeof mt_model_names[0] == MODEL_COUNT + 1, "one name a model");
 
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out)
 {
@@ -31,7 +31,7 @@ mt_status mt_model_config_named(const char *name, struct mt_model_config *out)
             return MT_OK;
         }
     }
-    return mt_fail_unknown("model", name, names, MODEL_COUNT);
+    return mt_fail_unknown("model", name, mt_model_names, MODEL_COUNT);
 }
 
 struct mt_training_config mt_training_config_default(void)

@@ -38,7 +38,10 @@ struct mt_training_config {
 /* 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init and data, seed 0. */
 struct mt_training_config mt_training_config_default(void);
 
-/* Sets *out to the model of that name ("small", "medium", "large", "xl", "2.7B"). MT_USAGE with the list and the nearest match. */
+/* The names of the models from the smallest to the largest ("small", "medium", "large", "xl", "2.7B"), ending with NULL. */
+extern const char *const mt_model_names[];
+
+/* Sets *out to the model of that name. MT_USAGE with the list and the nearest match. */
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
 
 /* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file over *out: keys that are
