@@ -1,0 +1,87 @@
+/* The parts that a diff is made of; for query_diff.c and the diff_*.c beside it.
+ *
+ *   blocks of A ─┐                 ┌─▶ rows
+ *                ├─▶ kinds, sorted ┤
+ *   blocks of B ─┘                 └─▶ pairs ──▶ causes ──▶ evidence
+ *
+ * All texts are kept in the trace of side A, so equal ones have equal pointers. */
+#ifndef MT_TRACE_QUERY_DIFF_PARTS_H
+#define MT_TRACE_QUERY_DIFF_PARTS_H
+
+#include "trace/blocks.h"
+#include "trace/diff.h"
+
+/* Blocks that are alike, and how many of them each side had. Invariant: requested_bytes <= block bytes of each. */
+struct diff_kind {
+    const char *category, *role, *phase, *op, *place, *dtype, *shape;
+    bool is_of_earlier_step;  /* a gradient that was made before the step of its side's peak */
+    uint64_t requested_bytes; /* of one */
+    uint64_t count[MT_SIDE_COUNT];
+    uint64_t block_bytes[MT_SIDE_COUNT]; /* of all of a side */
+};
+
+/* Invariant: ordered by diff_kinds_merge, no two of them alike. */
+struct diff_kinds {
+    struct diff_kind *items;
+    size_t count;
+};
+
+/* Adds the blocks of a side, not merged yet. `labels` must have kept texts; gradients whose block was made before event
+ * `step_begin` are of an earlier step. */
+void diff_kinds_add(struct diff_kinds *kinds, mt_side side, const struct mt_block_row *blocks, size_t count,
+                    const struct mt_label_row *labels, int64_t step_begin);
+
+/* Orders them by text and merges alike ones. The order is the same whichever side is A. */
+void diff_kinds_merge(struct diff_kinds *kinds);
+
+/* Whether two kinds are in one row: category, role, phase and op. */
+bool diff_kinds_share_row(const struct diff_kind *left, const struct diff_kind *right);
+
+/* `count` blocks that have no equal on the other side: of kind `of[A]` in A, which have become `of[B]` in B; NULL: they
+ * are on one side alone. */
+struct diff_pair {
+    const struct diff_kind *of[MT_SIDE_COUNT];
+    uint64_t count;
+};
+
+struct diff_pairs {
+    struct diff_pair *items;
+    size_t count;
+};
+
+/* Pairs what is left of kinds in one row and place once equal blocks are taken away: first those of one shape, then those
+ * of one precision, then any, the largest with the largest. Borrows the kinds. */
+void diff_kinds_pair(const struct diff_kinds *kinds, struct diff_pairs *out);
+
+/* What the pair adds to the difference of requested bytes. */
+int64_t diff_pair_bytes(const struct diff_pair *pair);
+
+/* A cause while it is summed up. */
+struct diff_finding {
+    mt_cause cause;
+    const char *category;
+    int64_t bytes;
+    uint64_t blocks[MT_SIDE_COUNT]; /* of the pairs that have come together here, those that are on a side */
+    uint64_t requested_bytes[MT_SIDE_COUNT];
+    const struct diff_pair *most_up, *most_down; /* the pairs that add and take most; NULL: none does */
+};
+
+struct diff_findings {
+    struct diff_finding *items;
+    size_t count;
+};
+
+/* What the pairs come from. Borrows them. The findings' bytes sum to what the pairs add. */
+void diff_findings_collect(const struct diff_pairs *pairs, struct diff_findings *out);
+
+/* What a cause's words need besides. */
+struct diff_context {
+    struct mt_trace *keeper;                       /* of side A: its texts outlive the answer */
+    const struct mt_diff_side *side;               /* both */
+    const char *gradients_freed_in[MT_SIDE_COUNT]; /* the phase in which gradients of an earlier step were freed */
+};
+
+/* The cause in words. `text` and `evidence` are kept. */
+struct mt_diff_cause diff_cause_describe(const struct diff_context *context, const struct diff_finding *finding);
+
+#endif

@@ -1,0 +1,14 @@
+/* What was free when a run took its last segment, and why it took it; for query_diff.c. */
+#ifndef MT_TRACE_QUERY_DIFF_RESERVED_H
+#define MT_TRACE_QUERY_DIFF_RESERVED_H
+
+#include "trace/diff.h"
+
+/* Sets the side's fields of reserved bytes. Texts are kept in `keeper`. */
+mt_status diff_reserved_read(const struct mt_diff_run *at, struct mt_trace *keeper, struct mt_diff_side *side);
+
+/* The phase in which the block of `alloc_event`, live after `event`, was freed, up to event `last`; "" if it was not. */
+mt_status diff_phase_of_free(const struct mt_diff_run *at, int64_t alloc_event, int64_t event, int64_t last,
+                             const char **out_phase);
+
+#endif
