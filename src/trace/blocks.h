@@ -86,4 +86,21 @@ struct mt_mark_row {
 mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                          struct mt_mark_row **out_rows, size_t *out_count);
 
+/* When each event with first_event <= id <= last_event was: out[i] of event first_event + i, in nanoseconds of the
+ * device's clock. An id that has no event gets the time of the one before. The caller's. */
+mt_status mt_trace_times(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
+                         uint64_t **out_times);
+
+/* One kernel that ran. */
+struct mt_launch_row {
+    uint64_t start_ns, duration_ns; /* the clock of the events */
+    const char *name;               /* in full */
+    uint32_t label;                 /* number of its op's; 0: launched by nobody that is known */
+    uint32_t stream;                /* the driver's number */
+};
+
+/* All kernels of a run, by start. */
+mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
+                            size_t *out_count);
+
 #endif
