@@ -49,6 +49,16 @@ static void bytes_are_shown_in_the_largest_unit_that_keeps_a_whole(void **state)
         assert_string_equal(mt_format_bytes(cases[i].bytes, text), cases[i].text);
 }
 
+static void a_difference_shows_its_sign(void **state)
+{
+    (void)state;
+    char text[MT_BYTES_TEXT];
+    assert_string_equal(mt_format_difference(0, text), "0 B");
+    assert_string_equal(mt_format_difference((int64_t)(GIB + GIB / 2), text), "+1.50 GiB");
+    assert_string_equal(mt_format_difference(-(int64_t)(20 * MIB), text), "-20.00 MiB");
+    assert_string_equal(mt_format_difference(INT64_MIN, text), "-8.00 EiB");
+}
+
 static void sizes_are_read_in_every_usual_spelling(void **state)
 {
     (void)state;
@@ -467,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_shown_in_the_largest_unit_that_keeps_a_whole),
+        cmocka_unit_test(a_difference_shows_its_sign),
         cmocka_unit_test(sizes_are_read_in_every_usual_spelling),
         cmocka_unit_test(what_is_no_size_is_refused_and_quoted),
         cmocka_unit_test(a_percentage_reads_with_and_without_its_sign),

@@ -28,6 +28,17 @@ char *mt_format_bytes(uint64_t bytes, char *text)
     return text;
 }
 
+char *mt_format_difference(int64_t bytes, char *text)
+{
+    if (bytes == 0)
+        return mt_format_bytes(0, text);
+    text[0] = bytes < 0 ? '-' : '+';
+    char magnitude[MT_BYTES_TEXT];
+    mt_format_bytes(bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes, magnitude);
+    memcpy(text + 1, magnitude, strlen(magnitude) + 1);
+    return text;
+}
+
 /* The power of 1024 that a unit's spelling means, -1 for none. */
 static int unit_power(const char *unit)
 {

@@ -13,6 +13,9 @@ enum { MT_BYTES_TEXT = 32 };
 /* "1.50 GiB", "20.00 MiB", "512 B": into `text` of MT_BYTES_TEXT bytes, which it returns. */
 char *mt_format_bytes(uint64_t bytes, char *text);
 
+/* What was added or taken, always with its sign: "+1.50 GiB", "-20.00 MiB", "0 B". */
+char *mt_format_difference(int64_t bytes, char *text);
+
 /* "24GiB", "1.5 GB" (= GiB, as in the field's habit), "512", "64k": MT_USAGE for anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 
