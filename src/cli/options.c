@@ -92,10 +92,16 @@ static mt_status fail_unknown_option(const struct mt_option *options, const char
     return status;
 }
 
+/* `own` may be NULL. */
+static bool is_name(const char *own, const char *name, size_t length)
+{
+    return own != NULL && strlen(own) == length && memcmp(own, name, length) == 0;
+}
+
 static const struct mt_option *find_option(const struct mt_option *options, const char *name, size_t length)
 {
     for (const struct mt_option *option = options; option->name != NULL; option++)
-        if (!is_positional(option) && strlen(option->name) == length && memcmp(option->name, name, length) == 0)
+        if (!is_positional(option) && (is_name(option->name, name, length) || is_name(option->alias, name, length)))
             return option;
     return NULL;
 }
@@ -148,9 +154,11 @@ mt_status mt_options_parse(const struct mt_option *options, int count, char **ar
     return status;
 }
 
-/* "--mode infer|fwd" or "--steps N". */
+/* "--mode infer|fwd", "--steps N" or "-o, --output FILE". */
 static void describe_name(const struct mt_option *option, struct mt_text *out)
 {
+    if (option->alias != NULL)
+        mt_text_add(out, "%s, ", option->alias);
     mt_text_add(out, "%s", option->name);
     if (option->kind == MT_OPTION_CHOICE)
         for (int i = 0; option->choices[i] != NULL; i++)

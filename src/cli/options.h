@@ -39,6 +39,7 @@ typedef enum mt_option_takes {
  * ones are filled in the order of the table. */
 struct mt_option {
     const char *name;
+    const char *alias; /* a second, short name ("-o"); NULL: none */
     const char *value; /* what the help calls its value; NULL for a flag */
     const char *help;
     mt_option_kind kind;
