@@ -39,7 +39,6 @@ typedef enum mt_option_takes {
  * ones are filled in the order of the table. */
 struct mt_option {
     const char *name;
-    const char *alias; /* a second, short name ("-o"); NULL: none */
     const char *value; /* what the help calls its value; NULL for a flag */
     const char *help;
     mt_option_kind kind;
@@ -47,6 +46,7 @@ struct mt_option {
     int64_t low, high;
     const char *const *choices;
     mt_option_takes takes;
+    const char *alias; /* a second, short name ("-o"); NULL: none */
 };
 
 /* Reads `count` arguments into `fields`, which holds the defaults. `options` ends with a NULL name. An unknown option,
