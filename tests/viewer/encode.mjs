@@ -1,0 +1,117 @@
+/**
+ * Writes pages as docs/page.md says, for tests: the reference that `memtrace timeline` is compared with.
+ * The shell comes from tools/page.cmake, as it does for the program.
+ */
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { deflateSync } from "node:zlib";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const PART_ROWS = 65536;
+
+/** The columns of each table, in order, with their coding. */
+const COLUMNS = {
+    events: { time: "delta" },
+    sizes: { requested: "plain", block: "plain" },
+    labels: { category: "plain", role: "plain", op: "plain", dtype: "plain", shape: "plain", span: "plain",
+              place: "plain", phase: "plain", layer: "plain" },
+    segments: { address: "plain", bytes: "plain", stream: "plain", mapped: "delta", life: "plain" },
+    blocks: { alloc: "delta", life: "plain", segment: "plain", offset: "plain", size: "plain", label: "plain" },
+    marks: { event: "delta", kind: "plain", value: "plain", span: "plain", label: "plain" },
+    kernels: { start: "delta", duration: "plain", name: "plain", label: "plain", stream: "plain" },
+    uses: { flags: "plain", reads: "plain", writes: "plain", first: "plain", last: "plain", idle_from: "plain",
+            idle: "plain", source: "plain" },
+};
+
+/** The largest power of two, up to 4096, that divides every value. */
+function unitOf(values) {
+    let unit = 4096;
+    for (const value of values) while (value % unit !== 0) unit /= 2;
+    return unit;
+}
+
+function widthOf(largest) {
+    let width = 0;
+    while (largest >= 256 ** width) width++;
+    return largest === 0 ? 0 : width;
+}
+
+function storedNumbers(values, coding, unit) {
+    const stored = new Float64Array(values.length);
+    for (let i = 0; i < values.length; i++) {
+        const previous = coding === "delta" && i % PART_ROWS !== 0 ? values[i - 1] : 0;
+        stored[i] = (values[i] - previous) / unit;
+    }
+    return stored;
+}
+
+function encodeTable(name, table, chunks) {
+    const rows = Object.values(table)[0].length;
+    const columns = Object.entries(COLUMNS[name]).map(([column, coding]) => {
+        const unit = unitOf(table[column]);
+        const stored = storedNumbers(table[column], coding, unit);
+        let largest = 0;
+        for (const value of stored) if (value > largest) largest = value;
+        return { name: column, width: widthOf(largest), coding, unit, stored };
+    });
+    const description = { rows, part_rows: PART_ROWS, first_chunk: chunks.length,
+                          columns: columns.map(({ stored, ...column }) => column) };
+    for (let from = 0; from < rows; from += PART_ROWS) chunks.push(deflateSync(packPart(columns, from, rows)));
+    return description;
+}
+
+function packPart(columns, from, allRows) {
+    const rows = Math.min(PART_ROWS, allRows - from);
+    const bytes = new Uint8Array(columns.reduce((sum, { width }) => sum + width * rows, 0));
+    let at = 0;
+    for (const { width, stored } of columns)
+        for (let plane = 0; plane < width; plane++)
+            for (let i = 0; i < rows; i++) bytes[at++] = Math.floor(stored[from + i] / 256 ** plane) % 256;
+    return bytes;
+}
+
+/**
+ * The chunks of a page.
+ * @param {{trace: string, texts: string[], categories: string[], phases: string[],
+ *          runs: {info: Object, tables: Object}[]}} page
+ * @returns {Buffer[]}
+ */
+export function encodeChunks(page) {
+    const chunks = [null];
+    const runs = page.runs.map(({ info, tables }) => ({
+        ...info,
+        tables: Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, encodeTable(name, table, chunks)])),
+    }));
+    const { trace, texts, categories, phases } = page;
+    const description = { format: 1, program: "memtrace test", trace, texts, categories, phases, runs };
+    chunks[0] = deflateSync(Buffer.from(JSON.stringify(description)));
+    return chunks;
+}
+
+let shell; // made once a process
+
+/** The page without its data, made by CMake from viewer/. */
+export function makeShell() {
+    if (shell) return shell;
+    const folder = mkdtempSync(join(tmpdir(), "memtrace-page-"));
+    const output = join(folder, "page.html");
+    execFileSync("cmake", [`-DVIEWER=${join(ROOT, "viewer")}`, `-DOUTPUT=${output}`, "-P", join(ROOT, "tools/page.cmake")]);
+    shell = readFileSync(output, "utf8");
+    rmSync(folder, { recursive: true });
+    return shell;
+}
+
+/** A whole page as text. */
+export function encodePage(page) {
+    const [head, tail] = makeShell().split("<!-- chunks -->");
+    const scripts = encodeChunks(page).map((bytes, i) =>
+        `<script type="application/octet-stream;base64" id="chunk-${i}">${bytes.toString("base64")}</script>\n`);
+    return head + scripts.join("") + tail;
+}
+
+export function writePage(path, page) {
+    writeFileSync(path, encodePage(page));
+}

@@ -1,0 +1,155 @@
+/**
+ * What was live at a moment, by category, and the highest moment of a range of events: at any zoom, in microseconds.
+ *
+ * State is kept as it is after every LEAF events (`checkpoints`), and the rest is replayed. Over the leaves lies a tree of
+ * highest moments, so that a range costs two replays and a walk over a few nodes.
+ *
+ * A *moment* is an event: what is live after it. -1 is the moment before the first.
+ *
+ * @typedef {Object} Memory   of a run, as far as this file needs it
+ * @property {Int32Array} ops   by event: block + 1 for an allocation, -(block + 1) for a free, else 0
+ * @property {Uint8Array} blockCategory
+ * @property {ArrayLike<number>} blockSize   row of the sizes
+ * @property {Float64Array} sizeBytes   block bytes of a row of the sizes
+ * @property {number} categoryCount
+ * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
+ */
+
+export const LEAF = 64;
+const FANOUT = 16;
+
+/** Bytes by category before every LEAFth event. */
+export function makeCheckpoints(ops, blockCategory, blockSize, sizeBytes, categoryCount) {
+    const leaves = Math.ceil(ops.length / LEAF) + 1;
+    const checkpoints = new Float64Array(leaves * categoryCount);
+    const now = new Float64Array(categoryCount);
+    for (let event = 0; event < ops.length; event++) {
+        if (event % LEAF === 0) checkpoints.set(now, (event / LEAF) * categoryCount);
+        const op = ops[event];
+        if (op > 0) now[blockCategory[op - 1]] += sizeBytes[blockSize[op - 1]];
+        else if (op < 0) now[blockCategory[-op - 1]] -= sizeBytes[blockSize[-op - 1]];
+    }
+    checkpoints.set(now, (leaves - 1) * categoryCount);
+    return checkpoints;
+}
+
+/** Fills out[category] with the bytes live at the moment. */
+export function compositionAt(memory, moment, out) {
+    if (moment < 0) return out.fill(0);
+    const { ops, blockCategory, blockSize, sizeBytes, categoryCount, checkpoints } = memory;
+    const leaf = Math.floor(moment / LEAF);
+    for (let c = 0; c < categoryCount; c++) out[c] = checkpoints[leaf * categoryCount + c];
+    for (let event = leaf * LEAF; event <= moment; event++) {
+        const op = ops[event];
+        if (op > 0) out[blockCategory[op - 1]] += sizeBytes[blockSize[op - 1]];
+        else if (op < 0) out[blockCategory[-op - 1]] -= sizeBytes[blockSize[-op - 1]];
+    }
+    return out;
+}
+
+/** A range's highest moment, and its bytes: what the functions below leave behind, so that they allocate nothing. */
+export const highest = { bytes: 0, moment: -1 };
+
+/** Replays events first to last, all in one leaf, and raises `highest`. */
+function raiseInLeaf(memory, index, first, last) {
+    const { ops, blockCategory, blockSize, sizeBytes } = memory;
+    const wanted = index.wanted;
+    const leaf = Math.floor(first / LEAF);
+    let bytes = index.before[leaf];
+    for (let event = leaf * LEAF; event <= last; event++) {
+        const op = ops[event];
+        if (op > 0) {
+            if (wanted[blockCategory[op - 1]]) bytes += sizeBytes[blockSize[op - 1]];
+        } else if (op < 0) {
+            if (wanted[blockCategory[-op - 1]]) bytes -= sizeBytes[blockSize[-op - 1]];
+        }
+        if (event >= first && bytes > highest.bytes) {
+            highest.bytes = bytes;
+            highest.moment = event;
+        }
+    }
+}
+
+function makeLeaves(memory, index, leaves) {
+    for (let leaf = 0; leaf < leaves; leaf++) {
+        highest.bytes = -1;
+        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.ops.length) - 1);
+        index.bytes[0][leaf] = highest.bytes;
+        index.moment[0][leaf] = highest.moment;
+    }
+}
+
+function makeUpperLevel(index, below) {
+    const count = Math.ceil(index.bytes[below].length / FANOUT);
+    const bytes = new Float64Array(count).fill(-1);
+    const moment = new Uint32Array(count);
+    index.bytes[below].forEach((value, i) => {
+        const node = Math.floor(i / FANOUT);
+        if (value <= bytes[node]) return;
+        bytes[node] = value;
+        moment[node] = index.moment[below][i];
+    });
+    index.bytes.push(bytes);
+    index.moment.push(moment);
+}
+
+/**
+ * The tree of highest moments, of the bytes of those categories that `wanted` has a 1 for.
+ * @param {Memory} memory
+ * @param {Uint8Array} wanted
+ */
+export function makePeakIndex(memory, wanted) {
+    const { ops, categoryCount, checkpoints } = memory;
+    const leaves = Math.ceil(ops.length / LEAF);
+    const before = new Float64Array(leaves);
+    for (let leaf = 0; leaf < leaves; leaf++)
+        for (let c = 0; c < categoryCount; c++)
+            if (wanted[c]) before[leaf] += checkpoints[leaf * categoryCount + c];
+    const index = { wanted, before, bytes: [new Float64Array(leaves)], moment: [new Uint32Array(leaves)] };
+    makeLeaves(memory, index, leaves);
+    while (index.bytes.at(-1).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);
+    return index;
+}
+
+/** Raises `highest` by the whole leaves `first` to `last`, climbing where a node lies inside the range. */
+function raiseByLeaves(index, first, last) {
+    let level = 0;
+    while (first <= last) {
+        const bytes = index.bytes[level];
+        const moment = index.moment[level];
+        const top = level + 1 === index.bytes.length;
+        while (first <= last && (top || first % FANOUT !== 0)) raiseByNode(bytes, moment, first++);
+        while (first <= last && (last + 1) % FANOUT !== 0) raiseByNode(bytes, moment, last--);
+        first = Math.floor(first / FANOUT);
+        last = Math.floor((last + 1) / FANOUT) - 1;
+        level++;
+    }
+}
+
+function raiseByNode(bytes, moment, node) {
+    // The earliest of equals: nodes are visited from both ends.
+    if (bytes[node] < highest.bytes || (bytes[node] === highest.bytes && moment[node] >= highest.moment)) return;
+    highest.bytes = bytes[node];
+    highest.moment = moment[node];
+}
+
+/** Leaves in `highest` the highest of the moments first to last (first >= -1), the earliest of equals. */
+export function findHighest(memory, index, first, last) {
+    highest.bytes = -1;
+    highest.moment = first;
+    if (first < 0) {
+        highest.bytes = 0;
+        first = 0;
+    }
+    if (last < first) return highest;
+    const firstLeaf = Math.floor(first / LEAF);
+    const lastLeaf = Math.floor(last / LEAF);
+    if (firstLeaf === lastLeaf) {
+        raiseInLeaf(memory, index, first, last);
+        return highest;
+    }
+    raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
+    raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1);
+    raiseInLeaf(memory, index, lastLeaf * LEAF, last);
+    return highest;
+}

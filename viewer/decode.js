@@ -1,0 +1,110 @@
+/**
+ * The page's data as docs/page.md lays them down: chunks of base64 and zlib become typed arrays.
+ *
+ * Relies on nothing but the browser (or node, for tests). Refuses what does not add up with an Error for the reader.
+ *
+ * @typedef {{name: string, width: number, coding: "plain" | "delta", unit: number}} Column
+ * @typedef {{rows: number, part_rows: number, first_chunk: number, columns: Column[]}} Table
+ */
+
+export const FORMAT = 1;
+
+function bytesOfBase64(text) {
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+    const binary = atob(text);
+    const bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+    return bytes;
+}
+
+/** The bytes of a chunk. */
+export async function inflate(base64) {
+    const packed = new Blob([bytesOfBase64(base64)]).stream();
+    const stream = packed.pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** The description, chunk 0. */
+export async function readDescription(base64) {
+    const description = JSON.parse(new TextDecoder().decode(await inflate(base64)));
+    if (description.format !== FORMAT)
+        throw new Error(`this page reads format ${FORMAT}, and its data are of format ${description.format}`);
+    return description;
+}
+
+/** The array that holds `rows` values of a column: the narrowest that is sure to be wide enough. */
+function arrayFor(column, rows) {
+    if (column.coding === "delta") return new Float64Array(rows); // a sum may grow past its parts
+    const largest = (256 ** column.width - 1) * column.unit;
+    if (largest < 256) return new Uint8Array(rows);
+    if (largest < 65536) return new Uint16Array(rows);
+    if (largest < 2 ** 32) return new Uint32Array(rows);
+    return new Float64Array(rows);
+}
+
+/** Puts byte planes back together: out[from + i] for i < rows. Widths up to 4 stay in whole 32-bit numbers. */
+function joinPlanes(bytes, at, width, rows, out, from) {
+    const [p1, p2, p3, p4, p5] = [1, 2, 3, 4, 5].map((plane) => at + plane * rows);
+    switch (width) {
+        case 0: out.fill(0, from, from + rows); break;
+        case 1: for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i]; break;
+        case 2: for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8); break;
+        case 3:
+            for (let i = 0; i < rows; i++)
+                out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16);
+            break;
+        default:
+            for (let i = 0; i < rows; i++) {
+                const low = (bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16) | (bytes[p3 + i] << 24)) >>> 0;
+                const high = (width > 4 ? bytes[p4 + i] : 0) + (width > 5 ? bytes[p5 + i] * 256 : 0);
+                out[from + i] = low + high * 4294967296;
+            }
+    }
+}
+
+function undoCoding(column, out, from, rows) {
+    const unit = column.unit;
+    if (column.coding === "delta") {
+        let value = 0;
+        for (let i = from; i < from + rows; i++) out[i] = value += out[i] * unit;
+    } else if (unit !== 1) {
+        for (let i = from; i < from + rows; i++) out[i] *= unit;
+    }
+}
+
+function checkTable(name, table) {
+    for (const column of table.columns)
+        if (!(column.width >= 0 && column.width <= 6) || !["plain", "delta"].includes(column.coding))
+            throw new Error(`the page is damaged: column ${name}.${column.name} has a coding that is not known`);
+}
+
+/**
+ * Reads a whole table.
+ * @param {string} name of the table, for errors
+ * @param {Table} table
+ * @param {(number: number) => Promise<Uint8Array>} chunk gives the bytes of a chunk
+ * @param {Object<string, Function>} types the array to read a column into, where the narrowest will not do
+ * @returns {Promise<Object<string, ArrayLike<number>>>} columns by name
+ */
+export async function readTable(name, table, chunk, types = {}) {
+    checkTable(name, table);
+    const out = {};
+    for (const column of table.columns)
+        out[column.name] = types[column.name] ? new types[column.name](table.rows) : arrayFor(column, table.rows);
+    for (let part = 0; part * table.part_rows < table.rows; part++) {
+        const from = part * table.part_rows;
+        const rows = Math.min(table.part_rows, table.rows - from);
+        const bytes = await chunk(table.first_chunk + part);
+        const expected = table.columns.reduce((sum, column) => sum + column.width * rows, 0);
+        if (bytes.length !== expected)
+            throw new Error(`the page is damaged: chunk ${table.first_chunk + part} (${name}) holds ${bytes.length} ` +
+                            `bytes, not ${expected}`);
+        let at = 0;
+        for (const column of table.columns) {
+            joinPlanes(bytes, at, column.width, rows, out[column.name], from);
+            undoCoding(column, out[column.name], from, rows);
+            at += column.width * rows;
+        }
+    }
+    return out;
+}

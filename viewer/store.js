@@ -1,0 +1,180 @@
+/**
+ * A run as the page asks about it: built once, in the worker, out of the decoded tables.
+ *
+ * Everything in it is a plain object of numbers, texts and typed arrays, so that it passes to the page without a copy.
+ * Events and moments are positions in the run. Addresses are *packed*: segments keep their order, and the gaps between
+ * them, which on a real card can be terabytes, are closed, so that the map shows memory and not emptiness.
+ *
+ * @typedef {Object} Run
+ * @property {Object} info   the run's entry in the description
+ * @property {number} eventCount
+ * @property {Float64Array} time   of each event, ns; never falls
+ * @property {Object<string, ArrayLike<number>>} labels   columns as in docs/page.md
+ * @property {{requested: Float64Array, block: Float64Array}} sizes
+ * @property {Blocks} blocks
+ * @property {Object} segments
+ * @property {number} addressBytes   the packed addresses are below this
+ * @property {{event: Float64Array, bytes: Float64Array}} reserved   what it becomes at these events
+ * @property {Object} peaks   by measure: bytes and event, computed from the blocks
+ * @property {Object} lanes   steps, phases, spans, kernels as intervals (marks.js)
+ * @property {import("./composition.js").Memory} memory
+ *
+ * @typedef {Object} Blocks
+ * @property {number} count
+ * @property {Uint32Array} alloc   event
+ * @property {Uint32Array} free    event; the run's event count for a block that was not freed
+ * @property {Float64Array} low    packed address of the first byte
+ * @property {ArrayLike<number>} segment
+ * @property {ArrayLike<number>} size   row of sizes
+ * @property {ArrayLike<number>} label
+ */
+import { makeCheckpoints, makePeakIndex } from "./composition.js";
+import { makeLanes } from "./marks.js";
+
+function timesOf(table, unitNs) {
+    const time = table.time;
+    if (unitNs !== 1) for (let i = 0; i < time.length; i++) time[i] *= unitNs;
+    return time;
+}
+
+/** Where each segment begins once gaps are closed. Segments that shared an address at different times still do. */
+function packSegments(segments, count) {
+    const byAddress = Array.from({ length: count }, (_, i) => i).sort((a, b) => segments.address[a] - segments.address[b]);
+    const low = new Float64Array(count);
+    let packedEnd = 0;
+    let end = 0; // of what is packed so far, as a real address
+    for (const i of byAddress) {
+        const address = segments.address[i];
+        const begin = address > end ? packedEnd : packedEnd - (end - address);
+        low[i] = begin;
+        packedEnd = Math.max(packedEnd, begin + segments.bytes[i]);
+        end = Math.max(end, address + segments.bytes[i]);
+    }
+    return { low, addressBytes: packedEnd };
+}
+
+/** The events at which reserved memory changes, and what it is from then on. */
+function reservedOverTime(segments, count, eventCount) {
+    const changes = [];
+    for (let i = 0; i < count; i++) {
+        changes.push([segments.mapped[i], segments.bytes[i]]);
+        if (segments.life[i] > 0) changes.push([segments.mapped[i] + segments.life[i], -segments.bytes[i]]);
+    }
+    changes.sort((a, b) => a[0] - b[0]);
+    const reserved = { event: new Float64Array(changes.length), bytes: new Float64Array(changes.length) };
+    let now = 0;
+    let peak = { bytes: 0, event: -1 };
+    changes.forEach(([event, bytes], i) => {
+        now += bytes;
+        reserved.event[i] = Math.min(event, eventCount);
+        reserved.bytes[i] = now;
+        if (now > peak.bytes) peak = { bytes: now, event };
+    });
+    return { reserved, peak };
+}
+
+/** What each event does to blocks; with it, the ends of lives become events. */
+function makeOps(table, count, eventCount) {
+    const ops = new Int32Array(eventCount);
+    const free = new Uint32Array(count);
+    for (let i = 0; i < count; i++) {
+        const end = table.life[i] > 0 ? table.alloc[i] + table.life[i] : eventCount;
+        if (table.alloc[i] >= eventCount || end > eventCount)
+            throw new Error(`the page is damaged: block ${i} lives outside of its run`);
+        ops[table.alloc[i]] = i + 1;
+        if (end < eventCount) ops[end] = -(i + 1);
+        free[i] = end;
+    }
+    return { ops, free };
+}
+
+function requestedPeak(ops, size, requested) {
+    const peak = { bytes: 0, event: -1 };
+    let now = 0;
+    for (let event = 0; event < ops.length; event++) {
+        const op = ops[event];
+        if (op > 0) now += requested[size[op - 1]];
+        else if (op < 0) now -= requested[size[-op - 1]];
+        if (now > peak.bytes) {
+            peak.bytes = now;
+            peak.event = event;
+        }
+    }
+    return peak;
+}
+
+function checkRows(what, column, rows) {
+    for (let i = 0; i < column.length; i++)
+        if (column[i] >= rows) throw new Error(`the page is damaged: a ${what} ${column[i]} of ${rows}`);
+}
+
+function makeBlocks(tables, eventCount, segmentLow) {
+    const table = tables.blocks;
+    const count = table.alloc.length;
+    checkRows("segment", table.segment, segmentLow.length);
+    checkRows("size", table.size, tables.sizes.block.length);
+    checkRows("label", table.label, tables.labels.category.length);
+    const low = new Float64Array(count);
+    for (let i = 0; i < count; i++) low[i] = segmentLow[table.segment[i]] + table.offset[i];
+    const { ops, free } = makeOps(table, count, eventCount);
+    const blocks = { count, alloc: table.alloc, free, low, segment: table.segment, size: table.size, label: table.label };
+    return { blocks, ops };
+}
+
+function makeMemory(ops, blocks, tables, categoryCount) {
+    const blockCategory = new Uint8Array(blocks.count);
+    const category = tables.labels.category;
+    for (let i = 0; i < blocks.count; i++) blockCategory[i] = category[blocks.label[i]];
+    const sizeBytes = Float64Array.from(tables.sizes.block);
+    const checkpoints = makeCheckpoints(ops, blockCategory, blocks.size, sizeBytes, categoryCount);
+    return { ops, blockCategory, blockSize: blocks.size, sizeBytes, categoryCount, checkpoints };
+}
+
+function allocatedPeak(index) {
+    const bytes = index.bytes.at(-1);
+    let best = -1;
+    bytes.forEach((value, i) => { if (value > 0 && (best < 0 || value > bytes[best])) best = i; });
+    return best < 0 ? { bytes: 0, event: -1 } : { bytes: bytes[best], event: index.moment.at(-1)[best] };
+}
+
+/**
+ * @param {Object} description chunk 0
+ * @param {Object} info the run's entry in it
+ * @param {Object<string, Object<string, ArrayLike<number>>>} tables decoded
+ * @returns {Run}
+ */
+export function buildRun(description, info, tables) {
+    const eventCount = info.event_count;
+    const segmentCount = tables.segments.address.length;
+    const { low: segmentLow, addressBytes } = packSegments(tables.segments, segmentCount);
+    const { reserved, peak: reservedPeak } = reservedOverTime(tables.segments, segmentCount, eventCount);
+    const { blocks, ops } = makeBlocks(tables, eventCount, segmentLow);
+    const memory = makeMemory(ops, blocks, tables, description.categories.length);
+    const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
+    return {
+        info,
+        eventCount,
+        time: timesOf(tables.events, info.time_unit_ns),
+        labels: tables.labels,
+        sizes: { requested: Float64Array.from(tables.sizes.requested), block: memory.sizeBytes },
+        blocks,
+        segments: { ...tables.segments, count: segmentCount, low: segmentLow },
+        addressBytes,
+        reserved,
+        lanes: makeLanes(tables, eventCount, info.time_unit_ns),
+        memory,
+        peakIndex,
+        peaks: {
+            allocated: allocatedPeak(peakIndex),
+            requested: requestedPeak(ops, blocks.size, tables.sizes.requested),
+            reserved: reservedPeak,
+        },
+    };
+}
+
+/** The buffers of an object, to be handed over instead of copied. */
+export function buffersOf(value, found = new Set()) {
+    if (ArrayBuffer.isView(value)) found.add(value.buffer);
+    else if (value && typeof value === "object") for (const inner of Object.values(value)) buffersOf(inner, found);
+    return found;
+}
