@@ -130,6 +130,11 @@ static mt_status open_usable(struct mt_device **out)
     return status;
 }
 
+mt_status mt_run_device_open(const char *spelling, struct mt_device **out)
+{
+    return strcmp(spelling, MT_DEVICE_AUTO) == 0 ? open_usable(out) : mt_device_open(spelling, out);
+}
+
 /* What can't be watched does not keep the run from running. */
 static void watch_kernels(struct session *session)
 {
@@ -139,9 +144,7 @@ static void watch_kernels(struct session *session)
 
 static mt_status open_device(struct session *session)
 {
-    const char *spelling = session->plan->device;
-    mt_status status = strcmp(spelling, MT_DEVICE_AUTO) == 0 ? open_usable(&session->device)
-                                                             : mt_device_open(spelling, &session->device);
+    mt_status status = mt_run_device_open(session->plan->device, &session->device);
     if (status != MT_OK)
         return status;
     session->result->executes = mt_device_executes(session->device);

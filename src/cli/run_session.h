@@ -41,7 +41,9 @@ struct mt_run_result {
 mt_status mt_run_session(const struct mt_run_plan *plan, struct mt_run_result *out);
 void mt_run_result_release(struct mt_run_result *result);
 
-/* What "auto" stands for. */
+/* Opens a device by a spelling of device.h or MT_DEVICE_AUTO, which takes a usable GPU, else sim with a note that nothing
+ * is executed. */
 #define MT_DEVICE_AUTO "auto"
+mt_status mt_run_device_open(const char *spelling, struct mt_device **out);
 
 #endif
