@@ -46,3 +46,32 @@ const struct mt_published_cell *mt_published_cells(size_t *out_count)
     *out_count = sizeof cells / sizeof cells[0];
     return cells;
 }
+
+static const struct mt_published_largest largest[] = {
+    {"128", "AttnScores", 8, 4},    {"128", "AttnOut", 8, 4},    {"128", "Softmax", 8, 8},
+    {"128", "FFN", 20, 10},         {"128", "Norm", 5, 5},       {"128", "Embed", 5, 5},
+    {"128", "Attn", 5, 2.5},        {"128", "einsum", 20, 50},   {"128", "Block", 5, 5},
+    {"256", "AttnScores", 32, 16},  {"256", "AttnOut", 32, 16},  {"256", "Softmax", 32, 32},
+    {"256", "FFN", 40, 20},         {"256", "Norm", 10, 10},     {"256", "Embed", 10, 10},
+    {"256", "Attn", 10, 5},         {"256", "einsum", 40, 50},   {"256", "Block", 10, 10},
+    {"512", "AttnScores", 128, 64}, {"512", "AttnOut", 128, 64}, {"512", "Softmax", 128, 128},
+    {"512", "FFN", 80, 40},         {"512", "Norm", 20, 20},     {"512", "Embed", 20, 20},
+    {"512", "Attn", 20, 10},        {"512", "einsum", 128, 64},  {"512", "Block", 20, 20},
+};
+
+/* Of full steps at every length that has a table. */
+static const struct mt_published_largest state_largest[] = {{"", "Gradient", 100, 100}, {"", "Opt State", 100, 100}};
+
+const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell, const char *category)
+{
+    bool is_step = strcmp(cell->mode, "fwd_bwd") == 0;
+    if (isnan(cell->reserved_gib))
+        return NULL;
+    for (size_t i = 0; i < sizeof largest / sizeof largest[0]; i++)
+        if (strcmp(largest[i].seq, cell->seq) == 0 && strcmp(largest[i].category, category) == 0)
+            return &largest[i];
+    for (size_t i = 0; is_step && i < sizeof state_largest / sizeof state_largest[0]; i++)
+        if (strcmp(state_largest[i].category, category) == 0)
+            return &state_largest[i];
+    return NULL;
+}

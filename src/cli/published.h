@@ -23,4 +23,15 @@ const struct mt_published_cell *mt_published_find(const struct mt_setting_row *s
 /* All cells: by mode, then precision, then length. */
 const struct mt_published_cell *mt_published_cells(size_t *out_count);
 
+/* The largest allocation of a category in the published tables, in fp32 and under autocast, forward and full step alike;
+ * the training state of full steps only, of which the longest sequence has no table. */
+struct mt_published_largest {
+    const char *seq, *category;
+    double baseline_mib, autocast_mib;
+};
+
+/* Of the cell's length and mode; NULL where the tables have none. */
+const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell,
+                                                             const char *category);
+
 #endif
