@@ -86,6 +86,11 @@ struct mt_mark_row {
 mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                          struct mt_mark_row **out_rows, size_t *out_count);
 
+/* The first and the last event of a step; of one that the run ended within, the run's last. MT_USAGE if there is no such
+ * step. */
+mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
+                               int64_t *out_last);
+
 /* When each event with first_event <= id <= last_event was: out[i] of event first_event + i, in nanoseconds of the
  * device's clock. An id that has no event gets the time of the one before. The caller's. */
 mt_status mt_trace_times(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,

@@ -1,17 +1,12 @@
 /* What was allocated and freed, in order? Streams: no more than one row is held at a time. */
+#include "trace/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>
 
-struct range {
-    int64_t first, end; /* event ids: first <= id < end */
-};
-
-static mt_status find_range(struct mt_trace *trace, const struct mt_run *run, int64_t step, struct range *out)
+mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
+                               int64_t *out_last)
 {
-    *out = (struct range){run->first_event, run->first_event + run->event_count};
-    if (step == MT_ALL_STEPS)
-        return MT_OK;
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run, "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", &statement);
@@ -21,9 +16,9 @@ static mt_status find_range(struct mt_trace *trace, const struct mt_run *run, in
     bool row;
     status = mt_statement_step(statement, &row);
     if (status == MT_OK && row) {
-        out->first = mt_statement_integer(statement, 0);
-        if (!mt_statement_is_null(statement, 1))
-            out->end = mt_statement_integer(statement, 1) + 1;
+        *out_first = mt_statement_integer(statement, 0);
+        *out_last = mt_statement_is_null(statement, 1) ? run->first_event + run->event_count - 1
+                                                       : mt_statement_integer(statement, 1);
     }
     mt_statement_finalize(statement);
     if (status == MT_OK && !row)
@@ -50,8 +45,8 @@ static struct mt_event_row read_event(const struct mt_statement *row, int64_t n,
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
                           const struct mt_event_visitor *visitor)
 {
-    struct range range;
-    mt_status status = find_range(trace, run, step, &range);
+    int64_t first = run->first_event, last = run->first_event + run->event_count - 1;
+    mt_status status = step == MT_ALL_STEPS ? MT_OK : mt_trace_step_events(trace, run, step, &first, &last);
     if (status != MT_OK)
         return status;
     struct mt_statement *statement;
@@ -59,12 +54,12 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
         " ifnull(label.phase, ''), ifnull(span.path, '') FROM event" MT_EVENT_LABEL_JOIN
-        "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?5) ORDER BY event.id",
+        "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5) ORDER BY event.id",
         &statement);
     if (status != MT_OK)
         return status;
-    mt_statement_bind_integer(statement, 2, range.first);
-    mt_statement_bind_integer(statement, 3, range.end);
+    mt_statement_bind_integer(statement, 2, first);
+    mt_statement_bind_integer(statement, 3, last);
     mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
     mt_statement_bind_integer(statement, 5, MT_EVENT_FREE);
     bool row = true;
