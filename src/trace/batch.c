@@ -1,74 +1,65 @@
 #include "trace/batch.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <sqlite3.h>
 #include <stdlib.h>
 
-/* The columns of table event after id, which SQLite counts up by itself. */
-enum column { TIME, KIND, STREAM, LABEL, SPAN, REQUESTED, BLOCK, SEGMENT, OFFSET, ALLOCATION };
-
-static const char COLUMNS[] = "CREATE TABLE batch (time_ns, kind, stream, label, span, requested_bytes, block_bytes, "
-                              "segment, offset, allocation)";
-
-static const char INSERT[] = "INSERT INTO event (time_ns, kind, stream, label, span, requested_bytes, block_bytes, "
-                             "segment, offset, allocation) SELECT * FROM mt_batch";
-
-#define ALWAYS (1u << TIME | 1u << KIND | 1u << STREAM)
-
-/* Which columns a kind fills; the others are NULL, which takes no room in the file. */
-static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
-    [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << BLOCK | 1u << SEGMENT,
-    [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << BLOCK | 1u << SEGMENT,
-    [MT_EVENT_ALLOC] = ALWAYS | 1u << LABEL | 1u << SPAN | 1u << REQUESTED | 1u << BLOCK | 1u << SEGMENT | 1u << OFFSET,
-    [MT_EVENT_FREE] = ALWAYS | 1u << LABEL | 1u << REQUESTED | 1u << BLOCK | 1u << ALLOCATION,
-    [MT_EVENT_OOM] = ALWAYS | 1u << LABEL | 1u << SPAN | 1u << REQUESTED,
-    [MT_EVENT_SPAN_BEGIN] = ALWAYS | 1u << SPAN,
-    [MT_EVENT_SPAN_END] = ALWAYS | 1u << SPAN,
-    [MT_EVENT_STEP_BEGIN] = ALWAYS | 1u << REQUESTED,
-    [MT_EVENT_STEP_END] = ALWAYS | 1u << REQUESTED,
-    [MT_EVENT_PHASE] = ALWAYS | 1u << REQUESTED,
+/* Invariant: count < table->capacity, except between the filling of a row and the storing of the rows. */
+struct mt_batch {
+    const struct mt_batch_table *table;
+    sqlite3_module module;
+    struct mt_database *database;
+    struct mt_statement *insert;
+    size_t count;
+    unsigned char *rows;
 };
 
-struct batch_table {
+struct virtual_table {
     sqlite3_vtab base;
-    struct mt_batch *batch;
+    const struct mt_batch *batch;
 };
 
-struct batch_cursor {
+/* Over the rows that were there when it was opened. */
+struct cursor {
     sqlite3_vtab_cursor base;
-    const struct mt_batch_row *row, *end;
+    size_t row_bytes;
+    const unsigned char *row, *end;
 };
 
-static int table_connect(sqlite3 *handle, void *batch, int argument_count, const char *const *arguments,
+static int connect_table(sqlite3 *handle, void *batch, int argument_count, const char *const *arguments,
                          sqlite3_vtab **out, char **error)
 {
     (void)argument_count;
     (void)arguments;
     (void)error;
-    struct batch_table *table = mt_host_alloc(sizeof *table);
+    struct virtual_table *table = mt_host_alloc(sizeof *table);
+    struct mt_text declaration = {0};
     table->batch = batch;
     *out = &table->base;
-    return sqlite3_declare_vtab(handle, COLUMNS);
+    mt_text_add(&declaration, "CREATE TABLE batch (%s)", table->batch->table->columns);
+    int code = sqlite3_declare_vtab(handle, declaration.data);
+    mt_text_release(&declaration);
+    return code;
 }
 
-static int table_disconnect(sqlite3_vtab *table)
+static int disconnect_table(sqlite3_vtab *table)
 {
     free(table);
     return SQLITE_OK;
 }
 
-static int table_best_index(sqlite3_vtab *table, sqlite3_index_info *info)
+static int choose_plan(sqlite3_vtab *table, sqlite3_index_info *info)
 {
-    (void)table;
-    info->estimatedCost = MT_BATCH_ROWS;
+    info->estimatedCost = (double)((struct virtual_table *)table)->batch->table->capacity;
     return SQLITE_OK;
 }
 
 static int cursor_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out)
 {
     (void)table;
-    struct batch_cursor *cursor = mt_host_alloc(sizeof *cursor);
+    struct cursor *cursor = mt_host_alloc(sizeof *cursor);
     *out = &cursor->base;
     return SQLITE_OK;
 }
@@ -85,110 +76,85 @@ static int cursor_filter(sqlite3_vtab_cursor *base, int plan, const char *plan_t
     (void)plan_text;
     (void)count;
     (void)values;
-    struct batch_cursor *cursor = (struct batch_cursor *)base;
-    const struct mt_batch *batch = ((struct batch_table *)base->pVtab)->batch;
+    struct cursor *cursor = (struct cursor *)base;
+    const struct mt_batch *batch = ((struct virtual_table *)base->pVtab)->batch;
+    cursor->row_bytes = batch->table->row_bytes;
     cursor->row = batch->rows;
-    cursor->end = batch->rows + batch->count;
+    cursor->end = batch->rows + batch->count * batch->table->row_bytes;
     return SQLITE_OK;
 }
 
 static int cursor_next(sqlite3_vtab_cursor *base)
 {
-    ((struct batch_cursor *)base)->row++;
+    struct cursor *cursor = (struct cursor *)base;
+    cursor->row += cursor->row_bytes;
     return SQLITE_OK;
 }
 
 static int cursor_at_end(sqlite3_vtab_cursor *base)
 {
-    const struct batch_cursor *cursor = (struct batch_cursor *)base;
+    const struct cursor *cursor = (struct cursor *)base;
     return cursor->row >= cursor->end;
 }
 
-static void result_id(sqlite3_context *context, int64_t id)
+const void *mt_batch_row(const struct sqlite3_vtab_cursor *cursor)
 {
-    if (id != 0)
-        sqlite3_result_int64(context, id);
-}
-
-/* A column that is given no result is NULL. */
-static int cursor_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int column)
-{
-    const struct mt_batch_row *row = ((struct batch_cursor *)base)->row;
-    const struct mt_event *event = row->event;
-    if ((columns_of_kind[event->kind] & 1u << column) == 0)
-        return SQLITE_OK;
-    switch ((enum column)column) {
-    case TIME:
-        sqlite3_result_int64(context, (int64_t)event->time_ns);
-        break;
-    case KIND:
-        sqlite3_result_int(context, event->kind);
-        break;
-    case STREAM:
-        sqlite3_result_int(context, event->stream);
-        break;
-    case LABEL:
-        result_id(context, mt_label_number(event->label));
-        break;
-    case SPAN:
-        result_id(context, row->span);
-        break;
-    case REQUESTED:
-        sqlite3_result_int64(context, (int64_t)event->requested_bytes);
-        break;
-    case BLOCK:
-        sqlite3_result_int64(context, (int64_t)event->block_bytes);
-        break;
-    case SEGMENT:
-        sqlite3_result_int64(context, event->segment);
-        break;
-    case OFFSET:
-        sqlite3_result_int64(context, (int64_t)event->offset);
-        break;
-    case ALLOCATION:
-        result_id(context, row->allocation);
-        break;
-    }
-    return SQLITE_OK;
+    return ((const struct cursor *)cursor)->row;
 }
 
 static int cursor_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
 {
-    const struct batch_cursor *cursor = (struct batch_cursor *)base;
+    const struct cursor *cursor = (struct cursor *)base;
     *out = cursor->end - cursor->row;
     return SQLITE_OK;
 }
 
-static const sqlite3_module BATCH_MODULE = {
-    .xConnect = table_connect,
-    .xBestIndex = table_best_index,
-    .xDisconnect = table_disconnect,
+/* What all have in common; xColumn is the table's. */
+static const sqlite3_module COMMON_MODULE = {
+    .xConnect = connect_table,
+    .xBestIndex = choose_plan,
+    .xDisconnect = disconnect_table,
     .xOpen = cursor_open,
     .xClose = cursor_close,
     .xFilter = cursor_filter,
     .xNext = cursor_next,
     .xEof = cursor_at_end,
-    .xColumn = cursor_column,
     .xRowid = cursor_rowid,
 };
 
-mt_status mt_batch_create(struct mt_database *database, struct mt_batch **out)
+mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_table *table, struct mt_batch **out)
 {
     struct mt_batch *batch = mt_host_alloc(sizeof *batch);
     mt_status status = MT_OK;
+    batch->table = table;
+    batch->module = COMMON_MODULE;
+    batch->module.xColumn = table->column;
     batch->database = database;
-    if (sqlite3_create_module(mt_database_handle(database), "mt_batch", &BATCH_MODULE, batch) != SQLITE_OK)
+    batch->rows = mt_host_alloc(table->capacity * table->row_bytes);
+    if (sqlite3_create_module(mt_database_handle(database), table->name, &batch->module, batch) != SQLITE_OK)
         status = mt_fail(MT_FAILED, "%s", sqlite3_errmsg(mt_database_handle(database)));
     if (status == MT_OK)
-        status = mt_database_prepare(database, INSERT, &batch->insert);
+        status = mt_database_prepare(database, table->insert, &batch->insert);
     *out = batch;
     return status;
+}
+
+void *mt_batch_add(struct mt_batch *batch)
+{
+    return batch->rows + batch->count++ * batch->table->row_bytes;
+}
+
+bool mt_batch_is_full(const struct mt_batch *batch)
+{
+    return batch->count == batch->table->capacity;
 }
 
 mt_status mt_batch_store(struct mt_batch *batch)
 {
     if (batch->count == 0)
         return MT_OK;
+    if (batch->table->compare != NULL)
+        qsort(batch->rows, batch->count, batch->table->row_bytes, batch->table->compare);
     mt_status status = mt_statement_run(batch->insert);
     batch->count = 0;
     return status;
@@ -199,6 +165,7 @@ void mt_batch_destroy(struct mt_batch *batch)
     if (batch == NULL)
         return;
     mt_statement_finalize(batch->insert);
-    sqlite3_create_module(mt_database_handle(batch->database), "mt_batch", NULL, NULL);
+    sqlite3_create_module(mt_database_handle(batch->database), batch->table->name, NULL, NULL);
+    free(batch->rows);
     free(batch);
 }

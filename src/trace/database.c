@@ -14,8 +14,8 @@
 enum { BUSY_WAIT_MS = 5000 };
 
 /* The WAL is folded back into the file every 64 MiB: each time costs a sync of both. */
-static const char WRITER_PRAGMAS[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-                                     "PRAGMA wal_autocheckpoint = 16384; PRAGMA cache_size = -32768";
+static const char WRITER_PRAGMAS[] = "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                     "PRAGMA wal_autocheckpoint = 4096; PRAGMA cache_size = -32768";
 
 struct mt_database {
     sqlite3 *handle;
@@ -116,7 +116,7 @@ static mt_status check_table(struct mt_database *database, struct mt_statement *
 }
 
 /* Whether the tables are there, and those that everything rests on have the columns that recovery reads. */
-static mt_status check_tables(struct mt_database *database)
+static mt_status check_tables(struct mt_database *database, int64_t format)
 {
     static const char *const tables[] = {"run",
                                          "setting",
@@ -133,12 +133,14 @@ static mt_status check_tables(struct mt_database *database)
                                          "summary_peak",
                                          "summary_peak_category",
                                          "summary_category",
-                                         "summary_allocation"};
+                                         "summary_allocation",
+                                         "block_use"};
+    size_t count = sizeof tables / sizeof tables[0] - (format <= MT_TRACE_FORMAT_WITHOUT_USES);
     struct mt_statement *statement;
     int64_t unused;
     mt_status status =
         mt_database_prepare(database, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", &statement);
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == MT_OK; i++)
+    for (size_t i = 0; i < count && status == MT_OK; i++)
         status = check_table(database, statement, tables[i]);
     mt_statement_finalize(statement);
     if (status != MT_OK)
@@ -177,7 +179,7 @@ static mt_status check_identity(struct mt_database *database, const struct ident
     if (identity->format > MT_TRACE_FORMAT)
         return mt_fail(MT_BAD_TRACE, "%s was written by a newer memtrace (format %lld; this one reads up to %d)",
                        database->path, (long long)identity->format, MT_TRACE_FORMAT);
-    return check_tables(database);
+    return check_tables(database, identity->format);
 }
 
 static mt_status finish_open(struct mt_database *database, mt_status status, struct mt_database **out)
@@ -206,7 +208,7 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out)
 static mt_status add_event_kinds(struct mt_database *database)
 {
     struct mt_statement *statement;
-    mt_status status = mt_database_prepare(database, "INSERT INTO event_kind VALUES (?, ?)", &statement);
+    mt_status status = mt_database_prepare(database, "INSERT OR REPLACE INTO event_kind VALUES (?, ?)", &statement);
     if (status != MT_OK)
         return status;
     for (int kind = 0; kind < MT_EVENT_KIND_COUNT && status == MT_OK; kind++) {
@@ -230,7 +232,8 @@ static mt_status add_tables(struct mt_database *database)
     return status == MT_OK ? add_event_kinds(database) : status;
 }
 
-/* All or nothing: a process that dies in here leaves an empty database, which the next writer fills. */
+/* What an empty database or one of an older format lacks. All or nothing: a process that dies in here leaves it as it
+ * was, and the next writer does this. */
 static mt_status create_tables(struct mt_database *database)
 {
     mt_status status = mt_database_begin(database);
@@ -248,12 +251,11 @@ static mt_status set_up_writing(struct mt_database *database)
     if (sqlite3_db_readonly(database->handle, "main") == 1)
         return mt_fail(MT_FAILED, "can't write %s: no permission", database->path);
     mt_status status = read_identity(database, &identity);
-    bool blank = status == MT_OK && identity_is_blank(&identity);
-    if (status == MT_OK && !blank)
+    if (status == MT_OK && !identity_is_blank(&identity))
         status = check_identity(database, &identity);
     if (status == MT_OK)
         status = mt_database_execute(database, WRITER_PRAGMAS);
-    return status == MT_OK && blank ? create_tables(database) : status;
+    return status == MT_OK && identity.format < MT_TRACE_FORMAT ? create_tables(database) : status;
 }
 
 /* Whether a writer would take the file. One that was killed may have left it so that only a writer can read it. */

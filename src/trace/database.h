@@ -24,7 +24,8 @@ struct sqlite3;
 
 enum {
     MT_TRACE_APPLICATION_ID = 0x6D747263, /* "mtrc", at byte 68 of the file */
-    MT_TRACE_FORMAT = 1,                  /* user_version: grows when an older program could no longer read the file */
+    MT_TRACE_FORMAT = 2,                  /* user_version: grows when an older program could no longer read the file */
+    MT_TRACE_FORMAT_WITHOUT_USES = 1,     /* there was no table block_use yet */
 };
 
 /* Opens the trace at `path`, creating it with its tables if there is no such file (or an empty one). Journal: WAL,

@@ -2,22 +2,23 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "trace/batch.h"
+#include "trace/event_batch.h"
 #include "trace/record.h"
 #include "trace/scan.h"
 #include "trace/summary.h"
+#include "trace/use_batch.h"
 
 #include <stdlib.h>
 
-/* Invariants: open means that a transaction holds everything stored since the last commit; the batch is empty whenever
+/* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
  * mt_intake_store is not running. */
 struct mt_intake {
     struct mt_database *database;
-    int64_t run;
+    int64_t run, first_event;
     uint64_t position; /* of the ring */
     bool open;
     struct mt_summary *summary;
-    struct mt_batch *batch;
+    struct mt_batch *events, *uses;
     mt_span_id *label_spans; /* by label number */
     size_t label_capacity;
     int64_t kernel_count; /* stored; their ids are 1 to this */
@@ -56,14 +57,16 @@ static mt_status prepare(struct mt_intake *intake)
         {"INSERT INTO kernel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_kernel},
         {"UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?", &intake->update_run},
     };
-    mt_status status = mt_batch_create(intake->database, &intake->batch);
+    mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
+    if (status == MT_OK)
+        status = mt_batch_create(intake->database, &mt_use_batch, &intake->uses);
     for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == MT_OK; i++)
         status = mt_database_prepare(intake->database, statements[i].sql, statements[i].out);
     return status;
 }
 
 /* Where the run's events begin, and what of the ring is stored. */
-static mt_status read_run(struct mt_intake *intake, int64_t *first_event)
+static mt_status read_run(struct mt_intake *intake)
 {
     struct mt_statement *statement;
     bool row = false;
@@ -76,7 +79,7 @@ static mt_status read_run(struct mt_intake *intake, int64_t *first_event)
         return status;
     mt_statement_bind_integer(statement, 1, intake->run);
     status = mt_statement_step(statement, &row);
-    *first_event = mt_statement_integer(statement, 0);
+    intake->first_event = mt_statement_integer(statement, 0);
     intake->position = (uint64_t)mt_statement_integer(statement, 1);
     intake->kernel_count = mt_statement_integer(statement, 2);
     mt_statement_finalize(statement);
@@ -88,14 +91,13 @@ static mt_status read_run(struct mt_intake *intake, int64_t *first_event)
 mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_intake **out)
 {
     struct mt_intake *intake = mt_host_alloc(sizeof *intake);
-    int64_t first_event;
     intake->database = database;
     intake->run = run;
     *out = intake;
-    mt_status status = read_run(intake, &first_event);
+    mt_status status = read_run(intake);
     if (status != MT_OK)
         return status;
-    intake->summary = mt_summary_create(first_event);
+    intake->summary = mt_summary_create(intake->first_event);
     const struct mt_scan_visitor visitor = {.context = intake, .label = remember_label, .event = remember_event};
     status = mt_scan_run(database, run, &visitor);
     return status == MT_OK ? prepare(intake) : status;
@@ -106,7 +108,8 @@ void mt_intake_destroy(struct mt_intake *intake)
     if (intake == NULL)
         return;
     mt_database_rollback(intake->database);
-    mt_batch_destroy(intake->batch);
+    mt_batch_destroy(intake->events);
+    mt_batch_destroy(intake->uses);
     mt_statement_finalize(intake->insert_label);
     mt_statement_finalize(intake->insert_span);
     mt_statement_finalize(intake->insert_measurement);
@@ -139,13 +142,13 @@ static mt_status open_transaction(struct mt_intake *intake)
 
 static mt_status add_event(struct mt_intake *intake, const struct mt_event *event)
 {
-    struct mt_batch_row *row = &intake->batch->rows[intake->batch->count++];
+    struct mt_event_batch_row *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
-    *row = (struct mt_batch_row){.event = event, .span = event->span};
+    *row = (struct mt_event_batch_row){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
     if (label != 0 && label < intake->label_capacity && intake->label_spans[label] == event->span)
         row->span = 0;
-    return intake->batch->count == MT_BATCH_ROWS ? mt_batch_store(intake->batch) : MT_OK;
+    return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
 }
 
 static void format_shape(const struct mt_label *label, struct mt_text *out)
@@ -244,6 +247,17 @@ static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *rec
     return mt_statement_run(statement);
 }
 
+/* What is said of a block that this run does not have is passed over: only damage can have said it. */
+static mt_status add_use(struct mt_intake *intake, const struct mt_event *record)
+{
+    uint64_t block = mt_use_of_record(record).block;
+    if (block >= (uint64_t)mt_summary_events(intake->summary))
+        return MT_OK;
+    *(struct mt_use_batch_row *)mt_batch_add(intake->uses) = (struct mt_use_batch_row){
+        .allocation = intake->first_event + (int64_t)block, .first_event = intake->first_event, .record = record};
+    return mt_batch_is_full(intake->uses) ? mt_batch_store(intake->uses) : MT_OK;
+}
+
 static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
 {
     switch (head->kind) {
@@ -274,6 +288,10 @@ static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring
         intake->position++;
         return add_event(intake, record);
     }
+    if (record->kind == MT_RECORD_USE) {
+        intake->position++;
+        return add_use(intake, record);
+    }
     if (!mt_payload_read(&intake->payload, ring, intake->position, end)) {
         intake->position++;
         return MT_OK;
@@ -290,7 +308,9 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     mt_status status = open_transaction(intake);
     while (intake->position < stop && status == MT_OK)
         status = add_record(intake, ring, end);
-    return status == MT_OK ? mt_batch_store(intake->batch) : status;
+    if (status == MT_OK)
+        status = mt_batch_store(intake->events);
+    return status == MT_OK ? mt_batch_store(intake->uses) : status;
 }
 
 mt_status mt_intake_commit(struct mt_intake *intake)

@@ -1,5 +1,5 @@
-/* What travels through the ring besides events: labels, spans, measurements and names of kernels, of any length, and
- * kernels, which are a head without a payload.
+/* What travels through the ring besides events: labels, spans, measurements and names of kernels, of any length; and
+ * kernels and how blocks were used, which are a head without a payload.
  *
  *   ┌ head: an event record, kind >= MT_RECORD_LABEL, ┐┌ payload: value bytes in as many      ┐
  *   └ value = bytes of the payload                    ┘└ records as they need, zeros after it ┘
@@ -17,6 +17,7 @@ enum {
     MT_RECORD_MEASUREMENT,   /* payload: step, value, name */
     MT_RECORD_KERNEL_NAME,   /* segment: the name's id; payload: name */
     MT_RECORD_KERNEL,        /* no payload; see mt_record_of_kernel */
+    MT_RECORD_USE,           /* no payload, and value is no length; see mt_record_of_use */
 };
 
 /* Longer texts are cut to this, so that every record fits the smallest ring. */
@@ -67,6 +68,34 @@ static inline struct mt_stored_kernel mt_kernel_of_record(const struct mt_event 
                                      .name = record->segment,
                                      .label = record->label,
                                      .stream = (uint32_t)record->offset};
+}
+
+/* So does how a block was used, with every field that is not looked at on the way. */
+static inline struct mt_event mt_record_of_use(const struct mt_use *use)
+{
+    return (struct mt_event){.kind = MT_RECORD_USE,
+                             .sequence = use->block,
+                             .time_ns = use->first,
+                             .address = use->last,
+                             .block_bytes = use->idle_from,
+                             .offset = use->idle_to,
+                             .value = use->copied_from,
+                             .segment = use->reads,
+                             .span = use->writes,
+                             .stream = use->unread};
+}
+
+static inline struct mt_use mt_use_of_record(const struct mt_event *record)
+{
+    return (struct mt_use){.block = record->sequence,
+                           .reads = record->segment,
+                           .writes = record->span,
+                           .first = record->time_ns,
+                           .last = record->address,
+                           .idle_from = record->block_bytes,
+                           .idle_to = record->offset,
+                           .copied_from = record->value,
+                           .unread = record->stream != 0};
 }
 
 /* Encoding replaces the payload. */

@@ -131,6 +131,12 @@ static void record_kernel(void *context, const struct mt_kernel *kernel)
     send_record(recorder, &record);
 }
 
+static void record_use(void *context, const struct mt_use *use)
+{
+    const struct mt_event record = mt_record_of_use(use);
+    send_record(context, &record);
+}
+
 static mt_status flush(void *context)
 {
     struct mt_recorder *recorder = context;
@@ -288,6 +294,7 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
                                       .intern_label = intern_label,
                                       .intern_span = intern_span,
                                       .kernel = record_kernel,
+                                      .use = record_use,
                                       .flush = flush};
     *out = NULL;
     mt_status status = start(recorder, path, info);

@@ -3,11 +3,13 @@
 -- One file holds many runs. Only one process writes a file at a time, so the events of a run are contiguous:
 -- run.first_event <= event.id < run.first_event + run.event_count, and no query of one run reads another's rows.
 --
+-- A table that a trace lacks, since an older program made it, is added when it is next opened for writing.
+--
 -- The tables from summary_peak on can be derived from the events. They are written when a run ends (or is recovered
 -- after a crash), by the same code that a reader uses for a run that is still being written. Segments, steps,
 -- checkpoints and the peaks and categories of steps that are over are written as they come.
 
-CREATE TABLE run (
+CREATE TABLE IF NOT EXISTS run (
     id INTEGER PRIMARY KEY,          -- from 1, newest last
     name TEXT,                       -- as given by --name, or NULL
     state TEXT NOT NULL,             -- running, done, failed, oom, interrupted (its process died; recovered from the ring)
@@ -24,7 +26,7 @@ CREATE TABLE run (
 );
 
 -- How the run was configured: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
-CREATE TABLE setting (
+CREATE TABLE IF NOT EXISTS setting (
     run INTEGER NOT NULL,
     name TEXT NOT NULL,
     value TEXT NOT NULL,
@@ -32,7 +34,7 @@ CREATE TABLE setting (
 ) WITHOUT ROWID;
 
 -- What a run measured: "loss", "step_ms", "phase_ms:<phase>" by step, "memory:<reading>", "grad_norm:<parameter>".
-CREATE TABLE measurement (
+CREATE TABLE IF NOT EXISTS measurement (
     run INTEGER NOT NULL,
     name TEXT NOT NULL,
     step INTEGER NOT NULL,
@@ -40,7 +42,7 @@ CREATE TABLE measurement (
     PRIMARY KEY (run, name, step)
 ) WITHOUT ROWID;
 
-CREATE TABLE span (
+CREATE TABLE IF NOT EXISTS span (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,             -- from 1; 0 is the root and has no row
     parent INTEGER NOT NULL,
@@ -49,7 +51,7 @@ CREATE TABLE span (
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
-CREATE TABLE label (
+CREATE TABLE IF NOT EXISTS label (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,             -- from 1, in the order in which they came up
     category TEXT NOT NULL,
@@ -64,7 +66,7 @@ CREATE TABLE label (
 ) WITHOUT ROWID;
 
 -- Everything the allocator did, in order. Columns that a kind does not name are NULL.
-CREATE TABLE event (
+CREATE TABLE IF NOT EXISTS event (
     id INTEGER PRIMARY KEY,
     time_ns INTEGER NOT NULL,        -- the device's clock, from the start of the run
     kind INTEGER NOT NULL,           -- event_kind.id
@@ -79,7 +81,7 @@ CREATE TABLE event (
 );
 
 -- What ran on the GPU, where kernels were watched, by start.
-CREATE TABLE kernel (
+CREATE TABLE IF NOT EXISTS kernel (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,             -- from 1
     start_ns INTEGER NOT NULL,       -- the clock of event.time_ns
@@ -91,17 +93,30 @@ CREATE TABLE kernel (
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
-CREATE TABLE kernel_name (
+CREATE TABLE IF NOT EXISTS kernel_name (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,             -- from 1, in the order in which they came up
     name TEXT NOT NULL,              -- in full, with its template arguments
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
-CREATE TABLE event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+-- How the ops of the program used a block, told when it was freed. Moments: the event before the use.
+CREATE TABLE IF NOT EXISTS block_use (
+    allocation INTEGER PRIMARY KEY,  -- event.id of its alloc
+    reads INTEGER NOT NULL,          -- times that an op read it
+    writes INTEGER NOT NULL,         -- and wrote it
+    first_use INTEGER,               -- event.id; NULL: never used
+    last_use INTEGER,
+    idle_from INTEGER,               -- the longest pause between two uses; NULL: none
+    idle_to INTEGER,
+    copied_from INTEGER,             -- event.id of the alloc of that of which it is a copy in another precision
+    unread INTEGER NOT NULL          -- 1: what was written last was read by nobody
+);
+
+CREATE TABLE IF NOT EXISTS event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 -- Segments by birth number; an address is segment.address + event.offset.
-CREATE TABLE segment (
+CREATE TABLE IF NOT EXISTS segment (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,
     address INTEGER NOT NULL,
@@ -113,7 +128,7 @@ CREATE TABLE segment (
 ) WITHOUT ROWID;
 
 -- Steps by number. Events of the step: first_event <= id <= last_event.
-CREATE TABLE step (
+CREATE TABLE IF NOT EXISTS step (
     run INTEGER NOT NULL,
     number INTEGER NOT NULL,
     first_event INTEGER NOT NULL,
@@ -125,7 +140,7 @@ CREATE TABLE step (
 
 -- The live blocks at some events, so that the state at any event is one checkpoint and a few thousand rows away.
 -- live: unsigned LEB128 numbers, ascending ids of live allocs as differences, the first from run.first_event.
-CREATE TABLE checkpoint (
+CREATE TABLE IF NOT EXISTS checkpoint (
     run INTEGER NOT NULL,
     event INTEGER NOT NULL,          -- the state after this event
     live BLOB NOT NULL,
@@ -134,7 +149,7 @@ CREATE TABLE checkpoint (
 
 -- Highest moments: of the whole run (step -2), of what precedes the first step (-1) and of each step. What lies between
 -- two steps counts with the earlier one.
-CREATE TABLE summary_peak (
+CREATE TABLE IF NOT EXISTS summary_peak (
     run INTEGER NOT NULL,
     step INTEGER NOT NULL,           -- -2: the whole run
     measure TEXT NOT NULL,           -- allocated, requested, reserved
@@ -145,7 +160,7 @@ CREATE TABLE summary_peak (
 
 -- What was live there, by category. The sum of allocated_bytes (of measure requested: requested_bytes) is the peak; of
 -- measure reserved, the rest up to it was cached.
-CREATE TABLE summary_peak_category (
+CREATE TABLE IF NOT EXISTS summary_peak_category (
     run INTEGER NOT NULL,
     step INTEGER NOT NULL,
     measure TEXT NOT NULL,
@@ -157,7 +172,7 @@ CREATE TABLE summary_peak_category (
 ) WITHOUT ROWID;
 
 -- Allocations by step (-1: before the first), phase and category.
-CREATE TABLE summary_category (
+CREATE TABLE IF NOT EXISTS summary_category (
     run INTEGER NOT NULL,
     step INTEGER NOT NULL,
     phase TEXT NOT NULL,
@@ -169,7 +184,7 @@ CREATE TABLE summary_category (
 ) WITHOUT ROWID;
 
 -- Allocations by label and size, complete for sizes from run.complete_from_bytes on.
-CREATE TABLE summary_allocation (
+CREATE TABLE IF NOT EXISTS summary_allocation (
     run INTEGER NOT NULL,
     requested_bytes INTEGER NOT NULL,
     label INTEGER NOT NULL,
