@@ -1,0 +1,95 @@
+#include "advice_material.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+/* The steps before, of and after the peak of requested bytes. */
+static mt_status find_window(const struct mt_question *question, struct mt_advice_material *material)
+{
+    const struct mt_run *run = question->run;
+    struct mt_advice_input *input = &material->input;
+    input->first_event = run->first_event;
+    input->last_event = run->first_event + run->event_count - 1;
+    material->is_whole = run->event_count <= MT_ADVICE_MOST_EVENTS || run->steps == 0;
+    if (material->is_whole)
+        return MT_OK;
+    struct mt_peak_row peak;
+    mt_status status = mt_trace_peak(question->trace, run, MT_MEASURE_REQUESTED, &peak);
+    int64_t step = peak.step, ignored;
+    mt_peak_row_release(&peak);
+    material->first_step = step > 0 ? step - 1 : 0;
+    material->last_step = step + 1 < run->steps ? step + 1 : run->steps - 1;
+    if (status == MT_OK && step > 0)
+        status = mt_trace_step_events(question->trace, run, material->first_step, &input->first_event, &ignored);
+    if (status == MT_OK)
+        status = mt_trace_step_events(question->trace, run, material->last_step, &ignored, &input->last_event);
+    return status;
+}
+
+static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)
+{
+    const char *alloc;
+    mt_status status = mt_question_setting(question, "alloc", &alloc);
+    if (status == MT_OK)
+        status = mt_alloc_settings_parse(alloc[0] != '\0' ? alloc : "policy=torch", &input->settings);
+    uint64_t capacity = question->run->capacity_bytes;
+    input->capacity_bytes = capacity > 0 ? capacity : INT64_MAX;
+    return status;
+}
+
+static mt_status load_blocks(const struct mt_question *question, struct mt_advice_material *material)
+{
+    struct mt_trace *trace = question->trace;
+    struct mt_advice_input *input = &material->input;
+    mt_status status = mt_trace_blocks(trace, question->run, input->first_event, input->last_event, &material->blocks,
+                                       &input->block_count);
+    material->uses = mt_host_alloc((input->block_count + 1) * sizeof *material->uses);
+    if (status == MT_OK)
+        status = mt_trace_uses(trace, question->run, material->blocks, input->block_count, material->uses);
+    input->blocks = material->blocks;
+    input->uses = material->uses;
+    return status;
+}
+
+static mt_status load_rest(const struct mt_question *question, struct mt_advice_material *material)
+{
+    struct mt_trace *trace = question->trace;
+    const struct mt_run *run = question->run;
+    struct mt_advice_input *input = &material->input;
+    mt_status status = mt_trace_labels(trace, run, &material->labels, &input->label_count);
+    if (status == MT_OK)
+        status =
+            mt_trace_marks(trace, run, input->first_event, input->last_event, &material->marks, &input->mark_count);
+    if (status == MT_OK)
+        status = mt_trace_segments(trace, run, &material->segments, &input->segment_count);
+    if (status == MT_OK && run->last_full_step + 1 >= MT_LEAK_LEAST_STEPS)
+        status = mt_trace_leaks(trace, run, &material->leaks);
+    input->labels = material->labels;
+    input->marks = material->marks;
+    input->segments = material->segments;
+    input->leaks = material->leaks.row_of_label != NULL ? &material->leaks : NULL;
+    return status;
+}
+
+mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out)
+{
+    *out = (struct mt_advice_material){0};
+    mt_status status = find_window(question, out);
+    if (status == MT_OK)
+        status = load_settings(question, &out->input);
+    if (status == MT_OK)
+        status = load_blocks(question, out);
+    return status == MT_OK ? load_rest(question, out) : status;
+}
+
+void mt_advice_material_release(struct mt_advice_material *material)
+{
+    free(material->blocks);
+    free(material->uses);
+    free(material->labels);
+    free(material->marks);
+    free(material->segments);
+    mt_leaks_release(&material->leaks);
+    *material = (struct mt_advice_material){0};
+}

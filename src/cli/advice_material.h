@@ -1,0 +1,27 @@
+/* What a trace has of a run for advice about it: of the whole run or, of a very long one, of the steps around its peak. */
+#ifndef MT_CLI_ADVICE_MATERIAL_H
+#define MT_CLI_ADVICE_MATERIAL_H
+
+#include "question.h"
+#include "whatif/advice.h"
+
+enum { MT_ADVICE_MOST_EVENTS = 4000000 }; /* of a run that is looked at as a whole */
+
+/* Arrays that belong to it, and an input that borrows them. */
+struct mt_advice_material {
+    struct mt_advice_input input;
+    struct mt_block_row *blocks;
+    struct mt_use_row *uses;
+    struct mt_label_row *labels;
+    struct mt_mark_row *marks;
+    struct mt_segment_row *segments;
+    struct mt_leaks leaks;
+    bool is_whole;                 /* false: only a window of the run */
+    int64_t first_step, last_step; /* of the window */
+};
+
+/* Release in any case. A run that says nothing of its allocator, as an imported one, is taken to have policy=torch. */
+mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out);
+void mt_advice_material_release(struct mt_advice_material *material);
+
+#endif

@@ -1,0 +1,188 @@
+#include "advice_report.h"
+
+#include "output.h"
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DURATION_TEXT = 32 };
+
+/* "12.3 us", "4.56 ms", "1.20 s": into `text` of DURATION_TEXT bytes, which it returns. */
+static char *format_duration(uint64_t ns, char *text)
+{
+    static const struct {
+        double ns;
+        const char *name;
+    } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}};
+    size_t unit = 0;
+    while (unit < 2 && (double)ns < units[unit].ns)
+        unit++;
+    snprintf(text, DURATION_TEXT, "%.3g %s", (double)ns / units[unit].ns, units[unit].name);
+    return text;
+}
+
+static void add_peaks(struct mt_table *table, const char *what, const uint64_t bytes[MT_MEASURE_COUNT],
+                      const char *meaning)
+{
+    mt_table_add(table, what);
+    mt_table_add_bytes(table, bytes[MT_MEASURE_REQUESTED]);
+    mt_table_add_bytes(table, bytes[MT_MEASURE_ALLOCATED]);
+    mt_table_add_bytes(table, bytes[MT_MEASURE_RESERVED]);
+    mt_table_add(table, meaning);
+}
+
+static void add_replay(struct mt_table *table, const char *what, const struct mt_replay_result *replay,
+                       const char *meaning)
+{
+    const uint64_t bytes[MT_MEASURE_COUNT] = {[MT_MEASURE_REQUESTED] = replay->requested_bytes,
+                                              [MT_MEASURE_ALLOCATED] = replay->allocated_bytes,
+                                              [MT_MEASURE_RESERVED] = replay->reserved_bytes};
+    add_peaks(table, what, bytes, meaning);
+}
+
+/* The replay of what was: what it is compared with, where that is not the run's own peaks. */
+static bool is_as_recorded(const struct mt_run_peaks *peaks, const struct mt_replay_result *replay)
+{
+    return replay->requested_bytes == peaks->of[MT_MEASURE_REQUESTED].bytes &&
+           replay->allocated_bytes == peaks->of[MT_MEASURE_ALLOCATED].bytes &&
+           replay->reserved_bytes == peaks->of[MT_MEASURE_RESERVED].bytes;
+}
+
+static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_advice *advice)
+{
+    static const struct mt_column columns[] = {{"peak", MT_ALIGN_LEFT},
+                                               {"requested", MT_ALIGN_RIGHT},
+                                               {"allocated", MT_ALIGN_RIGHT},
+                                               {"reserved", MT_ALIGN_RIGHT},
+                                               {"", MT_ALIGN_LEFT}};
+    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    uint64_t now[MT_MEASURE_COUNT];
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        now[measure] = peaks->of[measure].bytes;
+    add_peaks(table, "now", now, "");
+    if (!is_as_recorded(peaks, &advice->as_it_was))
+        add_replay(table, "replayed", &advice->as_it_was, "without a change; what follows is compared with this");
+    if (advice->knows_uses)
+        add_replay(table, "used only", &advice->used_only, "if every block were there from its first to its last use");
+    mt_table_print(table);
+    mt_table_destroy(table);
+}
+
+/* "einsum backward, model.layers.*.ffn": what the blocks of a finding have in common. */
+static void add_what(struct mt_text *out, const struct mt_finding *finding)
+{
+    bool has_op = finding->op[0] != '\0';
+    const char *const words[] = {finding->category, has_op ? "" : finding->role, finding->op, finding->phase};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i][0] != '\0' && (i != 2 || strcmp(finding->op, finding->category) != 0))
+            mt_text_add(out, "%s%s", out->length > 0 ? " " : "", words[i]);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, ", %s", finding->place);
+}
+
+static void add_finding(struct mt_table *table, size_t number, const struct mt_finding *finding)
+{
+    char duration[DURATION_TEXT];
+    struct mt_text what = {0};
+    add_what(&what, finding);
+    mt_table_add_number(table, (int64_t)number);
+    mt_table_add_bytes(table, finding->saved_bytes);
+    mt_table_add(table, mt_pattern_name(finding->pattern));
+    mt_table_add(table, mt_text_get(&what));
+    mt_table_add_number(table, (int64_t)finding->blocks);
+    mt_table_add_bytes(table, finding->bytes);
+    mt_table_add(table, finding->pattern == MT_PATTERN_FRAGMENTATION ? "" : format_duration(finding->ns, duration));
+    mt_table_add_bytes(table, finding->replay.requested_bytes);
+    mt_table_add_bytes(table, finding->replay.allocated_bytes);
+    mt_table_add_bytes(table, finding->replay.reserved_bytes);
+    mt_text_release(&what);
+}
+
+static void print_findings(const struct mt_advice *advice)
+{
+    static const struct mt_column columns[] = {{"#", MT_ALIGN_RIGHT},         {"saves", MT_ALIGN_RIGHT},
+                                               {"pattern", MT_ALIGN_LEFT},    {"what", MT_ALIGN_LEFT},
+                                               {"blocks", MT_ALIGN_RIGHT},    {"bytes", MT_ALIGN_RIGHT},
+                                               {"for", MT_ALIGN_RIGHT},       {"peak then", MT_ALIGN_RIGHT},
+                                               {"allocated", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
+    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < advice->count; i++)
+        add_finding(table, i + 1, &advice->findings[i]);
+    putchar('\n');
+    mt_table_print(table);
+    mt_table_destroy(table);
+}
+
+/* What the pattern says of the blocks; %s is for how long. */
+static const char *const explanations[MT_PATTERN_COUNT] = {
+    [MT_PATTERN_KEPT_GRADIENTS] =
+        "The last step's gradients live on for %s, through a forward pass that has no use of them.",
+    [MT_PATTERN_LATE_FREE] = "They stay for %s after their last use.",
+    [MT_PATTERN_EARLY_ALLOCATION] = "They are there for %s before their first use.",
+    [MT_PATTERN_IDLE] = "Nothing uses them for %s between two uses.",
+    [MT_PATTERN_NEVER_USED] = "They are there for %s, and nothing ever reads or writes them.",
+    [MT_PATTERN_DEAD_WRITE] = "They are there for %s, and what is written to them is never read.",
+    [MT_PATTERN_TWO_PRECISIONS] = "They are copies in another precision of what is there beside them, and idle for %s.",
+    [MT_PATTERN_LEAK] = "Every step leaves more of them behind; these stay for %s after it.",
+};
+
+static void print_fragmentation(const struct mt_fragmentation *found)
+{
+    char reserved[MT_BYTES_TEXT], holes[MT_BYTES_TEXT], idle[MT_BYTES_TEXT], largest[MT_BYTES_TEXT],
+        asked[MT_BYTES_TEXT];
+    printf("When most was reserved, %s, there were %" PRIu64
+           " holes of %s between blocks and %s in segments without one; "
+           "the largest was %s, and the last segment was mapped for %s.",
+           mt_format_bytes(found->reserved_bytes, reserved), found->hole_count,
+           mt_format_bytes(found->hole_bytes, holes), mt_format_bytes(found->idle_bytes, idle),
+           mt_format_bytes(found->largest_bytes, largest), mt_format_bytes(found->asked_bytes, asked));
+}
+
+static void print_explanation(const struct mt_advice *advice, size_t number, const struct mt_finding *finding)
+{
+    char duration[DURATION_TEXT], both[DURATION_TEXT + 32];
+    snprintf(both, sizeof both, "%s (%" PRId64 " events)", format_duration(finding->ns, duration), finding->events);
+    printf("%zu. ", number);
+    if (finding->pattern == MT_PATTERN_FRAGMENTATION) {
+        print_fragmentation(&advice->fragmentation);
+    } else {
+        const char *text = explanations[finding->pattern], *hole = strstr(text, "%s");
+        printf("%.*s%s%s", (int)(hole - text), text, both, hole + 2);
+    }
+    if (finding->replay.unmet != SIZE_MAX)
+        printf(" Replayed so, it ran out of memory.");
+    printf("\n   → %s\n", mt_finding_hint(finding));
+}
+
+static void print_notes(const struct mt_question *question, const struct mt_advice_material *material,
+                        const struct mt_advice *advice)
+{
+    if (!advice->knows_uses)
+        puts("\nThe run's program told no use of any block: only what can be said without is said here.");
+    if (!material->is_whole)
+        printf("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
+               ", around the peak: replays begin with what was live then.\n",
+               question->run->event_count, material->first_step, material->last_step);
+    if (advice->left_out > 0)
+        printf("\n%zu more kind%s of blocks could be there for less time: --top N and --all tell of them.\n",
+               advice->left_out, advice->left_out == 1 ? "" : "s");
+}
+
+void mt_advice_print(const struct mt_question *question, const struct mt_advice_material *material,
+                     const struct mt_run_peaks *peaks, const struct mt_advice *advice)
+{
+    mt_question_print_title(question);
+    print_peaks(peaks, advice);
+    if (advice->count > 0)
+        print_findings(advice);
+    else
+        puts("\nNothing was found that would lower the peak.");
+    for (size_t i = 0; i < advice->count; i++) {
+        if (i == 0)
+            putchar('\n');
+        print_explanation(advice, i + 1, &advice->findings[i]);
+    }
+    print_notes(question, material, advice);
+}

@@ -1,0 +1,45 @@
+/* A run as patterns look at it: its steps, and where in them its blocks are; for this folder only. */
+#ifndef MT_WHATIF_SCENE_H
+#define MT_WHATIF_SCENE_H
+
+#include "whatif/curve.h"
+
+#include <stdbool.h>
+
+/* A step of the window. Events; 0: there is none. */
+struct mt_step_extent {
+    int64_t number;
+    int64_t begin, end;
+    int64_t forward;       /* the mark of its first forward phase */
+    int64_t after_forward; /* the next phase's */
+};
+
+struct mt_scene {
+    const struct mt_advice_input *input; /* borrowed */
+    struct mt_curve curve;
+    mt_role *roles;               /* by label; MT_ROLE_COUNT: none of ours */
+    struct mt_step_extent *steps; /* in order */
+    size_t step_count;
+    int64_t last_end; /* the event that ended the last full step; 0: none did */
+};
+
+void mt_scene_create(const struct mt_advice_input *input, struct mt_scene *out);
+void mt_scene_release(struct mt_scene *scene);
+
+/* The index of the step that was the last to begin up to `event`; MT_NO_STEP: none in the window. */
+int64_t mt_scene_step_of(const struct mt_scene *scene, int64_t event);
+
+/* Where a block's lifetime begins and ends in the window: what was there before begins just before its first event. */
+int64_t mt_scene_begin(const struct mt_scene *scene, const struct mt_block_row *block);
+int64_t mt_scene_end(const struct mt_scene *scene, const struct mt_block_row *block);
+
+/* Whether the block is there at `position`. */
+static inline bool mt_scene_is_live(const struct mt_scene *scene, const struct mt_block_row *block, int64_t position)
+{
+    return mt_scene_begin(scene, block) <= position && position < mt_scene_end(scene, block);
+}
+
+/* Whether it outlives the last full step: then it is what the run leaves, such as parameters. */
+bool mt_scene_is_result(const struct mt_scene *scene, const struct mt_block_row *block);
+
+#endif
