@@ -16,6 +16,7 @@ const struct mt_command *const mt_commands[] = {
     &mt_command_runs,
     &mt_command_peak,
     &mt_command_top,
+    &mt_command_diff,
     &mt_command_categories,
     &mt_command_events,
     &mt_command_used,

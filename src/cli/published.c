@@ -21,7 +21,7 @@ static const struct mt_published_cell cells[] = {
 /* What all cells have in common. */
 static const struct mt_setting_row shared[] = {
     {"model", "2.7B"}, {"vocab", "10000"}, {"d_model", "2560"}, {"d_ff", "10240"}, {"layers", "32"},
-    {"heads", "32"},   {"rope", "off"},    {"batch", "4"},      {"impl", "eager"},
+    {"heads", "32"},   {"rope", "off"},    {"batch", "4"},      {"impl", "eager"}, {"zero_grad", "before-backward"},
 };
 
 static bool has_setting(const struct mt_setting_row *settings, size_t count, const char *name, const char *value)

@@ -44,8 +44,8 @@ struct mt_diff_row {
     int64_t delta_bytes;
 };
 
-/* What a difference can come from, and the word for it in JSON. Of the kinds of activations there is one cause a
- * category. */
+/* What a difference can come from, and the word for it in JSON. Precision, size and count of activations are one
+ * cause a category. */
 #define MT_CAUSES(X)                                                                                                   \
     X(PARAMETERS, "parameters")                                                                                        \
     X(WEIGHT_CASTS, "weight_casts")                 /* copies of weights for the length of an autocast region */       \
@@ -56,6 +56,7 @@ struct mt_diff_row {
     X(ACTIVATION_PRECISION, "activation_precision") /* the same tensors with wider or narrower elements */             \
     X(ACTIVATION_SIZE, "activation_size")           /* the same tensors with more or fewer elements */                 \
     X(ACTIVATION_COUNT, "activation_count")         /* tensors that one of them alone keeps */                         \
+    X(ACTIVATION_MOMENT, "activation_moment")       /* that both make, and one has no more or not yet at its peak */   \
     X(TEMPORARIES, "temporaries")                   /* that were under way at the moment of the peak */                \
     X(WORKSPACES, "workspaces")                     /* */                                                              \
     X(DATA, "data")                                 /* */                                                              \

@@ -95,6 +95,10 @@ static int64_t precision_bytes(const struct diff_pair *pair)
 static void collect_activation(const struct diff_pair *pair, const struct diff_kind *kind, struct diff_findings *out)
 {
     int64_t bytes = diff_pair_bytes(pair);
+    if (pair->is_momentary) {
+        add_to(finding_of(out, MT_CAUSE_ACTIVATION_MOMENT, ""), pair, bytes);
+        return;
+    }
     if (pair->of[MT_SIDE_A] == NULL || pair->of[MT_SIDE_B] == NULL) {
         add_to(finding_of(out, MT_CAUSE_ACTIVATION_COUNT, kind->category), pair, bytes);
         return;

@@ -11,8 +11,7 @@ bool diff_kinds_share_row(const struct diff_kind *left, const struct diff_kind *
            left->op == right->op;
 }
 
-static struct diff_kind kind_of(const struct mt_block_row *block, const struct mt_label_row *label, mt_side side,
-                                int64_t step_begin)
+static struct diff_kind kind_of_label(const struct mt_label_row *label, mt_side side)
 {
     struct diff_kind kind = {.category = label->category,
                              .role = label->role,
@@ -20,21 +19,35 @@ static struct diff_kind kind_of(const struct mt_block_row *block, const struct m
                              .op = label->op,
                              .place = label->place,
                              .dtype = label->dtype,
-                             .shape = label->shape,
-                             .requested_bytes = block->requested_bytes};
-    kind.is_of_earlier_step = block->alloc_event < step_begin && strcmp(label->role, mt_role_name(MT_ROLE_GRAD)) == 0;
+                             .shape = label->shape};
+    kind.is_made[side] = true;
+    return kind;
+}
+
+static struct diff_kind kind_of_block(const struct mt_block_row *block, const struct diff_live *live, mt_side side)
+{
+    const struct mt_label_row *label = &live->labels[block->label];
+    struct diff_kind kind = kind_of_label(label, side);
+    kind.requested_bytes = block->requested_bytes;
+    kind.is_of_earlier_step =
+        block->alloc_event < live->step_begin && strcmp(label->role, mt_role_name(MT_ROLE_GRAD)) == 0;
     kind.count[side] = 1;
     kind.block_bytes[side] = block->block_bytes;
     return kind;
 }
 
-void diff_kinds_add(struct diff_kinds *kinds, mt_side side, const struct mt_block_row *blocks, size_t count,
-                    const struct mt_label_row *labels, int64_t step_begin)
+static void append(struct diff_kinds *kinds, struct diff_kind kind)
 {
-    for (size_t i = 0; i < count; i++) {
-        kinds->items = mt_query_room(kinds->items, kinds->count, sizeof *kinds->items);
-        kinds->items[kinds->count++] = kind_of(&blocks[i], &labels[blocks[i].label], side, step_begin);
-    }
+    kinds->items = mt_query_room(kinds->items, kinds->count, sizeof *kinds->items);
+    kinds->items[kinds->count++] = kind;
+}
+
+void diff_kinds_add(struct diff_kinds *kinds, mt_side side, const struct diff_live *live)
+{
+    for (size_t i = 0; i < live->label_count; i++)
+        append(kinds, kind_of_label(&live->labels[i], side));
+    for (size_t i = 0; i < live->block_count; i++)
+        append(kinds, kind_of_block(&live->blocks[i], live, side));
 }
 
 static int compare_texts(const char *left, const char *right)
@@ -78,6 +91,7 @@ void diff_kinds_merge(struct diff_kinds *kinds)
             continue;
         }
         for (int side = 0; side < MT_SIDE_COUNT; side++) {
+            last->is_made[side] = last->is_made[side] || next->is_made[side];
             last->count[side] += next->count[side];
             last->block_bytes[side] += next->block_bytes[side];
         }

@@ -16,9 +16,12 @@ struct rest {
     uint64_t count;
 };
 
+/* What is left of one row and place, and what the runs have of it at all. */
 struct rests {
     struct rest *items;
     size_t count;
+    bool is_made[MT_SIDE_COUNT]; /* at any time */
+    bool is_live[MT_SIDE_COUNT]; /* at the peak */
 };
 
 static bool share_place(const struct diff_kind *left, const struct diff_kind *right)
@@ -29,6 +32,10 @@ static bool share_place(const struct diff_kind *left, const struct diff_kind *ri
 
 static void add_rest(struct rests *rests, const struct diff_kind *kind)
 {
+    for (int side = 0; side < MT_SIDE_COUNT; side++) {
+        rests->is_made[side] = rests->is_made[side] || kind->is_made[side];
+        rests->is_live[side] = rests->is_live[side] || kind->count[side] > 0;
+    }
     uint64_t a = kind->count[MT_SIDE_A], b = kind->count[MT_SIDE_B];
     if (a == b)
         return;
@@ -85,7 +92,16 @@ static bool have_anything(const struct rest *left, const struct rest *right)
 static void add_pair(struct diff_pairs *pairs, const struct diff_kind *a, const struct diff_kind *b, uint64_t count)
 {
     pairs->items = mt_query_room(pairs->items, pairs->count, sizeof *pairs->items);
-    pairs->items[pairs->count++] = (struct diff_pair){{a, b}, count};
+    pairs->items[pairs->count++] = (struct diff_pair){.of = {a, b}, .count = count};
+}
+
+/* What has no partner. */
+static void add_single(struct diff_pairs *pairs, const struct rests *rests, const struct rest *rest)
+{
+    mt_side other = rest->side == MT_SIDE_A ? MT_SIDE_B : MT_SIDE_A;
+    add_pair(pairs, rest->side == MT_SIDE_A ? rest->kind : NULL, rest->side == MT_SIDE_B ? rest->kind : NULL,
+             rest->count);
+    pairs->items[pairs->count - 1].is_momentary = rests->is_made[other] && !rests->is_live[other];
 }
 
 /* The next of that side that has blocks, from `at` on. */
@@ -132,12 +148,9 @@ static void pair_rests(struct rests *rests, struct diff_pairs *pairs)
 {
     for (size_t i = 0; i < sizeof passes / sizeof passes[0] && rests->count > 1; i++)
         run_pass(&passes[i], rests, pairs);
-    for (size_t i = 0; i < rests->count; i++) {
-        const struct rest *rest = &rests->items[i];
-        if (rest->count > 0)
-            add_pair(pairs, rest->side == MT_SIDE_A ? rest->kind : NULL, rest->side == MT_SIDE_B ? rest->kind : NULL,
-                     rest->count);
-    }
+    for (size_t i = 0; i < rests->count; i++)
+        if (rests->items[i].count > 0)
+            add_single(pairs, rests, &rests->items[i]);
 }
 
 void diff_kinds_pair(const struct diff_kinds *kinds, struct diff_pairs *out)

@@ -4,6 +4,7 @@
  *                ├─▶ kinds, sorted ┤
  *   blocks of B ─┘                 └─▶ pairs ──▶ causes ──▶ evidence
  *
+ * A kind is also there without blocks, for every label of a run: so it is known what the run makes at other times.
  * All texts are kept in the trace of side A, so equal ones have equal pointers. */
 #ifndef MT_TRACE_QUERY_DIFF_PARTS_H
 #define MT_TRACE_QUERY_DIFF_PARTS_H
@@ -11,11 +12,22 @@
 #include "trace/blocks.h"
 #include "trace/diff.h"
 
-/* Blocks that are alike, and how many of them each side had. Invariant: requested_bytes <= block bytes of each. */
+/* The blocks live at a run's peak of allocated bytes, its labels, and the events of the peak's step: what was made before
+ * step_begin is of an earlier step. Invariant: a block's label < label_count. */
+struct diff_live {
+    struct mt_block_row *blocks;
+    struct mt_label_row *labels; /* with texts kept by the trace of side A */
+    size_t block_count, label_count;
+    int64_t event, step_begin, step_end;
+};
+
+/* Blocks that are alike, and how many of them each side had at its peak. Invariant: a side that has
+ * some makes them. */
 struct diff_kind {
     const char *category, *role, *phase, *op, *place, *dtype, *shape;
-    bool is_of_earlier_step;  /* a gradient that was made before the step of its side's peak */
-    uint64_t requested_bytes; /* of one */
+    bool is_of_earlier_step;     /* a gradient that was made before the step of its side's peak */
+    uint64_t requested_bytes;    /* of one */
+    bool is_made[MT_SIDE_COUNT]; /* at any time of the run */
     uint64_t count[MT_SIDE_COUNT];
     uint64_t block_bytes[MT_SIDE_COUNT]; /* of all of a side */
 };
@@ -26,10 +38,8 @@ struct diff_kinds {
     size_t count;
 };
 
-/* Adds the blocks of a side, not merged yet. `labels` must have kept texts; gradients whose block was made before event
- * `step_begin` are of an earlier step. */
-void diff_kinds_add(struct diff_kinds *kinds, mt_side side, const struct mt_block_row *blocks, size_t count,
-                    const struct mt_label_row *labels, int64_t step_begin);
+/* Adds the labels of a side and the blocks of its peak, not merged yet. */
+void diff_kinds_add(struct diff_kinds *kinds, mt_side side, const struct diff_live *live);
 
 /* Orders them by text and merges alike ones. The order is the same whichever side is A. */
 void diff_kinds_merge(struct diff_kinds *kinds);
@@ -42,6 +52,7 @@ bool diff_kinds_share_row(const struct diff_kind *left, const struct diff_kind *
 struct diff_pair {
     const struct diff_kind *of[MT_SIDE_COUNT];
     uint64_t count;
+    bool is_momentary; /* on one side alone, while the other run makes such blocks too and has none at its peak */
 };
 
 struct diff_pairs {
@@ -74,11 +85,17 @@ struct diff_findings {
 /* What the pairs come from. Borrows them. The findings' bytes sum to what the pairs add. */
 void diff_findings_collect(const struct diff_pairs *pairs, struct diff_findings *out);
 
+/* Gradients that were live at a side's peak though they were made in an earlier step: of one of them. */
+struct diff_last_gradients {
+    int64_t made_in_step;
+    const char *freed_in; /* phase of the peak's step; "": later, or never. NULL: there are none */
+};
+
 /* What a cause's words need besides. */
 struct diff_context {
-    struct mt_trace *keeper;                       /* of side A: its texts outlive the answer */
-    const struct mt_diff_side *side;               /* both */
-    const char *gradients_freed_in[MT_SIDE_COUNT]; /* the phase in which gradients of an earlier step were freed */
+    struct mt_trace *keeper;         /* of side A: its texts outlive the answer */
+    const struct mt_diff_side *side; /* both */
+    struct diff_last_gradients last_gradients[MT_SIDE_COUNT];
 };
 
 /* The cause in words. `text` and `evidence` are kept. */

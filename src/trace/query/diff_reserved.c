@@ -105,10 +105,11 @@ mt_status diff_reserved_read(const struct mt_diff_run *at, struct mt_trace *keep
         side->reserved_phase = mt_query_keep(keeper, peak.phase);
         side->reserved_span = mt_query_keep(keeper, peak.span);
     }
+    int64_t mapped = peak.event;
     mt_peak_row_release(&peak);
     if (status == MT_OK)
-        status = read_asked(at, peak.event, &side->asked_bytes);
-    return status == MT_OK ? read_holes(at, peak.event, side) : status;
+        status = read_asked(at, mapped, &side->asked_bytes);
+    return status == MT_OK ? read_holes(at, mapped, side) : status;
 }
 
 mt_status diff_phase_of_free(const struct mt_diff_run *at, int64_t alloc_event, int64_t event, int64_t last,

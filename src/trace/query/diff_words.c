@@ -4,6 +4,7 @@
 #include "trace/query/query.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char side_letter[MT_SIDE_COUNT] = {[MT_SIDE_A] = 'A', [MT_SIDE_B] = 'B'};
@@ -27,6 +28,12 @@ static const char *precision_word(const struct diff_finding *finding)
     if (a * 2 == b)
         return "doubled";
     return finding->bytes < 0 ? "in narrower elements" : "in wider elements";
+}
+
+/* What has passed of a step when its peak comes, so that what then is alive was alive all along. */
+static const char *phases_passed(const char *phase)
+{
+    return strcmp(phase, mt_phase_name(MT_PHASE_LOSS)) == 0 ? "forward and loss" : phase;
 }
 
 static const char *phase_word(const char *phase)
@@ -60,6 +67,7 @@ static void add_title(const struct diff_context *context, const struct diff_find
         [MT_CAUSE_GRADIENTS] = "gradients",
         [MT_CAUSE_OPTIMIZER_STATE] = "optimizer state",
         [MT_CAUSE_OPERAND_COPIES] = "operands copied in another precision for matrix products",
+        [MT_CAUSE_ACTIVATION_MOMENT] = "activations that are alive at one peak only",
         [MT_CAUSE_TEMPORARIES] = "temporaries at the moment of the peak",
         [MT_CAUSE_WORKSPACES] = "workspace",
         [MT_CAUSE_DATA] = "data",
@@ -68,7 +76,7 @@ static void add_title(const struct diff_context *context, const struct diff_find
     };
     if (finding->cause == MT_CAUSE_LAST_GRADIENTS)
         mt_text_add(out, "gradients of the last step alive during %s",
-                    phase_word(context->side[side_with_most(finding)].phase));
+                    phases_passed(context->side[side_with_most(finding)].phase));
     else if (titles[finding->cause] != NULL)
         mt_text_add(out, "%s", titles[finding->cause]);
     else
@@ -86,43 +94,49 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* "225 blocks of 6.30 GiB in B alone", "96 blocks at the same places, 480.00 MiB in A, 240.00 MiB in B", or both counts. */
+static void add_amount(uint64_t blocks, uint64_t bytes, mt_side side, struct mt_text *out)
+{
+    mt_text_add(out, "%c has %" PRIu64 " block%s, ", side_letter[side], blocks, plural(blocks));
+    add_bytes(bytes, out);
+}
+
+/* "225 blocks in B alone, 6.30 GiB", "96 blocks in the same places, 480.00 MiB in A and 240.00 MiB in B", or what both
+ * have apart from equal blocks. */
 static void add_blocks(const struct diff_finding *finding, struct mt_text *out)
 {
     const uint64_t *blocks = finding->blocks, *bytes = finding->requested_bytes;
     mt_side more = blocks[MT_SIDE_A] > blocks[MT_SIDE_B] ? MT_SIDE_A : MT_SIDE_B;
-    mt_text_add(out, "%" PRIu64 " block%s", blocks[more], plural(blocks[more]));
     if (blocks[1 - more] == 0) {
-        mt_text_add(out, " of together ");
+        mt_text_add(out, "%" PRIu64 " block%s in %c alone, ", blocks[more], plural(blocks[more]), side_letter[more]);
         add_bytes(bytes[more], out);
-        mt_text_add(out, " that %c alone has", side_letter[more]);
         return;
     }
-    if (blocks[MT_SIDE_A] == blocks[MT_SIDE_B]) {
-        mt_text_add(out, " at the same place%s, ", plural(blocks[more]));
-        add_bytes(bytes[MT_SIDE_A], out);
-        mt_text_add(out, " in A and ");
-        add_bytes(bytes[MT_SIDE_B], out);
-        mt_text_add(out, " in B");
+    if (blocks[MT_SIDE_A] != blocks[MT_SIDE_B]) {
+        mt_text_add(out, "equal blocks apart, ");
+        add_amount(blocks[MT_SIDE_A], bytes[MT_SIDE_A], MT_SIDE_A, out);
+        mt_text_add(out, ", and ");
+        add_amount(blocks[MT_SIDE_B], bytes[MT_SIDE_B], MT_SIDE_B, out);
         return;
     }
-    mt_text_add(out, " of ");
-    add_bytes(bytes[more], out);
-    mt_text_add(out, " that %c has more or larger, against %" PRIu64 " of ", side_letter[more], blocks[1 - more]);
-    add_bytes(bytes[1 - more], out);
+    mt_text_add(out, "%" PRIu64 " block%s in the same place%s, ", blocks[more], plural(blocks[more]),
+                plural(blocks[more]));
+    add_bytes(bytes[MT_SIDE_A], out);
+    mt_text_add(out, " in A and ");
+    add_bytes(bytes[MT_SIDE_B], out);
+    mt_text_add(out, " in B");
 }
 
-/* "bf16 (4,256,2560)" */
-static void add_tensor(const struct diff_kind *kind, struct mt_text *out)
+/* "bf16 (4,256,2560) of 5.00 MiB", without the shape if `before` has the same. */
+static void add_tensor(const struct diff_kind *kind, const struct diff_kind *before, struct mt_text *out)
 {
     mt_text_add(out, "%s", kind->dtype);
-    if (kind->shape[0] != '\0')
+    if (kind->shape[0] != '\0' && (before == NULL || before->shape != kind->shape))
         mt_text_add(out, " (%s)", kind->shape);
     mt_text_add(out, " of ");
     add_bytes(kind->requested_bytes, out);
 }
 
-/* "; most of it 32 x bf16 (10240,2560) of 50.00 MiB, cast at model.layers.*.ffn.w1" */
+/* "; the most: 32 x bf16 (10240,2560) of 50.00 MiB, cast at model.layers.*.ffn.w1" */
 static void add_example(const struct diff_finding *finding, struct mt_text *out)
 {
     const struct diff_pair *pair = finding->bytes > 0 ? finding->most_up : finding->most_down;
@@ -130,22 +144,22 @@ static void add_example(const struct diff_finding *finding, struct mt_text *out)
         return;
     const struct diff_kind *a = pair->of[MT_SIDE_A], *b = pair->of[MT_SIDE_B], *kind = a != NULL ? a : b;
     mt_text_add(out, "; the most: %" PRIu64 " x ", pair->count);
-    add_tensor(kind, out);
+    add_tensor(kind, NULL, out);
     if (a != NULL && b != NULL) {
         mt_text_add(out, " -> ");
-        add_tensor(b, out);
+        add_tensor(b, a, out);
     }
     mt_text_add(out, ", %s", kind->op);
     if (kind->place[0] != '\0')
         mt_text_add(out, " at %s", kind->place);
 }
 
-static void add_step(int64_t step, struct mt_text *out)
+static const char *step_words(int64_t step, char *text)
 {
     if (step < 0)
-        mt_text_add(out, "before the first step");
-    else
-        mt_text_add(out, "step %" PRId64, step);
+        return "before the first step";
+    snprintf(text, MT_BYTES_TEXT, "in step %" PRId64, step);
+    return text;
 }
 
 static void add_moments(const struct diff_context *context, struct mt_text *out)
@@ -158,13 +172,21 @@ static void add_moments(const struct diff_context *context, struct mt_text *out)
     }
 }
 
+/* "; made in step 0, freed in backward of step 1" */
 static void add_lives(const struct diff_context *context, const struct diff_finding *finding, struct mt_text *out)
 {
     mt_side side = side_with_most(finding);
-    mt_text_add(out, "; made before %c's peak in ", side_letter[side]);
-    add_step(context->side[side].step, out);
-    if (context->gradients_freed_in[side][0] != '\0')
-        mt_text_add(out, ", freed in its %s", context->gradients_freed_in[side]);
+    const struct diff_last_gradients *gradients = &context->last_gradients[side];
+    if (gradients->freed_in == NULL)
+        return;
+    char step[MT_BYTES_TEXT];
+    mt_text_add(out, "; made %s, ", step_words(gradients->made_in_step, step));
+    if (gradients->freed_in[0] == '\0')
+        mt_text_add(out, "and not freed up to the end of %c's step %" PRId64, side_letter[side],
+                    context->side[side].step);
+    else
+        mt_text_add(out, "freed in %s of %c's step %" PRId64, gradients->freed_in, side_letter[side],
+                    context->side[side].step);
 }
 
 static void add_rounding(const struct diff_context *context, struct mt_text *out)
@@ -178,27 +200,32 @@ static void add_rounding(const struct diff_context *context, struct mt_text *out
     mt_text_add(out, "; sizes are rounded up, and a rest too small to split off stays with its block");
 }
 
+/* "2.66 GiB beyond A's allocated peak: when 100.00 MiB were asked for in optimizer, the 13.35 GiB that were free lay in
+ * 2101 holes of at most 50.00 MiB" */
+static void add_fragmentation(const struct mt_diff_side *at, mt_side side, struct mt_text *out)
+{
+    add_bytes(at->reserved_bytes - at->allocated_bytes, out);
+    mt_text_add(out, " beyond %c's allocated peak: when ", side_letter[side]);
+    if (at->asked_bytes > 0)
+        add_bytes(at->asked_bytes, out);
+    mt_text_add(out, "%s asked for in %s", at->asked_bytes > 0 ? " were" : "more was", phase_word(at->reserved_phase));
+    if (at->reserved_span[0] != '\0')
+        mt_text_add(out, " at %s", at->reserved_span);
+    if (at->holes == 0) {
+        mt_text_add(out, ", nothing was free");
+        return;
+    }
+    mt_text_add(out, ", ");
+    add_bytes(at->free_bytes, out);
+    mt_text_add(out, " were free in %" PRIu64 " hole%s, the widest ", at->holes, plural(at->holes));
+    add_bytes(at->widest_hole, out);
+}
+
 static void add_cached(const struct diff_context *context, struct mt_text *out)
 {
     for (int side = 0; side < MT_SIDE_COUNT; side++) {
-        const struct mt_diff_side *at = &context->side[side];
-        mt_text_add(out, "%s%c reserved ", side == 0 ? "" : "; ", side_letter[side]);
-        add_bytes(at->reserved_bytes - at->allocated_bytes, out);
-        mt_text_add(out, " beyond its allocated peak: in %s", phase_word(at->reserved_phase));
-        if (at->reserved_span[0] != '\0')
-            mt_text_add(out, " at %s", at->reserved_span);
-        if (at->asked_bytes > 0) {
-            mt_text_add(out, " ");
-            add_bytes(at->asked_bytes, out);
-            mt_text_add(out, " were asked for");
-        }
-        mt_text_add(out, ", with ");
-        add_bytes(at->free_bytes, out);
-        mt_text_add(out, " free in %" PRIu64 " hole%s", at->holes, plural(at->holes));
-        if (at->holes > 0) {
-            mt_text_add(out, ", the widest ");
-            add_bytes(at->widest_hole, out);
-        }
+        mt_text_add(out, "%s", side == 0 ? "" : "; ");
+        add_fragmentation(&context->side[side], (mt_side)side, out);
     }
 }
 
@@ -213,12 +240,12 @@ static void add_evidence(const struct diff_context *context, const struct diff_f
         return;
     }
     add_blocks(finding, out);
-    if (finding->cause == MT_CAUSE_TEMPORARIES)
+    if (finding->cause == MT_CAUSE_TEMPORARIES || finding->cause == MT_CAUSE_ACTIVATION_MOMENT)
         add_moments(context, out);
     if (finding->cause == MT_CAUSE_LAST_GRADIENTS)
         add_lives(context, finding, out);
     if (finding->cause == MT_CAUSE_WEIGHT_CASTS)
-        mt_text_add(out, ", beside the parameters that they were made from");
+        mt_text_add(out, ", beside the parameters");
     add_example(finding, out);
 }
 

@@ -10,19 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The blocks live at a run's peak of allocated bytes, their labels with texts kept by the trace of side A, and the first
- * event of the peak's step. */
-struct live_state {
-    struct mt_block_row *blocks;
-    struct mt_label_row *labels;
-    size_t block_count, label_count;
-    int64_t event, step_begin, step_end;
-};
-
-static void live_state_release(struct live_state *state)
+static void release_live(struct diff_live *live)
 {
-    free(state->blocks);
-    free(state->labels);
+    free(live->blocks);
+    free(live->labels);
 }
 
 static mt_status fail_empty(const struct mt_run *run)
@@ -53,9 +44,9 @@ static mt_status read_allocated_peak(const struct mt_diff_run *at, struct mt_tra
 }
 
 /* The first and last event of a step; without a step, nothing is of an earlier one. */
-static mt_status read_step(const struct mt_diff_run *at, int64_t step, struct live_state *state)
+static mt_status read_step(const struct mt_diff_run *at, int64_t step, struct diff_live *live)
 {
-    state->step_begin = INT64_MIN;
+    live->step_begin = INT64_MIN;
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         at->trace, at->run, "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", &statement);
@@ -65,19 +56,19 @@ static mt_status read_step(const struct mt_diff_run *at, int64_t step, struct li
     bool row;
     status = mt_statement_step(statement, &row);
     if (status == MT_OK && row) {
-        state->step_begin = mt_statement_integer(statement, 0);
-        state->step_end = mt_statement_is_null(statement, 1) ? at->run->first_event + at->run->event_count - 1
-                                                             : mt_statement_integer(statement, 1);
+        live->step_begin = mt_statement_integer(statement, 0);
+        live->step_end = mt_statement_is_null(statement, 1) ? at->run->first_event + at->run->event_count - 1
+                                                            : mt_statement_integer(statement, 1);
     }
     mt_statement_finalize(statement);
     return status;
 }
 
 /* Texts of both sides are compared, so they are kept in one place. */
-static void keep_labels(struct mt_trace *keeper, struct live_state *state)
+static void keep_labels(struct mt_trace *keeper, struct diff_live *live)
 {
-    for (size_t i = 0; i < state->label_count; i++) {
-        struct mt_label_row *label = &state->labels[i];
+    for (size_t i = 0; i < live->label_count; i++) {
+        struct mt_label_row *label = &live->labels[i];
         const char **texts[] = {&label->category, &label->role,  &label->op,   &label->phase,
                                 &label->dtype,    &label->shape, &label->place};
         for (size_t text = 0; text < sizeof texts / sizeof texts[0]; text++)
@@ -85,47 +76,49 @@ static void keep_labels(struct mt_trace *keeper, struct live_state *state)
     }
 }
 
-static mt_status check_labels(const struct live_state *state)
+static mt_status check_labels(const struct diff_live *live)
 {
-    for (size_t i = 0; i < state->block_count; i++)
-        if (state->blocks[i].label >= state->label_count)
+    for (size_t i = 0; i < live->block_count; i++)
+        if (live->blocks[i].label >= live->label_count)
             return mt_fail(MT_BAD_TRACE, "the trace is damaged: an event has label %" PRIu32 ", of %zu",
-                           state->blocks[i].label, state->label_count);
+                           live->blocks[i].label, live->label_count);
     return MT_OK;
 }
 
 static mt_status load_side(const struct mt_diff_run *at, struct mt_trace *keeper, struct mt_diff_side *side,
-                           struct live_state *state)
+                           struct diff_live *live)
 {
-    mt_status status = read_allocated_peak(at, keeper, side, &state->event);
+    mt_status status = read_allocated_peak(at, keeper, side, &live->event);
     if (status == MT_OK)
-        status = read_step(at, side->step, state);
+        status = read_step(at, side->step, live);
     if (status == MT_OK)
-        status = mt_trace_live(at->trace, at->run, state->event, &state->blocks, &state->block_count);
+        status = mt_trace_live(at->trace, at->run, live->event, &live->blocks, &live->block_count);
     if (status == MT_OK)
-        status = mt_trace_labels(at->trace, at->run, &state->labels, &state->label_count);
+        status = mt_trace_labels(at->trace, at->run, &live->labels, &live->label_count);
     if (status == MT_OK)
-        status = check_labels(state);
+        status = check_labels(live);
     if (status != MT_OK)
         return status;
     if (at->trace != keeper)
-        keep_labels(keeper, state);
-    side->blocks = state->block_count;
-    for (size_t i = 0; i < state->block_count; i++)
-        side->requested_bytes += state->blocks[i].requested_bytes;
+        keep_labels(keeper, live);
+    side->blocks = live->block_count;
+    for (size_t i = 0; i < live->block_count; i++)
+        side->requested_bytes += live->blocks[i].requested_bytes;
     return diff_reserved_read(at, keeper, side);
 }
 
-/* The phase that ends the life of a gradient from an earlier step, "" if there is none or it lives on. */
-static mt_status find_gradients_end(const struct mt_diff_run *at, const struct live_state *state,
-                                    const char **out_phase)
+static mt_status find_last_gradients(const struct mt_diff_run *at, const struct diff_live *live,
+                                     struct diff_last_gradients *out)
 {
-    *out_phase = "";
-    for (size_t i = 0; i < state->block_count; i++) {
-        const struct mt_block_row *block = &state->blocks[i];
-        if (block->alloc_event < state->step_begin &&
-            strcmp(state->labels[block->label].role, mt_role_name(MT_ROLE_GRAD)) == 0)
-            return diff_phase_of_free(at, block->alloc_event, state->event, state->step_end, out_phase);
+    for (size_t i = 0; i < live->block_count; i++) {
+        const struct mt_block_row *block = &live->blocks[i];
+        if (block->alloc_event >= live->step_begin ||
+            strcmp(live->labels[block->label].role, mt_role_name(MT_ROLE_GRAD)) != 0)
+            continue;
+        mt_status status = mt_query_step_of(at->trace, at->run, block->alloc_event, &out->made_in_step);
+        if (status == MT_OK)
+            status = diff_phase_of_free(at, block->alloc_event, live->event, live->step_end, &out->freed_in);
+        return status;
     }
     return MT_OK;
 }
@@ -156,7 +149,8 @@ static void make_rows(const struct diff_kinds *kinds, struct mt_diff_parts *part
             row.a_blocks += kind->count[MT_SIDE_A];
             row.b_blocks += kind->count[MT_SIDE_B];
         }
-        add_row(parts, row);
+        if (row.a_blocks > 0 || row.b_blocks > 0)
+            add_row(parts, row);
     }
 }
 
@@ -250,13 +244,12 @@ static void sort_parts(struct mt_diff_parts *parts)
         qsort(parts->causes, parts->cause_count, sizeof *parts->causes, compare_causes);
 }
 
-static void compare_states(const struct diff_context *context, const struct live_state state[], struct mt_diff *out)
+static void compare_states(const struct diff_context *context, const struct diff_live live[], struct mt_diff *out)
 {
     const struct mt_diff_side *a = &out->side[MT_SIDE_A], *b = &out->side[MT_SIDE_B];
     struct diff_kinds kinds = {0};
     for (int side = 0; side < MT_SIDE_COUNT; side++)
-        diff_kinds_add(&kinds, (mt_side)side, state[side].blocks, state[side].block_count, state[side].labels,
-                       state[side].step_begin);
+        diff_kinds_add(&kinds, (mt_side)side, &live[side]);
     diff_kinds_merge(&kinds);
     out->allocated.delta_bytes = difference(a->allocated_bytes, b->allocated_bytes);
     out->reserved.delta_bytes = difference(a->reserved_bytes, b->reserved_bytes);
@@ -272,18 +265,18 @@ mt_status mt_trace_diff(const struct mt_diff_run *a, const struct mt_diff_run *b
 {
     *out = (struct mt_diff){0};
     const struct mt_diff_run *runs[] = {[MT_SIDE_A] = a, [MT_SIDE_B] = b};
-    struct live_state state[MT_SIDE_COUNT] = {0};
+    struct diff_live live[MT_SIDE_COUNT] = {0};
     struct diff_context context = {.keeper = a->trace, .side = out->side};
     mt_status status = MT_OK;
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
-        status = load_side(runs[side], a->trace, &out->side[side], &state[side]);
+        status = load_side(runs[side], a->trace, &out->side[side], &live[side]);
         if (status == MT_OK)
-            status = find_gradients_end(runs[side], &state[side], &context.gradients_freed_in[side]);
+            status = find_last_gradients(runs[side], &live[side], &context.last_gradients[side]);
     }
     if (status == MT_OK)
-        compare_states(&context, state, out);
+        compare_states(&context, live, out);
     for (int side = 0; side < MT_SIDE_COUNT; side++)
-        live_state_release(&state[side]);
+        release_live(&live[side]);
     return status;
 }
 
