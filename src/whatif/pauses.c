@@ -16,9 +16,20 @@ static struct interval extent_of(const struct mt_scene *scene, size_t step)
 }
 
 /* Only full steps are. */
-static bool are_alike(const struct mt_step_extent *a, const struct mt_step_extent *b)
+static bool are_alike(const struct mt_scene *scene, size_t a, size_t b)
 {
-    return a->end != 0 && b->end != 0 && a->end - a->begin == b->end - b->begin;
+    const struct mt_step_extent *one = &scene->steps[a], *other = &scene->steps[b];
+    return one->end != 0 && other->end != 0 &&
+           mt_scene_rank(scene, one->end) - mt_scene_rank(scene, one->begin) ==
+               mt_scene_rank(scene, other->end) - mt_scene_rank(scene, other->begin);
+}
+
+/* The position in the step `to` that is the like of one in the step `from`. */
+static int64_t move(const struct mt_scene *scene, int64_t position, size_t from, size_t to)
+{
+    int64_t rank = mt_scene_rank(scene, position / 2) - mt_scene_rank(scene, scene->steps[from].begin) +
+                   mt_scene_rank(scene, scene->steps[to].begin);
+    return mt_position_at(mt_scene_event(scene, rank)) + position % 2;
 }
 
 /* The steps that a block lives in: from <= index < to. */
@@ -45,8 +56,8 @@ static void repeat(const struct mt_scene *scene, size_t index, struct interval p
     struct interval there = extent_of(scene, from), here = extent_of(scene, to);
     struct interval part = {.from = pause.from > there.from ? pause.from : there.from,
                             .to = pause.to < there.to ? pause.to : there.to};
-    int64_t moved_to = part.to == there.to ? here.to : part.to - there.from + here.from;
-    mt_cut_list_add(out, scene, index, part.from - there.from + here.from, moved_to);
+    mt_cut_list_add(out, scene, index, move(scene, part.from, from, to),
+                    part.to == there.to ? here.to : move(scene, part.to, from, to));
 }
 
 void mt_pauses_cut(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
@@ -61,7 +72,7 @@ void mt_pauses_cut(const struct mt_scene *scene, size_t index, struct mt_cut_lis
     struct step_range paused = steps_between(scene, use->idle_from, use->idle_to);
     for (size_t from = paused.from; from < paused.to; from++)
         for (size_t to = lived.from; to < lived.to; to++)
-            if (from != to && are_alike(&scene->steps[from], &scene->steps[to]))
+            if (from != to && are_alike(scene, from, to))
                 repeat(scene, index, pause, from, to, out);
     mt_cut_list_join(out, first);
 }

@@ -1,7 +1,7 @@
 /* When a block that lives through several steps is not used; for this folder only.
  *
- * Of each block only the longest pause is known. But training does the same in every step: where two steps are alike, as
- * many events long, what was idle in a part of the one was idle in that part of the other.
+ * Of each block only the longest pause is known. But training does the same in every step: where two steps are alike, of
+ * as many events, those of segments aside, what was idle in a part of the one was idle in that part of the other.
  *
  *   step    ├───── 1 ─────┤├──── 2 ────┤├──── 3 ────┤
  *   used               ▪            ▪            ▪         the pause that is known is the one from step 1 to 2

@@ -57,12 +57,65 @@ static size_t count_steps(const struct mt_advice_input *input)
     return count;
 }
 
+static int compare_events(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void rank_segments(struct mt_scene *scene)
+{
+    const struct mt_advice_input *input = scene->input;
+    scene->ranks = mt_host_alloc((2 * input->segment_count + 1) * sizeof *scene->ranks);
+    for (size_t i = 0; i < input->segment_count; i++) {
+        scene->ranks[scene->rank_count++] = input->segments[i].mapped_event;
+        if (input->segments[i].unmapped_event != 0)
+            scene->ranks[scene->rank_count++] = input->segments[i].unmapped_event;
+    }
+    qsort(scene->ranks, scene->rank_count, sizeof *scene->ranks, compare_events);
+    for (size_t i = 0; i < scene->rank_count; i++)
+        scene->ranks[i] -= (int64_t)i + 1; /* one for each of those before, and for itself */
+}
+
+/* How many of the ascending ranks are below `bound`. */
+static int64_t count_below(const struct mt_scene *scene, int64_t bound)
+{
+    size_t low = 0, high = scene->rank_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (scene->ranks[middle] < bound)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (int64_t)low;
+}
+
+int64_t mt_scene_event(const struct mt_scene *scene, int64_t rank)
+{
+    return rank + count_below(scene, rank);
+}
+
+int64_t mt_scene_rank(const struct mt_scene *scene, int64_t event)
+{
+    size_t low = 0, high = scene->rank_count; /* of those below low the event is at or before `event` */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (scene->ranks[middle] + (int64_t)middle + 1 <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return event - (int64_t)low;
+}
+
 void mt_scene_create(const struct mt_advice_input *input, struct mt_scene *out)
 {
     *out = (struct mt_scene){.input = input};
     mt_curve_create(input, &out->curve);
     out->steps = mt_host_alloc((count_steps(input) + 1) * sizeof *out->steps);
     read_marks(out);
+    rank_segments(out);
     out->roles = mt_host_alloc((input->label_count + 1) * sizeof *out->roles);
     for (size_t i = 0; i < input->label_count; i++)
         out->roles[i] = role_of(&input->labels[i]);
@@ -73,6 +126,7 @@ void mt_scene_release(struct mt_scene *scene)
     mt_curve_release(&scene->curve);
     free(scene->steps);
     free(scene->roles);
+    free(scene->ranks);
     *scene = (struct mt_scene){0};
 }
 

@@ -21,6 +21,8 @@ struct mt_scene {
     struct mt_step_extent *steps; /* in order */
     size_t step_count;
     int64_t last_end; /* the event that ended the last full step; 0: none did */
+    int64_t *ranks;   /* of the events that map or unmap a segment, ascending */
+    size_t rank_count;
 };
 
 void mt_scene_create(const struct mt_advice_input *input, struct mt_scene *out);
@@ -28,6 +30,12 @@ void mt_scene_release(struct mt_scene *scene);
 
 /* The index of the step that was the last to begin up to `event`; MT_NO_STEP: none in the window. */
 int64_t mt_scene_step_of(const struct mt_scene *scene, int64_t event);
+
+/* The rank of an event: it counts like the event's number, but not those that map and unmap segments, which differ from
+ * one step to the next where the program does not. Such an event has the rank of the one before. And the event of a
+ * rank. */
+int64_t mt_scene_rank(const struct mt_scene *scene, int64_t event);
+int64_t mt_scene_event(const struct mt_scene *scene, int64_t rank);
 
 /* Where a block's lifetime begins and ends in the window: what was there before begins just before its first event. */
 int64_t mt_scene_begin(const struct mt_scene *scene, const struct mt_block_row *block);
