@@ -21,12 +21,28 @@ static mt_status open_device(const char *spelling, struct mt_device **out)
     return mt_device_open(spelling, out);
 }
 
-/* A file's tokens are of no matter here, so it need not be there; the reference tokens take blocks of the same size. */
-static struct mt_training_config without_files(struct mt_training_config config)
+/* What of the run matters for its memory. The tokens of a file do not, so it need not be there: the reference tokens take
+ * blocks of the same size. */
+static struct mt_training_config reduce(struct mt_training_config config)
 {
     if (config.data == MT_DATA_FILE)
         config.data = MT_DATA_REFERENCE;
+    if (config.warmup >= MT_SIMULATED_STEPS)
+        config.warmup = MT_SIMULATED_STEPS - 1;
+    if (config.steps > MT_SIMULATED_STEPS - config.warmup)
+        config.steps = MT_SIMULATED_STEPS - config.warmup;
     return config;
+}
+
+static struct mt_simulation measure(const struct simulation *simulation, mt_status status)
+{
+    struct mt_alloc_stats stats;
+    mt_alloc_stats(simulation->alloc, &stats);
+    return (struct mt_simulation){.peak_requested_bytes = stats.all.peak_requested_bytes,
+                                  .peak_allocated_bytes = stats.all.peak_allocated_bytes,
+                                  .peak_reserved_bytes = stats.peak_reserved_bytes,
+                                  .capacity_bytes = simulation->device->capacity_bytes,
+                                  .fits = status == MT_OK};
 }
 
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
@@ -39,15 +55,9 @@ mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
     simulation.sink = mt_sink_discarding(simulation.interner);
     status = mt_alloc_create(simulation.device, &simulation.sink, &plan->alloc, &simulation.alloc);
     if (status == MT_OK) {
-        struct mt_training_config config = without_files(plan->config);
+        const struct mt_training_config config = reduce(plan->config);
         status = mt_training_run(simulation.device, simulation.alloc, &config, NULL);
-        struct mt_alloc_stats stats;
-        mt_alloc_stats(simulation.alloc, &stats);
-        *out = (struct mt_simulation){.peak_requested_bytes = stats.all.peak_requested_bytes,
-                                      .peak_allocated_bytes = stats.all.peak_allocated_bytes,
-                                      .peak_reserved_bytes = stats.peak_reserved_bytes,
-                                      .capacity_bytes = simulation.device->capacity_bytes,
-                                      .fits = status == MT_OK};
+        *out = measure(&simulation, status);
         mt_alloc_destroy(simulation.alloc);
     }
     mt_interner_destroy(simulation.interner);

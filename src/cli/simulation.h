@@ -10,8 +10,10 @@ struct mt_simulation {
     bool fits; /* false: it ended out of memory, and the peaks are those until then */
 };
 
-/* Runs the plan on its device, which must be a simulated one ("sim", "sim:rtx4090", "sim:24GiB"), for as many steps as
- * peaks need to repeat, at most plan->config.steps. Nothing is traced or printed. */
+/* Runs the plan on its device, which must be a simulated one ("sim", "sim:rtx4090", "sim:24GiB"; others are MT_USAGE),
+ * for all its steps, but MT_SIMULATED_STEPS at most: by then peaks repeat, but for a percent of reserved bytes that some
+ * runs gain as free blocks scatter. Nothing is traced or printed, and no file of tokens is read. */
+enum { MT_SIMULATED_STEPS = 12 };
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out);
 
 #endif

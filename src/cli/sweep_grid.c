@@ -135,7 +135,7 @@ mt_status mt_sweep_grid_create(const struct mt_run_options *base, const char *co
         if (base->name != NULL)
             cell->name = name_cell(out, base->name, cell);
         status = plan_cell(base, cell);
-        if (status != MT_OK)
+        if (status != MT_OK && out->cell_count > 1)
             mt_fail_context(status, "cell %zu of %zu", i + 1, out->cell_count);
     }
     return status;

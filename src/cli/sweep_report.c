@@ -129,7 +129,10 @@ static void add_axis_value(const struct mt_sweep_cell *cell, mt_sweep_axis axis,
         mt_text_add(text, "%s", mt_implementation_names[0]);
         return;
     case MT_AXIS_ALLOC:
-        mt_alloc_settings_format(&cell->plan.alloc, text);
+        if (cell->value[axis] != NULL)
+            mt_text_add(text, "%s", cell->value[axis]);
+        else
+            mt_alloc_settings_format(&cell->plan.alloc, text);
         return;
     case MT_AXIS_COUNT:
         return;
@@ -217,11 +220,13 @@ static size_t choose_columns(const struct mt_sweep_grid *grid, struct mt_column 
 
 static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
 {
-    printf("\n%zu cells: %zu done, %zu out of memory, %zu failed", sweep->grid->cell_count, tally->done, tally->oom,
-           tally->failed);
+    printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", sweep->grid->cell_count,
+           sweep->grid->cell_count == 1 ? "" : "s", tally->done, tally->oom, tally->failed);
     if (tally->there > 0)
         printf("; %zu were in the trace already (--again runs them anew)", tally->there);
-    puts("");
+    putchar('\n');
+    if (strncmp(sweep->grid->cells[0].plan.device, "sim", 3) == 0)
+        puts("Times on sim are estimates: each op's roofline time on the card that it stands for.");
 }
 
 mt_status mt_sweep_print_table(const struct mt_sweep *sweep)

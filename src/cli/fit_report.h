@@ -1,0 +1,17 @@
+/* What `fit` found, for people and as JSON. */
+#ifndef MT_CLI_FIT_REPORT_H
+#define MT_CLI_FIT_REPORT_H
+
+#include "fit_search.h"
+#include "trace/trace.h"
+
+/* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. */
+struct mt_fit_question {
+    const struct mt_run_plan *plan;
+    const struct mt_run *run;
+};
+
+void mt_fit_print_text(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
+void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
+
+#endif
