@@ -23,6 +23,7 @@ const struct mt_command *const mt_commands[] = {
     &mt_command_steps,
     &mt_command_kernels,
     &mt_command_advise,
+    &mt_command_fit,
     &mt_command_check,
     &mt_command_sql,
     &mt_command_version,
