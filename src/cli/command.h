@@ -63,6 +63,14 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
     mt_command_help, mt_command_sweep, mt_command_diff, mt_command_advise, mt_command_fit, mt_command_oom,
     mt_command_check, mt_command_report, mt_command_export;
 
+/* What the program is, in a sentence, and lines to paste into a shell: where no command is named. */
+#define MT_PROGRAM_SUMMARY "Tells where every byte of GPU memory goes in training a transformer, and why."
+#define MT_PROGRAM_EXAMPLES                                                                                            \
+    "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"                                                           \
+    "  memtrace peak\n"                                                                                                \
+    "  memtrace top 10\n"                                                                                              \
+    "  memtrace help run\n"
+
 /* Every command in the order of the help, ending with NULL. */
 extern const struct mt_command *const mt_commands[];
 

@@ -15,7 +15,7 @@ struct parser {
     int positional_count;
 };
 
-static bool is_positional(const struct mt_option *option)
+bool mt_option_is_positional(const struct mt_option *option)
 {
     return option->name[0] != '-';
 }
@@ -84,7 +84,7 @@ static mt_status fail_unknown_option(const struct mt_option *options, const char
     const char *names[MOST_OPTIONS];
     size_t count = 0;
     for (const struct mt_option *option = options; option->name != NULL && count < MOST_OPTIONS; option++)
-        if (!is_positional(option))
+        if (!mt_option_is_positional(option))
             names[count++] = option->name;
     mt_text_add(&name, "%.*s", (int)strcspn(argument, "="), argument);
     mt_status status = mt_fail_unknown("option", mt_text_get(&name), names, count);
@@ -101,7 +101,8 @@ static bool is_name(const char *own, const char *name, size_t length)
 static const struct mt_option *find_option(const struct mt_option *options, const char *name, size_t length)
 {
     for (const struct mt_option *option = options; option->name != NULL; option++)
-        if (!is_positional(option) && (is_name(option->name, name, length) || is_name(option->alias, name, length)))
+        if (!mt_option_is_positional(option) &&
+            (is_name(option->name, name, length) || is_name(option->alias, name, length)))
             return option;
     return NULL;
 }
@@ -128,7 +129,7 @@ static mt_status parse_positional(struct parser *parser, const char *argument)
 {
     int place = 0;
     for (const struct mt_option *option = parser->options; option->name != NULL; option++) {
-        if (!is_positional(option))
+        if (!mt_option_is_positional(option))
             continue;
         if (place++ == parser->positional_count) {
             parser->positional_count++;
@@ -163,7 +164,7 @@ static void describe_name(const struct mt_option *option, struct mt_text *out)
     if (option->kind == MT_OPTION_CHOICE)
         for (int i = 0; option->choices[i] != NULL; i++)
             mt_text_add(out, "%s%s", i == 0 ? " " : "|", option->choices[i]);
-    else if (option->value != NULL && !is_positional(option))
+    else if (option->value != NULL && !mt_option_is_positional(option))
         mt_text_add(out, " %s", option->value);
 }
 

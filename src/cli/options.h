@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* What an option's value is, and the type of the field that it goes to. */
@@ -48,6 +49,9 @@ struct mt_option {
     mt_option_takes takes;
     const char *alias; /* a second, short name ("-o"); NULL: none */
 };
+
+/* Whether the entry is an argument without a name. */
+bool mt_option_is_positional(const struct mt_option *option);
 
 /* Reads `count` arguments into `fields`, which holds the defaults. `options` ends with a NULL name. An unknown option,
  * a missing or wrong value or a superfluous argument is MT_USAGE with the list of what there is and the nearest. */
