@@ -25,6 +25,8 @@ const struct mt_command *const mt_commands[] = {
     &mt_command_advise,
     &mt_command_fit,
     &mt_command_check,
+    &mt_command_report,
+    &mt_command_export,
     &mt_command_sql,
     &mt_command_version,
     &mt_command_help,

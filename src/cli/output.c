@@ -195,23 +195,31 @@ void mt_json_stream_end(struct mt_json_stream *stream)
     fputs(stream->has_rows ? "\n]}\n" : "]}\n", stdout);
 }
 
-/* The field with its quotes doubled, in quotes. */
-static void print_quoted(const char *field)
+/* Quotes are doubled, and the field is put between two. */
+static void add_quoted(struct mt_text *out, const char *field)
 {
-    struct mt_text quoted = {0};
-    for (const char *rest = field; *rest != '\0'; rest++)
-        mt_text_add(&quoted, *rest == '"' ? "\"\"" : "%c", *rest);
-    putchar('"');
-    mt_print_name(mt_text_get(&quoted));
-    putchar('"');
-    mt_text_release(&quoted);
+    mt_text_add(out, "\"");
+    while (*field != '\0') {
+        size_t length = strcspn(field, "\"");
+        mt_text_add(out, "%.*s%s", (int)length, field, field[length] == '"' ? "\"\"" : "");
+        field += length + (field[length] == '"');
+    }
+    mt_text_add(out, "\"");
+}
+
+void mt_text_add_csv(struct mt_text *out, const char *field)
+{
+    if (field[strcspn(field, ",\"\r\n")] != '\0')
+        add_quoted(out, field);
+    else
+        mt_text_add(out, "%s", field);
 }
 
 void mt_csv_print(const char *field, char after)
 {
-    if (field[strcspn(field, ",\"\r\n")] != '\0')
-        print_quoted(field);
-    else
-        mt_print_name(field);
+    struct mt_text text = {0};
+    mt_text_add_csv(&text, field);
+    mt_print_name(mt_text_get(&text));
     putchar(after);
+    mt_text_release(&text);
 }

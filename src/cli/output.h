@@ -56,7 +56,10 @@ void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const cha
 void mt_json_stream_row(struct mt_json_stream *stream, json_t *row);                     /* takes row */
 void mt_json_stream_end(struct mt_json_stream *stream);
 
-/* A field of a CSV line and what follows it, ',' or a newline; quoted where it must be (RFC 4180). */
+/* Adds a field of a CSV line, quoted where it must be (RFC 4180). */
+void mt_text_add_csv(struct mt_text *out, const char *field);
+
+/* Prints one, its characters visible on a terminal, and what follows it, ',' or a newline. */
 void mt_csv_print(const char *field, char after);
 
 #endif

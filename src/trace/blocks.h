@@ -86,6 +86,16 @@ struct mt_mark_row {
 mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                          struct mt_mark_row **out_rows, size_t *out_count);
 
+/* What the blocks of one label add up to, in block_bytes. */
+struct mt_label_sum {
+    uint64_t allocations, allocated_bytes; /* of the whole run */
+    uint64_t live_blocks, live_bytes;      /* of what was live at its peak of allocated bytes; these sum to the peak */
+};
+
+/* By the number of the label, as many as mt_trace_labels gives. Reads every event of the run once. */
+mt_status mt_trace_label_sums(struct mt_trace *trace, const struct mt_run *run, struct mt_label_sum **out_sums,
+                              size_t *out_count);
+
 /* The first and the last event of a step; of one that the run ended within, the run's last. MT_USAGE if there is no such
  * step. */
 mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,

@@ -10,6 +10,7 @@
 #define MT_TRACE_TRACE_H
 
 #include "base/status.h"
+#include "base/types.h"
 #include "trace/measure.h"
 
 #include <stdbool.h>
@@ -62,8 +63,13 @@ struct mt_peak_row {
     struct mt_peak_share *shares;
 };
 
+enum { MT_ALL_STEPS = -2 };
+
 /* Zero bytes and no shares for a run that allocated nothing. Release in any case. Reads summaries, no events but one. */
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out);
+/* The same of one step, or of what precedes the first (-1); of all of them (MT_ALL_STEPS) it is mt_trace_peak. */
+mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
+                             struct mt_peak_row *out);
 void mt_peak_row_release(struct mt_peak_row *peak);
 
 /* Blocks of a size, or one block. */
@@ -104,8 +110,11 @@ struct mt_event_row {
     int64_t n;          /* from 0, in the order of the answer */
     const char *action; /* alloc, free */
     int64_t id;         /* of the allocation: its event's position in the run, from 0; a free has its alloc's */
+    uint64_t time_ns;   /* the device's clock, from the start of the run */
     uint64_t bytes;     /* requested */
-    const char *category, *op, *phase, *span; /* of the block, so phase is when it was allocated */
+    uint64_t block_bytes;
+    mt_stream stream;
+    const char *category, *role, *op, *phase, *span; /* of the block, so phase is when it was allocated */
 };
 
 /* Told row by row, after `begin`, which is called once it is known that the question makes sense. A failure that one of
@@ -115,8 +124,6 @@ struct mt_event_visitor {
     mt_status (*begin)(void *context);
     mt_status (*visit)(void *context, const struct mt_event_row *row);
 };
-
-enum { MT_ALL_STEPS = -2 };
 
 /* Allocations and frees in order: of the run (MT_ALL_STEPS) or of one step. MT_USAGE if there is no such step. */
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,

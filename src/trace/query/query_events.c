@@ -39,6 +39,10 @@ static struct mt_event_row read_event(const struct mt_statement *row, int64_t n,
         .op = mt_statement_text(row, 5),
         .phase = mt_statement_text(row, 6),
         .span = mt_statement_text(row, 7),
+        .role = mt_statement_text(row, 8),
+        .time_ns = (uint64_t)mt_statement_integer(row, 9),
+        .block_bytes = (uint64_t)mt_statement_integer(row, 10),
+        .stream = (mt_stream)mt_statement_integer(row, 11),
     };
 }
 
@@ -53,8 +57,8 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
     status = mt_query_prepare(
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
-        " ifnull(label.phase, ''), ifnull(span.path, '') FROM event" MT_EVENT_LABEL_JOIN
-        "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5) ORDER BY event.id",
+        " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream FROM "
+        "event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5) ORDER BY event.id",
         &statement);
     if (status != MT_OK)
         return status;

@@ -47,12 +47,13 @@ mt_status mt_query_label_number(const struct mt_statement *row, int column, cons
     return MT_OK;
 }
 
-static mt_status read_limit(const struct mt_statement *row, int column, uint32_t *out)
+/* The column's name is what it numbers. */
+static mt_status read_limit(const struct mt_statement *row, int column, int64_t most, uint32_t *out)
 {
     int64_t limit = mt_statement_integer(row, column);
-    if (limit < 0 || limit > UINT32_MAX)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: %" PRId64 " is too large for the number of a %s", limit,
-                       mt_statement_column_name(row, column));
+    if (limit < 0 || limit > most)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: its last %s would be number %" PRId64,
+                       mt_statement_column_name(row, column), limit - 1);
     *out = (uint32_t)limit;
     return MT_OK;
 }
@@ -70,9 +71,9 @@ mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *ru
     bool row;
     status = mt_statement_step(statement, &row);
     if (status == MT_OK)
-        status = read_limit(statement, 0, &out->labels);
+        status = read_limit(statement, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
     if (status == MT_OK)
-        status = read_limit(statement, 1, &out->segments);
+        status = read_limit(statement, 1, UINT32_MAX, &out->segments);
     mt_statement_finalize(statement);
     return status;
 }

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
-                              int64_t *out_event)
+static mt_status find_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
+                           uint64_t *out_bytes, int64_t *out_event)
 {
     *out_bytes = 0;
     *out_event = 0;
@@ -14,7 +14,7 @@ mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, 
         trace, run, "SELECT bytes, event FROM summary_peak WHERE run = ?1 AND step = ?2 AND measure = ?3", &statement);
     if (status != MT_OK)
         return status;
-    mt_statement_bind_integer(statement, 2, MT_STEP_WHOLE_RUN);
+    mt_statement_bind_integer(statement, 2, step);
     mt_statement_bind_text(statement, 3, mt_measure_name(measure));
     bool row;
     status = mt_statement_step(statement, &row);
@@ -24,6 +24,12 @@ mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, 
     }
     mt_statement_finalize(statement);
     return status;
+}
+
+mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
+                              int64_t *out_event)
+{
+    return find_peak(trace, run, MT_STEP_WHOLE_RUN, measure, out_bytes, out_event);
 }
 
 mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
@@ -81,7 +87,7 @@ static void add_share(struct mt_trace *trace, const struct mt_statement *row, st
     };
 }
 
-static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                              struct mt_peak_row *peak)
 {
     struct mt_statement *statement;
@@ -93,7 +99,7 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, m
         &statement);
     if (status != MT_OK)
         return status;
-    mt_statement_bind_integer(statement, 2, MT_STEP_WHOLE_RUN);
+    mt_statement_bind_integer(statement, 2, step);
     mt_statement_bind_text(statement, 3, mt_measure_name(measure));
     bool row = true;
     while ((status = mt_statement_step(statement, &row)) == MT_OK && row)
@@ -110,18 +116,24 @@ static uint64_t uncached_bytes(const struct mt_peak_row *peak)
     return sum;
 }
 
-mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out)
+mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
+                             struct mt_peak_row *out)
 {
     *out = (struct mt_peak_row){.step = MT_STEP_BEFORE, .phase = "", .span = ""};
-    mt_status status = mt_query_peak_event(trace, run, measure, &out->bytes, &out->event);
+    mt_status status = find_peak(trace, run, step, measure, &out->bytes, &out->event);
     if (status != MT_OK || out->event == 0)
         return status;
     status = read_moment(trace, run, out);
     if (status == MT_OK)
-        status = read_shares(trace, run, measure, out);
+        status = read_shares(trace, run, step, measure, out);
     if (status == MT_OK && measure == MT_MEASURE_RESERVED)
         out->cached_bytes = out->bytes - uncached_bytes(out);
     return status;
+}
+
+mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out)
+{
+    return mt_trace_step_peak(trace, run, MT_STEP_WHOLE_RUN, measure, out);
 }
 
 void mt_peak_row_release(struct mt_peak_row *peak)
