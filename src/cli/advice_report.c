@@ -50,6 +50,17 @@ static bool is_as_recorded(const struct mt_run_peaks *peaks, const struct mt_rep
            replay->reserved_bytes == peaks->of[MT_MEASURE_RESERVED].bytes;
 }
 
+/* When the peak of requested bytes was, and who asked then. */
+static void add_moment(struct mt_text *out, const struct mt_peak_row *peak)
+{
+    char step[MT_BYTES_TEXT];
+    if (peak->bytes == 0)
+        return;
+    mt_text_add(out, "reached in %s, %s", mt_format_step(peak->step, step), peak->phase);
+    if (peak->span != NULL && peak->span[0] != '\0')
+        mt_text_add(out, ", by %s", peak->span);
+}
+
 static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_advice *advice)
 {
     static const struct mt_column columns[] = {{"peak", MT_ALIGN_LEFT},
@@ -58,16 +69,19 @@ static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_advice
                                                {"reserved", MT_ALIGN_RIGHT},
                                                {"", MT_ALIGN_LEFT}};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    struct mt_text moment = {0};
     uint64_t now[MT_MEASURE_COUNT];
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
         now[measure] = peaks->of[measure].bytes;
-    add_peaks(table, "now", now, "");
+    add_moment(&moment, &peaks->of[MT_MEASURE_REQUESTED]);
+    add_peaks(table, "now", now, mt_text_get(&moment));
     if (!is_as_recorded(peaks, &advice->as_it_was))
         add_replay(table, "replayed", &advice->as_it_was, "without a change; what follows is compared with this");
     if (advice->knows_uses)
         add_replay(table, "used only", &advice->used_only, "if every block were there from its first to its last use");
     mt_table_print(table);
     mt_table_destroy(table);
+    mt_text_release(&moment);
 }
 
 /* "einsum backward, model.layers.*.ffn": what the blocks of a finding have in common. */
@@ -102,11 +116,16 @@ static void add_finding(struct mt_table *table, size_t number, const struct mt_f
 
 static void print_findings(const struct mt_advice *advice)
 {
-    static const struct mt_column columns[] = {{"#", MT_ALIGN_RIGHT},         {"saves", MT_ALIGN_RIGHT},
-                                               {"pattern", MT_ALIGN_LEFT},    {"what", MT_ALIGN_LEFT},
-                                               {"blocks", MT_ALIGN_RIGHT},    {"bytes", MT_ALIGN_RIGHT},
-                                               {"for", MT_ALIGN_RIGHT},       {"peak then", MT_ALIGN_RIGHT},
-                                               {"allocated", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
+    static const struct mt_column columns[] = {{"#", MT_ALIGN_RIGHT},
+                                               {"saves", MT_ALIGN_RIGHT},
+                                               {"pattern", MT_ALIGN_LEFT},
+                                               {"what", MT_ALIGN_LEFT},
+                                               {"blocks", MT_ALIGN_RIGHT},
+                                               {"bytes", MT_ALIGN_RIGHT},
+                                               {"for", MT_ALIGN_RIGHT},
+                                               {"requested then", MT_ALIGN_RIGHT},
+                                               {"allocated then", MT_ALIGN_RIGHT},
+                                               {"reserved then", MT_ALIGN_RIGHT}};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < advice->count; i++)
         add_finding(table, i + 1, &advice->findings[i]);
@@ -115,45 +134,112 @@ static void print_findings(const struct mt_advice *advice)
     mt_table_destroy(table);
 }
 
-/* What the pattern says of the blocks; %s is for how long. */
-static const char *const explanations[MT_PATTERN_COUNT] = {
-    [MT_PATTERN_KEPT_GRADIENTS] =
-        "The last step's gradients live on for %s, through a forward pass that has no use of them.",
-    [MT_PATTERN_LATE_FREE] = "They stay for %s after their last use.",
-    [MT_PATTERN_EARLY_ALLOCATION] = "They are there for %s before their first use.",
-    [MT_PATTERN_IDLE] = "Nothing uses them for %s between two uses.",
-    [MT_PATTERN_NEVER_USED] = "They are there for %s, and nothing ever reads or writes them.",
-    [MT_PATTERN_DEAD_WRITE] = "They are there for %s, and what is written to them is never read.",
-    [MT_PATTERN_TWO_PRECISIONS] = "They are copies in another precision of what is there beside them, and idle for %s.",
-    [MT_PATTERN_LEAK] = "Every step leaves more of them behind; these stay for %s after it.",
+/* What a pattern says of its blocks, before and after for how long. */
+static const struct {
+    const char *before, *after;
+} explanations[MT_PATTERN_COUNT] = {
+    [MT_PATTERN_KEPT_GRADIENTS] = {"Gradients of the last step live on for",
+                                   " through a forward pass that has no use of them"},
+    [MT_PATTERN_LATE_FREE] = {"They stay for", " after their last use"},
+    [MT_PATTERN_EARLY_ALLOCATION] = {"They are there for", " before their first use"},
+    [MT_PATTERN_IDLE] = {"Nothing uses them for", " between two uses"},
+    [MT_PATTERN_NEVER_USED] = {"They are there for", ", and nothing ever reads or writes them"},
+    [MT_PATTERN_DEAD_WRITE] = {"They are there for", ", and what is written to them is never read"},
+    [MT_PATTERN_TWO_PRECISIONS] = {"They are copies in another precision of what is there beside them, idle for",
+                                   " between two uses"},
+    [MT_PATTERN_LEAK] = {"Every step leaves more of them behind; these were there for",
+                         " after the step that made them"},
 };
 
-static void print_fragmentation(const struct mt_fragmentation *found)
+/* Where the free bytes are, and what the last segment was needed for. */
+static void add_fragmentation(struct mt_text *out, const struct mt_fragmentation *found,
+                              const struct mt_finding *finding)
 {
-    char reserved[MT_BYTES_TEXT], holes[MT_BYTES_TEXT], idle[MT_BYTES_TEXT], largest[MT_BYTES_TEXT],
-        asked[MT_BYTES_TEXT];
-    printf("When most was reserved, %s, there were %" PRIu64
-           " holes of %s between blocks and %s in segments without one; "
-           "the largest was %s, and the last segment was mapped for %s.",
-           mt_format_bytes(found->reserved_bytes, reserved), found->hole_count,
-           mt_format_bytes(found->hole_bytes, holes), mt_format_bytes(found->idle_bytes, idle),
-           mt_format_bytes(found->largest_bytes, largest), mt_format_bytes(found->asked_bytes, asked));
+    char text[MT_BYTES_TEXT];
+    struct mt_text what = {0};
+    mt_text_add(out, "When %s were reserved, ", mt_format_bytes(found->reserved_bytes, text));
+    mt_text_add(out, "%s were in %" PRIu64 " hole%s between blocks", mt_format_bytes(found->hole_bytes, text),
+                found->hole_count, found->hole_count == 1 ? "" : "s");
+    if (found->hole_bytes > 0) {
+        add_what(&what, finding);
+        mt_text_add(out, " (most beside %s)", mt_text_get(&what));
+    }
+    mt_text_add(out, " and %s in segments without a block;", mt_format_bytes(found->idle_bytes, text));
+    mt_text_add(out, " the largest of these pieces was %s,", mt_format_bytes(found->largest_bytes, text));
+    mt_text_add(out, " and a segment was mapped for %s.", mt_format_bytes(found->asked_bytes, text));
+    mt_text_release(&what);
 }
 
-static void print_explanation(const struct mt_advice *advice, size_t number, const struct mt_finding *finding)
+/* Findings that are explained in one sentence: those of one pattern for which there is one hint. */
+static bool are_alike(const struct mt_finding *a, const struct mt_finding *b)
 {
-    char duration[DURATION_TEXT], both[DURATION_TEXT + 32];
-    snprintf(both, sizeof both, "%s (%" PRId64 " events)", format_duration(finding->ns, duration), finding->events);
-    printf("%zu. ", number);
-    if (finding->pattern == MT_PATTERN_FRAGMENTATION) {
-        print_fragmentation(&advice->fragmentation);
-    } else {
-        const char *text = explanations[finding->pattern], *hole = strstr(text, "%s");
-        printf("%.*s%s%s", (int)(hole - text), text, both, hole + 2);
+    return a->pattern == b->pattern && mt_finding_hint(a) == mt_finding_hint(b);
+}
+
+static bool is_first_of_its_kind(const struct mt_advice *advice, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (are_alike(&advice->findings[i], &advice->findings[index]))
+            return false;
+    return true;
+}
+
+/* "180 ms (5462 events)" of one finding, "176 ms to 182 ms" of several. */
+static void add_durations(struct mt_text *out, const struct mt_advice *advice, size_t first)
+{
+    const struct mt_finding *finding = &advice->findings[first];
+    uint64_t least = finding->ns, most = finding->ns;
+    size_t count = 0;
+    for (size_t i = first; i < advice->count; i++) {
+        if (!are_alike(&advice->findings[i], finding))
+            continue;
+        least = advice->findings[i].ns < least ? advice->findings[i].ns : least;
+        most = advice->findings[i].ns > most ? advice->findings[i].ns : most;
+        count++;
     }
-    if (finding->replay.unmet != SIZE_MAX)
-        printf(" Replayed so, it ran out of memory.");
+    char from[DURATION_TEXT], to[DURATION_TEXT];
+    mt_text_add(out, "%s", format_duration(least, from));
+    if (count == 1)
+        mt_text_add(out, " (%" PRId64 " events)", finding->events);
+    else if (strcmp(from, format_duration(most, to)) != 0)
+        mt_text_add(out, " to %s", to);
+}
+
+static void add_numbers(struct mt_text *out, const struct mt_advice *advice, size_t first)
+{
+    for (size_t i = first; i < advice->count; i++)
+        if (are_alike(&advice->findings[i], &advice->findings[first]))
+            mt_text_add(out, "%s%zu", i > first ? ", " : "", i + 1);
+}
+
+/* What is the matter with a finding and those like it, and what to do. */
+static void print_explanation(const struct mt_advice *advice, size_t first)
+{
+    const struct mt_finding *finding = &advice->findings[first];
+    struct mt_text text = {0};
+    add_numbers(&text, advice, first);
+    mt_text_add(&text, ". ");
+    if (finding->pattern == MT_PATTERN_FRAGMENTATION) {
+        add_fragmentation(&text, &advice->fragmentation, finding);
+    } else {
+        mt_text_add(&text, "%s ", explanations[finding->pattern].before);
+        add_durations(&text, advice, first);
+        mt_text_add(&text, "%s.", explanations[finding->pattern].after);
+    }
+    mt_print_name(mt_text_get(&text));
     printf("\n   → %s\n", mt_finding_hint(finding));
+    mt_text_release(&text);
+}
+
+static void print_explanations(const struct mt_advice *advice)
+{
+    putchar('\n');
+    for (size_t i = 0; i < advice->count; i++)
+        if (is_first_of_its_kind(advice, i))
+            print_explanation(advice, i);
+    for (size_t i = 0; i < advice->count; i++)
+        if (advice->findings[i].replay.unmet != SIZE_MAX)
+            printf("%zu. Replayed so, the run would be out of memory: its segments would lie less well.\n", i + 1);
 }
 
 static void print_notes(const struct mt_question *question, const struct mt_advice_material *material,
@@ -175,14 +261,11 @@ void mt_advice_print(const struct mt_question *question, const struct mt_advice_
 {
     mt_question_print_title(question);
     print_peaks(peaks, advice);
-    if (advice->count > 0)
+    if (advice->count > 0) {
         print_findings(advice);
-    else
+        print_explanations(advice);
+    } else {
         puts("\nNothing was found that would lower the peak.");
-    for (size_t i = 0; i < advice->count; i++) {
-        if (i == 0)
-            putchar('\n');
-        print_explanation(advice, i + 1, &advice->findings[i]);
     }
     print_notes(question, material, advice);
 }

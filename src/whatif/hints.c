@@ -30,6 +30,15 @@ static const char *idle_hint(const char *role)
     return RECOMPUTE;
 }
 
+static const char *late_hint(const char *role)
+{
+    if (strcmp(role, mt_role_name(MT_ROLE_SAVED)) == 0)
+        return "it was saved for a backward pass that does not read it: without one, run under torch.no_grad() "
+               "(memtrace "
+               "run --mode infer)";
+    return "let go of it after its last use: in PyTorch, del the variable or leave the function that holds it";
+}
+
 static const char *precision_hint(const char *role)
 {
     if (strcmp(role, mt_role_name(MT_ROLE_WEIGHT_CAST)) == 0)
@@ -53,7 +62,7 @@ const char *mt_finding_hint(const struct mt_finding *finding)
         return "memtrace run --zero-grad before-forward; in PyTorch, optimizer.zero_grad(set_to_none=True) right after "
                "optimizer.step()";
     case MT_PATTERN_LATE_FREE:
-        return "let go of it after its last use: in PyTorch, del the variable or leave the function that holds it";
+        return late_hint(finding->role);
     case MT_PATTERN_EARLY_ALLOCATION:
         return "allocate it where it is first used";
     case MT_PATTERN_IDLE:

@@ -112,7 +112,8 @@ static bool is_never_used(const struct mt_use_row *use)
 
 static void cut_never_used(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
 {
-    if (is_judged_by_uses(scene, index) && is_never_used(use_at(scene, index)))
+    if (is_judged_by_uses(scene, index) && is_never_used(use_at(scene, index)) &&
+        !mt_scene_is_result(scene, block_at(scene, index)))
         mt_cut_list_add(out, scene, index, 0, MT_POSITION_NEVER);
 }
 
@@ -138,6 +139,13 @@ static void cut_late_free(const struct mt_scene *scene, size_t index, struct mt_
 {
     if (is_useful(scene, index) && !mt_scene_is_result(scene, block_at(scene, index)))
         mt_cut_list_add(out, scene, index, mt_position_after(use_at(scene, index)->last), MT_POSITION_NEVER);
+}
+
+/* What was saved for a backward pass that never came is one matter, whatever it is. */
+static void cut_late_saved(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
+{
+    if (has_role(scene, index, MT_ROLE_SAVED))
+        cut_late_free(scene, index, out);
 }
 
 static void cut_early_allocation(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
@@ -184,7 +192,7 @@ static void cut_two_precisions(const struct mt_scene *scene, size_t index, struc
 
 static void cut_idle(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
 {
-    if (is_useful(scene, index) && has_pause(use_at(scene, index)) && !is_idle_copy(scene, index))
+    if (is_useful(scene, index) && !is_idle_copy(scene, index))
         mt_pauses_cut(scene, index, out);
 }
 
@@ -222,6 +230,7 @@ const struct mt_lens mt_lenses[MT_LENS_COUNT] = {
     {MT_PATTERN_NEVER_USED, cut_never_used, alike_in_all},
     {MT_PATTERN_DEAD_WRITE, cut_dead_write, alike_in_all},
     {MT_PATTERN_LATE_FREE, cut_late_free, alike_in_all},
+    {MT_PATTERN_LATE_FREE, cut_late_saved, alike_in_role},
     {MT_PATTERN_EARLY_ALLOCATION, cut_early_allocation, alike_in_all},
     {MT_PATTERN_TWO_PRECISIONS, cut_two_precisions, alike_in_kind},
     {MT_PATTERN_IDLE, cut_idle, alike_in_kind},

@@ -25,7 +25,7 @@ struct mt_lens {
     unsigned (*alike)(const struct mt_label_row *label);
 };
 
-enum { MT_LENS_COUNT = 9 };
+enum { MT_LENS_COUNT = 10 };
 extern const struct mt_lens mt_lenses[MT_LENS_COUNT];
 
 /* Leaves of a block only the time from its first to its last use. */

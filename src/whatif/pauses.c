@@ -60,12 +60,12 @@ static void repeat(const struct mt_scene *scene, size_t index, struct interval p
                     part.to == there.to ? here.to : move(scene, part.to, from, to));
 }
 
-void mt_pauses_cut(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
+/* Adds the longest pause, and where it comes again. */
+static void add_pauses(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
 {
     const struct mt_use_row *use = &scene->input->uses[index];
     struct interval pause = {mt_position_after(use->idle_from), mt_position_after(use->idle_to)};
     struct step_range lived = steps_of(scene, &scene->input->blocks[index]);
-    size_t first = out->count;
     mt_cut_list_add(out, scene, index, pause.from, pause.to);
     if (lived.from + 1 >= lived.to)
         return;
@@ -74,5 +74,15 @@ void mt_pauses_cut(const struct mt_scene *scene, size_t index, struct mt_cut_lis
         for (size_t to = lived.from; to < lived.to; to++)
             if (from != to && are_alike(scene, from, to))
                 repeat(scene, index, pause, from, to, out);
+}
+
+void mt_pauses_cut(const struct mt_scene *scene, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_use_row *use = &scene->input->uses[index];
+    size_t first = out->count;
+    if (use->idle_from < use->idle_to)
+        add_pauses(scene, index, out);
+    if (scene->ran_out && mt_scene_is_result(scene, &scene->input->blocks[index]))
+        mt_cut_list_add(out, scene, index, mt_position_after(use->last), MT_POSITION_NEVER);
     mt_cut_list_join(out, first);
 }

@@ -12,7 +12,8 @@
 
 #include "whatif/cuts.h"
 
-/* Adds the pause of a block that has one, and where it comes again. */
+/* Adds the longest pause of a block, if it has one, and where it comes again; and, where memory ran out before what was
+ * there could be used again, the time since its last use. */
 void mt_pauses_cut(const struct mt_scene *scene, size_t index, struct mt_cut_list *out);
 
 #endif

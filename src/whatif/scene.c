@@ -20,7 +20,6 @@ static void begin_step(struct mt_scene *scene, const struct mt_mark_row *mark)
 
 static void end_step(struct mt_scene *scene, const struct mt_mark_row *mark)
 {
-    scene->last_end = mark->event;
     if (scene->step_count > 0)
         scene->steps[scene->step_count - 1].end = mark->event;
 }
@@ -47,6 +46,28 @@ static void read_marks(struct mt_scene *scene)
         if (mark->kind == MT_EVENT_PHASE)
             begin_phase(scene, mark);
     }
+}
+
+/* The last request that could not be met, if nothing was allocated after it; 0: none. */
+static int64_t final_refusal(const struct mt_advice_input *input)
+{
+    int64_t refusal = 0;
+    for (size_t i = 0; i < input->mark_count; i++)
+        if (input->marks[i].kind == MT_EVENT_OOM)
+            refusal = input->marks[i].event;
+    bool went_on = input->block_count > 0 && input->blocks[input->block_count - 1].alloc_event > refusal;
+    return went_on ? 0 : refusal;
+}
+
+/* A run ends with its last step; one that did not get there, where memory ran out, or nowhere that is known. */
+static void find_end(struct mt_scene *scene)
+{
+    int64_t refusal = final_refusal(scene->input);
+    int64_t step_end = scene->step_count > 0 ? scene->steps[scene->step_count - 1].end : 0;
+    scene->ran_out = refusal != 0 && step_end == 0;
+    scene->program_end = step_end != 0 ? step_end : scene->input->last_event;
+    if (scene->ran_out)
+        scene->program_end = refusal;
 }
 
 static size_t count_steps(const struct mt_advice_input *input)
@@ -115,6 +136,7 @@ void mt_scene_create(const struct mt_advice_input *input, struct mt_scene *out)
     mt_curve_create(input, &out->curve);
     out->steps = mt_host_alloc((count_steps(input) + 1) * sizeof *out->steps);
     read_marks(out);
+    find_end(out);
     rank_segments(out);
     out->roles = mt_host_alloc((input->label_count + 1) * sizeof *out->roles);
     for (size_t i = 0; i < input->label_count; i++)
@@ -157,5 +179,5 @@ int64_t mt_scene_end(const struct mt_scene *scene, const struct mt_block_row *bl
 
 bool mt_scene_is_result(const struct mt_scene *scene, const struct mt_block_row *block)
 {
-    return block->free_event == 0 || (scene->last_end != 0 && block->free_event > scene->last_end);
+    return block->free_event == 0 || block->free_event > scene->program_end;
 }

@@ -20,8 +20,9 @@ struct mt_scene {
     mt_role *roles;               /* by label; MT_ROLE_COUNT: none of ours */
     struct mt_step_extent *steps; /* in order */
     size_t step_count;
-    int64_t last_end; /* the event that ended the last full step; 0: none did */
-    int64_t *ranks;   /* of the events that map or unmap a segment, ascending */
+    int64_t program_end; /* the last event of what was to be done; what is freed later, is cleared up */
+    bool ran_out;        /* it ended there for want of memory */
+    int64_t *ranks;      /* of the events that map or unmap a segment, ascending */
     size_t rank_count;
 };
 
@@ -47,7 +48,7 @@ static inline bool mt_scene_is_live(const struct mt_scene *scene, const struct m
     return mt_scene_begin(scene, block) <= position && position < mt_scene_end(scene, block);
 }
 
-/* Whether it outlives the last full step: then it is what the run leaves, such as parameters. */
+/* Whether it is there until the end: then it is what the run leaves, such as parameters, or was still to be used. */
 bool mt_scene_is_result(const struct mt_scene *scene, const struct mt_block_row *block);
 
 #endif
