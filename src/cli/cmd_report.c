@@ -64,6 +64,8 @@ static format format_of(const struct report_options *report)
 static mt_status check_output(const struct report_options *report)
 {
     struct stat trace, output;
+    if (report->output != NULL && report->json)
+        return mt_fail(MT_USAGE, "--json prints on standard output: -o is for a page");
     if (report->output == NULL || stat(report->trace, &trace) != 0 || stat(report->output, &output) != 0)
         return MT_OK;
     if (trace.st_dev == output.st_dev && trace.st_ino == output.st_ino)
@@ -103,10 +105,10 @@ static mt_status write_page(const struct report_options *report, const struct mt
 static void introduce(const struct mt_report *report)
 {
     mt_page_say(report->page,
-                "Where the device memory of transformer training goes, from %zu traced runs. Allocated is what live "
+                "Where the device memory of transformer training goes, from %zu traced run%s. Allocated is what live "
                 "blocks hold, reserved what the allocator took from the device for them; peaks are of a whole run. GiB "
                 "and MiB are 2³⁰ and 2²⁰ bytes.",
-                report->run_count);
+                report->run_count, report->run_count == 1 ? "" : "s");
 }
 
 static mt_status fill_page(struct mt_report *report)
@@ -136,7 +138,7 @@ static mt_status run_report(const void *given)
 {
     const struct report_options *report_options = given;
     struct mt_trace *trace = NULL;
-    struct mt_report report = {.page = mt_page_create("Memory of transformer training")};
+    struct mt_report report = {.path = report_options->trace, .page = mt_page_create("Memory of transformer training")};
     mt_status status = check_output(report_options);
     if (status == MT_OK && report_options->study)
         status = mt_report_study(report_options->trace, report_options->device);

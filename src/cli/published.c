@@ -64,13 +64,11 @@ static const struct mt_published_largest state_largest[] = {{"", "Gradient", 100
 
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell, const char *category)
 {
-    bool is_step = strcmp(cell->mode, "fwd_bwd") == 0;
-    if (isnan(cell->reserved_gib))
-        return NULL;
+    bool has_state = strcmp(cell->mode, "fwd_bwd") == 0 && !isnan(cell->reserved_gib);
     for (size_t i = 0; i < sizeof largest / sizeof largest[0]; i++)
         if (strcmp(largest[i].seq, cell->seq) == 0 && strcmp(largest[i].category, category) == 0)
             return &largest[i];
-    for (size_t i = 0; is_step && i < sizeof state_largest / sizeof state_largest[0]; i++)
+    for (size_t i = 0; has_state && i < sizeof state_largest / sizeof state_largest[0]; i++)
         if (strcmp(state_largest[i].category, category) == 0)
             return &state_largest[i];
     return NULL;

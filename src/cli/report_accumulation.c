@@ -20,7 +20,8 @@ static void add_row(struct mt_page *page, const struct mt_accumulation *way)
     mt_page_cell_number(page, sum, text);
     snprintf(text, sizeof text, "%+.4f", sum - ADDITIONS * ADDEND);
     mt_page_cell_number(page, sum - ADDITIONS * ADDEND, text);
-    snprintf(text, sizeof text, "%+.4f", ADDITIONS * (rounded - ADDEND));
+    snprintf(text, sizeof text, fabs(rounded - ADDEND) * ADDITIONS < 1e-4 ? "%+.1e" : "%+.4f",
+             ADDITIONS * (rounded - ADDEND));
     mt_page_cell_number(page, ADDITIONS * (rounded - ADDEND), text);
 }
 
@@ -48,9 +49,9 @@ static void say_sums(struct mt_page *page, const struct mt_accumulation *ways, s
         *(is_wide ? &wide : &narrow) = fmax(is_wide ? wide : narrow, error);
     }
     mt_page_say(page,
-                "With the sum in fp32 the error is at most %.4f, and most of it is the rounding of the addend itself, "
-                "which the last column shows; with the sum in 16 bits it reaches %.4f, because each of the additions "
-                "rounds. So sums are kept in fp32, whatever is added.",
+                "With the sum in fp32 the error is at most %.4f: the rounding of the addend itself, as the last column "
+                "shows. With the sum in 16 bits it reaches %.4f, because every addition rounds. So sums are kept in "
+                "fp32, whatever is added.",
                 wide, narrow);
 }
 

@@ -49,9 +49,15 @@ static void add_pair(struct mt_page *page, const struct mt_report_columns *colum
 
 static void add_comparison(struct mt_page *page, const struct mt_report_pairs *pairs)
 {
-    static const char *const titles[] = {"seq",        "allocated, fp32", "autocast",
-                                         "difference", "reserved, fp32",  "autocast",
-                                         "difference", "PyTorch on H200", "published"};
+    static const char *const titles[] = {"seq",
+                                         "allocated, fp32",
+                                         "allocated, autocast",
+                                         "difference",
+                                         "reserved, fp32",
+                                         "reserved, autocast",
+                                         "difference, reserved",
+                                         "PyTorch on H200",
+                                         "published"};
     struct mt_report_columns columns = mt_report_columns_of(&pairs->autocast);
     mt_report_column(&columns, "pass", MT_ALIGN_LEFT);
     for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "report_sections.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +75,13 @@ static void add_columns(struct mt_report_columns *columns, const struct comparis
     const struct {
         const char *title;
         bool is_there;
-    } all[] = {
-        {"largest, fp32", true},         {"autocast", both},     {"difference", both}, {"published, fp32", published},
-        {"autocast", published && both}, {"a step, fp32", true}, {"autocast", both}};
+    } all[] = {{"largest, fp32", true},
+               {"autocast", both},
+               {"difference", both},
+               {"published, fp32", published},
+               {"published, autocast", published && both},
+               {"a step, fp32", true},
+               {"a step, autocast", both}};
     mt_report_column(columns, "category", MT_ALIGN_LEFT);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].is_there)
@@ -136,7 +141,7 @@ static void add_table(struct mt_page *page, const struct comparison *comparison)
     struct mt_report_columns columns = {0};
     struct mt_text title = {0};
     add_columns(&columns, comparison);
-    mt_text_add(&title, "Largest allocation and allocations a step: %s, %s, seq %s", comparison->baseline->model,
+    mt_text_add(&title, "Largest allocation, and how many a step: %s, %s, seq %s", comparison->baseline->model,
                 mt_report_mode(comparison->baseline), comparison->baseline->seq_text);
     mt_page_table(page, "categories", title.data, columns.items, columns.count);
     mt_text_release(&title);
@@ -147,6 +152,9 @@ static void add_table(struct mt_page *page, const struct comparison *comparison)
             add_row(page, comparison, comparison->rows[1][i].category);
     if (comparison->autocast != NULL)
         say_changes(page, comparison);
+    if (comparison->baseline->published != NULL && isnan(comparison->baseline->published->reserved_gib))
+        mt_page_say(page, "The published figures at %s are of the forward pass, since the full step was out of memory.",
+                    comparison->baseline->seq_text);
 }
 
 static mt_status add_comparison(struct mt_report *report, const struct mt_report_run *baseline,

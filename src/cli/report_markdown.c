@@ -13,8 +13,6 @@ static bool is_markup(const char *text, size_t at)
 {
     if (text[at] == '_')
         return at == 0 || !isalnum((unsigned char)text[at - 1]) || !isalnum((unsigned char)text[at + 1]);
-    if (at == 0 && strchr("#+-=", text[at]) != NULL)
-        return true;
     return strchr("\\`*[]<>&|~$", text[at]) != NULL;
 }
 
@@ -121,6 +119,8 @@ static void add_element(struct mt_text *out, const struct mt_element *element)
         add_table(out, element);
         return;
     }
+    if (element->text[0] != '\0' && strchr("#+-=", element->text[0]) != NULL) /* it would begin a list or a heading */
+        mt_text_add(out, "\\");
     add_escaped(out, element->text);
     if (element->kind == MT_ELEMENT_HINT)
         mt_text_add(out, ": `%s`", element->command);

@@ -1,4 +1,5 @@
 /* Peaks by sequence length, beside what was published and what PyTorch measured, and the runs that did not fit. */
+#include "output.h"
 #include "report_sections.h"
 
 #include <math.h>
@@ -169,25 +170,35 @@ static uint64_t state_bytes(const struct mt_report_run *run)
     return bytes;
 }
 
+/* "12.82 GiB", or "12.82 GiB and 14.00 GiB" where two sizes differ. */
+static void add_two_sizes(struct mt_text *out, uint64_t first, uint64_t last)
+{
+    char a[MT_BYTES_TEXT], b[MT_BYTES_TEXT];
+    mt_text_add(out, "%s", mt_format_bytes(first, a));
+    if (strcmp(a, mt_format_bytes(last, b)) != 0)
+        mt_text_add(out, " and %s", b);
+}
+
 /* First and last are of one group, from the shortest sequence to the longest. */
 static void say_growth(struct mt_page *page, const struct mt_report_run *first, const struct mt_report_run *last)
 {
-    char from[MT_BYTES_TEXT], to[MT_BYTES_TEXT], state[MT_BYTES_TEXT], other_from[MT_BYTES_TEXT],
-        other_to[MT_BYTES_TEXT];
-    uint64_t held = state_bytes(first);
-    if (first->seq == last->seq || held != state_bytes(last))
+    struct mt_text text = {0};
+    char from[MT_BYTES_TEXT], to[MT_BYTES_TEXT];
+    if (first->seq == last->seq)
         return;
-    const char *kept = strcmp(first->mode, "fwd_bwd") == 0 ? "parameters, gradients and optimizer state" : "parameters";
-    mt_page_say(
-        page,
-        "%s, %s: for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. Of it "
-        "%s are %s at either length; the rest grows %.3g times, from %s to %s.",
-        first->model, mt_report_mode(first), (double)last->seq / (double)first->seq, first->seq_text, last->seq_text,
-        (double)last->allocated.bytes / (double)first->allocated.bytes, mt_format_bytes(first->allocated.bytes, from),
-        mt_format_bytes(last->allocated.bytes, to), mt_format_bytes(held, state), kept,
-        (double)(last->allocated.bytes - held) / (double)(first->allocated.bytes - held),
-        mt_format_bytes(first->allocated.bytes - held, other_from),
-        mt_format_bytes(last->allocated.bytes - held, other_to));
+    bool is_step = strcmp(first->mode, "fwd_bwd") == 0;
+    mt_text_add(&text,
+                "%s, %s: for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
+                first->model, mt_report_mode(first), (double)last->seq / (double)first->seq, first->seq_text,
+                last->seq_text, (double)last->allocated.bytes / (double)first->allocated.bytes,
+                mt_format_bytes(first->allocated.bytes, from), mt_format_bytes(last->allocated.bytes, to));
+    add_two_sizes(&text, state_bytes(first), state_bytes(last));
+    mt_text_add(&text, " of it %s %s%s; the rest is ", is_step ? "are" : "is what",
+                is_step ? "parameters, gradients and optimizer state" : "the parameters take",
+                state_bytes(first) == state_bytes(last) ? " at either length" : "");
+    add_two_sizes(&text, first->allocated.bytes - state_bytes(first), last->allocated.bytes - state_bytes(last));
+    mt_page_say(page, "%s.", text.data);
+    mt_text_release(&text);
 }
 
 /* The last of rows begin up to end that did not end out of memory. */
@@ -209,6 +220,43 @@ static void say_group_growth(struct mt_page *page, const struct mt_report_rows *
     }
 }
 
+/* How many cells of that precision were published. */
+static size_t count_published(const char *autocast)
+{
+    size_t count, found = 0;
+    const struct mt_published_cell *cells = mt_published_cells(&count);
+    for (size_t i = 0; i < count; i++)
+        found += strcmp(cells[i].autocast, autocast) == 0;
+    return found;
+}
+
+/* How many of them the rows have, whatever the device. */
+static size_t count_present(const struct mt_report_rows *rows)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < rows->count; i++) {
+        bool is_new = true;
+        for (size_t j = 0; j < i; j++)
+            is_new = is_new && rows->runs[j]->published != rows->runs[i]->published;
+        found += is_new;
+    }
+    return found;
+}
+
+static void hint_at_study(struct mt_report *report, const struct mt_report_rows *published, const char *autocast)
+{
+    size_t there = count_present(published), all = count_published(autocast);
+    struct mt_text command = {0}, reason = {0};
+    if (there == all)
+        return;
+    mt_text_add(&command, "memtrace report --study --trace ");
+    mt_text_add_shell_word(&command, report->path);
+    mt_text_add(&reason, "The trace has %zu of the %zu published configurations of this table", there, all);
+    mt_page_hint(report->page, command.data, reason.data);
+    mt_text_release(&command);
+    mt_text_release(&reason);
+}
+
 /* Both tables of one precision. */
 void mt_report_peak_tables(struct mt_report *report, const char *autocast)
 {
@@ -219,6 +267,7 @@ void mt_report_peak_tables(struct mt_report *report, const char *autocast)
         say_distance(report->page, &published);
         say_group_growth(report->page, &published);
     }
+    hint_at_study(report, &published, autocast);
     if (other.count > 0) {
         add_table(report->page, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks");
         say_group_growth(report->page, &other);

@@ -74,7 +74,7 @@ static void add_row(struct mt_page *page, const struct mt_report_run *run, uint6
 
 static mt_status add_rows(struct mt_report *report, const struct mt_report_rows *rows)
 {
-    size_t equal = 0;
+    size_t equal = 0, under_autocast = 0;
     mt_status status = MT_OK;
     for (size_t i = 0; i < rows->count && status == MT_OK; i++) {
         uint64_t measured;
@@ -82,14 +82,17 @@ static mt_status add_rows(struct mt_report *report, const struct mt_report_rows 
         if (status == MT_OK)
             add_row(report->page, rows->runs[i], measured);
         equal += status == MT_OK && measured == formula_bytes(rows->runs[i]);
+        under_autocast += strcmp(rows->runs[i]->autocast, "off") != 0;
     }
-    if (status == MT_OK && equal == rows->count)
-        mt_page_say(report->page,
-                    "In every row the trace's tensor is what the formula says, to the byte, so the stream "
-                    "is fp32 in each of them: autocast casts the operands of matrix products, not what "
-                    "they are added to.");
-    else if (status == MT_OK)
+    if (status != MT_OK)
+        return status;
+    if (equal < rows->count)
         mt_page_say(report->page, "%zu of %zu rows are what the formula says.", equal, rows->count);
+    else
+        mt_page_say(report->page, "In every row the trace's tensor is what the formula says, to the byte.%s",
+                    under_autocast > 0 ? " So the stream stays fp32 under autocast, too: it casts the operands of "
+                                         "matrix products, not what they are added to."
+                                       : "");
     return status;
 }
 

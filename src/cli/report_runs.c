@@ -1,5 +1,6 @@
 #include "report_runs.h"
 
+#include "alloc/alloc.h"
 #include "base/memory.h"
 
 #include <inttypes.h>
@@ -57,6 +58,24 @@ static char *model_text(const struct mt_report_run *run)
     return text.data != NULL ? text.data : mt_host_strdup("");
 }
 
+/* "policy=torch" in place of all its settings, where they are those that it has by itself. */
+static char *allocator_text(const struct mt_report_run *run)
+{
+    const char *whole = setting(run, "alloc");
+    char *policy = mt_host_strdup(whole);
+    struct mt_alloc_settings settings;
+    struct mt_text usual = {0};
+    policy[strcspn(policy, ",")] = '\0';
+    if (mt_alloc_settings_parse(policy, &settings) == MT_OK)
+        mt_alloc_settings_format(&settings, &usual);
+    bool is_usual = strcmp(mt_text_get(&usual), whole) == 0;
+    mt_text_release(&usual);
+    if (is_usual)
+        return policy;
+    free(policy);
+    return mt_host_strdup(whole);
+}
+
 static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run)
 {
     mt_status status = mt_trace_settings(trace, run->run, &run->settings, &run->setting_count);
@@ -70,6 +89,7 @@ static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run
     run->is_estimated = strncmp(run->run->device, "sim", 3) == 0;
     run->published = mt_published_find(run->settings, run->setting_count);
     run->model = model_text(run);
+    run->allocator = allocator_text(run);
     return status;
 }
 
@@ -79,6 +99,7 @@ static void run_release(struct mt_report_run *run)
     mt_peak_row_release(&run->reserved);
     free(run->settings);
     free(run->model);
+    free(run->allocator);
     *run = (struct mt_report_run){0};
 }
 
@@ -154,23 +175,34 @@ static int compare_numbers(double a, double b)
     return (a > b) - (a < b);
 }
 
-/* In what runs differ that no table compares; the first three settings have their own columns everywhere else. */
+/* In what runs differ that no table compares. */
 static const char *const axis_settings[] = {"model",     "batch", "rope",      "matmul", "impl",
                                             "attention", "alloc", "zero_grad", "device"};
 static const char *const axis_titles[] = {"model",     "batch",     "RoPE",      "products", "implementation",
                                           "attention", "allocator", "zero grad", "device"};
-enum { AXES = sizeof axis_settings / sizeof axis_settings[0], AXIS_MODEL = 0, AXIS_BATCH = 1, AXIS_DEVICE = AXES - 1 };
+enum {
+    AXES = sizeof axis_settings / sizeof axis_settings[0],
+    AXIS_MODEL = 0,
+    AXIS_BATCH = 1,
+    AXIS_ALLOCATOR = 6,
+    AXIS_DEVICE = AXES - 1
+};
 
 static const char *axis_value(const struct mt_report_run *run, int axis)
 {
     if (axis == AXIS_MODEL)
         return run->model;
+    if (axis == AXIS_ALLOCATOR)
+        return run->allocator;
     return axis == AXIS_DEVICE ? run->run->device : setting(run, axis_settings[axis]);
 }
 
+/* Small models before large ones, large cards before small ones. */
 static int compare_axes(const struct mt_report_run *a, const struct mt_report_run *b)
 {
     int order = compare_numbers(size_of(a), size_of(b));
+    if (order == 0)
+        order = -compare_numbers((double)a->run->capacity_bytes, (double)b->run->capacity_bytes);
     for (int axis = 0; axis < AXES && order == 0; axis++)
         order = strcmp(axis_value(a, axis), axis_value(b, axis));
     return order;

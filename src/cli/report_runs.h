@@ -16,7 +16,8 @@ struct mt_report_run {
     const struct mt_run *run;
     struct mt_setting_row *settings;
     size_t setting_count;
-    char *model; /* "2.7B", or the sizes of one without a name */
+    char *model;     /* "2.7B", or the sizes of one without a name */
+    char *allocator; /* "policy=torch", and settings that are not usual for it */
     const char *mode, *autocast, *seq_text;
     int64_t batch, seq, d_model;
     bool is_oom, is_estimated;
@@ -28,13 +29,14 @@ struct mt_report_run {
 /* What the sections of a report share. */
 struct mt_report {
     struct mt_trace *trace;
+    const char *path; /* of the trace, borrowed */
     struct mt_page *page;
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
     size_t run_count;
 };
 
 /* Loads the newest run of each configuration that ended, be it out of memory; of full steps one with a second step, where
- * there is one, since the first makes the optimizer's state. Leaves out->page as it is. Release in any case. */
+ * there is one, since the first makes the optimizer's state. Leaves out->page and out->path as they are. Release in any case. */
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out);
 void mt_report_release(struct mt_report *report);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A run of the study; a run in the trace takes its place if it has two steps and as much warm-up. */
+/* A run of the study. One that the trace has takes its place if it went on to a second step and has as much warm-up. */
 struct study_run {
     const char *model;
     int64_t seq;
@@ -18,6 +18,7 @@ struct study_run {
     bool autocast;
     int64_t warmup, steps;
     int64_t least_warmup, most_warmup; /* of one that takes its place */
+    bool wants_kernels;                /* where there are some */
     const char *device;                /* NULL: the one that is asked for */
 };
 
@@ -28,8 +29,23 @@ struct study {
     size_t count;
 };
 
+/* The mode, precision and device of two runs, of one model and length. */
+static bool is_same_cell(const struct study_run *a, const struct study_run *b)
+{
+    bool same_device = a->device == b->device || (a->device && b->device && strcmp(a->device, b->device) == 0);
+    return strcmp(a->model, b->model) == 0 && a->seq == b->seq && a->mode == b->mode && a->autocast == b->autocast &&
+           same_device;
+}
+
+/* Adds a run for which no earlier one of the study stands. */
 static void add_run(struct study *study, struct study_run run)
 {
+    for (size_t i = 0; i < study->count; i++) {
+        const struct study_run *other = &study->runs[i];
+        if (is_same_cell(other, &run) && other->warmup >= run.least_warmup && other->warmup <= run.most_warmup &&
+            other->wants_kernels >= run.wants_kernels)
+            return;
+    }
     study->runs[study->count++] = run;
 }
 
@@ -37,11 +53,14 @@ static void add_timing(struct study *study)
 {
     static const char *const models[] = {"small", "medium", "large", "xl", "2.7B"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct study_run run = {models[i], 256, MT_MODE_FWD_BWD, false, 2, 5, 1, ANY_WARMUP, NULL};
+        struct study_run run = {.model = models[i], .seq = 256, .mode = MT_MODE_FWD_BWD, .steps = 5};
+        add_run(study, run); /* cold: exactly without warm-up */
+        run.warmup = 2;
+        run.least_warmup = 1;
+        run.most_warmup = ANY_WARMUP;
         add_run(study, run);
         run.autocast = true;
         add_run(study, run);
-        add_run(study, (struct study_run){models[i], 256, MT_MODE_FWD_BWD, false, 0, 5, 0, 0, NULL});
     }
 }
 
@@ -49,11 +68,15 @@ static void add_peaks(struct study *study)
 {
     static const int64_t lengths[] = {128, 256, 512};
     static const mt_mode modes[] = {MT_MODE_FWD, MT_MODE_FWD_BWD};
+    struct study_run run = {.model = "2.7B", .warmup = 1, .steps = 3, .most_warmup = ANY_WARMUP, .wants_kernels = true};
     for (size_t mode = 0; mode < 2; mode++)
         for (int autocast = 0; autocast < 2; autocast++)
-            for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-                add_run(study,
-                        (struct study_run){"2.7B", lengths[i], modes[mode], autocast != 0, 1, 3, 0, ANY_WARMUP, NULL});
+            for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+                run.seq = lengths[i];
+                run.mode = modes[mode];
+                run.autocast = autocast != 0;
+                add_run(study, run);
+            }
 }
 
 /* What a card of 80 GB leaves to a program lies between its memory and a GiB less: the driver and CUDA's context have
@@ -61,10 +84,21 @@ static void add_peaks(struct study *study)
 static void add_smaller_cards(struct study *study)
 {
     static const char *const cards[] = {"sim:h100", "sim:79GiB"};
+    struct study_run run = {
+        .model = "2.7B", .seq = 512, .mode = MT_MODE_FWD_BWD, .warmup = 1, .steps = 3, .most_warmup = ANY_WARMUP};
     for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++)
-        for (int autocast = 0; autocast < 2; autocast++)
-            add_run(study,
-                    (struct study_run){"2.7B", 512, MT_MODE_FWD_BWD, autocast != 0, 1, 3, 0, ANY_WARMUP, cards[i]});
+        for (int autocast = 0; autocast < 2; autocast++) {
+            run.device = cards[i];
+            run.autocast = autocast != 0;
+            add_run(study, run);
+        }
+}
+
+/* Where no kernels run there are none to watch. */
+static void drop_kernels(struct study *study, const char *device)
+{
+    for (size_t i = 0; i < study->count && strncmp(device, "cuda", 4) != 0; i++)
+        study->runs[i].wants_kernels = false;
 }
 
 static mt_status plan_run(const struct study_run *run, const char *path, const char *device, struct mt_run_plan *out)
@@ -76,6 +110,7 @@ static mt_status plan_run(const struct study_run *run, const char *path, const c
     out->config.autocast = run->autocast;
     out->config.warmup = run->warmup;
     out->config.steps = run->steps;
+    out->watches_kernels = run->wants_kernels;
     mt_status status = mt_model_config_named(run->model, &out->config.model);
     return status == MT_OK ? mt_alloc_settings_parse("policy=torch", &out->alloc) : status;
 }
@@ -103,8 +138,8 @@ static bool is_in_place(struct mt_trace *trace, const struct mt_run *run, const 
     bool has_ended = strcmp(run->state, "oom") == 0 || (strcmp(run->state, "done") == 0 && run->last_full_step >= 1);
     if (!has_ended || strcmp(run->device, device) != 0 || mt_run_plan_of_run(trace, run, &found) != MT_OK)
         return false;
-    return is_same_run(&found, plan) && found.config.warmup >= wanted->least_warmup &&
-           found.config.warmup <= wanted->most_warmup;
+    return is_same_run(&found, plan) && found.watches_kernels >= plan->watches_kernels &&
+           found.config.warmup >= wanted->least_warmup && found.config.warmup <= wanted->most_warmup;
 }
 
 /* The name of the device that `spelling` opens: "sim" is "sim:h200". */
@@ -173,12 +208,22 @@ static void note_run(const struct study *study, size_t index)
             mt_mode_names[run->mode], run->autocast ? "bf16 autocast" : "fp32");
 }
 
+/* On a device without kernels, timed runs stand for those that would have watched them. */
+static struct study study_create(const char *device)
+{
+    struct study wanted = {0}, study = {0};
+    add_timing(&wanted);
+    add_peaks(&wanted);
+    add_smaller_cards(&wanted);
+    drop_kernels(&wanted, device);
+    for (size_t i = 0; i < wanted.count; i++)
+        add_run(&study, wanted.runs[i]);
+    return study;
+}
+
 mt_status mt_report_study(const char *path, const char *device)
 {
-    struct study study = {0};
-    add_timing(&study);
-    add_peaks(&study);
-    add_smaller_cards(&study);
+    struct study study = study_create(device);
     uint64_t start_ns = mt_clock_ns();
     mt_status status = drop_present(&study, path, device);
     for (size_t i = 0; i < study.count && status == MT_OK; i++) {
@@ -186,6 +231,7 @@ mt_status mt_report_study(const char *path, const char *device)
         status = run_one(&study.runs[i], path, device);
     }
     if (status == MT_OK)
-        mt_note("study: %zu runs added to %s in %.1f s", study.count, path, (double)(mt_clock_ns() - start_ns) * 1e-9);
+        mt_note("study: %zu run%s added to %s in %.1f s", study.count, study.count == 1 ? "" : "s", path,
+                (double)(mt_clock_ns() - start_ns) * 1e-9);
     return status;
 }

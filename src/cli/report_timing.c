@@ -113,9 +113,11 @@ static void say_times(struct mt_page *page, const struct mt_report_rows *rows)
     }
     if (ratio.high > 0)
         mt_page_say(page, "Backward takes %.2f to %.2f times as long as forward.", ratio.low, ratio.high);
-    if (spread.high >= 0)
+    if (spread.high >= 0.005)
         mt_page_say(page, "After the warm-up the standard deviation of a step is at most %.2f %% of its mean.",
                     spread.high);
+    else if (spread.high >= 0)
+        mt_page_say(page, "After the warm-up every step takes as long as the others.");
 }
 
 /* The same run without warm-up and with. */
