@@ -91,7 +91,8 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
     count->blocks--;
 }
 
-static void emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
+/* Returns the event's sequence. */
+static uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
 {
     const struct mt_segment *segment = block->segment;
     struct mt_event event = {.kind = (uint16_t)kind,
@@ -104,6 +105,7 @@ static void emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct 
                              .label = block->label,
                              .span = block->span};
     mt_alloc_emit(alloc, &event);
+    return event.sequence;
 }
 
 /* A free block of at least `bytes` that is no longer in the index, cut to size; NULL if there is none to be had. */
@@ -162,10 +164,9 @@ static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t by
     block->requested_bytes = bytes;
     block->label = label;
     block->span = span;
-    block->sequence = mt_alloc_events(alloc);
     count_out(&alloc->stats.all, block);
     count_out(&alloc->stats.category[mt_label_category(label)], block);
-    emit_block(alloc, MT_EVENT_ALLOC, block);
+    block->sequence = emit_block(alloc, MT_EVENT_ALLOC, block);
 }
 
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
