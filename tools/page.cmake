@@ -2,6 +2,7 @@
 # style sheet, the page's modules and the worker's in it, and the policy that allows exactly these (docs/page.md).
 #
 # Modules are inlined by text: each comes before those that import it, its import lines go, and so does "export".
+cmake_minimum_required(VERSION 3.22)
 
 # Appends the modules that `file` imports, then itself, to the list in the global property `order`, each once.
 function(collect file order)

@@ -8,7 +8,7 @@
  * @typedef {Object} Run
  * @property {Object} info   the run's entry in the description
  * @property {number} eventCount
- * @property {Float64Array} time   of each event, ns; never falls
+ * @property {Float64Array} time   of each event, ns, never falling; then that of the run's end
  * @property {Object<string, ArrayLike<number>>} labels   columns as in docs/page.md
  * @property {{requested: Float64Array, block: Float64Array}} sizes
  * @property {Blocks} blocks
@@ -31,9 +31,12 @@
 import { makeCheckpoints, makePeakIndex } from "./composition.js";
 import { makeLanes } from "./marks.js";
 
+/** Of each event, and once more that of the last: when the run ends. */
 function timesOf(table, unitNs) {
-    const time = table.time;
-    if (unitNs !== 1) for (let i = 0; i < time.length; i++) time[i] *= unitNs;
+    const count = table.time.length;
+    const time = new Float64Array(count + 1);
+    for (let i = 0; i < count; i++) time[i] = table.time[i] * unitNs;
+    time[count] = count > 0 ? time[count - 1] : 0;
     return time;
 }
 

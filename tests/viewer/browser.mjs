@@ -1,0 +1,62 @@
+/** Chromium for tests: Debian's, or the one that CHROMIUM names; and what a test needs of a page in it. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+import { writePage } from "./encode.mjs";
+
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+                   "--disable-component-update", "--disable-sync"];
+
+/** A browser, a folder for pages, and what opens one in the other. close() ends both. */
+export async function startBrowser() {
+    const browser = await chromium.launch({ executablePath: CHROMIUM, args: ARGUMENTS });
+    const folder = mkdtempSync(join(tmpdir(), "memtrace-viewer-"));
+    return {
+        browser,
+        folder,
+        /** Writes a page's data (encode.mjs) to a file; its URL. */
+        write(name, data) {
+            const path = join(folder, `${name}.html`);
+            writePage(path, data);
+            return pathToFileURL(path).href;
+        },
+        open: (url, options) => openPage(browser, url, options),
+        async close() {
+            await browser.close();
+            rmSync(folder, { recursive: true });
+        },
+    };
+}
+
+/**
+ * Opens a page and waits until it shows its data, or says why it can't. `problems` collects what must not be: console
+ * errors, exceptions, and requests other than the page's own.
+ */
+export async function openPage(browser, url, { width = 1440, height = 900, scheme = "light", hash = "" } = {}) {
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme,
+                                               permissions: ["clipboard-read", "clipboard-write"] });
+    const page = await context.newPage();
+    page.problems = [];
+    page.on("console", (message) => { if (["error", "warning"].includes(message.type())) page.problems.push(message.text()); });
+    page.on("pageerror", (error) => page.problems.push(String(error)));
+    page.on("request", (request) => {
+        if (request.url().split("#")[0] !== url && !request.url().startsWith("blob:")) page.problems.push(`request ${request.url()}`);
+    });
+    await page.goto(url + hash);
+    await page.waitForSelector('#page[data-state="ready"], #page[data-state="failed"]', { timeout: 60000 });
+    if ((await page.getAttribute("#page", "data-state")) === "ready") await page.waitForSelector('#page[data-complete="true"]');
+    return page;
+}
+
+/** The data attributes of #page. */
+export function stateOf(page) {
+    return page.evaluate(() => ({ ...document.getElementById("page").dataset }));
+}
+
+/** Waits for the page to have drawn once more than it had. */
+export async function settle(page) {
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+}

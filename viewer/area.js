@@ -1,0 +1,112 @@
+/** The stacked area of a run: allocated bytes by category, what is reserved as a line above, and where the peak is. */
+import { columnsOfView, rasterArea } from "./area_raster.js";
+import { lastAtMost } from "./marks.js";
+import { binaryStep, sizeText, sizeTick } from "./numbers.js";
+import { drawSizeAxis, LEFT } from "./plot.js";
+
+/** The highest reserved bytes of each column. */
+function reservedByColumn(run, number, axis, view, width) {
+    const { event, bytes } = run.reserved;
+    const highest = new Float64Array(width);
+    const xs = axis.xs[number];
+    const at = lastAtMost(event, run.eventCount);
+    let now = 0;
+    let column = 0;
+    for (let i = 0; i <= at; i++) {
+        const x = ((xs[event[i]] - view.x0) / (view.x1 - view.x0)) * width;
+        if (x >= width) break;
+        while (column < Math.floor(x)) highest[column++] = Math.max(highest[column - 1], now);
+        now = bytes[i];
+        if (x >= 0 && now > highest[column]) highest[column] = now;
+    }
+    const end = Math.min(width, Math.ceil(((xs[run.eventCount] - view.x0) / (view.x1 - view.x0)) * width));
+    while (column < end) {
+        highest[column] = Math.max(highest[column], now);
+        column++;
+    }
+    return highest;
+}
+
+function drawReserved(plot, theme, columns, top, most, height) {
+    const { context } = plot;
+    context.strokeStyle = theme.text;
+    context.lineWidth = 1.25;
+    context.setLineDash([4, 2]);
+    context.beginPath();
+    let open = false;
+    columns.forEach((bytes, x) => {
+        const y = top + height - (bytes / most) * height;
+        if (open) context.lineTo(LEFT + x + 0.5, y);
+        else context.moveTo(LEFT + x + 0.5, y);
+        open = true;
+    });
+    context.stroke();
+    context.setLineDash([]);
+}
+
+/** A mark on the peak, if it is in sight: a triangle over it and its size. */
+function drawPeak(plot, scene, number, top, most, height) {
+    const { context } = plot;
+    const { theme, axis, view } = scene;
+    const { event, bytes } = scene.shownPeak(number);
+    if (event < 0) return;
+    const x = ((axis.xs[number][event] - view.x0) / (view.x1 - view.x0)) * plot.width;
+    if (x < 0 || x > plot.width) return;
+    const y = top + height - (bytes / most) * height;
+    context.fillStyle = theme.text;
+    context.beginPath();
+    context.moveTo(LEFT + x, y - 1);
+    context.lineTo(LEFT + x - 5, y - 9);
+    context.lineTo(LEFT + x + 5, y - 9);
+    context.fill();
+    const text = `peak ${sizeText(bytes)}`;
+    context.font = `600 12px ${theme.font}`;
+    const width = context.measureText(text).width;
+    const left = Math.min(LEFT + plot.width - width - 6, Math.max(LEFT + 6, LEFT + x + 9));
+    context.lineWidth = 3;
+    context.strokeStyle = theme.background;
+    context.strokeText(text, left, Math.max(8, y - 8));
+    context.fillText(text, left, Math.max(8, y - 8));
+    context.font = `11px ${theme.font}`;
+}
+
+/** Where the run ended out of memory. */
+function drawOom(plot, scene, number, top, height) {
+    const { context } = plot;
+    const { theme, axis, view, runs } = scene;
+    for (const { event } of runs[number].lanes.ooms) {
+        const x = ((axis.xs[number][event] - view.x0) / (view.x1 - view.x0)) * plot.width;
+        if (x < 0 || x > plot.width) continue;
+        context.fillStyle = theme.alarm;
+        context.fillRect(LEFT + x - 1, top, 2, height);
+        context.textAlign = x > plot.width / 2 ? "right" : "left";
+        context.font = `600 11px ${theme.font}`;
+        context.fillText("out of memory", LEFT + x + (x > plot.width / 2 ? -6 : 6), top + height - 10);
+        context.textAlign = "left";
+    }
+}
+
+const ABOVE = 16; // pixels over the highest value, for the peak's mark
+
+/**
+ * Draws run `number` of the scene.
+ * @returns {Object} its columns, for the pointer and the difference
+ */
+export function drawArea(plot, scene, number) {
+    const { theme, axis, view, runs, colors, wanted } = scene;
+    const run = runs[number];
+    plot.begin(theme);
+    const height = plot.height - ABOVE;
+    const most = scene.areaTop;
+    const picture = plot.takePixels(height);
+    const columns = columnsOfView(run, number, axis, view, scene.peakIndex(number), picture.width);
+    rasterArea({ width: picture.width, height: picture.height, colors, theme, top: most, wanted }, columns, picture.pixels);
+    plot.putPixels(ABOVE, height);
+    drawSizeAxis(plot, theme, ABOVE, plot.height, most, binaryStep(most, height / 34), sizeTick);
+    if (scene.isolated < 0)
+        drawReserved(plot, theme, reservedByColumn(run, number, axis, view, plot.width), ABOVE, most, height);
+    drawOom(plot, scene, number, ABOVE, height);
+    drawPeak(plot, scene, number, ABOVE, most, height);
+    columns.scale = picture.scale;
+    return columns;
+}

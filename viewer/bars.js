@@ -1,0 +1,152 @@
+/**
+ * The bars over the charts: the axis' ticks, then a row each for steps, phases, the spans' depths, and kernels. What is
+ * narrower than a pixel is drawn as part of one, and the rest of that pixel is skipped by bisection.
+ */
+import { lastAtMost } from "./marks.js";
+import { countText, decimalStep, timeTick } from "./numbers.js";
+import { fitText, LEFT } from "./plot.js";
+
+export const TICKS_HEIGHT = 20;
+const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
+const MOST_DEPTHS = 5;
+
+/** The rows that a scene's bars have: [{ lane, run, height, top }]. */
+export function barRows(scene) {
+    const rows = [];
+    let top = TICKS_HEIGHT;
+    const add = (lane, run) => {
+        rows.push({ lane, run, height: ROW_HEIGHT[lane.kind], top });
+        top += ROW_HEIGHT[lane.kind];
+    };
+    const { lanes } = scene.runs[scene.mapRun];
+    for (const lane of [lanes.steps, lanes.phases, ...lanes.spans.slice(0, MOST_DEPTHS), ...lanes.kernels])
+        if (lane.begin.length > 0) add(lane, scene.mapRun);
+    return rows;
+}
+
+export function barsHeight(rows) {
+    return rows.length > 0 ? rows.at(-1).top + rows.at(-1).height + 3 : TICKS_HEIGHT;
+}
+
+/** x of a lane's position on the axis: an event, or for kernels a time. */
+function xOf(scene, row, at) {
+    const xs = scene.axis.xs[row.run];
+    if (row.lane.kind !== "kernel") return xs[at];
+    if (scene.axis.kind === "time") return at;
+    return xs[Math.max(0, lastAtMost(scene.runs[row.run].time, at))];
+}
+
+/** The first interval of a row that ends after x. */
+function firstEndingAfter(scene, row, x, from = 0) {
+    let low = from;
+    let high = row.lane.end.length;
+    while (low < high) {
+        const middle = (low + high) >>> 1;
+        if (xOf(scene, row, row.lane.end[middle]) <= x) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/** The text of an interval: in full, and as it is written into a bar. */
+export function intervalText(scene, row, i) {
+    const { lane } = row;
+    const { texts, phases } = scene.description;
+    if (lane.kind === "step") return `step ${lane.text[i]}`;
+    if (lane.kind === "phase") return phases[lane.text[i]] ?? "?";
+    return texts[lane.text[i]];
+}
+
+function barText(row, text) {
+    if (row.lane.kind !== "span") return text;
+    const parts = text.split(".");
+    const last = parts.at(-1);
+    return /^\d+$/.test(last) && parts.length > 1 ? `${parts.at(-2)}.${last}` : last;
+}
+
+const PHASE_TINTS = ["#8a8f98", "#3f90da", "#832db6", "#bd1f01", "#b07a00"];
+
+function fillOf(scene, row, i) {
+    if (row.lane.kind === "phase") return PHASE_TINTS[row.lane.text[i] % PHASE_TINTS.length];
+    return i % 2 ? scene.theme.bar : scene.theme.barOther;
+}
+
+function drawRow(plot, scene, row) {
+    const { context } = plot;
+    const { view, theme } = scene;
+    const perX = plot.width / (view.x1 - view.x0);
+    const { lane, top, height } = row;
+    for (let i = firstEndingAfter(scene, row, view.x0); i < lane.begin.length;) {
+        const left = (xOf(scene, row, lane.begin[i]) - view.x0) * perX;
+        if (left >= plot.width) break;
+        const right = (xOf(scene, row, lane.end[i]) - view.x0) * perX;
+        const from = Math.max(0, left);
+        const to = Math.min(plot.width, Math.max(right, left + 1));
+        context.fillStyle = fillOf(scene, row, i);
+        const gap = right - left > 3 ? 1 : 0;
+        context.fillRect(LEFT + from, top + 1, Math.max(0.5, to - from - gap), height - 2);
+        if (to - from > 18) {
+            const full = intervalText(scene, row, i);
+            const text = fitText(context, barText(row, full), to - from - 8);
+            context.fillStyle = row.lane.kind === "phase" ? "#ffffff" : theme.barText;
+            if (text) context.fillText(text, LEFT + from + 4, top + height / 2 + 0.5);
+        }
+        // What ends inside the pixel that was just filled is skipped.
+        i = right - left >= 1 ? i + 1 : Math.max(i + 1, firstEndingAfter(scene, row, view.x0 + (Math.floor(left) + 1) / perX, i));
+    }
+    context.fillStyle = theme.faint;
+    context.textAlign = "right";
+    context.fillText(lane.kind === "span" ? (lane.name === "span 1" ? "spans" : "") : lane.name.replace("kernels", "stream"),
+                     LEFT - 7, top + height / 2 + 0.5);
+    context.textAlign = "left";
+}
+
+function drawTick(plot, theme, x, text) {
+    const { context } = plot;
+    context.strokeStyle = theme.line;
+    context.beginPath();
+    context.moveTo(LEFT + Math.round(x) + 0.5, TICKS_HEIGHT - 5);
+    context.lineTo(LEFT + Math.round(x) + 0.5, TICKS_HEIGHT - 1);
+    context.stroke();
+    const width = context.measureText(text).width;
+    context.fillStyle = theme.faint;
+    context.fillText(text, Math.min(LEFT + plot.width - width, Math.max(LEFT, LEFT + x - width / 2)), 8);
+}
+
+function drawPieces(plot, scene) {
+    const { view, axis, theme } = scene;
+    let next = -Infinity;
+    for (const piece of axis.pieces) {
+        const x = ((piece.x - view.x0) / (view.x1 - view.x0)) * plot.width;
+        if (x < -1 || x > plot.width || x < next) continue;
+        drawTick(plot, theme, x, piece.text);
+        next = x + plot.context.measureText(piece.text).width + 18;
+    }
+}
+
+function drawTicks(plot, scene) {
+    const { view, axis, theme } = scene;
+    if (axis.pieces) return drawPieces(plot, scene);
+    const step = Math.max(axis.kind === "event" ? 1 : 0, decimalStep(view.x1 - view.x0, plot.width / 96));
+    for (let i = Math.ceil(view.x0 / step); i * step <= view.x1; i++) {
+        const at = i * step;
+        const text = axis.kind === "time" ? timeTick(at, step) : countText(at);
+        drawTick(plot, theme, ((at - view.x0) / (view.x1 - view.x0)) * plot.width, text);
+    }
+}
+
+export function drawBars(plot, scene) {
+    plot.begin(scene.theme);
+    drawTicks(plot, scene);
+    for (const row of scene.barRows) drawRow(plot, scene, row);
+}
+
+/** The row and interval under a point of the bars; null: none. */
+export function barAt(scene, x, y) {
+    const row = scene.barRows.find(({ top, height }) => y >= top && y < top + height);
+    if (!row) return null;
+    const i = firstEndingAfter(scene, row, x);
+    if (i >= row.lane.begin.length || xOf(scene, row, row.lane.begin[i]) > x) return null;
+    return { row, i, x0: xOf(scene, row, row.lane.begin[i]), x1: xOf(scene, row, row.lane.end[i]),
+             text: intervalText(scene, row, i) };
+}

@@ -1,0 +1,137 @@
+/** The side panel's other half: everything that is known of the block that was clicked, and which others are like it. */
+import { byId, make, setText, shortText } from "./dom.js";
+import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
+import { describeMoment, placeText } from "./where.js";
+
+/** Labels that differ from `label` in nothing but the layer. 1 by label. */
+export function twinLabels(run, label) {
+    const { labels } = run;
+    const alike = ["category", "role", "op", "phase", "dtype", "shape", "place"];
+    return Uint8Array.from(labels.category, (_, other) => Number(alike.every((name) => labels[name][other] === labels[name][label])));
+}
+
+/** The blocks like a block: of the same size, with labels alike. In order of allocation. */
+export function twinsOf(run, block) {
+    const { blocks } = run;
+    const alike = twinLabels(run, blocks.label[block]);
+    const twins = [];
+    for (let i = 0; i < blocks.count; i++) if (blocks.size[i] === blocks.size[block] && alike[blocks.label[i]]) twins.push(i);
+    return twins;
+}
+
+/** The most bytes that some blocks held at once. */
+function mostAtOnce(run, twins) {
+    const changes = twins.flatMap((block) => [[run.blocks.alloc[block], 1], [run.blocks.free[block], -1]]);
+    changes.sort((a, b) => a[0] - b[0]);
+    let now = 0;
+    let most = 0;
+    for (const [, change] of changes) most = Math.max(most, (now += change));
+    return most;
+}
+
+function pair(name, ...value) {
+    return [make("dt", {}, name), make("dd", {}, ...value)];
+}
+
+function lifeText(scene, run, block) {
+    const { alloc, free } = run.blocks;
+    const ended = free[block] < run.eventCount;
+    const life = timeText(run.time[free[block]] - run.time[alloc[block]]);
+    return ended ? `${life}, ${plural(free[block] - alloc[block], "event")}` : `${life}, to the end of the run`;
+}
+
+function useTexts(scene, run, block) {
+    const uses = scene.uses[scene.mapRun];
+    if (!uses || !(uses.flags[block] & 1)) return [];
+    const { alloc, free } = run.blocks;
+    const count = `${plural(uses.reads[block], "read")}, ${plural(uses.writes[block], "write")}`;
+    if (uses.reads[block] + uses.writes[block] === 0) return pair("used", "never");
+    const first = alloc[block] + uses.first[block];
+    const last = first + uses.last[block];
+    const out = pair("used", uses.flags[block] & 2 ? `${count}; what was written last was read by nobody` : count);
+    const after = free[block] < run.eventCount ? run.time[free[block]] - run.time[last] : 0;
+    out.push(...pair("last use", `${timeText(run.time[last])}${after > 0 ? `, ${timeText(after)} before its free` : ""}`));
+    if (uses.idle[block] > 0) {
+        const from = first + uses.idle_from[block];
+        out.push(...pair("longest pause", `${timeText(run.time[from + uses.idle[block]] - run.time[from])}, ${plural(uses.idle[block], "event")}`));
+    }
+    if (uses.source[block] > 0) out.push(...pair("copy of", blockLink(scene, block - uses.source[block])));
+    return out;
+}
+
+function blockLink(scene, block) {
+    const run = scene.runs[scene.mapRun];
+    const { texts } = scene.description;
+    const label = run.blocks.label[block];
+    return make("button", { type: "button", class: "link", onclick: () => scene.reveal(block) },
+                `${shortText(texts[run.labels.span[label]] || texts[run.labels.op[label]])} at ${timeText(run.time[run.blocks.alloc[block]])}`);
+}
+
+/** "model › layers › 7 › ffn › w1" */
+function chainText(path) {
+    return shortText(path.split(".").join(" › ")) || "–";
+}
+
+function facts(scene, run, block) {
+    const { texts, categories } = scene.description;
+    const { labels, blocks, sizes, segments } = run;
+    const label = blocks.label[block];
+    const text = (name) => shortText(texts[labels[name][label]]) || "–";
+    const requested = sizes.requested[blocks.size[block]];
+    const bytes = sizes.block[blocks.size[block]];
+    const segment = blocks.segment[block];
+    const allocated = describeMoment(scene.description, run, blocks.alloc[block]);
+    const address = segments.address[segment] + blocks.low[block] - segments.low[segment];
+    return [
+        ...pair("category", shortText(categories[labels.category[label]])), ...pair("op", text("op")),
+        ...pair("called by", chainText(texts[labels.span[label]])), ...pair("role", text("role")),
+        ...pair("dtype, shape", `${text("dtype")} [${text("shape").replaceAll(",", ", ")}]`),
+        ...pair("requested", `${sizeText(requested)} (${exactBytes(requested)})`),
+        ...pair("block", `${sizeText(bytes)} (${exactBytes(bytes)})`),
+        ...pair("allocated", `${allocated.time}, ${placeText(allocated)}, event ${countText(allocated.event)}`),
+        ...pair("freed", blocks.free[block] < run.eventCount
+            ? `${timeText(run.time[blocks.free[block]])}, ${placeText(describeMoment(scene.description, run, blocks.free[block]))}` : "not in this run"),
+        ...pair("lived for", lifeText(scene, run, block)), ...useTexts(scene, run, block),
+        ...pair("address", `0x${address.toString(16)}, in segment ${segment} of ${sizeText(segments.bytes[segment])}`),
+    ];
+}
+
+const TWIN_LINKS = 8;
+
+function showTwins(scene, run, block) {
+    const twins = twinsOf(run, block);
+    const most = mostAtOnce(run, twins);
+    const bytes = run.sizes.block[run.blocks.size[block]];
+    setText(byId("twins-text"), twins.length === 1 ? "No other block is like this one."
+        : `${countText(twins.length)} blocks are alike but for the layer; at most ${countText(most)} of them live at once, ${sizeText(most * bytes)}.`);
+    const at = twins.indexOf(block);
+    const first = Math.max(0, Math.min(at - TWIN_LINKS / 2, twins.length - TWIN_LINKS));
+    byId("twins").replaceChildren(...twins.slice(first, first + TWIN_LINKS).map((twin) =>
+        make("li", {}, twin === block ? make("b", {}, "this one") : blockLink(scene, twin))));
+    byId("show-twins").hidden = twins.length === 1;
+    byId("show-twins").setAttribute("aria-pressed", String(scene.twins !== null));
+}
+
+export class BlockPanel {
+    constructor(scene) {
+        this.scene = scene;
+        this.shown = "";
+        byId("show-twins").addEventListener("click", () => {
+            const run = scene.runs[scene.mapRun];
+            scene.set({ twins: scene.twins ? null : twinLabels(run, run.blocks.label[scene.selected]) });
+        });
+        byId("close-block").addEventListener("click", () => scene.set({ selected: -1, twins: null }));
+    }
+
+    update() {
+        const { scene } = this;
+        const key = [scene.selected, scene.mapRun, scene.uses[scene.mapRun] !== null, scene.twins !== null].join();
+        if (key === this.shown) return;
+        this.shown = key;
+        byId("block").hidden = scene.selected < 0;
+        if (scene.selected < 0) return;
+        const run = scene.runs[scene.mapRun];
+        byId("block-facts").replaceChildren(...facts(scene, run, scene.selected));
+        showTwins(scene, run, scene.selected);
+    }
+}

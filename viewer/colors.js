@@ -1,0 +1,69 @@
+/**
+ * What colour a category has. Ten colours that people with any colour vision tell apart (M. Petroff, "Accessible color
+ * sequences for data visualization", 2021); what comes after them has one of these with hatching.
+ *
+ * The categories that fill most memory have plain colours, and neighbours in the stack differ much.
+ */
+
+const PETROFF = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581",
+                 "#92dadd"];
+
+/** [colour, hatched] of the categories that memtrace has. */
+const OWN = {
+    "Param": [0, false], "Gradient": [1, false], "Opt State": [2, false], "Optimizer": [6, true], "Embed": [7, true],
+    "Norm": [7, false], "Attn": [9, true], "AttnScores": [8, false], "AttnOut": [5, false], "Softmax": [4, false],
+    "FFN": [9, false], "einsum": [6, false], "Block": [3, false], "Loss": [4, true], "Data": [0, true],
+    "Workspace": [8, true],
+};
+
+function channels(hex) {
+    return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+}
+
+/** The lines of a hatch: dark on a light colour, light on a dark one. */
+function hatchOf([r, g, b]) {
+    const light = 0.3 * r + 0.6 * g + 0.1 * b > 120;
+    return [r, g, b].map((value) => Math.round(light ? value * 0.45 : value + (255 - value) * 0.6));
+}
+
+/**
+ * @typedef {{name: string, css: string, rgb: number[], hatch: number[] | null}} CategoryColor
+ * @returns {CategoryColor[]} by position of the category
+ */
+export function categoryColors(categories) {
+    let next = 0;
+    return categories.map((name) => {
+        const [color, hatched] = OWN[name] ?? [next++ % PETROFF.length, true];
+        const rgb = channels(PETROFF[color]);
+        return { name, css: PETROFF[color], rgb, hatch: hatched ? hatchOf(rgb) : null };
+    });
+}
+
+/** Whether the hatch has a line at a pixel; one rule for every picture, so that they match. */
+export const HATCH_PERIOD = 7;
+export function isHatchLine(x, y) {
+    return (x + y) % HATCH_PERIOD < 2;
+}
+
+/** Paints the swatch of a category: 14 by 14 pixels. */
+export function paintSwatch(canvas, color) {
+    const context = canvas.getContext("2d");
+    context.fillStyle = color.css;
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    if (!color.hatch) return;
+    context.fillStyle = `rgb(${color.hatch.join(",")})`;
+    for (let y = 0; y < canvas.height; y++)
+        for (let x = 0; x < canvas.width; x++) if (isHatchLine(x, y)) context.fillRect(x, y, 1, 1);
+}
+
+/** Colours of everything else, read from the style sheet, so that light and dark are told apart in one place. */
+export function readTheme(element) {
+    const style = getComputedStyle(element);
+    const get = (name) => style.getPropertyValue(name).trim();
+    return {
+        background: get("--plot"), text: get("--text"), faint: get("--faint"), line: get("--line"),
+        accent: get("--accent"), alarm: get("--alarm"), bar: get("--bar"), barOther: get("--bar-other"),
+        barText: get("--bar-text"), segment: get("--segment"), font: get("--font"),
+        backgroundRgb: channels(get("--plot")), cachedRgb: channels(get("--cached")), fadedRgb: channels(get("--faded")),
+    };
+}

@@ -1,0 +1,52 @@
+/** "Copy as command": the memtrace command that answers in words what the page shows. */
+import { setText, byId } from "./dom.js";
+
+/** An argument as a POSIX shell reads it. */
+export function shellQuote(text) {
+    return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function command(scene, ...words) {
+    const trace = scene.description.trace;
+    const rest = trace === "memtrace.db" ? [] : ["--trace", trace];
+    return ["memtrace", ...words, ...rest].map((word) => shellQuote(String(word))).join(" ");
+}
+
+const KIND = (name) => `(SELECT id FROM event_kind WHERE name = '${name}')`;
+
+/** What was live after an event, by category; ids are the trace's. */
+function compositionQuery(first, event) {
+    const upTo = `event.id BETWEEN ${first} AND ${event}`;
+    return "SELECT category, count(*) AS blocks, sum(block_bytes) AS bytes FROM event " +
+           "JOIN label ON label.run = :run AND label.id = event.label " +
+           `WHERE kind = ${KIND("alloc")} AND ${upTo} AND event.id NOT IN ` +
+           `(SELECT allocation FROM event WHERE kind = ${KIND("free")} AND ${upTo}) GROUP BY category ORDER BY bytes DESC`;
+}
+
+function blockQuery(event) {
+    return "SELECT * FROM event LEFT JOIN label ON label.run = :run AND label.id = event.label " +
+           `WHERE event.id = ${event} OR event.allocation = ${event}`;
+}
+
+/** The command for what is shown: the selected block, else the pinned moment; of two runs, their difference. */
+export function commandFor(scene) {
+    const { info, blocks } = scene.runs[scene.mapRun];
+    if (scene.selected >= 0)
+        return command(scene, "sql", blockQuery(info.first_event + blocks.alloc[scene.selected]), "--run", info.id);
+    if (scene.runs.length > 1) return command(scene, "diff", scene.runs[0].info.id, scene.runs[1].info.id);
+    if (scene.pinnedAtPeak || scene.moments[0] < 0) return command(scene, "peak", "--run", info.id);
+    return command(scene, "sql", compositionQuery(info.first_event, info.first_event + scene.moments[0]), "--run", info.id);
+}
+
+/** Copies it, and says so; where copying is not allowed, it stands there to be copied by hand. */
+export async function copyCommand(scene) {
+    const text = commandFor(scene);
+    byId("command").hidden = false;
+    setText(byId("command-text"), text);
+    try {
+        await navigator.clipboard.writeText(text);
+        setText(byId("said"), "Copied the command.");
+    } catch {
+        setText(byId("said"), "The command is shown below the header.");
+    }
+}

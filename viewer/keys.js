@@ -1,0 +1,71 @@
+/** The keyboard, and the list of keys that `?` shows: one table for both. */
+import { AXIS_KINDS } from "./axis.js";
+import { byId, make } from "./dom.js";
+import { panAddressBy, panBy, wholeView, zoomAt } from "./view.js";
+
+const PAN = 0.15;
+const ZOOM = 0.75;
+
+function zoomMiddle(scene, factor) {
+    const middle = scene.pinnedX(scene.mapRun);
+    const { x0, x1 } = scene.view;
+    scene.set({ view: zoomAt(scene.view, scene.axis, middle > x0 && middle < x1 ? middle : (x0 + x1) / 2, factor) });
+}
+
+const pan = (part) => (scene) => scene.set({ view: panBy(scene.view, scene.axis, part) });
+const panAddress = (part) => (scene) =>
+    scene.set({ view: panAddressBy(scene.view, scene.runs[scene.mapRun].addressBytes, part) });
+
+/** The neighbouring event, of the run whose map is shown. */
+const step = (by) => (scene) => {
+    const moments = [...scene.moments];
+    moments[scene.mapRun] = Math.min(scene.runs[scene.mapRun].eventCount - 1, Math.max(-1, moments[scene.mapRun] + by));
+    scene.pin(moments);
+    scene.showX(scene.pinnedX(scene.mapRun));
+};
+
+function letGo(scene) {
+    scene.set({ selected: -1, twins: null, measured: null, isolated: -1 });
+    scene.search("");
+}
+
+function nextAxis(scene) {
+    scene.setAxis(AXIS_KINDS[(AXIS_KINDS.indexOf(scene.axis.kind) + 1) % AXIS_KINDS.length]);
+}
+
+/** [keys as events name them, as people read them, what they do, the doing] */
+const KEYS = [
+    [["ArrowLeft", "a"], "← A", "move left", pan(-PAN)],
+    [["ArrowRight", "d"], "→ D", "move right", pan(PAN)],
+    [["w", "+", "="], "W +", "zoom in", (scene) => zoomMiddle(scene, ZOOM)],
+    [["s", "-"], "S −", "zoom out", (scene) => zoomMiddle(scene, 1 / ZOOM)],
+    [["ArrowUp"], "↑", "move up in the map", panAddress(PAN)],
+    [["ArrowDown"], "↓", "move down in the map", panAddress(-PAN)],
+    [["0"], "0", "show everything", (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) })],
+    [["p"], "P", "jump to the peak", (scene) => scene.goToPeak()],
+    [[","], ",", "the event before", step(-1)],
+    [["."], ".", "the event after", step(1)],
+    [["x"], "X", "another x: time, event number, phases", nextAxis],
+    [["/"], "/", "search ops and spans; Enter goes to the next block found", () => byId("search").focus()],
+    [["c"], "C", "copy as command", (scene) => scene.copy()],
+    [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],
+    [["Escape"], "Esc", "let go of what is selected", letGo],
+    [["?"], "?", "these keys", () => byId("keys").showModal()],
+];
+const MOUSE = [["wheel", "zoom at the pointer"], ["Alt wheel", "zoom addresses, over the map"], ["drag", "move"],
+               ["Shift drag", "measure a range"], ["click", "pin a moment; over the map, select a block"],
+               ["double click", "zoom to a step, phase, span or kernel"]];
+
+export function listenToKeys(scene) {
+    byId("key-list").replaceChildren(...[...KEYS.map(([, shown, text]) => [shown, text]), ...MOUSE].flatMap(([keys, text]) =>
+        [make("dt", {}, ...keys.split(" ").map((key) => make("kbd", {}, key))), make("dd", {}, text)]));
+    window.addEventListener("keydown", (event) => {
+        if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
+        if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
+        const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+        const found = KEYS.find(([keys]) => keys.includes(key));
+        if (!found) return;
+        event.preventDefault();
+        found[3](scene);
+    });
+}

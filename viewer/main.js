@@ -1,0 +1,254 @@
+/**
+ * The page: reads its data in a worker, and connects what shows them with what changes them.
+ *
+ * `data-…` attributes of #page tell what it shows, and how long that took, to whoever tests or measures it.
+ */
+import { showAnswer } from "./answer.js";
+import { drawArea } from "./area.js";
+import { AXIS_KINDS } from "./axis.js";
+import { barRows, barsHeight, drawBars } from "./bars.js";
+import { BlockPanel } from "./block_panel.js";
+import { readTheme } from "./colors.js";
+import { copyCommand } from "./copy_command.js";
+import { drawDifference } from "./difference.js";
+import { byId, make, setText, shortText } from "./dom.js";
+import { applyHash, HashKeeper } from "./hash.js";
+import { listenToKeys } from "./keys.js";
+import { Legend } from "./legend.js";
+import { drawMap } from "./map.js";
+import { Minimap } from "./minimap.js";
+import { MomentPanel } from "./moment_panel.js";
+import { measuredText, Overlay } from "./overlay.js";
+import { Plot } from "./plot.js";
+import { Pointer } from "./pointer.js";
+import { Scene } from "./scene.js";
+import { findLabels, Search } from "./search.js";
+import { revealX, withRange } from "./view.js";
+import { runName } from "./where.js";
+
+const page = byId("page");
+
+/** The scene with what the parts of the page ask of each other. */
+class PageScene extends Scene {
+    /** Where the pointer is; draws no chart. */
+    setHover(hover) {
+        if (!hover && !this.hover) return;
+        this.hover = hover;
+        this.onHover();
+    }
+
+    search(query) {
+        this.set({ query, found: findLabels(this.description, this.runs[this.mapRun], query) });
+    }
+
+    /** Selects a block and brings it into sight. */
+    reveal(block) {
+        const { blocks } = this.runs[this.mapRun];
+        const xs = this.axis.xs[this.mapRun];
+        const x = (xs[blocks.alloc[block]] + xs[blocks.free[block]]) / 2;
+        const low = blocks.low[block];
+        const view = low >= this.view.low && low < this.view.high ? this.view
+            : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
+        this.set({ selected: block, twins: null, view: revealX(view, this.axis, x) });
+    }
+
+    showX(x) {
+        this.set({ view: revealX(this.view, this.axis, x) });
+    }
+
+    /** Pins the peak, of what is shown, and looks at it more closely. */
+    goToPeak() {
+        const moments = this.runs.map((_, number) => this.shownPeak(number).event);
+        this.pin(moments, this.isolated < 0);
+        const x = this.pinnedX(this.mapRun);
+        const span = Math.min(this.view.x1 - this.view.x0, this.axis.length / 8);
+        this.set({ view: withRange(this.view, this.axis, x - span / 2, x + span / 2) });
+        setText(byId("said"), byId("answer").textContent);
+    }
+
+    copy() {
+        copyCommand(this);
+    }
+
+    toggleTheme() {
+        setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+        this.set({ theme: readTheme(document.documentElement) });
+    }
+
+    /** Notes how long something took, in milliseconds. */
+    told(what, ms) {
+        page.dataset[`${what}Ms`] = ms.toFixed(3);
+    }
+}
+
+function setTheme(theme) {
+    document.documentElement.dataset.theme = theme;
+}
+
+/** The canvases: a minimap, bars, an area for each run, the difference of two, and the map. */
+function makePlots(scene) {
+    const areas = scene.runs.map((run, number) => make("canvas", {
+        "data-chart": "area", "data-run": String(number), role: "img", id: `area-${number}`,
+        "aria-label": `Allocated bytes by category over time, ${runName(run.info).slice(0, 100)}`,
+    }));
+    const titles = scene.runs.map((run) => make("h2", { class: "chart-title" },
+        scene.runs.length > 1 ? shortText(runName(run.info)) : "Allocated by category; dashed: reserved"));
+    const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
+    const plots = { areas: areas.map((canvas) => new Plot(canvas)) };
+    if (scene.runs.length > 1) {
+        const canvas = make("canvas", { "data-chart": "difference", role: "img", id: "difference", "aria-label": "Difference by category" });
+        children.push(make("h2", { class: "chart-title" }, "Difference: the second less the first"), canvas);
+        plots.difference = new Plot(canvas);
+    }
+    byId("areas").replaceChildren(...children);
+    for (const name of ["minimap", "bars", "map"]) plots[name] = new Plot(byId(name));
+    return plots;
+}
+
+/** Everything that is drawn, and when. */
+class Painter {
+    constructor(scene) {
+        this.scene = scene;
+        this.waiting = false;
+        this.minimap = new Minimap(scene.plots.minimap);
+        this.overlay = new Overlay(byId("overlay"), byId("charts"));
+        this.panels = [new MomentPanel(scene), new BlockPanel(scene), new Legend(byId("legend"), scene), new Search(scene),
+                       new HashKeeper(scene)];
+    }
+
+    /** Draws in the next frame, however often it is asked to. */
+    later() {
+        if (this.waiting) return;
+        this.waiting = true;
+        requestAnimationFrame(() => {
+            this.waiting = false;
+            this.draw();
+        });
+    }
+
+    fit() {
+        const { scene } = this;
+        scene.barRows = barRows(scene);
+        scene.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
+        const { areas, difference, minimap, bars, map } = scene.plots;
+        for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
+        this.overlay.fit(map.width);
+    }
+
+    draw() {
+        const { scene } = this;
+        const began = performance.now();
+        if (this.fitted !== scene.mapRun) this.fit();
+        this.fitted = scene.mapRun;
+        scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
+        if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
+        drawBars(scene.plots.bars, scene);
+        drawMap(scene.plots.map, scene);
+        this.minimap.draw(scene);
+        this.overlay.draw(scene);
+        scene.told("frame", performance.now() - began);
+        for (const panel of this.panels) panel.update();
+        this.tell();
+    }
+
+    /** The state, for tests. */
+    tell() {
+        const { scene } = this;
+        byId("axis").value = scene.axis.kind;
+        byId("map-run").value = String(scene.mapRun);
+        setText(byId("measure"), measuredText(scene));
+        Object.assign(page.dataset, { axis: scene.axis.kind, from: scene.view.x0, to: scene.view.x1, length: scene.axis.length,
+                                      low: scene.view.low, high: scene.view.high, selected: scene.selected,
+                                      moments: scene.moments.join(","), frames: Number(page.dataset.frames ?? 0) + 1 });
+    }
+}
+
+function showRuns(scene) {
+    const names = scene.runs.map((run) => runName(run.info));
+    setText(byId("run-title"), shortText(names.join(" and ")));
+    setText(byId("run-facts"), shortText(scene.runs.map(({ info }) =>
+        [info.device, info.state, ...info.settings.filter(([name]) => ["model", "batch", "seq", "mode", "autocast"].includes(name))
+            .map(([name, value]) => `${name} ${value}`)].join(" · ")).join("  |  ")));
+    byId("map-run-label").hidden = scene.runs.length < 2;
+    byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));
+}
+
+function listen(scene, painter) {
+    byId("axis").addEventListener("change", (event) => {
+        if (AXIS_KINDS.includes(event.target.value)) scene.setAxis(event.target.value);
+    });
+    byId("map-run").addEventListener("change", (event) => scene.setMapRun(Number(event.target.value)));
+    byId("to-peak").addEventListener("click", () => scene.goToPeak());
+    byId("copy").addEventListener("click", () => scene.copy());
+    byId("theme").addEventListener("click", () => scene.toggleTheme());
+    byId("help").addEventListener("click", () => byId("keys").showModal());
+    listenToKeys(scene);
+    new Pointer(scene, byId("charts"));
+    new ResizeObserver(() => {
+        painter.fitted = -1;
+        painter.later();
+    }).observe(byId("charts"));
+    matchMedia("print").addEventListener("change", () => {
+        painter.fitted = -1;
+        painter.draw();
+    });
+}
+
+function begin(description, runs) {
+    let painter;
+    const scene = new PageScene(description, runs, () => painter?.later());
+    scene.theme = readTheme(document.documentElement);
+    scene.plots = makePlots(scene);
+    showRuns(scene);
+    showAnswer(byId("answer"), scene);
+    painter = new Painter(scene);
+    scene.onHover = () => painter.overlay.draw(scene);
+    applyHash(scene, location.hash);
+    listen(scene, painter);
+    painter.draw();
+    page.dataset.state = "ready";
+    scene.told("first", performance.now());
+    return scene;
+}
+
+function fail(text) {
+    page.dataset.state = "failed";
+    byId("answer").replaceChildren(make("p", { class: "alarm", role: "alert" }, `This page can't be shown: ${text}`));
+}
+
+/** The texts of the chunks, which leave the document: it need not keep them twice. */
+function takeChunks() {
+    const chunks = [];
+    for (let element; (element = byId(`chunk-${chunks.length}`)); ) {
+        chunks.push(element.textContent);
+        element.remove();
+    }
+    return chunks;
+}
+
+function start() {
+    setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    const source = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
+    const worker = new Worker(source);
+    const runs = [];
+    let description;
+    let scene;
+    worker.onerror = (event) => fail(event.message ?? "its worker did not start");
+    worker.onmessage = ({ data }) => {
+        if (data.kind === "description") description = data.description;
+        else if (data.kind === "run") {
+            runs[data.number] = data.run;
+            setText(byId("progress"), `Read run ${data.number + 1} of ${description.runs.length} …`);
+            if (runs.length === description.runs.length) scene = begin(description, runs);
+        } else if (data.kind === "uses") scene.set({ uses: scene.uses.map((each, i) => (i === data.number ? data.uses : each)) });
+        else if (data.kind === "error") fail(data.text);
+        if (data.kind === "end" || data.kind === "error") {
+            worker.terminate();
+            URL.revokeObjectURL(source);
+            page.dataset.complete = "true";
+        }
+    };
+    worker.postMessage(takeChunks());
+}
+
+start();

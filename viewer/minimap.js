@@ -1,0 +1,40 @@
+/** The whole run in miniature, with the view as a window that can be dragged. */
+import { columnsOfView, rasterArea } from "./area_raster.js";
+import { LEFT } from "./plot.js";
+
+/** The picture is the same until colours or the axis change; only the window moves. */
+export class Minimap {
+    constructor(plot) {
+        this.plot = plot;
+        this.madeFrom = [];
+    }
+
+    draw(scene) {
+        const { plot } = this;
+        const { theme, axis, view, colors, wanted, mapRun } = scene;
+        plot.begin(theme);
+        const picture = plot.takePixels(plot.height);
+        const from = [axis, wanted, theme, mapRun, picture.pixels];
+        if (from.some((each, i) => each !== this.madeFrom[i])) {
+            this.madeFrom = from;
+            const whole = { ...view, x0: 0, x1: axis.length };
+            const columns = columnsOfView(scene.runs[mapRun], mapRun, axis, whole, scene.peakIndex(mapRun), picture.width);
+            rasterArea({ width: picture.width, height: picture.height, colors, theme, top: scene.areaTop, wanted }, columns,
+                       picture.pixels);
+        }
+        plot.putPixels(0, plot.height);
+        this.drawWindow(theme, view.x0 / axis.length, view.x1 / axis.length);
+    }
+
+    drawWindow(theme, from, to) {
+        const { context, width, height } = this.plot;
+        context.fillStyle = theme.background;
+        context.globalAlpha = 0.72;
+        context.fillRect(LEFT, 0, from * width, height);
+        context.fillRect(LEFT + to * width, 0, (1 - to) * width, height);
+        context.globalAlpha = 1;
+        context.strokeStyle = theme.text;
+        context.lineWidth = 1;
+        context.strokeRect(LEFT + from * width + 0.5, 0.5, Math.max(2, (to - from) * width - 1), height - 1);
+    }
+}

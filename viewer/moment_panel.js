@@ -1,0 +1,88 @@
+/**
+ * The side panel's first half: the pinned moment, how much was allocated and reserved then, and what was live, largest
+ * first. It is a table, so that those who do not see the charts read the same.
+ */
+import { compositionAt } from "./composition.js";
+import { byId, make, setText, shortText } from "./dom.js";
+import { visitLive } from "./levels.js";
+import { lastAtMost } from "./marks.js";
+import { exactBytes, plural, sizeText } from "./numbers.js";
+import { describeMoment, momentText, runName } from "./where.js";
+
+const ROWS = 60;
+
+/** The blocks that are live after a moment, largest first. */
+export function liveBlocks(scene, number, moment) {
+    const run = scene.runs[number];
+    const found = [];
+    visitLive(scene.levels(number), run, scene.axis, number, moment, (block) => {
+        if (scene.isolated < 0 || run.memory.blockCategory[block] === scene.isolated) found.push(block);
+    });
+    const bytes = (block) => run.sizes.block[run.blocks.size[block]];
+    return found.sort((a, b) => bytes(b) - bytes(a) || a - b);
+}
+
+export function reservedAt(run, moment) {
+    const i = lastAtMost(run.reserved.event, moment);
+    return i < 0 ? 0 : run.reserved.bytes[i];
+}
+
+export function allocatedAt(scene, number, moment) {
+    const bytes = compositionAt(scene.runs[number].memory, moment, new Float64Array(scene.colors.length));
+    return bytes.reduce((sum, each) => sum + each, 0);
+}
+
+function sizeRow(name, values) {
+    return make("tr", {}, make("th", { scope: "row" }, name),
+                ...values.map((bytes) => make("td", { title: exactBytes(bytes), "data-bytes": String(bytes) }, sizeText(bytes))));
+}
+
+function showSizes(scene) {
+    const allocated = scene.runs.map((_, number) => allocatedAt(scene, number, scene.moments[number]));
+    const reserved = scene.runs.map((run, number) => reservedAt(run, scene.moments[number]));
+    const head = scene.runs.length > 1
+        ? [make("tr", {}, make("td", {}), ...scene.runs.map((run) => make("th", { scope: "col" }, shortText(runName(run.info)))))] : [];
+    byId("moment-sizes").replaceChildren(...head, sizeRow("allocated", allocated), sizeRow("reserved", reserved),
+                                         sizeRow("cached", reserved.map((bytes, i) => bytes - allocated[i])));
+}
+
+function liveRow(scene, run, block) {
+    const { texts } = scene.description;
+    const { labels, blocks, sizes } = run;
+    const label = blocks.label[block];
+    const color = scene.colors[labels.category[label]];
+    const dot = make("span", { class: "dot" });
+    dot.style.background = color.css;
+    const select = make("button", { type: "button", class: "link", onclick: () => scene.set({ selected: block }) },
+                        shortText(texts[labels.op[label]] || "block"));
+    return make("tr", scene.selected === block ? { "aria-current": "true" } : {},
+                make("td", { title: exactBytes(sizes.block[blocks.size[block]]) }, sizeText(sizes.block[blocks.size[block]])),
+                make("td", {}, dot, shortText(color.name)),
+                make("td", { title: texts[labels.span[label]].slice(0, 2000) }, select,
+                     make("span", { class: "faint" }, ` ${shortText(texts[labels.span[label]])}`)));
+}
+
+export class MomentPanel {
+    constructor(scene) {
+        this.scene = scene;
+        this.shown = "";
+    }
+
+    update() {
+        const { scene } = this;
+        const key = [scene.moments, scene.mapRun, scene.isolated, scene.selected, scene.pinnedAtPeak].join();
+        if (key === this.shown) return;
+        this.shown = key;
+        const run = scene.runs[scene.mapRun];
+        const moment = scene.moments[scene.mapRun];
+        setText(byId("moment-title"), scene.pinnedAtPeak ? "At the peak" : "At the cursor");
+        setText(byId("moment-where"), shortText(momentText(describeMoment(scene.description, run, moment))));
+        showSizes(scene);
+        const live = liveBlocks(scene, scene.mapRun, moment);
+        const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
+        setText(byId("live-title"), `${plural(live.length, "block")}${of} live, largest first`);
+        byId("live").replaceChildren(...live.slice(0, ROWS).map((block) => liveRow(scene, run, block)));
+        const rest = live.slice(ROWS).reduce((sum, block) => sum + run.sizes.block[run.blocks.size[block]], 0);
+        setText(byId("live-rest"), live.length > ROWS ? `and ${plural(live.length - ROWS, "smaller one")}, ${sizeText(rest)} together` : "");
+    }
+}

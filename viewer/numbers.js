@@ -1,0 +1,65 @@
+/** Numbers as people read them. Sizes are binary and have two decimals, as on the command line; exact ones stand beside. */
+
+const SIZE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** 68031946752 → "63.36 GiB". Negative sizes, of differences, keep their sign. */
+export function sizeText(bytes) {
+    if (bytes < 0) return `−${sizeText(-bytes)}`;
+    if (bytes < 1024) return `${bytes} B`;
+    const unit = Math.min(SIZE_UNITS.length - 1, Math.floor(Math.log2(bytes) / 10));
+    return `${(bytes / 1024 ** unit).toFixed(2)} ${SIZE_UNITS[unit]}`;
+}
+
+/** 68031946752 → "68,031,946,752". */
+export function countText(number) {
+    return String(Math.trunc(number)).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+export function exactBytes(bytes) {
+    return `${countText(bytes)} bytes`;
+}
+
+const TIME_UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+/** 64204123 → "64.204 ms". */
+export function timeText(ns) {
+    if (ns === 0) return "0 s";
+    const [scale, unit] = TIME_UNITS.find(([each]) => Math.abs(ns) >= each) ?? TIME_UNITS[3];
+    return `${(ns / scale).toFixed(scale === 1 ? 0 : 3)} ${unit}`;
+}
+
+export function percentText(part, whole) {
+    if (whole === 0) return "–";
+    const percent = (100 * part) / whole;
+    return percent > 0 && percent < 0.1 ? "<0.1 %" : `${percent.toFixed(1)} %`;
+}
+
+/** "1 block", "2 blocks". */
+export function plural(count, noun) {
+    return `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** A step of 1, 2 or 5 times a power of ten that makes at most `most` ticks over `span`. */
+export function decimalStep(span, most) {
+    const rough = span / Math.max(1, most);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? 10 * power;
+}
+
+/** The same in powers of two, for bytes. */
+export function binaryStep(span, most) {
+    return 2 ** Math.max(0, Math.ceil(Math.log2(span / Math.max(1, most))));
+}
+
+/** A tick of an axis of bytes: as few decimals as say it. */
+export function sizeTick(bytes) {
+    return sizeText(bytes).replace(/\.?0+ /, " ");
+}
+
+/** A tick of a time axis whose ticks are `step` apart. */
+export function timeTick(ns, step) {
+    if (ns === 0) return "0";
+    const [scale, unit] = TIME_UNITS.find(([each]) => Math.abs(ns) >= each) ?? TIME_UNITS[3];
+    const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / scale) - 1e-9)));
+    return `${(ns / scale).toFixed(decimals)} ${unit}`;
+}

@@ -1,0 +1,154 @@
+/**
+ * What lies over the charts and changes with every move of the pointer: the pinned moment, the pointer's line, the
+ * selected block, the range that is measured, and the tip beside the pointer. So the charts need not be drawn again.
+ */
+import { momentAt } from "./axis.js";
+import { compositionAt } from "./composition.js";
+import { byId, setText } from "./dom.js";
+import { blockBox } from "./map.js";
+import { allocatedAt } from "./moment_panel.js";
+import { countText, plural, sizeText, timeText } from "./numbers.js";
+import { LEFT } from "./plot.js";
+import { describeMoment, momentText } from "./where.js";
+
+/** A vertical line through all charts. */
+function line(overlay, scene, x, color, width, dash = []) {
+    const { context, plotWidth, height } = overlay;
+    const at = ((x - scene.view.x0) / (scene.view.x1 - scene.view.x0)) * plotWidth;
+    if (at < 0 || at > plotWidth) return;
+    context.strokeStyle = color;
+    context.lineWidth = width;
+    context.setLineDash(dash);
+    context.beginPath();
+    context.moveTo(LEFT + at, 0);
+    context.lineTo(LEFT + at, height);
+    context.stroke();
+    context.setLineDash([]);
+}
+
+function outlineSelected(overlay, scene) {
+    const plot = scene.plots.map;
+    const box = blockBox(plot, scene, scene.mapRun, scene.selected);
+    const { context } = overlay;
+    const top = overlay.topOf(plot.canvas);
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, top, plot.width, plot.height);
+    context.clip();
+    const width = Math.max(3, box.right - box.left);
+    const high = Math.max(3, box.bottom - box.top);
+    for (const [color, thick] of [[scene.theme.background, 4], [scene.theme.accent, 2]]) {
+        context.strokeStyle = color;
+        context.lineWidth = thick;
+        context.strokeRect(LEFT + box.left - 1, top + box.top - 1, width + 2, high + 2);
+    }
+    context.restore();
+}
+
+function shadeMeasured(overlay, scene) {
+    const { context, plotWidth, height } = overlay;
+    const { view, measured } = scene;
+    const [from, to] = [measured.x0, measured.x1].map((x) =>
+        Math.min(plotWidth, Math.max(0, ((x - view.x0) / (view.x1 - view.x0)) * plotWidth)));
+    context.globalAlpha = 0.16;
+    context.fillStyle = scene.theme.accent;
+    context.fillRect(LEFT + Math.min(from, to), 0, Math.abs(to - from), height);
+    context.globalAlpha = 1;
+    line(overlay, scene, measured.x0, scene.theme.accent, 1);
+    line(overlay, scene, measured.x1, scene.theme.accent, 1);
+}
+
+/** "12.300 ms, 345 events, allocated +1.20 GiB" */
+export function measuredText(scene) {
+    const { measured, axis } = scene;
+    if (!measured) return "";
+    const [x0, x1] = [measured.x0, measured.x1].sort((a, b) => a - b);
+    return scene.runs.map((run, number) => {
+        const [first, last] = [x0, x1].map((x) => momentAt(axis, number, x));
+        const duration = (run.time[Math.max(0, last)] ?? 0) - (run.time[Math.max(0, first)] ?? 0);
+        const change = allocatedAt(scene, number, last) - allocatedAt(scene, number, first);
+        const time = axis.kind === "time" ? x1 - x0 : duration;
+        return `${timeText(time)}, ${plural(last - first, "event")}, allocated ${change > 0 ? "+" : ""}${sizeText(change)}`;
+    }).join(" | ");
+}
+
+function areaTip(scene, hover) {
+    const number = hover.number;
+    const run = scene.runs[number];
+    const bytes = compositionAt(run.memory, hover.moment, new Float64Array(scene.colors.length));
+    const all = bytes.reduce((sum, each) => sum + each, 0);
+    const most = scene.colors.map(({ name }, i) => [name, bytes[i]]).filter(([, each]) => each > 0).sort((a, b) => b[1] - a[1]);
+    return [`${sizeText(all)} allocated`, momentText(describeMoment(scene.description, run, hover.moment)),
+            ...most.slice(0, 5).map(([name, each]) => `${sizeText(each)}  ${name}`)];
+}
+
+function mapTip(scene, hover) {
+    const run = scene.runs[scene.mapRun];
+    if (hover.block < 0) return [];
+    const { texts, categories } = scene.description;
+    const { labels, blocks, sizes } = run;
+    const label = blocks.label[hover.block];
+    return [`${sizeText(sizes.block[blocks.size[hover.block]])}  ${categories[labels.category[label]]}`,
+            `${texts[labels.op[label]]}  ${texts[labels.span[label]]}`,
+            `${texts[labels.dtype[label]]} [${texts[labels.shape[label]]}], ${texts[labels.phase[label]]}`];
+}
+
+function differenceTip(scene, hover) {
+    const [a, b] = hover.moments.map((moment, i) => compositionAt(scene.runs[i].memory, moment, new Float64Array(scene.colors.length)));
+    const changes = scene.colors.map(({ name }, i) => [name, b[i] - a[i]]).filter(([, each]) => each !== 0)
+        .sort((first, second) => Math.abs(second[1]) - Math.abs(first[1]));
+    const all = changes.reduce((sum, [, each]) => sum + each, 0);
+    return [`${all > 0 ? "+" : ""}${sizeText(all)} allocated`, ...changes.slice(0, 6).map(([name, each]) => `${each > 0 ? "+" : ""}${sizeText(each)}  ${name}`)];
+}
+
+function barTip(scene, hover) {
+    if (!hover.bar) return [];
+    const { x0, x1, text } = hover.bar;
+    const kind = scene.axis.kind;
+    return [text, kind === "time" ? timeText(x1 - x0) : `${countText(x1 - x0)} events`];
+}
+
+const TIPS = { area: areaTip, map: mapTip, bars: barTip, difference: differenceTip };
+
+export class Overlay {
+    constructor(canvas, charts) {
+        Object.assign(this, { canvas, charts, context: canvas.getContext("2d"), tip: byId("tip") });
+    }
+
+    topOf(canvas) {
+        return canvas.getBoundingClientRect().top - this.charts.getBoundingClientRect().top;
+    }
+
+    fit(plotWidth) {
+        const box = this.charts.getBoundingClientRect();
+        const ratio = Math.min(2, window.devicePixelRatio || 1);
+        this.canvas.width = Math.round(box.width * ratio);
+        this.canvas.height = Math.round(box.height * ratio);
+        this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+        Object.assign(this, { width: box.width, height: box.height, plotWidth });
+    }
+
+    draw(scene) {
+        this.context.clearRect(0, 0, this.width, this.height);
+        if (scene.measured) shadeMeasured(this, scene);
+        scene.runs.forEach((_, number) => {
+            if (scene.moments[number] >= 0 && (scene.axis.kind !== "phase" || number === scene.mapRun))
+                line(this, scene, scene.pinnedX(number), scene.theme.accent, 1.5);
+        });
+        if (scene.selected >= 0) outlineSelected(this, scene);
+        if (scene.hover) line(this, scene, scene.hover.x, scene.theme.faint, 1, [3, 3]);
+        this.drawTip(scene);
+    }
+
+    drawTip(scene) {
+        const { hover } = scene;
+        const lines = hover ? (TIPS[hover.chart]?.(scene, hover) ?? []) : [];
+        this.tip.hidden = lines.length === 0;
+        if (lines.length === 0) return;
+        setText(this.tip, lines.map((text) => (text.length > 120 ? `${text.slice(0, 118)}…` : text)).join("\n"));
+        const box = this.tip.getBoundingClientRect();
+        const left = hover.left + 16 + box.width > this.width ? hover.left - box.width - 12 : hover.left + 16;
+        this.tip.style.left = `${Math.max(0, left)}px`;
+        this.tip.style.top = `${Math.max(0, Math.min(this.height - box.height, hover.top + 14))}px`;
+    }
+}

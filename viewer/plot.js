@@ -1,0 +1,93 @@
+/**
+ * A canvas with a margin for its axis: sizes in CSS pixels, sharp on any screen, and an image of raw pixels under what is
+ * drawn with lines and text.
+ */
+
+/** The margins that all charts share, so that their x agree. */
+export const LEFT = 78;
+export const RIGHT = 12;
+
+export class Plot {
+    /** @param {HTMLCanvasElement} canvas */
+    constructor(canvas) {
+        this.canvas = canvas;
+        this.context = canvas.getContext("2d");
+        this.image = null;
+    }
+
+    /** Fits the canvas to its box; the width and height of what lies between the margins. */
+    fit() {
+        const box = this.canvas.getBoundingClientRect();
+        this.ratio = Math.min(2, window.devicePixelRatio || 1);
+        const width = Math.max(1, Math.round(box.width * this.ratio));
+        const height = Math.max(1, Math.round(box.height * this.ratio));
+        if (this.canvas.width !== width || this.canvas.height !== height) {
+            this.canvas.width = width;
+            this.canvas.height = height;
+        }
+        this.width = Math.max(1, Math.floor(box.width) - LEFT - RIGHT);
+        this.height = Math.max(1, Math.floor(box.height));
+    }
+
+    /** Empties the canvas; from here on, units are CSS pixels. */
+    begin(theme) {
+        this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+        this.context.clearRect(0, 0, this.width + LEFT + RIGHT, this.height);
+        this.context.font = `11px ${theme.font}`;
+        this.context.textBaseline = "middle";
+        this.context.textAlign = "left";
+    }
+
+    /**
+     * Pixels for the box between the margins from `top` on, a whole number of them for each CSS pixel.
+     * @returns {{pixels: Uint32Array, width: number, height: number}}
+     */
+    takePixels(height) {
+        const scale = this.ratio >= 1.5 ? 2 : 1;
+        const width = this.width * scale;
+        const rows = Math.max(1, Math.floor(height) * scale);
+        if (!this.image || this.image.width !== width || this.image.height !== rows) {
+            this.image = new ImageData(width, rows);
+            this.sheet = new OffscreenCanvas(width, rows);
+            this.pixels = new Uint32Array(this.image.data.buffer);
+        }
+        return { pixels: this.pixels, width, height: rows, scale };
+    }
+
+    /** Puts them on the canvas. */
+    putPixels(top, height) {
+        this.sheet.getContext("2d").putImageData(this.image, 0, 0);
+        this.context.imageSmoothingEnabled = false;
+        this.context.drawImage(this.sheet, LEFT, top, this.width, Math.floor(height));
+    }
+}
+
+/** Text that fits into `width`, or "". */
+export function fitText(context, text, width) {
+    if (text.length * 3 > width && context.measureText(text.slice(0, 200)).width > width) {
+        let keep = Math.floor(width / 5.5) - 1;
+        while (keep > 2 && context.measureText(`${text.slice(0, keep)}…`).width > width) keep -= 1;
+        return keep > 2 ? `${text.slice(0, keep)}…` : "";
+    }
+    return context.measureText(text).width <= width ? text : "";
+}
+
+/** Lines and sizes along a vertical axis of bytes from 0 at `bottom` to `most` at `top`. */
+export function drawSizeAxis(plot, theme, top, bottom, most, step, label) {
+    const { context } = plot;
+    context.strokeStyle = theme.line;
+    context.fillStyle = theme.faint;
+    context.textAlign = "right";
+    context.lineWidth = 1;
+    for (let bytes = 0; bytes <= most; bytes += step) {
+        const y = Math.round(bottom - (bytes / most) * (bottom - top)) + 0.5;
+        context.globalAlpha = 0.55;
+        context.beginPath();
+        context.moveTo(LEFT, y);
+        context.lineTo(LEFT + plot.width, y);
+        context.stroke();
+        context.globalAlpha = 1;
+        context.fillText(label(bytes), LEFT - 7, Math.min(bottom - 6, Math.max(top + 6, y)));
+    }
+    context.textAlign = "left";
+}

@@ -1,0 +1,135 @@
+/**
+ * What the page shows now, and what follows from it. The one place with state: others read it, and change it by `set`,
+ * after which everything is drawn again in the next frame. What is costly is kept until what it depends on changes.
+ */
+import { makeAxis, momentAt } from "./axis.js";
+import { categoryColors } from "./colors.js";
+import { makePeakIndex } from "./composition.js";
+import { makeLevels } from "./levels.js";
+import { makePaint } from "./map.js";
+import { wholeView } from "./view.js";
+
+/** A value that is made again when one of the things it was made from is another. */
+function remember() {
+    let madeFrom = [];
+    let value;
+    return (from, make) => {
+        if (value === undefined || from.some((each, i) => each !== madeFrom[i])) {
+            madeFrom = from;
+            value = make();
+        }
+        return value;
+    };
+}
+
+export class Scene {
+    /** @param {Object} description   @param {import("./store.js").Run[]} runs */
+    constructor(description, runs, onChange) {
+        Object.assign(this, { description, runs, onChange });
+        this.colors = categoryColors(description.categories);
+        this.uses = runs.map(() => null);
+        this.mapRun = 0;
+        this.isolated = -1; // category, -1: all are shown
+        this.query = "";
+        this.found = null; // by label, 1 where the query finds it; null: no query
+        this.twins = null; // by label, 1 for those like the selected block's; null: not shown
+        this.selected = -1; // block of run mapRun
+        this.measured = null; // { x0, x1 }
+        this.cache = { levels: runs.map(() => remember()), peaks: runs.map(() => remember()), paint: remember(),
+                       grid: remember(), emphasis: remember(), wanted: remember() };
+        this.axis = makeAxis(runs.length > 1 ? "phase" : "time", runs, description.phases);
+        this.view = wholeView(this.axis, runs[0].addressBytes);
+        this.moments = runs.map((run) => run.peaks.allocated.event); // pinned, one a run
+        this.pinnedAtPeak = true;
+        this.hover = null; // { x, y, … } of the pointer
+    }
+
+    /** Changes state, and has it drawn. */
+    set(changes) {
+        Object.assign(this, changes);
+        this.onChange();
+    }
+
+    setAxis(kind) {
+        if (kind === this.axis.kind) return;
+        // What was in sight stays in sight: the events at both ends are the same.
+        const wide = this.view.x0 === 0 && this.view.x1 === this.axis.length;
+        const ends = [this.view.x0, this.view.x1].map((x) => Math.max(0, momentAt(this.axis, this.mapRun, x)));
+        const axis = makeAxis(kind, this.runs, this.description.phases);
+        const view = { ...this.view, x0: 0, x1: axis.length };
+        if (!wide && ends[1] > ends[0]) [view.x0, view.x1] = ends.map((event) => axis.xs[this.mapRun][event]);
+        if (view.x1 - view.x0 < axis.shortest) Object.assign(view, { x0: 0, x1: axis.length });
+        this.set({ axis, view, measured: null });
+    }
+
+    setMapRun(mapRun) {
+        const whole = Math.max(1, this.runs[mapRun].addressBytes);
+        this.set({ mapRun, selected: -1, twins: null, found: null, query: "", view: { ...this.view, low: 0, high: whole } });
+    }
+
+    /** Pins the moment that a column of the area shows; of two runs, each its own. */
+    pin(moments, atPeak = false) {
+        this.set({ moments, pinnedAtPeak: atPeak });
+    }
+
+    /** x of the pinned moment of a run. */
+    pinnedX(number) {
+        return this.moments[number] < 0 ? 0 : this.axis.xs[number][this.moments[number]];
+    }
+
+    /** By category, 1 if it is shown in the area. */
+    get wanted() {
+        return this.cache.wanted([this.isolated], () => {
+            const wanted = new Uint8Array(this.colors.length);
+            if (this.isolated < 0) wanted.fill(1);
+            else wanted[this.isolated] = 1;
+            return wanted;
+        });
+    }
+
+    peakIndex(number) {
+        if (this.isolated < 0) return this.runs[number].peakIndex;
+        return this.cache.peaks[number]([this.isolated], () => makePeakIndex(this.runs[number].memory, this.wanted));
+    }
+
+    /** The highest moment of what the area shows. */
+    shownPeak(number) {
+        if (this.isolated < 0) return this.runs[number].peaks.allocated;
+        const index = this.peakIndex(number);
+        const bytes = index.bytes.at(-1);
+        let best = 0;
+        bytes.forEach((value, i) => { if (value > bytes[best]) best = i; });
+        return bytes.length > 0 && bytes[best] > 0 ? { bytes: bytes[best], event: index.moment.at(-1)[best] }
+                                                   : { bytes: 0, event: -1 };
+    }
+
+    /** The bytes at the upper edge of the area: the same at every zoom, so that heights can be compared. */
+    get areaTop() {
+        const tops = this.runs.map((run, number) => this.isolated < 0 ? Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes)
+                                                                      : this.shownPeak(number).bytes);
+        return Math.max(1, ...tops) * 1.02;
+    }
+
+    levels(number) {
+        return this.cache.levels[number]([this.axis], () => makeLevels(this.runs[number], this.axis, number));
+    }
+
+    /** By label of the map's run: 1 for the blocks that stand out; null: all alike. */
+    get emphasis() {
+        return this.cache.emphasis([this.mapRun, this.isolated, this.found, this.twins], () => {
+            const masks = [this.found, this.twins].filter((mask) => mask);
+            if (masks.length === 0 && this.isolated < 0) return null;
+            return Uint8Array.from(this.runs[this.mapRun].labels.category, (category, label) =>
+                Number((this.isolated < 0 || category === this.isolated) && masks.every((mask) => mask[label])));
+        });
+    }
+
+    paint() {
+        return this.cache.paint([this.mapRun, this.emphasis, this.theme],
+                                () => makePaint(this.runs[this.mapRun], this.colors, this.emphasis, this.theme));
+    }
+
+    grid(make) {
+        return this.cache.grid([this.paint(), this.axis], make);
+    }
+}

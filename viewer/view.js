@@ -1,0 +1,61 @@
+/**
+ * The window through which the page looks: a range of the axis and a range of addresses. It stays inside of both.
+ *
+ * @typedef {{x0: number, x1: number, low: number, high: number}} View
+ */
+
+/** Everything. */
+export function wholeView(axis, addressBytes) {
+    return { x0: 0, x1: axis.length, low: 0, high: Math.max(1, addressBytes) };
+}
+
+function clampRange(from, to, least, most) {
+    const span = Math.min(most, Math.max(least, to - from));
+    const middle = (from + to) / 2;
+    const begin = Math.min(Math.max(0, to - from === span ? from : middle - span / 2), most - span);
+    return [begin, begin + span];
+}
+
+/** The view with another range of x, kept inside. */
+export function withRange(view, axis, x0, x1) {
+    const [from, to] = clampRange(x0, x1, Math.min(axis.shortest, axis.length), axis.length);
+    return { ...view, x0: from, x1: to };
+}
+
+/** Narrower (factor < 1) or wider, with x where it is. */
+export function zoomAt(view, axis, x, factor) {
+    const least = Math.min(axis.shortest, axis.length);
+    const span = Math.min(axis.length, Math.max(least, (view.x1 - view.x0) * factor));
+    const begin = x - ((x - view.x0) / (view.x1 - view.x0)) * span;
+    return withRange(view, axis, begin, begin + span);
+}
+
+/** Moved by a part of its width. */
+export function panBy(view, axis, part) {
+    const by = (view.x1 - view.x0) * part;
+    const begin = Math.min(Math.max(0, view.x0 + by), axis.length - (view.x1 - view.x0));
+    return { ...view, x0: begin, x1: begin + (view.x1 - view.x0) };
+}
+
+const LEAST_ADDRESS_SPAN = 4096;
+
+export function zoomAddressAt(view, addressBytes, address, factor) {
+    const most = Math.max(1, addressBytes);
+    const span = Math.min(most, Math.max(Math.min(LEAST_ADDRESS_SPAN, most), (view.high - view.low) * factor));
+    const begin = address - ((address - view.low) / (view.high - view.low)) * span;
+    const [low, high] = clampRange(begin, begin + span, 1, most);
+    return { ...view, low, high };
+}
+
+export function panAddressBy(view, addressBytes, part) {
+    const span = view.high - view.low;
+    const low = Math.min(Math.max(0, view.low + span * part), Math.max(1, addressBytes) - span);
+    return { ...view, low, high: low + span };
+}
+
+/** The view with a point of the axis in its middle, if it is not in sight. */
+export function revealX(view, axis, x) {
+    if (x >= view.x0 && x <= view.x1) return view;
+    const half = (view.x1 - view.x0) / 2;
+    return withRange(view, axis, x - half, x + half);
+}
