@@ -1,4 +1,4 @@
-/* Wall time of the main job: the program itself, from its start to its end, trace included.
+/* Wall time of the main job and of the published study: the program itself, from its start to its end, trace included.
  *
  * Each figure is the median of several runs, each into a new trace in a folder that is removed afterwards. */
 #include "base/clock.h"
@@ -16,19 +16,25 @@ extern char **environ;
 
 enum { MAX_REPEATS = 16, MAX_ARGUMENTS = 24 };
 
+static const char *const main_job[] = {"run",    "--model", "2.7B",     "--seq", "256",
+                                       "--mode", "fwd_bwd", "--device", "sim",   NULL};
+static const char *const study[] = {"report", "--study", "--format", "html", NULL};
+
 struct job {
     const char *what;
-    const char *arguments[MAX_ARGUMENTS]; /* after "run", ending with NULL */
+    const char *const *command;           /* ending with NULL, and so are: */
+    const char *arguments[MAX_ARGUMENTS]; /* what follows it */
     int repeats;
     double target_seconds;
 };
 
 static const struct job jobs[] = {
-    {"main job, 3 steps, fp32", {"--autocast", "off", NULL}, 9, 0.5},
-    {"main job, 3 steps, autocast", {"--autocast", "bf16", NULL}, 9, 0.5},
-    {"main job, 3 steps, no trace", {"--no-trace", NULL}, 9, NAN},
-    {"main job, 100 steps, fp32", {"--steps", "100", NULL}, 3, 4.0},
-    {"main job, 100 steps, autocast", {"--steps", "100", "--autocast", "bf16", NULL}, 3, 4.0},
+    {"main job, 3 steps, fp32", main_job, {"--autocast", "off", NULL}, 9, 0.5},
+    {"main job, 3 steps, autocast", main_job, {"--autocast", "bf16", NULL}, 9, 0.5},
+    {"main job, 3 steps, no trace", main_job, {"--no-trace", NULL}, 9, NAN},
+    {"main job, 100 steps, fp32", main_job, {"--steps", "100", NULL}, 3, 4.0},
+    {"main job, 100 steps, autocast", main_job, {"--steps", "100", "--autocast", "bf16", NULL}, 3, 4.0},
+    {"report --study, all tables", study, {NULL}, 3, 10.0},
 };
 
 /* Runs the program with stdout and stderr dropped, and waits for it. False if it did not exit with 0. */
@@ -49,13 +55,14 @@ static bool run_quietly(char *const *argv)
 /* Seconds of one run into `trace`, which is removed after; negative if it failed. */
 static double time_once(const struct job *job, const char *trace)
 {
-    const char *argv[MAX_ARGUMENTS + 16] = {MT_PROGRAM, "run",     "--model",  "2.7B", "--seq",   "256",
-                                            "--mode",   "fwd_bwd", "--device", "sim",  "--trace", trace};
-    size_t count = 0;
-    while (argv[count])
-        count++;
+    const char *argv[2 * MAX_ARGUMENTS] = {MT_PROGRAM};
+    size_t count = 1;
+    for (size_t i = 0; job->command[i]; i++)
+        argv[count++] = job->command[i];
     for (size_t i = 0; job->arguments[i]; i++)
         argv[count++] = job->arguments[i];
+    argv[count++] = "--trace";
+    argv[count++] = trace;
     uint64_t start = mt_clock_ns();
     bool ran = run_quietly((char *const *)argv);
     uint64_t end = mt_clock_ns();

@@ -53,7 +53,7 @@ static void add_timing(struct study *study)
 {
     static const char *const models[] = {"small", "medium", "large", "xl", "2.7B"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct study_run run = {.model = models[i], .seq = 256, .mode = MT_MODE_FWD_BWD, .steps = 5};
+        struct study_run run = {.model = models[i], .seq = 256, .mode = MT_MODE_FWD_BWD, .steps = 4};
         add_run(study, run); /* cold: exactly without warm-up */
         run.warmup = 2;
         run.least_warmup = 1;
