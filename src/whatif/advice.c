@@ -134,11 +134,11 @@ static uint64_t median(uint64_t *numbers, size_t count)
     return count > 0 ? numbers[(count - 1) / 2] : 0;
 }
 
-/* The first event at or after a position, in the window. */
-static int64_t event_from(const struct adviser *adviser, int64_t position)
+/* The event at or before a position; after the window, its last. */
+static int64_t event_until(const struct adviser *adviser, int64_t position)
 {
-    int64_t event = position / 2 + position % 2, end = adviser->scene.input->last_event + 1;
-    return event < end ? event : end;
+    int64_t event = position / 2, last = adviser->scene.input->last_event;
+    return event < last ? event : last;
 }
 
 /* What is wasted at `moment`, and for how long. */
@@ -152,7 +152,7 @@ static void describe_moment(const struct adviser *adviser, const struct mt_candi
         if (moment < cut->from || moment >= cut->to)
             continue;
         finding->bytes += adviser->scene.input->blocks[cut->block].requested_bytes;
-        events[finding->blocks] = (uint64_t)(event_from(adviser, cut->to) - event_from(adviser, cut->from));
+        events[finding->blocks] = (uint64_t)(event_until(adviser, cut->to) - event_until(adviser, cut->from));
         ns[finding->blocks++] =
             mt_curve_ns(&adviser->scene.curve, cut->to) - mt_curve_ns(&adviser->scene.curve, cut->from);
     }

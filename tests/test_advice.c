@@ -1,0 +1,460 @@
+/* Advice: each pattern in a run that was written by hand for it, and claims against replays in random runs. */
+#include "base/random.h"
+#include "story.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include <time.h>
+
+static const uint64_t MIB = 1 << 20;
+
+/* The one finding of a pattern; NULL: none. */
+static const struct mt_finding *find(const struct mt_advice *advice, mt_pattern pattern)
+{
+    const struct mt_finding *found = NULL;
+    for (size_t i = 0; i < advice->count; i++) {
+        if (advice->findings[i].pattern != pattern)
+            continue;
+        assert_null(found);
+        found = &advice->findings[i];
+    }
+    return found;
+}
+
+/* What holds of any advice. */
+static void assert_sound(const struct mt_advice *advice)
+{
+    assert_int_equal(advice->as_it_was.requested_bytes, advice->peak_bytes);
+    assert_true(advice->used_only.requested_bytes <= advice->peak_bytes);
+    for (size_t i = 0; i < advice->count; i++) {
+        const struct mt_finding *finding = &advice->findings[i];
+        assert_int_equal(finding->replay.unmet, SIZE_MAX);
+        assert_int_equal(finding->claim_bytes, finding->replay.requested_bytes);
+        if (finding->pattern != MT_PATTERN_FRAGMENTATION)
+            assert_int_equal(finding->saved_bytes, advice->peak_bytes - finding->claim_bytes);
+        assert_true(finding->bytes >= (finding->pattern == MT_PATTERN_FRAGMENTATION ? 0 : finding->saved_bytes));
+        assert_true(i == 0 || finding->saved_bytes <= advice->findings[i - 1].saved_bytes);
+        assert_true(mt_finding_hint(finding)[0] != '\0');
+    }
+}
+
+/* All advice about a story; release it. */
+static struct mt_advice advise_with(const struct mt_advice_input *input)
+{
+    struct mt_advice advice;
+    assert_int_equal(mt_advice_create(input, MT_ADVICE_ALL, 1000, &advice), MT_OK);
+    assert_sound(&advice);
+    return advice;
+}
+
+static struct mt_advice advise(const struct story *story)
+{
+    struct mt_advice_input input = story_input(story, "policy=tight");
+    return advise_with(&input);
+}
+
+/* The story wastes one block of a pattern, and nothing else of it. Ends the story. */
+static void expect(struct story *story, mt_pattern pattern, uint64_t bytes, uint64_t saved, int64_t events)
+{
+    struct mt_advice advice = advise(story);
+    const struct mt_finding *finding = find(&advice, pattern);
+    if (finding == NULL)
+        fail_msg("no finding of %s", mt_pattern_name(pattern));
+    assert_int_equal(finding->bytes, bytes);
+    assert_int_equal(finding->blocks, 1);
+    assert_int_equal(finding->saved_bytes, saved);
+    assert_int_equal(finding->events, events);
+    assert_int_equal(finding->ns, (uint64_t)events * STORY_EVENT_NS);
+    mt_advice_release(&advice);
+    free(story);
+}
+
+/* Takes a block, uses it at once and gives it back: what is there then could have been elsewhere. */
+static void something_else(struct story *story, uint64_t bytes)
+{
+    size_t block = story_take(story, TEMPORARY, bytes);
+    story_write(story, block);
+    story_read(story, block);
+    story_give(story, block);
+}
+
+static void what_is_freed_late_is_found(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t block = story_take(story, SAVED, 100 * MIB);
+    story_write(story, block);
+    story_read(story, block);
+    something_else(story, 300 * MIB);
+    something_else(story, 200 * MIB);
+    story_give(story, block);
+    struct mt_advice advice = advise(story);
+    assert_int_equal(advice.peak_bytes, 400 * MIB);
+    assert_int_equal(advice.used_only.requested_bytes, 300 * MIB);
+    assert_int_equal(advice.count, 2); /* by its kind, and as one of all that was saved */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(advice.findings[i].pattern, MT_PATTERN_LATE_FREE);
+        assert_int_equal(advice.findings[i].saved_bytes, 100 * MIB);
+        assert_int_equal(advice.findings[i].events, 5);
+    }
+    mt_advice_release(&advice);
+    free(story);
+}
+
+static void what_is_allocated_early_is_found(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t block = story_take(story, LOSS, 100 * MIB);
+    something_else(story, 300 * MIB);
+    story_write(story, block);
+    story_read(story, block);
+    story_give(story, block);
+    expect(story, MT_PATTERN_EARLY_ALLOCATION, 100 * MIB, 100 * MIB, 2);
+}
+
+static void what_is_idle_between_uses_is_found(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t block = story_take(story, LOSS, 100 * MIB);
+    story_write(story, block);
+    something_else(story, 300 * MIB);
+    story_read(story, block);
+    story_give(story, block);
+    expect(story, MT_PATTERN_IDLE, 100 * MIB, 100 * MIB, 2);
+}
+
+static void what_is_never_used_is_found(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t block = story_take(story, LOSS, 100 * MIB);
+    something_else(story, 300 * MIB);
+    story_give(story, block);
+    expect(story, MT_PATTERN_NEVER_USED, 100 * MIB, 100 * MIB, 3);
+}
+
+/* A result is written and not read, too, but it is there when the last step ends. */
+static void what_is_written_and_never_read_is_found_unless_it_is_a_result(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_mark(story, MT_EVENT_STEP_BEGIN, 0);
+    size_t dead = story_take(story, LOSS, 100 * MIB), result = story_take(story, SAVED, 50 * MIB);
+    story_write(story, dead);
+    story_write(story, result);
+    something_else(story, 300 * MIB);
+    story_give(story, dead);
+    story_mark(story, MT_EVENT_STEP_END, 0);
+    story_give(story, result);
+    expect(story, MT_PATTERN_DEAD_WRITE, 100 * MIB, 100 * MIB, 4);
+}
+
+/* The copy's pause is one between two precisions if what it was made of is there when it ends. */
+static void expect_copy(int original_is_there)
+{
+    struct story *story = story_begin();
+    size_t original = story_take(story, PARAM, 200 * MIB), copy = story_take(story, WEIGHT_CAST, 100 * MIB);
+    story_write(story, original);
+    story_read(story, original);
+    story_write(story, copy);
+    story->uses[copy].copied_from = story->blocks[original].alloc_event;
+    if (!original_is_there)
+        story_give(story, original);
+    something_else(story, 300 * MIB);
+    story_read(story, copy);
+    if (original_is_there)
+        story_read(story, original);
+    story_give(story, copy);
+    if (original_is_there)
+        story_give(story, original);
+    expect(story, original_is_there ? MT_PATTERN_TWO_PRECISIONS : MT_PATTERN_IDLE, 100 * MIB, 100 * MIB,
+           original_is_there ? 2 : 3);
+}
+
+static void a_copy_in_another_precision_is_found_if_it_can_be_made_again(void **state)
+{
+    (void)state;
+    expect_copy(1);
+    expect_copy(0);
+}
+
+static void gradients_that_live_through_the_forward_pass_are_found(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t grad = 0;
+    for (uint64_t step = 0; step < 2; step++) {
+        story_mark(story, MT_EVENT_STEP_BEGIN, step);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+        something_else(story, 300 * MIB);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_LOSS);
+        if (step > 0)
+            story_give(story, grad);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+        grad = story_take(story, GRAD, 100 * MIB);
+        story_write(story, grad);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_OPTIMIZER);
+        story_read(story, grad);
+        story_mark(story, MT_EVENT_STEP_END, step);
+    }
+    expect(story, MT_PATTERN_KEPT_GRADIENTS, 100 * MIB, 100 * MIB, 4);
+}
+
+/* Gradients that the next step adds to have to be there. */
+static void gradients_that_are_added_to_are_not_wasted(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t grad = 0;
+    for (uint64_t step = 0; step < 2; step++) {
+        story_mark(story, MT_EVENT_STEP_BEGIN, step);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+        something_else(story, 300 * MIB);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+        if (step == 0)
+            grad = story_take(story, GRAD, 100 * MIB);
+        story_write(story, grad);
+        story_read(story, grad);
+        if (step == 1)
+            story_give(story, grad);
+        story_mark(story, MT_EVENT_STEP_END, step);
+    }
+    struct mt_advice advice = advise(story);
+    assert_null(find(&advice, MT_PATTERN_KEPT_GRADIENTS));
+    assert_non_null(find(&advice, MT_PATTERN_IDLE));
+    mt_advice_release(&advice);
+    free(story);
+}
+
+/* Optimizer state is used at the end of each step and large in each forward pass: if only the longest pause were known,
+ * nothing would be saved. */
+static void a_pause_comes_again_in_every_step(void **state)
+{
+    (void)state;
+    enum { STEPS = 5 };
+    struct story *story = story_begin();
+    size_t moments = story_take(story, OPT_STATE, 100 * MIB);
+    story_write(story, moments);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        story_mark(story, MT_EVENT_STEP_BEGIN, step);
+        if (step == 2)
+            story_map(story, 2 * MIB); /* steps are alike without it */
+        something_else(story, 300 * MIB);
+        story_read(story, moments);
+        story_mark(story, MT_EVENT_STEP_END, step);
+    }
+    struct mt_advice advice = advise(story);
+    const struct mt_finding *finding = find(&advice, MT_PATTERN_IDLE);
+    assert_non_null(finding);
+    assert_int_equal(finding->saved_bytes, 100 * MIB);
+    assert_int_equal(finding->total_blocks, 1);
+    mt_advice_release(&advice);
+    free(story);
+}
+
+static void what_every_step_leaves_behind_is_found(void **state)
+{
+    (void)state;
+    enum { STEPS = 5 };
+    struct story *story = story_begin();
+    int64_t ends[STEPS];
+    for (uint64_t step = 0; step < STEPS; step++) {
+        story_mark(story, MT_EVENT_STEP_BEGIN, step);
+        size_t loss = story_take(story, LOSS, 100 * MIB);
+        story_write(story, loss);
+        story_read(story, loss);
+        something_else(story, 300 * MIB);
+        story_mark(story, MT_EVENT_STEP_END, step);
+        ends[step] = story->event;
+    }
+    size_t rows[STORY_LABELS];
+    for (size_t i = 0; i < STORY_LABELS; i++)
+        rows[i] = i == LOSS ? 0 : MT_NO_LEAK;
+    struct mt_leaks leaks = {.first_step = 1,
+                             .last_step = STEPS - 1,
+                             .first_event = ends[1],
+                             .last_event = ends[STEPS - 1],
+                             .row_of_label = rows,
+                             .label_count = STORY_LABELS};
+    struct mt_advice_input input = story_input(story, "policy=torch");
+    input.leaks = &leaks;
+    struct mt_advice advice = advise_with(&input);
+    const struct mt_finding *finding = find(&advice, MT_PATTERN_LEAK);
+    assert_non_null(finding);
+    assert_string_equal(finding->category, "Loss");
+    assert_int_equal(advice.peak_bytes, 800 * MIB);    /* in the last step */
+    assert_int_equal(finding->saved_bytes, 300 * MIB); /* but for that step's and the first one's */
+    assert_int_equal(finding->blocks, 3);
+    assert_int_equal(finding->total_blocks, 4);
+    mt_advice_release(&advice);
+    free(story);
+}
+
+/* What was live when memory ran out was still to be used: it is idle, and not late. */
+static void what_is_there_when_memory_runs_out_is_idle(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_mark(story, MT_EVENT_STEP_BEGIN, 0);
+    size_t block = story_take(story, LOSS, 100 * MIB);
+    story_write(story, block);
+    story_read(story, block);
+    something_else(story, 300 * MIB);
+    story_mark(story, MT_EVENT_OOM, 500 * MIB);
+    story_give(story, block);
+    struct mt_advice advice = advise(story);
+    assert_null(find(&advice, MT_PATTERN_LATE_FREE));
+    assert_int_equal(find(&advice, MT_PATTERN_IDLE)->saved_bytes, 100 * MIB);
+    mt_advice_release(&advice);
+    free(story);
+}
+
+static void place(struct story *story, size_t block, uint32_t segment, uint64_t offset)
+{
+    story->blocks[block].segment = segment;
+    story->blocks[block].offset = offset;
+}
+
+static void holes_and_idle_segments_are_told_apart(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_map(story, 20 * MIB);
+    size_t first = story_take(story, SAVED, 2 * MIB), second = story_take(story, TEMPORARY, 4 * MIB);
+    place(story, first, 0, MIB);
+    place(story, second, 0, 8 * MIB);
+    story_map(story, 30 * MIB);
+    size_t gone = story_take(story, SAVED, 30 * MIB);
+    place(story, gone, 1, 0);
+    story_give(story, gone);
+    story_map(story, 40 * MIB);
+    place(story, story_take(story, SAVED, 39 * MIB), 2, 0);
+    struct mt_advice advice = advise(story);
+    const struct mt_fragmentation *found = &advice.fragmentation;
+    assert_int_equal(found->reserved_bytes, 90 * MIB);
+    assert_int_equal(found->allocated_bytes, 45 * MIB);
+    assert_int_equal(found->idle_bytes, 30 * MIB);
+    assert_int_equal(found->hole_bytes, 15 * MIB);
+    assert_int_equal(found->hole_count, 4); /* 1, 5 and 8 MiB in the first segment, 1 in the last */
+    assert_int_equal(found->largest_bytes, 30 * MIB);
+    assert_int_equal(found->asked_bytes, 39 * MIB);
+    assert_int_equal(found->culprit, TEMPORARY);
+    mt_advice_release(&advice);
+    free(story);
+}
+
+/* Takes, uses and gives back at random, in steps of different length. */
+static void tell_at_random(struct story *story, uint64_t seed)
+{
+    enum { MOVES = 600, LIVE = 40, MOVES_A_STEP = 50 };
+    size_t live[LIVE], live_count = 0;
+    for (uint64_t i = 0; i < MOVES; i++) {
+        uint64_t random = mt_splitmix64((seed << 16) + i);
+        if (i % MOVES_A_STEP == 0)
+            story_mark(story, MT_EVENT_STEP_BEGIN, i / MOVES_A_STEP);
+        if (i % MOVES_A_STEP == MOVES_A_STEP / 3)
+            story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+        if (i % MOVES_A_STEP == MOVES_A_STEP / 2)
+            story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+        size_t chosen = live_count > 0 ? (random >> 8) % live_count : 0;
+        if (live_count == 0 || (random % 3 == 0 && live_count < LIVE)) {
+            size_t block = story_take(story, 1 + (random >> 8) % (STORY_LABELS - 1), 1 + (random >> 16) % (3 * MIB));
+            story->uses[block].known = random % 5 != 0;
+            if (block > 0)
+                story->uses[block].copied_from = story->blocks[(random >> 40) % block].alloc_event;
+            live[live_count++] = block;
+        } else if (random % 3 == 1) {
+            (random % 2 == 0 ? story_read : story_write)(story, live[chosen]);
+        } else {
+            story_give(story, live[chosen]);
+            live[chosen] = live[--live_count];
+        }
+        if (i % MOVES_A_STEP == MOVES_A_STEP - 1)
+            story_mark(story, MT_EVENT_STEP_END, i / MOVES_A_STEP);
+    }
+}
+
+/* A window's input: what ended before it is not of it. The events before it are another story. */
+static void cut_to_window(struct story *story, struct mt_advice_input *input, int64_t first_event)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < story->block_count; i++) {
+        if (story->blocks[i].free_event != 0 && story->blocks[i].free_event < first_event)
+            continue;
+        story->blocks[count] = story->blocks[i];
+        story->uses[count++] = story->uses[i];
+    }
+    size_t marks = 0;
+    for (size_t i = 0; i < story->mark_count; i++)
+        if (story->marks[i].event >= first_event)
+            story->marks[marks++] = story->marks[i];
+    input->block_count = count;
+    input->mark_count = marks;
+    input->first_event = first_event;
+}
+
+static void random_claims_are_what_replays_find(void **state)
+{
+    (void)state;
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (uint64_t round = 0; round < 30; round++) {
+        struct story *story = story_begin();
+        tell_at_random(story, seed + round);
+        struct mt_advice_input input = story_input(story, round % 2 == 0 ? "policy=tight" : "policy=torch");
+        if (round % 3 == 0)
+            cut_to_window(story, &input, 1 + story->event / 3);
+        struct mt_advice all = advise_with(&input), few;
+        assert_int_equal(mt_advice_create(&input, MT_ADVICE_WORTHWHILE, 3, &few), MT_OK);
+        assert_sound(&few);
+        assert_true(few.count <= 3 && few.count + few.left_out >= all.count + all.left_out - 1);
+        for (size_t i = 0; i < few.count; i++) /* weighing only the promising ones misses none of the best */
+            assert_int_equal(few.findings[i].saved_bytes, all.findings[i].saved_bytes);
+        mt_advice_release(&few);
+        mt_advice_release(&all);
+        free(story);
+    }
+}
+
+static void without_uses_only_what_needs_none_is_said(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    tell_at_random(story, 1);
+    for (size_t i = 0; i < story->block_count; i++)
+        story->uses[i] = (struct mt_use_row){.known = false};
+    struct mt_advice advice = advise(story);
+    assert_false(advice.knows_uses);
+    for (size_t i = 0; i < advice.count; i++)
+        assert_true(advice.findings[i].pattern == MT_PATTERN_KEPT_GRADIENTS ||
+                    advice.findings[i].pattern == MT_PATTERN_FRAGMENTATION);
+    mt_advice_release(&advice);
+    free(story);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_freed_late_is_found),
+        cmocka_unit_test(what_is_allocated_early_is_found),
+        cmocka_unit_test(what_is_idle_between_uses_is_found),
+        cmocka_unit_test(what_is_never_used_is_found),
+        cmocka_unit_test(what_is_written_and_never_read_is_found_unless_it_is_a_result),
+        cmocka_unit_test(a_copy_in_another_precision_is_found_if_it_can_be_made_again),
+        cmocka_unit_test(gradients_that_live_through_the_forward_pass_are_found),
+        cmocka_unit_test(gradients_that_are_added_to_are_not_wasted),
+        cmocka_unit_test(a_pause_comes_again_in_every_step),
+        cmocka_unit_test(what_every_step_leaves_behind_is_found),
+        cmocka_unit_test(what_is_there_when_memory_runs_out_is_idle),
+        cmocka_unit_test(holes_and_idle_segments_are_told_apart),
+        cmocka_unit_test(random_claims_are_what_replays_find),
+        cmocka_unit_test(without_uses_only_what_needs_none_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
