@@ -313,6 +313,17 @@ static void add_remaining(struct mt_table *table, const struct mt_diff_parts *pa
     add_row(table, &rest);
 }
 
+/* Rows that differ, as many as asked for; they come first. */
+static size_t count_shown(const struct mt_diff_parts *parts, const struct mt_diff_print *how)
+{
+    size_t shown = 0;
+    if (how->all)
+        return parts->row_count;
+    while (shown < parts->row_count && shown < (size_t)how->rows && parts->rows[shown].delta_bytes != 0)
+        shown++;
+    return shown;
+}
+
 static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *how)
 {
     static const struct mt_column columns[] = {
@@ -320,7 +331,7 @@ static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *h
         {"blocks A", MT_ALIGN_RIGHT},   {"blocks B", MT_ALIGN_RIGHT}, {"category", MT_ALIGN_LEFT},
         {"role", MT_ALIGN_LEFT},        {"phase", MT_ALIGN_LEFT},     {"op", MT_ALIGN_LEFT}};
     const struct mt_diff_parts *parts = &diff->allocated;
-    size_t shown = how->all || (size_t)how->rows > parts->row_count ? parts->row_count : (size_t)how->rows;
+    size_t shown = count_shown(parts, how);
     puts("\nLive at the peak of allocated bytes, by what it is:");
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < shown; i++)
