@@ -1,4 +1,4 @@
-/* A sink that keeps every event, and a training run recorded through it. */
+/* A sink that keeps every event and every use, and a training run recorded through it. */
 #ifndef MT_TESTS_RECORDING_H
 #define MT_TESTS_RECORDING_H
 
@@ -13,6 +13,8 @@ struct recording {
     struct mt_interner *interner;
     struct mt_event *events;
     size_t count, capacity;
+    struct mt_use *uses;
+    size_t use_count, use_capacity;
 };
 
 static void recording_emit(void *context, const struct mt_event *event)
@@ -23,6 +25,16 @@ static void recording_emit(void *context, const struct mt_event *event)
         recording->events = mt_host_resize(recording->events, recording->capacity, sizeof *event);
     }
     recording->events[recording->count++] = *event;
+}
+
+static void recording_use(void *context, const struct mt_use *use)
+{
+    struct recording *recording = context;
+    if (recording->use_count == recording->use_capacity) {
+        recording->use_capacity = recording->use_capacity * 2 + 1024;
+        recording->uses = mt_host_resize(recording->uses, recording->use_capacity, sizeof *use);
+    }
+    recording->uses[recording->use_count++] = *use;
 }
 
 static mt_label_id recording_label(void *context, const struct mt_label *label)
@@ -44,12 +56,16 @@ static inline void recording_close(struct recording *recording)
 {
     mt_interner_destroy(recording->interner);
     free(recording->events);
+    free(recording->uses);
 }
 
 static inline struct mt_sink recording_sink(struct recording *recording)
 {
-    return (struct mt_sink){
-        .context = recording, .emit = recording_emit, .intern_label = recording_label, .intern_span = recording_span};
+    return (struct mt_sink){.context = recording,
+                            .emit = recording_emit,
+                            .intern_label = recording_label,
+                            .intern_span = recording_span,
+                            .use = recording_use};
 }
 
 static inline const struct mt_label *recording_label_of(const struct recording *recording, const struct mt_event *event)

@@ -34,6 +34,18 @@ static void take_into(struct worker *worker, struct mt_block **slot, uint64_t dr
     }
     worker->takes++;
     worker->is_sound &= mt_block_requested_bytes(*slot) == bytes;
+    worker->is_sound &= mt_block_sequence(*slot) < mt_alloc_events(worker->alloc);
+}
+
+/* Tells of a block that it was used just now, and gives it back. */
+static void use_and_give(struct worker *worker, struct mt_block *block)
+{
+    if (block == NULL)
+        return;
+    uint64_t now = mt_alloc_events(worker->alloc) - 1;
+    const struct mt_use use = {.block = mt_block_sequence(block), .writes = 1, .first = now, .last = now};
+    mt_alloc_use(worker->alloc, &use);
+    mt_alloc_give(worker->alloc, block);
 }
 
 static void *work(void *argument)
@@ -43,7 +55,7 @@ static void *work(void *argument)
     for (uint64_t round = 0; round < ROUNDS; round++) {
         uint64_t draw = mt_splitmix64(worker->number << 32 | round);
         struct mt_block **slot = &held[draw % HELD];
-        mt_alloc_give(worker->alloc, *slot);
+        use_and_give(worker, *slot);
         *slot = NULL;
         take_into(worker, slot, draw >> 4);
         struct mt_alloc_stats stats;
@@ -55,7 +67,7 @@ static void *work(void *argument)
             worker->is_sound &= mt_alloc_check(worker->alloc) == MT_OK;
     }
     for (int i = 0; i < HELD; i++)
-        mt_alloc_give(worker->alloc, held[i]);
+        use_and_give(worker, held[i]);
     return NULL;
 }
 
@@ -86,6 +98,21 @@ static void expect_one_story(const struct recording *recording, uint64_t takes)
     assert_int_equal(allocs, takes);
 }
 
+/* Every block is told of once, by the sequence of its alloc, and was used after that. */
+static void expect_one_use_a_block(const struct recording *recording, uint64_t takes)
+{
+    bool *told = mt_host_alloc(recording->count * sizeof *told);
+    assert_int_equal(recording->use_count, takes);
+    for (size_t i = 0; i < recording->use_count; i++) {
+        const struct mt_use *use = &recording->uses[i];
+        assert_true(use->block < recording->count && !told[use->block]);
+        assert_int_equal(recording->events[use->block].kind, MT_EVENT_ALLOC);
+        assert_true(use->first >= use->block && use->first < recording->count);
+        told[use->block] = true;
+    }
+    free(told);
+}
+
 static void hammer(const char *settings_text)
 {
     struct fake_device fake = fake_device_make(UINT64_C(8) << 30, 1 << 20, 1);
@@ -111,6 +138,7 @@ static void hammer(const char *settings_text)
     assert_int_equal(mt_alloc_check(alloc), MT_OK);
     mt_alloc_destroy(alloc);
     expect_one_story(&recording, takes);
+    expect_one_use_a_block(&recording, takes);
     recording_close(&recording);
 }
 

@@ -1,5 +1,12 @@
 /* Functions that select by an index, and their gradients. */
 #include "model/function_rules.h"
+#include "model/use.h"
+
+static void use_up(struct mt_runtime *rt, struct mt_tensor *scratch)
+{
+    mt_use_scratch(rt, scratch);
+    mt_tensor_release(rt, scratch);
+}
 
 /* PyTorch's index_put takes these around its scatter, each of the index's shape, and one byte of the sort's. */
 static void take_scatter_scratch(struct mt_runtime *rt, const struct mt_tensor *index)
@@ -8,17 +15,17 @@ static void take_scatter_scratch(struct mt_runtime *rt, const struct mt_tensor *
         mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "remainder", MT_I64, index->dims, index->shape);
     struct mt_tensor *linear =
         mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "linear_index", MT_I64, index->dims, index->shape);
-    mt_tensor_release(rt, remainder);
+    use_up(rt, remainder);
     struct mt_tensor *sorted = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "sorted", MT_I64, index->dims, index->shape);
     struct mt_tensor *origin = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "origin", MT_I64, index->dims, index->shape);
     struct mt_tensor *range = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "range", MT_I64, index->dims, index->shape);
     const int64_t one[] = {1};
     struct mt_tensor *sort = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "sort", MT_U8, 1, one);
-    mt_tensor_release(rt, sort);
-    mt_tensor_release(rt, range);
-    mt_tensor_release(rt, origin);
-    mt_tensor_release(rt, sorted);
-    mt_tensor_release(rt, linear);
+    use_up(rt, sort);
+    use_up(rt, range);
+    use_up(rt, origin);
+    use_up(rt, sorted);
+    use_up(rt, linear);
 }
 
 /* Zeros, and the rows of the gradient added where they were taken from. Saved: the index. */

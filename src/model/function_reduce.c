@@ -1,5 +1,6 @@
 /* Reductions and their gradients. */
 #include "model/function_rules.h"
+#include "model/use.h"
 
 #include "model/autocast.h"
 
@@ -69,6 +70,8 @@ struct mt_tensor *mt_sum_to_input(struct mt_runtime *rt, const char *name, const
         mt_reduction_staging(mt_tensor_count(x) / columns, columns, &staging_bytes, &counter_bytes);
     struct mt_tensor *staging = scratch(rt, "sum.staging", staging_bytes);
     struct mt_tensor *counter = scratch(rt, "sum.counter", counter_bytes);
+    mt_use_scratch(rt, staging);
+    mt_use_scratch(rt, counter);
     mt_op_reduce(rt, MTK_SUM, out, x);
     mt_tensor_release(rt, counter);
     mt_tensor_release(rt, staging);

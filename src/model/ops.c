@@ -236,8 +236,8 @@ void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
     const struct mt_tensor *workspace = mt_runtime_workspace(rt);
     if (workspace == NULL)
         return;
-    mt_use_write(rt, workspace);
-    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, workspace}, 3);
+    mt_use_scratch(rt, workspace);
+    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b}, 2);
     spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[2], tensors, 3, true);
     struct mtk_view out_view = plain_view(out), a_view = plain_view(a), b_view = plain_view(b);
     if (launches(rt, "matmul"))

@@ -51,6 +51,14 @@ void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor)
     write_at(&tensor->storage->use, now(rt));
 }
 
+void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
+{
+    if (scratch == NULL)
+        return;
+    mt_use_write(rt, scratch);
+    mt_use_read(rt, scratch);
+}
+
 /* Whether numbers of this dtype have a precision: a mask or an index has none. */
 static bool is_floating(mt_dtype dtype)
 {

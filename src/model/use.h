@@ -19,6 +19,9 @@ void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const st
 void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor);
 void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor);
 
+/* What a kernel takes for itself: it wrote and read it. NULL is allowed. */
+void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch);
+
 /* The op that was noted last made `output` as a copy of `input`. Keeps that of which it is a copy in another precision,
  * if this was the first that `output` was used for. */
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input);
