@@ -5,7 +5,9 @@
 
 /* Before the commands' own functions. */
 static const char functions[] = "_memtrace_runs() {\n"
-                                "    local trace=${opt_args[--trace]:-" MT_DEFAULT_TRACE "}\n"
+                                "    local trace=" MT_DEFAULT_TRACE "\n"
+                                "    local -i place=${words[(I)--trace]}\n"
+                                "    (( place )) && trace=${words[place+1]}\n"
                                 "    local -a runs\n"
                                 "    [[ -f $trace ]] && runs=(${(f)\"$(memtrace sql --csv --trace \"$trace\" \\\n"
                                 "        '" MT_COMPLETION_RUNS "' 2>/dev/null | tail -n +2)\"})\n"
