@@ -1,81 +1,12 @@
 /* The program from outside: exit codes, what goes where, JSON that parses and has the keys that others rely on. */
 #include "base/status.h"
+#include "program.h"
 
 #include <dlfcn.h>
-#include <jansson.h>
-#include <setjmp.h>
 #include <sqlite3.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { OUTPUT_BYTES = 1 << 20 };
 
 /* A model that runs in no time. */
 #define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 "
-
-/* What a command said. */
-struct said {
-    int code; /* exit code, or 128 + the signal that ended it */
-    char out[OUTPUT_BYTES], err[OUTPUT_BYTES];
-};
-
-static void read_file(const char *path, char *text)
-{
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    text[fread(text, 1, OUTPUT_BYTES - 1, file)] = '\0';
-    fclose(file);
-}
-
-static int exit_code(int status)
-{
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* Runs a shell command in which $M is the program; the answer is valid until the next call. */
-static const struct said *shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static const struct said *shell(const char *format, ...)
-{
-    static struct said said;
-    char command[4096], whole[8192];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    snprintf(whole, sizeof whole, "M='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, command);
-    said.code = exit_code(system(whole));
-    read_file("out.txt", said.out);
-    read_file("err.txt", said.err);
-    return &said;
-}
-
-#define MEMTRACE(arguments) shell("\"$M\" " arguments)
-
-static void assert_says(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL)
-        fail_msg("\"%s\" is not in: %s", part, text);
-}
-
-/* Runs the command, which must end well, and parses what it prints; the caller's. */
-static json_t *json_of(const struct said *said)
-{
-    json_error_t error;
-    if (said->code != 0)
-        fail_msg("exit code %d: %s", said->code, said->err);
-    json_t *json = json_loads(said->out, 0, &error);
-    if (json == NULL)
-        fail_msg("line %d: %s", error.line, error.text);
-    return json;
-}
 
 static size_t count_lines(const char *text)
 {
@@ -83,19 +14,6 @@ static size_t count_lines(const char *text)
     for (; *text != '\0'; text++)
         lines += *text == '\n';
     return lines;
-}
-
-static json_int_t integer_of(const json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value))
-        fail_msg("%s is no integer", key);
-    return json_integer_value(value);
-}
-
-static void assert_schema(const json_t *object, const char *schema)
-{
-    assert_string_equal(json_string_value(json_object_get(object, "schema")), schema);
 }
 
 /* Whether every row has these keys, and there is a row. */
@@ -118,31 +36,18 @@ static void assert_rows(const json_t *object, size_t count, const char *const *k
 /* Every test in a folder of its own, with a trace of two runs. */
 static int set_up(void **state)
 {
-    char *folder = strdup("test_cli.XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    assert_int_equal(chdir(folder), 0);
-    *state = folder;
+    *state = enter_folder("test_cli");
     assert_int_equal(MEMTRACE(TINY "--device sim --steps 2 --name first")->code, 0);
     assert_int_equal(MEMTRACE(TINY "--device cpu --mode fwd_bwd --name second --init reference --data reference")->code,
                      0);
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    char *folder = *state, command[64];
-    assert_int_equal(chdir(".."), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
-    free(folder);
-    return 0;
-}
-
 static void every_command_explains_itself_with_examples(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"run",  "runs",  "peak", "top",     "categories", "events",
-                                           "used", "steps", "sql",  "version", "help"};
+    static const char *const commands[] = {"run",    "sweep", "fit",   "runs", "peak",    "top", "categories",
+                                           "events", "used",  "steps", "sql",  "version", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         const struct said *said = shell("\"$M\" %s --help", commands[i]);
         assert_int_equal(said->code, 0);
@@ -668,7 +573,7 @@ static void ctrl_c_leaves_a_trace_that_can_be_read(void **state)
 
 int main(void)
 {
-#define CLI_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define CLI_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, leave_folder)
     const struct CMUnitTest tests[] = {
         CLI_TEST(every_command_explains_itself_with_examples),
         CLI_TEST(the_examples_work),

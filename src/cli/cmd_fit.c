@@ -63,9 +63,11 @@ static mt_status plan_options(const struct mt_run_options *run, struct asked *as
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
     const struct mt_trace_options trace = {.trace = fit->run.trace, .run = fit->which};
-    mt_status status = mt_question_open(&trace, &asked->question);
+    struct mt_question question;
+    mt_status status = mt_question_open(&trace, &question);
     if (status != MT_OK)
         return status;
+    asked->question = question;
     const struct mt_run *run = asked->question.run;
     status = mt_run_plan_of_run(asked->question.trace, run, &asked->plan);
     if (status == MT_USAGE)

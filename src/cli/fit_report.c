@@ -237,10 +237,10 @@ static void add_fit_json(const struct mt_fit *fit, json_t *object)
     json_object_set_new(object, "unlimited_bytes", json_integer((json_int_t)fit->unlimited_bytes));
 }
 
-static json_t *command_json(const struct mt_fit_remedy *remedy)
+static json_t *command_json(const struct mt_run_plan *plan)
 {
     struct mt_text text = {0};
-    mt_run_command_add(&remedy->plan, &text);
+    mt_run_command_add(plan, &text);
     json_t *json = mt_json_text(mt_text_get(&text));
     mt_text_release(&text);
     return json;
@@ -253,7 +253,7 @@ static json_t *remedies_json(const struct mt_fit_remedy *remedies, size_t count)
         struct mt_text changes = {0};
         add_changes(&remedies[i], &changes);
         json_t *object = json_pack("{s:o, s:o}", "change", mt_json_text(mt_text_get(&changes)), "command",
-                                   command_json(&remedies[i]));
+                                   command_json(&remedies[i].plan));
         add_fit_json(&remedies[i].fit, object);
         json_array_append_new(list, object);
         mt_text_release(&changes);
@@ -271,13 +271,15 @@ void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_f
     const struct mt_run *run = question->run;
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
     json_t *object = json_pack(
-        "{s:s, s:o, s:o, s:o, s:I}", "schema", "memtrace.fit/1", "run",
+        "{s:s, s:o, s:o, s:o, s:I, s:I}", "schema", "memtrace.fit/1", "run",
         run != NULL ? json_integer(run->id) : json_null(), "name", mt_json_text(run != NULL ? run->name : NULL),
-        "device", mt_json_text(question->plan->device), "capacity_bytes", (json_int_t)answer->fit.capacity_bytes);
+        "device", mt_json_text(question->plan->device), "capacity_bytes", (json_int_t)answer->fit.capacity_bytes,
+        "steps", (json_int_t)simulated_steps(&question->plan->config));
     add_fit_json(&answer->fit, object);
     json_object_set_new(object, "changes", remedies_json(answer->single, answer->single_count));
     json_object_set_new(object, "combined", remedies_json(answer->combined, answer->combined_count));
-    json_object_set_new(object, "command", best != NULL ? command_json(best) : json_null());
+    json_object_set_new(object, "command", command_json(question->plan));
+    json_object_set_new(object, "remedy", best != NULL ? command_json(&best->plan) : json_null());
     json_object_set_new(object, "largest",
                         json_pack("{s:o, s:o, s:o}", "batch", size_json(answer->largest_batch), "seq",
                                   size_json(answer->largest_seq), "model", mt_json_text(answer->largest_model)));

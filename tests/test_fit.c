@@ -1,0 +1,391 @@
+/* memtrace fit: what it claims is what memtrace run finds on a device of that size. */
+#include "base/random.h"
+#include "base/status.h"
+#include "program.h"
+
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <time.h>
+
+#define MIB ((json_int_t)1 << 20)
+
+/* A model of some hundred MiB. */
+#define SIZES "--vocab 1000 --d-model 256 --d-ff 1024 --layers 4 --heads 4 --seq 128 --batch 8 "
+
+enum { UNIT_MIB = 16 }; /* what a need is told to */
+
+static int set_up(void **state)
+{
+    *state = enter_folder("test_fit");
+    assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
+    return 0;
+}
+
+/* What fit says, which ends with 0 where it fits and with 1 where not; the caller's. */
+static json_t *fit(const char *arguments)
+{
+    const struct said *said = shell("\"$M\" fit --json %s", arguments);
+    json_t *answer = json_of_code(said, strstr(said->out, "\"fits\": true,\n  \"needs") != NULL ? 0 : MT_FAILED);
+    assert_int_equal(json_is_true(json_object_get(answer, "fits")), said->code == 0);
+    return answer;
+}
+
+static json_t *fit_on(json_int_t mib, const char *arguments)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "--device sim:%" JSON_INTEGER_FORMAT "MiB %s", mib, arguments);
+    return fit(text);
+}
+
+/* Runs a pasted command with more options, the later ones counting. */
+static int code_of(const char *command, const char *more)
+{
+    return shell("PATH=$PWD:$PATH; %s --no-trace %s", command, more)->code;
+}
+
+static void assert_fits(const char *command, const char *more)
+{
+    if (code_of(command, more) != 0)
+        fail_msg("does not fit: %s %s", command, more);
+}
+
+static void assert_does_not_fit(const char *command, const char *more)
+{
+    int code = code_of(command, more);
+    if (code != MT_OUT_OF_MEMORY)
+        fail_msg("ends with %d: %s %s", code, command, more);
+}
+
+/* That the figures of `object` are those of `command`. */
+static void check_figures(const json_t *object, const char *command)
+{
+    char device[64];
+    json_int_t needs = integer_of(object, "needs_bytes");
+    if (json_is_true(json_object_get(object, "fits"))) {
+        json_t *run = json_of(shell("PATH=$PWD:$PATH; %s --no-trace --json", command));
+        assert_int_equal(integer_of(json_object_get(run, "peak"), "reserved_bytes"), needs);
+        json_decref(run);
+        return;
+    }
+    assert_does_not_fit(command, "");
+    snprintf(device, sizeof device, "--device sim:%" JSON_INTEGER_FORMAT, needs);
+    assert_fits(command, device);
+    snprintf(device, sizeof device, "--device sim:%" JSON_INTEGER_FORMAT, needs - UNIT_MIB * MIB);
+    assert_does_not_fit(command, device);
+}
+
+/* That the command has the last option of the change, which goes without saying where it is what `run` takes anyhow. */
+static void assert_changed(const char *change, const char *command)
+{
+    static const char *const usual[][2] = {{"--alloc policy=tight", "--alloc"}, {"--autocast off", "--autocast"}};
+    const char *last = change;
+    for (const char *next = change; next != NULL; next = strstr(next + 1, "--"))
+        last = next;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (strcmp(last, usual[i][0]) == 0) {
+            assert_null(strstr(command, usual[i][1]));
+            return;
+        }
+    assert_says(command, last);
+}
+
+/* The first that fits is the remedy. */
+static const char *check_changes(const json_t *answer, const char *key)
+{
+    const json_t *changes = json_object_get(answer, key);
+    const char *first = NULL;
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const json_t *change = json_array_get(changes, i);
+        check_figures(change, text_of(change, "command"));
+        assert_changed(text_of(change, "change"), text_of(change, "command"));
+        if (first == NULL && json_is_true(json_object_get(change, "fits")))
+            first = text_of(change, "command");
+    }
+    return first;
+}
+
+static void check_answer(const json_t *answer)
+{
+    assert_schema(answer, "memtrace.fit/1");
+    assert_int_equal(integer_of(answer, "room_bytes"),
+                     integer_of(answer, "capacity_bytes") - integer_of(answer, "needs_bytes"));
+    check_figures(answer, text_of(answer, "command"));
+    const char *single = check_changes(answer, "changes"), *combined = check_changes(answer, "combined");
+    const char *remedy = single != NULL ? single : combined;
+    if (remedy == NULL)
+        assert_true(json_is_null(json_object_get(answer, "remedy")));
+    else
+        assert_string_equal(text_of(answer, "remedy"), remedy);
+}
+
+/* The size fits and one more does not; of none, 1 does not. */
+static void check_largest(const json_t *answer, const char *key)
+{
+    const json_t *value = json_object_get(json_object_get(answer, "largest"), key);
+    const char *command = text_of(answer, "command");
+    json_int_t largest = json_is_null(value) ? 0 : json_integer_value(value);
+    char more[64];
+    snprintf(more, sizeof more, "--%s %" JSON_INTEGER_FORMAT, key, largest);
+    if (largest > 0)
+        assert_fits(command, more);
+    snprintf(more, sizeof more, "--%s %" JSON_INTEGER_FORMAT, key, largest + 1);
+    assert_does_not_fit(command, more);
+}
+
+static size_t change_count(const json_t *answer, const char *key)
+{
+    return json_array_size(json_object_get(answer, key));
+}
+
+static void a_run_that_fits_needs_no_change(void **state)
+{
+    (void)state;
+    json_t *answer = fit_on(600, SIZES);
+    assert_true(json_is_true(json_object_get(answer, "fits")));
+    assert_int_equal(change_count(answer, "changes") + change_count(answer, "combined"), 0);
+    check_answer(answer);
+    check_largest(answer, "batch");
+    check_largest(answer, "seq");
+    json_decref(answer);
+}
+
+static void single_changes_are_what_run_finds(void **state)
+{
+    (void)state;
+    json_t *answer = fit_on(230, SIZES "--mode fwd_bwd --alloc policy=torch");
+    assert_false(json_is_true(json_object_get(answer, "fits")));
+    assert_int_equal(change_count(answer, "changes"), 5);
+    assert_int_equal(change_count(answer, "combined"), 0);
+    check_answer(answer);
+    check_largest(answer, "batch");
+    check_largest(answer, "seq");
+    json_decref(answer);
+}
+
+static void the_edges_are_right_wherever_the_limit_is(void **state)
+{
+    (void)state;
+    for (json_int_t mib = 120; mib <= 360; mib += 80) {
+        json_t *answer = fit_on(mib, SIZES "--mode fwd --autocast bf16");
+        check_largest(answer, "batch");
+        check_largest(answer, "seq");
+        json_decref(answer);
+    }
+}
+
+static void changes_are_combined_where_no_single_one_suffices(void **state)
+{
+    (void)state;
+    json_t *answer = fit("--device sim:2200MiB --model small --seq 512 --autocast bf16 --steps 2");
+    assert_int_equal(change_count(answer, "changes"), 4);
+    assert_int_equal(change_count(answer, "combined"), 1);
+    assert_true(json_is_string(json_object_get(answer, "remedy")));
+    check_answer(answer);
+    json_decref(answer);
+}
+
+static void a_model_too_large_for_any_change_is_said_to_be(void **state)
+{
+    (void)state;
+    json_t *answer = fit_on(64, SIZES);
+    check_answer(answer);
+    assert_true(json_is_null(json_object_get(answer, "remedy")));
+    assert_int_equal(change_count(answer, "combined"), 2);
+    assert_true(json_is_null(json_object_get(json_object_get(answer, "largest"), "batch")));
+    json_decref(answer);
+    const struct said *said = MEMTRACE("fit " SIZES "--device sim:64MiB");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "None of these makes it fit: the parameters, their gradients and the optimizer's two");
+    assert_says(said->out, "none: batch 1 does not fit either");
+    assert_says(said->err, "does not fit sim:64MiB");
+}
+
+static void the_largest_model_and_the_smallest_card_are_the_edge(void **state)
+{
+    (void)state;
+    json_t *answer = fit("--device sim:rtx4090 --model xl --seq 128");
+    const char *command = text_of(answer, "command");
+    const char *card = text_of(answer, "smallest_card");
+    assert_string_equal(text_of(json_object_get(answer, "largest"), "model"), "large");
+    assert_fits(command, "--model large");
+    assert_does_not_fit(command, "--model xl");
+    assert_string_equal(card, "a100-40gb");
+    assert_fits(command, "--device sim:a100-40gb");
+    assert_does_not_fit(command, "--device sim:v100-32gb");
+    json_decref(answer);
+}
+
+static void the_trace_is_asked_where_no_option_describes_a_run(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim --name first")->code, 0);
+    assert_int_equal(MEMTRACE("run " SIZES "--device cpu:1GiB --steps 1 --layers 1 --seq 8 --mode fwd")->code, 0);
+    json_t *answer = fit("");
+    assert_int_equal(integer_of(answer, "run"), 2);
+    assert_string_equal(text_of(answer, "device"), "sim:1073741824");
+    assert_int_equal(integer_of(answer, "steps"), 1);
+    json_decref(answer);
+    answer = fit("--run first --device sim:100MiB");
+    assert_int_equal(integer_of(answer, "run"), 1);
+    assert_string_equal(text_of(answer, "name"), "first");
+    check_answer(answer);
+    json_decref(answer);
+    answer = fit("--device sim:1GiB " SIZES);
+    assert_true(json_is_null(json_object_get(answer, "run")));
+    json_decref(answer);
+}
+
+static void delete_setting(const char *path, const char *name)
+{
+    char sql[128];
+    sqlite3 *trace;
+    snprintf(sql, sizeof sql, "DELETE FROM setting WHERE name = '%s'", name);
+    assert_int_equal(sqlite3_open(path, &trace), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(trace, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(trace);
+}
+
+static void what_can_not_be_answered_gets_a_sentence(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim --steps 1")->code, 0);
+    static const struct {
+        const char *arguments, *says;
+        int code;
+    } cases[] = {
+        {"--trace none.db", "memtrace run", MT_BAD_TRACE},
+        {"--device cuda", "only a simulated device", MT_USAGE},
+        {"--device sim:rtx409", "\"rtx4090\"", MT_NO_DEVICE},
+        {"--run 1 --seq 8", "leave the options out", MT_USAGE},
+        {"--run 7", "unknown run \"7\"", MT_USAGE},
+        {"--model smal", "\"small\"", MT_USAGE},
+        {"--trace damaged.db", "it has no setting \"batch\"", MT_USAGE},
+        {"--trace damaged.db", "options of memtrace run", MT_USAGE},
+    };
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim --steps 1 --trace damaged.db")->code, 0);
+    delete_setting("damaged.db", "batch");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" fit %s", cases[i].arguments);
+        if (said->code != cases[i].code)
+            fail_msg("%s: exit code %d: %s", cases[i].arguments, said->code, said->err);
+        assert_says(said->err, cases[i].says);
+    }
+}
+
+/* Options of a random run, by the stream of `seed`. */
+struct options {
+    uint64_t seed, count;
+    char text[1024];
+};
+
+static size_t draw(struct options *options, size_t below)
+{
+    return (size_t)(mt_random_unit(options->seed, options->count++) * (double)below);
+}
+
+/* Adds the option with one of `count` values, or leaves it out. */
+static void add(struct options *options, const char *option, size_t count, const char *const *values)
+{
+    size_t length = strlen(options->text), chosen = draw(options, count + 1);
+    if (chosen < count)
+        snprintf(options->text + length, sizeof options->text - length, "%s %s ", option, values[chosen]);
+}
+
+#define ADD(options, option, ...)                                                                                      \
+    do {                                                                                                               \
+        static const char *const values[] = {__VA_ARGS__};                                                             \
+        add(options, option, sizeof values / sizeof values[0], values);                                                \
+    } while (0)
+
+static void add_model(struct options *options)
+{
+    ADD(options, "--model", "small", "medium", "small.json");
+    ADD(options, "--vocab", "300", "1000");
+    ADD(options, "--layers", "1", "2", "3");
+    ADD(options, "--heads", "4", "8");
+    ADD(options, "--d-model", "64", "128");
+    ADD(options, "--d-ff", "99", "256");
+    ADD(options, "--rope", "on", "off");
+}
+
+static void add_training(struct options *options)
+{
+    ADD(options, "--batch", "1", "2", "7");
+    ADD(options, "--seq", "5", "16", "33");
+    ADD(options, "--mode", "infer", "fwd", "fwd_bwd");
+    ADD(options, "--autocast", "off", "bf16");
+    ADD(options, "--matmul", "fp32", "tf32");
+    ADD(options, "--steps", "1", "2", "14");
+    ADD(options, "--warmup", "0", "1", "2");
+    ADD(options, "--zero-grad", "before-backward", "before-forward");
+    ADD(options, "--init", "random", "reference");
+    ADD(options, "--data", "random", "reference", "\"it's a text\"", "./random");
+    ADD(options, "--seed", "0", "9", "9223372036854775807");
+    ADD(options, "--impl", "eager");
+    ADD(options, "--alloc", "policy=tight", "policy=torch", "policy=torch,max_split=64MiB",
+        "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
+    ADD(options, "--device", "sim:l4", "sim:77GiB");
+}
+
+/* Every setting of the trace's run, one a line. */
+static void settings_of(const char *trace, char *out)
+{
+    const struct said *said = shell("\"$M\" sql --csv --trace %s \"SELECT name, value FROM setting\"", trace);
+    assert_int_equal(said->code, 0);
+    assert_says(said->out, "\nseed,");
+    strcpy(out, said->out);
+}
+
+/* From options through the trace's settings and the plan that they make to options again. */
+static void assert_comes_back(const char *given)
+{
+    static char first[OUTPUT_BYTES], second[OUTPUT_BYTES];
+    static const char remove[] = "rm -f a.db b.db";
+    assert_int_equal(shell("%s", remove)->code, 0);
+    if (shell("\"$M\" run --device sim %s --trace a.db", given)->code != 0)
+        fail_msg("can't be run: %s", given);
+    json_t *answer = fit("--trace a.db");
+    if (code_of(text_of(answer, "command"), "") != 0)
+        fail_msg("%s: can't be run: %s", given, text_of(answer, "command"));
+    assert_int_equal(shell("PATH=$PWD:$PATH; %s --trace b.db", text_of(answer, "command"))->code, 0);
+    settings_of("a.db", first);
+    settings_of("b.db", second);
+    if (strcmp(first, second) != 0)
+        fail_msg("%s is not %s:\n%s\n%s", given, text_of(answer, "command"), first, second);
+    json_decref(answer);
+}
+
+static void a_traced_run_is_repeated_from_its_settings(void **state)
+{
+    (void)state;
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %" PRIu64 "\n", seed);
+    static const char files[] =
+        "printf %01000d 0 | tee \"it's a text\" >random;"
+        " echo '{\"vocab\": 500, \"d_model\": 64, \"d_ff\": 128, \"heads\": 2, \"layers\": 2}' >small.json";
+    assert_int_equal(shell("%s", files)->code, 0);
+    for (uint64_t i = 0; i < 15; i++) {
+        struct options options = {.seed = seed + i};
+        strcpy(options.text, "--model small --heads 4 ");
+        add_model(&options);
+        add_training(&options);
+        assert_comes_back(options.text);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(a_run_that_fits_needs_no_change),
+        TEST(single_changes_are_what_run_finds),
+        TEST(the_edges_are_right_wherever_the_limit_is),
+        TEST(changes_are_combined_where_no_single_one_suffices),
+        TEST(a_model_too_large_for_any_change_is_said_to_be),
+        TEST(the_largest_model_and_the_smallest_card_are_the_edge),
+        TEST(the_trace_is_asked_where_no_option_describes_a_run),
+        TEST(what_can_not_be_answered_gets_a_sentence),
+        TEST(a_traced_run_is_repeated_from_its_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
