@@ -137,30 +137,39 @@ static void describe_group(const struct group *group, struct mt_text *out)
     mt_text_add(out, "%s, %s", group->runs[0]->model, mt_report_mode(group->runs[0]));
 }
 
+/* A column a length, after the one of causes; titles are the caller's. */
+static struct mt_column *cause_columns(const struct group *group)
+{
+    struct mt_column *columns = mt_host_alloc((group->count + 1) * sizeof *columns);
+    columns[0] = (struct mt_column){mt_host_strdup("difference at the allocated peak"), MT_ALIGN_LEFT};
+    for (size_t i = 0; i < group->count; i++) {
+        struct mt_text title = {0};
+        mt_text_add(&title, "seq %s", group->runs[i]->seq_text);
+        columns[i + 1] = (struct mt_column){title.data, MT_ALIGN_RIGHT};
+    }
+    return columns;
+}
+
+static void cause_columns_release(struct mt_column *columns, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free((char *)columns[i].title);
+    free(columns);
+}
+
 static void add_causes(struct mt_page *page, const struct group *group)
 {
-    struct mt_report_columns columns = {0};
-    char *titles[MT_REPORT_COLUMNS] = {0};
+    struct mt_column *columns = cause_columns(group);
     struct mt_text title = {0};
-    size_t shown = group->count < MT_REPORT_COLUMNS - 1 ? group->count : MT_REPORT_COLUMNS - 1;
-    const struct group part = {group->runs, group->diffs, shown};
-    mt_report_column(&columns, "difference at the allocated peak", MT_ALIGN_LEFT);
-    for (size_t i = 0; i < shown; i++) {
-        struct mt_text text = {0};
-        mt_text_add(&text, "seq %s", group->runs[i]->seq_text);
-        titles[i] = text.data;
-        mt_report_column(&columns, titles[i], MT_ALIGN_RIGHT);
-    }
     mt_text_add(&title, "What autocast adds and takes: ");
     describe_group(group, &title);
-    mt_page_table(page, "causes", title.data, columns.items, columns.count);
-    for (size_t i = 0; i < shown; i++)
-        for (size_t j = 0; j < part.diffs[i].allocated.cause_count; j++)
-            if (!was_shown(&part, i, &part.diffs[i].allocated.causes[j]))
-                add_cause(page, &part, &part.diffs[i].allocated.causes[j]);
-    add_sum(page, &part);
-    for (size_t i = 0; i < shown; i++)
-        free(titles[i]);
+    mt_page_table(page, "causes", title.data, columns, group->count + 1);
+    for (size_t i = 0; i < group->count; i++)
+        for (size_t j = 0; j < group->diffs[i].allocated.cause_count; j++)
+            if (!was_shown(group, i, &group->diffs[i].allocated.causes[j]))
+                add_cause(page, group, &group->diffs[i].allocated.causes[j]);
+    add_sum(page, group);
+    cause_columns_release(columns, group->count + 1);
     mt_text_release(&title);
 }
 

@@ -184,7 +184,7 @@ static void say_growth(struct mt_page *page, const struct mt_report_run *first, 
 {
     struct mt_text text = {0};
     char from[MT_BYTES_TEXT], to[MT_BYTES_TEXT];
-    if (first->seq == last->seq)
+    if (first->seq == last->seq || first->allocated.bytes == 0)
         return;
     bool is_step = strcmp(first->mode, "fwd_bwd") == 0;
     mt_text_add(&text,

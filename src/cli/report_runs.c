@@ -293,6 +293,12 @@ void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *en
     }
 }
 
+/* Whether the run went to its end and had memory. */
+static bool has_peak(const struct mt_report_run *run)
+{
+    return !run->is_oom && run->allocated.bytes > 0;
+}
+
 /* The last, which is the one with most warm-up. */
 static const struct mt_report_run *find_baseline(const struct mt_report *report, const struct mt_report_run *run)
 {
@@ -310,7 +316,7 @@ struct mt_report_pairs mt_report_pair(const struct mt_report *report)
     pairs.baselines = mt_host_alloc((pairs.autocast.count + 1) * sizeof(void *));
     for (size_t i = 0; i < pairs.autocast.count; i++) {
         const struct mt_report_run *run = pairs.autocast.runs[i], *baseline = find_baseline(report, run);
-        if (run->is_oom || baseline == NULL || baseline->is_oom)
+        if (!has_peak(run) || baseline == NULL || !has_peak(baseline))
             continue;
         pairs.baselines[kept] = baseline;
         pairs.autocast.runs[kept++] = run;

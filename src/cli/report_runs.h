@@ -57,7 +57,8 @@ size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin);
 /* The group with most runs that did not end out of memory, of equals the last: *begin up to *end; both 0 of no rows. */
 void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end);
 
-/* Runs under autocast, each beside the one in fp32 that differs from it in that only; none ended out of memory. */
+/* Runs under autocast, each beside the one in fp32 that differs from it in that only, but for warm-up; all went to their
+ * end and had memory. */
 struct mt_report_pairs {
     struct mt_report_rows autocast;
     const struct mt_report_run **baselines; /* as many */
