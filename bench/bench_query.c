@@ -1,27 +1,41 @@
 /* How long answers about a large run take: ten million events of a synthetic training run, made once through the
- * recorder, asked as a library and through the program. */
+ * recorder, asked as a library and through the program. A smaller run before it is what it is compared with. */
 #include "base/clock.h"
 #include "bench/report.h"
 #include "tests/synthetic.h"
-#include "trace/trace.h"
+#include "trace/diff.h"
 
 #include <unistd.h>
 
-enum { STEPS = 1000, MOVES_A_STEP = 10000, LIVE_BLOCKS = 2000, LABELS = 256, REPEATS = 9, COMMAND_BYTES = 512 };
+enum {
+    STEPS = 1000,
+    OTHER_STEPS = 100,
+    MOVES_A_STEP = 10000,
+    LIVE_BLOCKS = 2000,
+    LABELS = 256,
+    REPEATS = 9,
+    COMMAND_BYTES = 512
+};
 
 static const char path[] = "bench_query.db";
-static const double target_ms = 100;
+static const double target_ms = 100, diff_target_ms = 300;
+
+static mt_status make_run(const char *name, uint64_t seed, uint64_t steps)
+{
+    struct synthetic run;
+    mt_status status = synthetic_open(&run, path, name, seed, LABELS);
+    if (status != MT_OK)
+        return status;
+    for (uint64_t step = 0; step < steps; step++)
+        synthetic_step(&run, step, MOVES_A_STEP, LIVE_BLOCKS);
+    return synthetic_close(&run);
+}
 
 static mt_status make_trace(void)
 {
-    struct synthetic run;
     unlink(path);
-    mt_status status = synthetic_open(&run, path, "ten million events", 1, LABELS);
-    if (status != MT_OK)
-        return status;
-    for (uint64_t step = 0; step < STEPS; step++)
-        synthetic_step(&run, step, MOVES_A_STEP, LIVE_BLOCKS);
-    return synthetic_close(&run);
+    mt_status status = make_run("one million events", 2, OTHER_STEPS);
+    return status == MT_OK ? make_run("ten million events", 1, STEPS) : status;
 }
 
 /* A question, from opening the trace to having the answer. */
@@ -67,6 +81,16 @@ static mt_status ask_categories(struct mt_trace *trace, const struct mt_run *run
     return status;
 }
 
+static mt_status ask_diff(struct mt_trace *trace, const struct mt_run *run)
+{
+    size_t count;
+    struct mt_diff diff;
+    const struct mt_diff_run a = {trace, mt_trace_runs(trace, &count)}, b = {trace, run};
+    mt_status status = mt_trace_diff(&a, &b, &diff);
+    mt_diff_release(&diff);
+    return status;
+}
+
 /* Milliseconds of one question; negative if it failed. */
 static double time_question(question *ask)
 {
@@ -100,14 +124,14 @@ static int compare_doubles(const void *left, const void *right)
 }
 
 /* Reports the median; false if one failed. `bound` is "" where nothing was promised. */
-static bool report(const char *what, double *ms, const char *bound)
+static bool report(const char *what, double *ms, const char *bound, double target)
 {
     qsort(ms, REPEATS, sizeof *ms, compare_doubles);
     if (ms[0] < 0) {
         fprintf(stderr, "bench_query: %s: %s\n", what, mt_last_error());
         return false;
     }
-    bench_report(what, "ms", ms[REPEATS / 2], NAN, bound, target_ms);
+    bench_report(what, "ms", ms[REPEATS / 2], NAN, bound, target);
     return true;
 }
 
@@ -117,31 +141,37 @@ static bool measure_questions(void)
         const char *what;
         question *ask;
         const char *bound;
-    } questions[] = {{"peak, 10M events", ask_peak, BENCH_AT_MOST},
-                     {"top 10, 10M events", ask_top, BENCH_AT_MOST},
-                     {"top 10 at the peak, 10M events", ask_top_at_peak, ""},
-                     {"categories, 10M events", ask_categories, ""}};
+        double target;
+    } questions[] = {{"peak, 10M events", ask_peak, BENCH_AT_MOST, target_ms},
+                     {"top 10, 10M events", ask_top, BENCH_AT_MOST, target_ms},
+                     {"top 10 at the peak, 10M events", ask_top_at_peak, "", target_ms},
+                     {"categories, 10M events", ask_categories, "", target_ms},
+                     {"diff, 10M events", ask_diff, BENCH_AT_MOST, diff_target_ms}};
     bool all = true;
     for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
         double ms[REPEATS];
         for (int repeat = 0; repeat < REPEATS; repeat++)
             ms[repeat] = time_question(questions[i].ask);
-        all = report(questions[i].what, ms, questions[i].bound) && all;
+        all = report(questions[i].what, ms, questions[i].bound, questions[i].target) && all;
     }
     return all;
 }
 
 static bool measure_program(void)
 {
-    static const char *const commands[] = {"peak", "peak --json", "top 10", "top 10 --json"};
+    static const struct {
+        const char *arguments;
+        double target;
+    } commands[] = {{"peak", target_ms},          {"peak --json", target_ms},   {"top 10", target_ms},
+                    {"top 10 --json", target_ms}, {"diff 1 2", diff_target_ms}, {"diff 1 2 --json", diff_target_ms}};
     bool all = true;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         double ms[REPEATS];
         char what[64];
         for (int repeat = 0; repeat < REPEATS; repeat++)
-            ms[repeat] = time_program(commands[i]);
-        snprintf(what, sizeof what, "memtrace %s, 10M events", commands[i]);
-        all = report(what, ms, BENCH_AT_MOST) && all;
+            ms[repeat] = time_program(commands[i].arguments);
+        snprintf(what, sizeof what, "memtrace %s, 10M events", commands[i].arguments);
+        all = report(what, ms, BENCH_AT_MOST, commands[i].target) && all;
     }
     return all;
 }

@@ -11,6 +11,12 @@ bool diff_kinds_share_row(const struct diff_kind *left, const struct diff_kind *
            left->op == right->op;
 }
 
+bool diff_is_last_gradient(const struct diff_live *live, const struct mt_block_row *block)
+{
+    return block->alloc_event < live->step_begin &&
+           strcmp(live->labels[block->label].role, mt_role_name(MT_ROLE_GRAD)) == 0;
+}
+
 static struct diff_kind kind_of_label(const struct mt_label_row *label, mt_side side)
 {
     struct diff_kind kind = {.category = label->category,
@@ -29,8 +35,7 @@ static struct diff_kind kind_of_block(const struct mt_block_row *block, const st
     const struct mt_label_row *label = &live->labels[block->label];
     struct diff_kind kind = kind_of_label(label, side);
     kind.requested_bytes = block->requested_bytes;
-    kind.is_of_earlier_step =
-        block->alloc_event < live->step_begin && strcmp(label->role, mt_role_name(MT_ROLE_GRAD)) == 0;
+    kind.is_of_earlier_step = diff_is_last_gradient(live, block);
     kind.count[side] = 1;
     kind.block_bytes[side] = block->block_bytes;
     return kind;

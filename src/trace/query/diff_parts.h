@@ -21,11 +21,14 @@ struct diff_live {
     int64_t event, step_begin, step_end;
 };
 
+/* Whether a live block is a gradient that was made in an earlier step than the peak's. */
+bool diff_is_last_gradient(const struct diff_live *live, const struct mt_block_row *block);
+
 /* Blocks that are alike, and how many of them each side had at its peak. Invariant: a side that has
  * some makes them. */
 struct diff_kind {
     const char *category, *role, *phase, *op, *place, *dtype, *shape;
-    bool is_of_earlier_step;     /* a gradient that was made before the step of its side's peak */
+    bool is_of_earlier_step;     /* diff_is_last_gradient */
     uint64_t requested_bytes;    /* of one */
     bool is_made[MT_SIDE_COUNT]; /* at any time of the run */
     uint64_t count[MT_SIDE_COUNT];

@@ -112,20 +112,20 @@ mt_status diff_reserved_read(const struct mt_diff_run *at, struct mt_trace *keep
     return status == MT_OK ? read_holes(at, mapped, side) : status;
 }
 
-mt_status diff_phase_of_free(const struct mt_diff_run *at, int64_t alloc_event, int64_t event, int64_t last,
-                             const char **out_phase)
+mt_status diff_phase_of_free(const struct mt_diff_run *at, const struct diff_free *wanted, const char **out_phase)
 {
     *out_phase = "";
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         at->trace, at->run,
-        "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?6 AND id >= ?7 AND id <"
-        " (SELECT id FROM event WHERE id > ?3 AND id <= ?4 AND kind = ?5 AND allocation = ?2 ORDER BY id LIMIT 1)"
+        "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
+        " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
         " ORDER BY id DESC LIMIT 1",
         &statement);
     if (status != MT_OK)
         return status;
-    const int64_t values[] = {alloc_event, event, last, MT_EVENT_FREE, MT_EVENT_PHASE, at->run->first_event};
+    const int64_t values[] = {wanted->alloc_event, wanted->event, wanted->first,
+                              wanted->last,        MT_EVENT_FREE, MT_EVENT_PHASE};
     for (int i = 0; i < (int)(sizeof values / sizeof values[0]); i++)
         mt_statement_bind_integer(statement, i + 2, values[i]);
     bool row;

@@ -112,12 +112,13 @@ static mt_status find_last_gradients(const struct mt_diff_run *at, const struct 
 {
     for (size_t i = 0; i < live->block_count; i++) {
         const struct mt_block_row *block = &live->blocks[i];
-        if (block->alloc_event >= live->step_begin ||
-            strcmp(live->labels[block->label].role, mt_role_name(MT_ROLE_GRAD)) != 0)
+        if (!diff_is_last_gradient(live, block))
             continue;
         mt_status status = mt_query_step_of(at->trace, at->run, block->alloc_event, &out->made_in_step);
         if (status == MT_OK)
-            status = diff_phase_of_free(at, block->alloc_event, live->event, live->step_end, &out->freed_in);
+            status = diff_phase_of_free(
+                at, &(struct diff_free){block->alloc_event, live->event, live->step_begin, live->step_end},
+                &out->freed_in);
         return status;
     }
     return MT_OK;
