@@ -5,7 +5,7 @@
 #include "question.h"
 #include "whatif/advice.h"
 
-enum { MT_ADVICE_MOST_EVENTS = 4000000 }; /* of a run that is looked at as a whole */
+enum { MT_ADVICE_MOST_EVENTS = 2000000 }; /* of a run that is looked at as a whole */
 
 /* Arrays that belong to it, and an input that borrows them. */
 struct mt_advice_material {
