@@ -233,11 +233,12 @@ const struct mt_command mt_command_export = {
         "Tables are CSV or JSON. Stacks are what flame graphs are drawn of: the parts of the span, the category,\n"
         "the op; folded for flamegraph.pl, inferno and speedscope, or a profile for pprof. Bytes are those of\n"
         "blocks, so that the stacks at the peak sum to the peak of allocated bytes.\n",
-    .examples = "  memtrace export blocks -o blocks.csv.gz\n"
-                "  memtrace export events --format json | jq '.rows[0]'\n"
-                "  memtrace export stacks --merge-layers | flamegraph.pl --countname bytes > peak.svg\n"
-                "  memtrace export stacks --diff 1 --run 2 | flamegraph.pl --countname bytes > diff.svg\n"
-                "  memtrace export -o run.pb.gz && go tool pprof -http : run.pb.gz\n",
+    .examples =
+        "  memtrace export blocks -o blocks.csv.gz\n"
+        "  memtrace export events --step 0 --format json | head\n"
+        "  memtrace export --merge-layers -o peak.folded  # flamegraph.pl --countname bytes peak.folded >peak.svg\n"
+        "  memtrace export stacks --diff 1 > diff.folded  # flamegraph.pl --countname bytes diff.folded >diff.svg\n"
+        "  memtrace export -o run.pb.gz                   # go tool pprof -http : run.pb.gz\n",
     .options = options,
     .defaults = &(const struct export_options){.trace.trace = MT_DEFAULT_TRACE,
                                                .what = NOT_GIVEN,
