@@ -50,13 +50,19 @@ static void add_values(const struct mt_option *option, struct mt_text *out)
     mt_text_release(&words);
 }
 
+static void add_name(const char *name, struct mt_text *out)
+{
+    bool is_long = strncmp(name, "--", 2) == 0;
+    mt_text_add(out, is_long ? " -l %s" : " -s %s", name + (is_long ? 2 : 1));
+}
+
 static void add_option(const struct mt_command *command, const struct mt_option *option, struct mt_text *out)
 {
     mt_text_add(out, "complete -c memtrace -n '__memtrace_is %s'", command->name);
     if (!mt_option_is_positional(option))
-        mt_text_add(out, " -l %s", option->name + strlen("--"));
+        add_name(option->name, out);
     if (option->alias != NULL)
-        mt_text_add(out, " -s %s", option->alias + strlen("-"));
+        add_name(option->alias, out);
     if (option->kind != MT_OPTION_FLAG)
         add_values(option, out);
     mt_text_add(out, " -d ");
