@@ -29,7 +29,7 @@ static const char styles[] =
     "a { color: var(--accent); text-decoration: none; } a:hover { text-decoration: underline; }\n"
     ".scroll { overflow-x: auto; margin: 1rem 0; }\n"
     "table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92em; }\n"
-    "caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }\n"
+    "caption { text-align: left; font-weight: 600; white-space: nowrap; padding-bottom: .4rem; }\n"
     "th, td { padding: .28rem .6rem; text-align: left; white-space: nowrap; border-bottom: 1px solid var(--line); }\n"
     "th { color: var(--soft); font-weight: 600; white-space: normal; vertical-align: bottom; border-bottom-width: 2px; "
     "}\n"

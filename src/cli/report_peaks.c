@@ -151,11 +151,16 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
                     "Of the forward rows that PyTorch measured, %zu ran in a process that had run backward before, and "
                     "held the %s workspace of its matrix products, which ours did not need.",
                     distance.with_workspace, mt_format_bytes(BACKWARD_WORKSPACE_BYTES, workspace));
-    mt_page_say(page,
-                "%s allocated peaks are within %s (%.3f %%) of what PyTorch measured on an H200, reserved ones within "
-                "%s (%.3f %%), and within %.2f GiB of the published figures.",
-                distance.with_workspace > 0 ? "But for that," : "The", allocated, distance.allocated_percent, reserved,
-                distance.reserved_percent, distance.published_gib);
+    struct mt_text text = {0};
+    mt_text_add(&text, "%s allocated peaks are ", distance.with_workspace > 0 ? "But for that," : "The");
+    if (distance.allocated == 0)
+        mt_text_add(&text, "what PyTorch measured on an H200, to the byte;");
+    else
+        mt_text_add(&text, "within %s (%.3f %%) of what PyTorch measured on an H200,", allocated,
+                    distance.allocated_percent);
+    mt_page_say(page, "%s reserved ones are within %s (%.3f %%), and within %.2f GiB of the published figures.",
+                text.data, reserved, distance.reserved_percent, distance.published_gib);
+    mt_text_release(&text);
 }
 
 /* What the training state took at the peak: parameters, their gradients, and the optimizer's moments. */
@@ -170,13 +175,16 @@ static uint64_t state_bytes(const struct mt_report_run *run)
     return bytes;
 }
 
-/* "12.82 GiB", or "12.82 GiB and 14.00 GiB" where two sizes differ. */
-static void add_two_sizes(struct mt_text *out, uint64_t first, uint64_t last)
+/* "12.82 GiB at either length", or "5.51 GiB (at 128) and 30.94 GiB (at 512)". */
+static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const runs[2], const uint64_t bytes[2])
 {
     char a[MT_BYTES_TEXT], b[MT_BYTES_TEXT];
-    mt_text_add(out, "%s", mt_format_bytes(first, a));
-    if (strcmp(a, mt_format_bytes(last, b)) != 0)
-        mt_text_add(out, " and %s", b);
+    mt_format_bytes(bytes[0], a);
+    mt_format_bytes(bytes[1], b);
+    if (strcmp(a, b) == 0)
+        mt_text_add(out, "%s at either length", a);
+    else
+        mt_text_add(out, "%s (at %s) and %s (at %s)", a, runs[0]->seq_text, b, runs[1]->seq_text);
 }
 
 /* First and last are of one group, from the shortest sequence to the longest. */
@@ -187,16 +195,18 @@ static void say_growth(struct mt_page *page, const struct mt_report_run *first, 
     if (first->seq == last->seq || first->allocated.bytes == 0)
         return;
     bool is_step = strcmp(first->mode, "fwd_bwd") == 0;
+    const struct mt_report_run *const runs[] = {first, last};
+    const uint64_t state[] = {state_bytes(first), state_bytes(last)};
+    const uint64_t rest[] = {first->allocated.bytes - state[0], last->allocated.bytes - state[1]};
     mt_text_add(&text,
                 "%s, %s: for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
                 first->model, mt_report_mode(first), (double)last->seq / (double)first->seq, first->seq_text,
                 last->seq_text, (double)last->allocated.bytes / (double)first->allocated.bytes,
                 mt_format_bytes(first->allocated.bytes, from), mt_format_bytes(last->allocated.bytes, to));
-    add_two_sizes(&text, state_bytes(first), state_bytes(last));
-    mt_text_add(&text, " of it %s %s%s; the rest is ", is_step ? "are" : "is what",
-                is_step ? "parameters, gradients and optimizer state" : "the parameters take",
-                state_bytes(first) == state_bytes(last) ? " at either length" : "");
-    add_two_sizes(&text, first->allocated.bytes - state_bytes(first), last->allocated.bytes - state_bytes(last));
+    mt_text_add(&text, "Of it %s take ", is_step ? "parameters, gradients and optimizer state" : "the parameters");
+    add_two_sizes(&text, runs, state);
+    mt_text_add(&text, "; the rest is ");
+    add_two_sizes(&text, runs, rest);
     mt_page_say(page, "%s.", text.data);
     mt_text_release(&text);
 }
