@@ -1,0 +1,435 @@
+/* The gate from outside: what passes and what fails, at the byte, and what the files for pipelines say. */
+#include "base/status.h"
+#include "program.h"
+#include "synthetic.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+
+/* A model that runs in no time. */
+#define TINY "run --device sim --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --batch 2 "
+
+/* Runs: 1 is of 4 steps, 2 the same again, 3 larger and the newest. */
+static int set_up(void **state)
+{
+    *state = enter_folder("test_check");
+    assert_int_equal(MEMTRACE(TINY "--seq 8 --steps 4 --name small")->code, 0);
+    assert_int_equal(MEMTRACE(TINY "--seq 8 --steps 4 --name twin")->code, 0);
+    assert_int_equal(MEMTRACE(TINY "--seq 64 --steps 4 --name large")->code, 0);
+    return 0;
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; *text != '\0'; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static json_int_t peak_bytes(const char *key)
+{
+    json_t *peak = json_of(MEMTRACE("peak --json"));
+    json_int_t bytes = integer_of(peak, key);
+    json_decref(peak);
+    return bytes;
+}
+
+/* Whether the option keeps a bound of `bytes` and misses one of a byte less. */
+static void assert_exact(const char *option, json_int_t bytes)
+{
+    const struct said *said = shell("\"$M\" check %s %lld", option, (long long)bytes);
+    if (said->code != 0)
+        fail_msg("%s %lld: %s%s", option, (long long)bytes, said->out, said->err);
+    assert_int_equal(count_lines(said->out), 1);
+    assert_string_equal(said->err, "");
+    said = shell("\"$M\" check %s %lld", option, (long long)bytes - 1);
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "by 1 B");
+    assert_says(said->err, "run 3 (large) fails 1 of 2 criteria");
+}
+
+static void peaks_pass_at_their_bound_and_fail_a_byte_below(void **state)
+{
+    (void)state;
+    assert_exact("--max-allocated", peak_bytes("allocated_bytes"));
+    assert_exact("--max-requested", peak_bytes("requested_bytes"));
+    assert_exact("--max-reserved", peak_bytes("reserved_bytes"));
+}
+
+/* Options that bound categories: at what they are, and at a byte less. */
+struct bounds {
+    char kept[4096], missed[4096];
+    json_int_t count;
+};
+
+static void add_bound(struct bounds *bounds, const char *option, const char *category, json_int_t bytes)
+{
+    size_t kept = strlen(bounds->kept), missed = strlen(bounds->missed);
+    snprintf(bounds->kept + kept, sizeof bounds->kept - kept, " %s '%s <= %lld'", option, category, (long long)bytes);
+    snprintf(bounds->missed + missed, sizeof bounds->missed - missed, " %s '%s<=%lld'", option, category,
+             (long long)bytes - 1);
+    bounds->count++;
+}
+
+static void assert_bounds(const struct bounds *bounds)
+{
+    const struct said *said = shell("\"$M\" check %s", bounds->kept);
+    if (said->code != 0)
+        fail_msg("%s: %s%s", bounds->kept, said->out, said->err);
+    json_t *check = json_of_code(shell("\"$M\" check --json %s", bounds->missed), MT_FAILED);
+    const json_t *criteria = json_object_get(check, "criteria");
+    assert_int_equal(integer_of(check, "failed"), bounds->count);
+    for (size_t i = 1; i < json_array_size(criteria); i++)
+        assert_int_equal(integer_of(json_array_get(criteria, i), "over_bytes"), 1);
+    json_decref(check);
+}
+
+static void categories_pass_at_their_bound_and_fail_a_byte_below(void **state)
+{
+    (void)state;
+    struct bounds bounds = {0};
+    json_t *peak = json_of(MEMTRACE("peak --json")), *shares = json_object_get(peak, "by_category");
+    for (size_t i = 0; i < json_array_size(shares); i++)
+        add_bound(&bounds, "--category", text_of(json_array_get(shares, i), "category"),
+                  integer_of(json_array_get(shares, i), "allocated_bytes"));
+    json_decref(peak);
+    assert_true(bounds.count > 5);
+    assert_bounds(&bounds);
+}
+
+/* Of every phase. */
+static void largest_allocations_pass_at_their_bound_and_fail_a_byte_below(void **state)
+{
+    (void)state;
+    struct bounds bounds = {0};
+    json_t *answer = json_of(MEMTRACE("sql --json 'SELECT category, max(requested_bytes) FROM event JOIN label ON "
+                                      "label.run = :run AND label.id = event.label JOIN run ON run.id = :run AND "
+                                      "event.id >= first_event AND event.id < first_event + event_count GROUP BY 1'"));
+    const json_t *rows = json_object_get(answer, "rows");
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        add_bound(&bounds, "--largest", json_string_value(json_array_get(json_array_get(rows, i), 0)),
+                  json_integer_value(json_array_get(json_array_get(rows, i), 1)));
+    json_decref(answer);
+    assert_true(bounds.count > 10);
+    assert_bounds(&bounds);
+}
+
+static void another_run_is_a_bound_with_its_tolerance(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("check --run small --against twin --tolerance 0")->code, 0);
+    assert_int_equal(MEMTRACE("check --against small --tolerance 100000%%")->code, 0);
+    json_t *check = json_of_code(MEMTRACE("check --against memtrace.db:small --tolerance 2.5%% --json"), MT_FAILED);
+    json_t *small = json_of(MEMTRACE("peak --run small --json")), *criteria = json_object_get(check, "criteria");
+    json_int_t allocated = integer_of(small, "allocated_bytes");
+    assert_string_equal(text_of(json_array_get(criteria, 1), "criterion"), "against run 1: allocated");
+    assert_int_equal(integer_of(json_array_get(criteria, 1), "bound_bytes"), allocated + allocated / 40);
+    assert_int_equal(integer_of(json_array_get(criteria, 1), "value_bytes"), peak_bytes("allocated_bytes"));
+    assert_string_equal(text_of(check, "differences"), "seq 8 → 64");
+    json_decref(small);
+    json_decref(check);
+}
+
+static void a_failure_is_ten_lines_at_most_and_says_what_to_ask(void **state)
+{
+    (void)state;
+    const struct said *said =
+        MEMTRACE("check --against small --tolerance 0 --max-allocated 1 --max-reserved 1 --max-requested 1"
+                 " --category 'Param<=0' --category 'Loss<=0' --largest 'Param<=0' --no-leaks");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_true(count_lines(said->out) + count_lines(said->err) <= 10);
+    assert_says(said->out, "more: --json lists them all");
+    assert_says(said->out, "settings that differ: seq 8 → 64");
+    assert_says(said->out, "memtrace diff small 3 ");
+    assert_says(said->out, "memtrace top --at peak ");
+    said = MEMTRACE("check --run twin --trace ./memtrace.db --max-allocated 1");
+    assert_says(said->out, "memtrace top --at peak --run 2 --trace ./memtrace.db ");
+}
+
+static void questions_without_sense_are_wrong_usage(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"", "nothing to check"},
+        {"--tolerance 1%", "nothing to check"},
+        {"--max-allocated 1 --tolerance 1%", "name that run"},
+        {"--max-allocated lots", "--max-allocated: \"lots\" is not a size"},
+        {"--against small --tolerance some", "--tolerance: \"some\" is not a percentage"},
+        {"--category 'AttnScore<=1'", "did you mean \"AttnScores\"?"},
+        {"--category 'AttnScores=1'", "NAME<=SIZE"},
+        {"--category '<=1'", "NAME<=SIZE"},
+        {"--largest 'Norm<=x'", "--largest \"Norm<=x\": \"x\" is not a size"},
+        {"--against large", "compared with itself"},
+        {"--against smal", "did you mean \"small\"?"},
+        {"--against nowhere.db:small", "names no file"},
+        {"--budget nowhere.json", "nowhere.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" check %s", cases[i][0]);
+        if (said->code != MT_USAGE || said->out[0] != '\0')
+            fail_msg("%s: exit code %d: %s%s", cases[i][0], said->code, said->out, said->err);
+        assert_says(said->err, cases[i][1]);
+    }
+}
+
+static const struct said *check_budget(const char *json)
+{
+    FILE *file = fopen("budget.json", "w");
+    assert_non_null(file);
+    fputs(json, file);
+    fclose(file);
+    return MEMTRACE("check --budget budget.json");
+}
+
+static void a_budget_file_says_what_options_say(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {
+        "{\"max-allocated\": \"1GiB\", \"no-leaks\": true}",
+        "{\"max-reserved\": 1073741824, \"category\": {\"Param\": \"1MiB\", \"Loss\": 1000000}}",
+        "{\"largest\": {\"Softmax\": \"1MiB\"}, \"max-requested\": \"1GB\"}",
+        "{\"against\": \"small\", \"tolerance\": \"100000%\"}", "{\"against\": 1, \"tolerance\": 100000}"};
+    static const char *const missed[] = {"{\"max-allocated\": 1}",
+                                         "{\"max-requested\": 1}",
+                                         "{\"max-reserved\": 1}",
+                                         "{\"category\": {\"Param\": 1}}",
+                                         "{\"largest\": {\"Param\": \"1B\"}}",
+                                         "{\"against\": \"small\", \"tolerance\": 0}"};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        if (check_budget(kept[i])->code != MT_OK)
+            fail_msg("%s: %s", kept[i], shell("cat err.txt")->out);
+    for (size_t i = 0; i < sizeof missed / sizeof missed[0]; i++)
+        assert_int_equal(check_budget(missed[i])->code, MT_FAILED);
+    assert_int_equal(check_budget(missed[0])->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("check --budget budget.json --max-allocated 1GiB")->code, MT_OK);
+}
+
+static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\"?"},
+        {"{\"max-allocated\": 1,}", "line 1"},
+        {"{\"max-allocated\": 1, \"max-allocated\": 2}", "duplicate"},
+        {"{\"max-allocated\": -1}", "must be a size"},
+        {"{\"max-allocated\": \"much\"}", "\"much\" is not a size"},
+        {"{\"category\": \"Param<=1\"}", "must be an object"},
+        {"{\"category\": {\"Param\": true}}", "must be a size"},
+        {"{\"category\": {\"Parm\": 1}}", "did you mean \"Param\"?"},
+        {"{\"no-leaks\": 1}", "true or false"},
+        {"{\"against\": true}", "must be a run"},
+        {"{\"against\": 1, \"tolerance\": -1}", "must be a percentage"},
+        {"{}", "nothing to check"},
+        {"[]", "a budget is an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = check_budget(cases[i][0]);
+        if (said->code != MT_USAGE)
+            fail_msg("%s: exit code %d: %s", cases[i][0], said->code, said->err);
+        assert_says(said->err, cases[i][1]);
+    }
+}
+
+static void a_run_that_did_not_end_well_never_passes(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE(TINY "--seq 8 --trace oom.db")->code, 0);
+    assert_int_equal(
+        MEMTRACE("run --device sim:2MiB --vocab 4096 --d-model 64 --layers 3 --heads 2 --trace oom.db")->code,
+        MT_OUT_OF_MEMORY);
+    const struct said *said = MEMTRACE("check --trace oom.db --max-allocated 1TiB --no-leaks");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "it ended out of device memory");
+    assert_says(said->out, "memtrace oom --trace oom.db");
+    said = MEMTRACE("check --trace oom.db --run 1 --against 2");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "is no measure for others");
+}
+
+static void a_run_under_way_is_to_be_checked_later(void **state)
+{
+    (void)state;
+    struct synthetic run;
+    assert_int_equal(synthetic_open(&run, "running.db", "running", 1, 5), MT_OK);
+    synthetic_step(&run, 0, 100, 20);
+    assert_int_equal(run.sink->flush(run.sink->context), MT_OK);
+    const struct said *said = MEMTRACE("check --trace running.db --max-allocated 1TiB");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "still running: check it once it has ended");
+    assert_int_equal(synthetic_close(&run), MT_OK);
+}
+
+/* A run of `steps` steps that keeps the blocks of each. */
+static void record_leaky(const char *path, uint64_t steps)
+{
+    struct synthetic run;
+    assert_int_equal(synthetic_open(&run, path, "a <leaky> & \"odd\" | 'name'\x01", 1, 5), MT_OK);
+    for (uint64_t step = 0; step < steps; step++) {
+        synthetic_emit(&run, (struct mt_event){.kind = MT_EVENT_STEP_BEGIN, .value = step});
+        synthetic_take(&run);
+        synthetic_emit(&run, (struct mt_event){.kind = MT_EVENT_STEP_END, .value = step});
+    }
+    assert_int_equal(synthetic_close(&run), MT_OK);
+}
+
+static void a_leak_fails_and_its_bytes_add_up(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("check --no-leaks")->code, MT_OK);
+    record_leaky("leaky.db", 6);
+    assert_int_equal(MEMTRACE("check --trace leaky.db --max-allocated 1TiB")->code, MT_OK);
+    json_t *check = json_of_code(MEMTRACE("check --trace leaky.db --no-leaks --json"), MT_FAILED);
+    json_t *leaks = json_object_get(check, "leaks"), *rows = json_object_get(leaks, "rows");
+    json_int_t sum = 0;
+    assert_int_equal(integer_of(leaks, "first_step"), 1);
+    assert_int_equal(integer_of(leaks, "last_step"), 5);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        sum += integer_of(json_array_get(rows, i), "last_bytes") - integer_of(json_array_get(rows, i), "first_bytes");
+    assert_true(sum > 0);
+    assert_int_equal(integer_of(json_array_get(json_object_get(check, "criteria"), 1), "over_bytes"), sum);
+    json_decref(check);
+    record_leaky("short.db", 2);
+    const struct said *said = MEMTRACE("check --trace short.db --no-leaks");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "has 2 full steps");
+}
+
+/* How XML begins a name, and goes on. */
+static size_t name_length(const char *text)
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)text[length]) || strchr("_-.:", text[length]) != NULL)
+        if (text[length++] == '\0')
+            return length - 1;
+    return length;
+}
+
+/* Text up to one of `ends`: no bare "<", every "&" an entity, no control character. */
+static const char *skip_text(const char *text, const char *ends)
+{
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
+    for (; *text != '\0' && strchr(ends, *text) == NULL; text++) {
+        bool known = *text != '&';
+        for (size_t i = 0; i < sizeof entities / sizeof entities[0]; i++)
+            known |= strncmp(text, entities[i], strlen(entities[i])) == 0;
+        assert_true(known);
+        assert_true(*text != '<' && ((unsigned char)*text >= 0x20 || *text == '\n'));
+    }
+    return text;
+}
+
+/* Attributes up to the end of the tag. */
+static const char *skip_attributes(const char *text)
+{
+    while (*text == ' ') {
+        size_t length = name_length(++text);
+        assert_true(length > 0);
+        assert_memory_equal(text + length, "=\"", 2);
+        text = skip_text(text + length + 2, "\"");
+        assert_int_equal(*text++, '"');
+    }
+    return text;
+}
+
+/* Walks the elements: every one is closed, in order. Returns how many `name` there were. */
+static size_t count_elements(const char *text, const char *name)
+{
+    const char *open[8];
+    size_t depth = 0, count = 0, elements = 0;
+    text = strstr(text, "?>\n") + 3;
+    while (*(text = skip_text(text, "<")) != '\0') {
+        bool closes = text[1] == '/';
+        text += closes ? 2 : 1;
+        size_t length = name_length(text);
+        assert_true(length > 0);
+        if (closes) {
+            assert_true(depth > 0);
+            assert_memory_equal(open[--depth], text, length);
+            text += length;
+        } else {
+            count += length == strlen(name) && memcmp(text, name, length) == 0;
+            elements++;
+            open[depth++] = text;
+            assert_true(depth < 8);
+            text = skip_attributes(text + length);
+            depth -= *text == '/';
+            text += *text == '/';
+        }
+        assert_int_equal(*text++, '>');
+    }
+    assert_int_equal(depth, 0);
+    assert_true(elements > 0);
+    return count;
+}
+
+static void junit_is_xml_with_a_case_for_each_criterion(void **state)
+{
+    (void)state;
+    record_leaky("names.db", 4);
+    const struct said *said =
+        MEMTRACE("check --trace names.db --no-leaks --max-allocated 1 --max-reserved 1TiB --junit junit.xml");
+    assert_int_equal(said->code, MT_FAILED);
+    said = shell("cat junit.xml");
+    assert_int_equal(count_elements(said->out, "testcase"), 4);
+    assert_int_equal(count_elements(said->out, "failure"), 2);
+    assert_says(said->out, "tests=\"4\" failures=\"2\"");
+    assert_says(said->out, "a &lt;leaky&gt; &amp; &quot;odd&quot; | &apos;name&apos;\\x01");
+    assert_int_equal(MEMTRACE("check --max-allocated 1TiB --junit junit.xml")->code, MT_OK);
+    said = shell("cat junit.xml");
+    assert_int_equal(count_elements(said->out, "testcase"), 2);
+    assert_int_equal(count_elements(said->out, "failure"), 0);
+    said = MEMTRACE("check --max-allocated 1TiB --junit nowhere/junit.xml");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->err, "can't write nowhere/junit.xml");
+}
+
+static void the_summary_is_appended_and_escaped(void **state)
+{
+    (void)state;
+    record_leaky("summary.db", 4);
+    assert_int_equal(MEMTRACE("check --trace summary.db --max-allocated 1 --summary summary.md")->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("check --max-allocated 1TiB --summary summary.md")->code, MT_OK);
+    const struct said *said = shell("cat summary.md");
+    assert_says(said->out, "### memtrace check: run 1 (a &lt;leaky> &amp; \"odd\" \\| 'name'\\\\x01) fails 1 of 2");
+    assert_says(said->out, "| **fails** | max-allocated |");
+    assert_says(said->out, "### memtrace check: run 3 (large) passes 2 criteria");
+}
+
+static void the_self_test_finds_its_leak_and_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    const struct said *said = shell("mkdir -p tmp; TMPDIR=$PWD/tmp \"$M\" check --self-test");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->err, "the injected leak was found");
+    assert_null(strstr(said->out, "DOES NOT"));
+    assert_int_equal(shell("rmdir tmp")->code, 0);
+    assert_int_equal(shell("! \"$M\" check --self-test")->code, 0);
+    json_t *tried = json_of_code(MEMTRACE("check --self-test --json"), MT_FAILED);
+    assert_true(json_is_true(json_object_get(tried, "works")));
+    json_decref(tried);
+    said = shell("TMPDIR=nowhere \"$M\" check --self-test");
+    assert_int_equal(said->code, MT_BAD_TRACE);
+    assert_says(said->err, "the gate could not be tried");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peaks_pass_at_their_bound_and_fail_a_byte_below),
+        cmocka_unit_test(categories_pass_at_their_bound_and_fail_a_byte_below),
+        cmocka_unit_test(largest_allocations_pass_at_their_bound_and_fail_a_byte_below),
+        cmocka_unit_test(another_run_is_a_bound_with_its_tolerance),
+        cmocka_unit_test(a_failure_is_ten_lines_at_most_and_says_what_to_ask),
+        cmocka_unit_test(questions_without_sense_are_wrong_usage),
+        cmocka_unit_test(a_budget_file_says_what_options_say),
+        cmocka_unit_test(a_wrong_budget_file_is_wrong_usage_and_says_where),
+        cmocka_unit_test(a_run_that_did_not_end_well_never_passes),
+        cmocka_unit_test(a_run_under_way_is_to_be_checked_later),
+        cmocka_unit_test(a_leak_fails_and_its_bytes_add_up),
+        cmocka_unit_test(junit_is_xml_with_a_case_for_each_criterion),
+        cmocka_unit_test(the_summary_is_appended_and_escaped),
+        cmocka_unit_test(the_self_test_finds_its_leak_and_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, set_up, leave_folder);
+}
