@@ -93,14 +93,14 @@ const ABOVE = 16; // pixels over the highest value, for the peak's mark
  * @returns {Object} its columns, for the pointer and the difference
  */
 export function drawArea(plot, scene, number) {
-    const { theme, axis, view, runs, colors, wanted } = scene;
+    const { theme, axis, view, runs, colors, stack, wanted } = scene;
     const run = runs[number];
     plot.begin(theme);
     const height = plot.height - ABOVE;
     const most = scene.areaTop;
     const picture = plot.takePixels(height);
     const columns = columnsOfView(run, number, axis, view, scene.peakIndex(number), picture.width);
-    rasterArea({ width: picture.width, height: picture.height, colors, theme, top: most, wanted }, columns, picture.pixels);
+    rasterArea({ width: picture.width, height: picture.height, colors, stack, theme, top: most, wanted }, columns, picture.pixels);
     plot.putPixels(ABOVE, height);
     drawSizeAxis(plot, theme, ABOVE, plot.height, most, binaryStep(most, height / 34), sizeTick);
     if (scene.isolated < 0)

@@ -58,15 +58,15 @@ function mixPixel(pixels, at, [r, g, b], part) {
 
 /**
  * Paints the columns, category over category.
- * @param {Object} picture   width, height, colors, theme, top: the bytes at the upper edge, wanted: 1 for categories shown
+ * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge, wanted: 1 for what is shown
  */
 export function rasterArea(picture, columns, pixels) {
-    const { width, height, colors, theme, top, wanted } = picture;
+    const { width, height, colors, stack, theme, top, wanted } = picture;
     pixels.fill(word(...theme.backgroundRgb));
     const categories = colors.length;
     for (let x = 0; x < width; x++) {
         let y = height;
-        for (let c = 0; c < categories; c++) {
+        for (const c of stack) {
             const bytes = columns.compositions[x * categories + c];
             if (!wanted[c] || bytes === 0) continue;
             const high = (bytes / top) * height;
@@ -78,14 +78,14 @@ export function rasterArea(picture, columns, pixels) {
 
 /** Paints second less first: what the second has more of grows up from the middle, what it has less of, down. */
 export function rasterDifference(picture, first, second, pixels) {
-    const { width, height, colors, theme, top, wanted } = picture;
+    const { width, height, colors, stack, theme, top, wanted } = picture;
     pixels.fill(word(...theme.backgroundRgb));
     const categories = colors.length;
     const zero = Math.floor(height / 2);
     for (let x = 0; x < width; x++) {
         let above = zero;
         let below = zero;
-        for (let c = 0; c < categories; c++) {
+        for (const c of stack) {
             const bytes = second.compositions[x * categories + c] - first.compositions[x * categories + c];
             if (!wanted[c] || bytes === 0) continue;
             const high = (Math.abs(bytes) / top) * zero;

@@ -2,6 +2,7 @@
  * The bars over the charts: the axis' ticks, then a row each for steps, phases, the spans' depths, and kernels. What is
  * narrower than a pixel is drawn as part of one, and the rest of that pixel is skipped by bisection.
  */
+import { momentAt } from "./axis.js";
 import { lastAtMost } from "./marks.js";
 import { countText, decimalStep, timeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
@@ -36,14 +37,29 @@ function xOf(scene, row, at) {
     return xs[Math.max(0, lastAtMost(scene.runs[row.run].time, at))];
 }
 
-/** The first interval of a row that ends after x. */
+/** What a lane counts in, at x: the first event after it; of kernels, the time. */
+function positionAt(scene, row, x) {
+    const event = momentAt(scene.axis, row.run, x) + 1;
+    if (row.lane.kind !== "kernel") return event;
+    return scene.axis.kind === "time" ? x : scene.runs[row.run].time[Math.min(event, scene.runs[row.run].eventCount)];
+}
+
+/** The first interval of a row, from `from` on, that ends after x: by doubling steps, since it is mostly near. */
 function firstEndingAfter(scene, row, x, from = 0) {
+    const { end } = row.lane;
+    const position = positionAt(scene, row, x);
+    const after = (i) => (row.lane.kind === "kernel" ? end[i] > position : end[i] >= position);
     let low = from;
-    let high = row.lane.end.length;
+    let reach = 1;
+    while (low + reach < end.length && !after(low + reach)) {
+        low += reach;
+        reach *= 2;
+    }
+    let high = Math.min(end.length, low + reach);
     while (low < high) {
         const middle = (low + high) >>> 1;
-        if (xOf(scene, row, row.lane.end[middle]) <= x) low = middle + 1;
-        else high = middle;
+        if (after(middle)) high = middle;
+        else low = middle + 1;
     }
     return low;
 }
@@ -64,7 +80,8 @@ function barText(row, text) {
     return /^\d+$/.test(last) && parts.length > 1 ? `${parts.at(-2)}.${last}` : last;
 }
 
-const PHASE_TINTS = ["#8a8f98", "#3f90da", "#832db6", "#bd1f01", "#b07a00"];
+/** Of init, forward, loss, backward, optimizer; muted, since the colours above mean categories. */
+const PHASE_TINTS = ["#6d7178", "#4e6a86", "#6f5a80", "#84585a", "#65704c"];
 
 function fillOf(scene, row, i) {
     if (row.lane.kind === "phase") return PHASE_TINTS[row.lane.text[i] % PHASE_TINTS.length];

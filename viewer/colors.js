@@ -8,13 +8,20 @@
 const PETROFF = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581",
                  "#92dadd"];
 
-/** [colour, hatched] of the categories that memtrace has. */
+/** [colour, hatched] of the categories that memtrace has, in the order of a stack. */
 const OWN = {
-    "Param": [0, false], "Gradient": [1, false], "Opt State": [2, false], "Optimizer": [6, true], "Embed": [7, true],
-    "Norm": [7, false], "Attn": [9, true], "AttnScores": [8, false], "AttnOut": [5, false], "Softmax": [4, false],
-    "FFN": [9, false], "einsum": [6, false], "Block": [3, false], "Loss": [4, true], "Data": [0, true],
-    "Workspace": [8, true],
+    "Param": [0, false], "Opt State": [2, false], "Gradient": [1, false], "Embed": [7, true], "Norm": [7, false],
+    "Attn": [9, true], "AttnScores": [8, false], "AttnOut": [5, false], "Softmax": [4, false], "FFN": [9, false],
+    "einsum": [6, false], "Block": [3, false], "Loss": [4, true], "Data": [0, true], "Workspace": [8, true],
+    "Optimizer": [6, true],
 };
+
+/** Categories from the bottom of a stack to its top: what stays for long lies under what comes and goes. */
+export function stackOrder(categories) {
+    const own = Object.keys(OWN);
+    const place = (name) => (own.includes(name) ? own.indexOf(name) : own.length);
+    return categories.map((_, i) => i).sort((a, b) => place(categories[a]) - place(categories[b]) || a - b);
+}
 
 function channels(hex) {
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));

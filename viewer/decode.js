@@ -83,14 +83,15 @@ function checkTable(name, table) {
  * @param {string} name of the table, for errors
  * @param {Table} table
  * @param {(number: number) => Promise<Uint8Array>} chunk gives the bytes of a chunk
- * @param {Object<string, Function>} types the array to read a column into, where the narrowest will not do
+ * @param {Object<string, (rows: number) => ArrayLike<number>>} arrays makes what a column is read into, where the
+ *   narrowest will not do; it may be longer
  * @returns {Promise<Object<string, ArrayLike<number>>>} columns by name
  */
-export async function readTable(name, table, chunk, types = {}) {
+export async function readTable(name, table, chunk, arrays = {}) {
     checkTable(name, table);
     const out = {};
     for (const column of table.columns)
-        out[column.name] = types[column.name] ? new types[column.name](table.rows) : arrayFor(column, table.rows);
+        out[column.name] = arrays[column.name]?.(table.rows) ?? arrayFor(column, table.rows);
     for (let part = 0; part * table.part_rows < table.rows; part++) {
         const from = part * table.part_rows;
         const rows = Math.min(table.part_rows, table.rows - from);

@@ -4,11 +4,11 @@ import { binaryStep, sizeTick } from "./numbers.js";
 import { LEFT } from "./plot.js";
 
 export function drawDifference(plot, scene, first, second) {
-    const { theme, colors, wanted } = scene;
+    const { theme, colors, stack, wanted } = scene;
     plot.begin(theme);
     const picture = plot.takePixels(plot.height);
     const top = Math.max(1, largestDifference(first, second, colors.length, wanted)) * 1.05;
-    rasterDifference({ width: picture.width, height: picture.height, colors, theme, top, wanted }, first, second,
+    rasterDifference({ width: picture.width, height: picture.height, colors, stack, theme, top, wanted }, first, second,
                      picture.pixels);
     plot.putPixels(0, plot.height);
     drawSignedAxis(plot, theme, top);
@@ -18,7 +18,7 @@ export function drawDifference(plot, scene, first, second) {
 function drawSignedAxis(plot, theme, top) {
     const { context } = plot;
     const middle = plot.height / 2;
-    const step = binaryStep(top, middle / 30);
+    const step = binaryStep(top, Math.max(2, middle / 22));
     context.textAlign = "right";
     context.fillStyle = theme.faint;
     context.strokeStyle = theme.line;

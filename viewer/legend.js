@@ -25,7 +25,7 @@ export class Legend {
         const swatch = make("canvas", { width: "14", height: "14", "aria-hidden": "true" });
         paintSwatch(swatch, scene.colors[category]);
         const size = make("span", { class: "size" });
-        const share = make("span", { class: "faint" });
+        const share = make("span", { class: "share" });
         const button = make("button", {
             type: "button", "aria-pressed": "false", title: "Show this category alone",
             onclick: () => scene.set({ isolated: scene.isolated === category ? -1 : category }),
@@ -47,6 +47,7 @@ export class Legend {
                 setText(share, more === 0 ? "same" : `${more > 0 ? "+" : ""}${sizeText(more)}`);
             } else setText(share, percentText(bytes[0][category], whole));
             button.setAttribute("aria-pressed", String(scene.isolated === category));
+            button.classList.toggle("none", bytes.every((each) => each[category] === 0));
             button.classList.toggle("off", scene.isolated >= 0 && scene.isolated !== category);
         }
     }

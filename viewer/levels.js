@@ -14,7 +14,7 @@
  */
 import { momentBefore } from "./axis.js";
 
-export const GRID_COLUMNS = 4096;
+export const GRID_COLUMNS = 2048;
 export const GRID_ROWS = 256;
 const CLASSES = Math.log2(GRID_COLUMNS) + 2;
 

@@ -163,12 +163,15 @@ class Painter {
     }
 }
 
+const TOLD_SETTINGS = ["model", "batch", "seq", "mode", "autocast"];
+
 function showRuns(scene) {
     const names = scene.runs.map((run) => runName(run.info));
     setText(byId("run-title"), shortText(names.join(" and ")));
     setText(byId("run-facts"), shortText(scene.runs.map(({ info }) =>
-        [info.device, info.state, ...info.settings.filter(([name]) => ["model", "batch", "seq", "mode", "autocast"].includes(name))
-            .map(([name, value]) => `${name} ${value}`)].join(" · ")).join("  |  ")));
+        [...TOLD_SETTINGS.flatMap((name) => info.settings.filter(([each]) => each === name)).map(([name, value]) => `${name} ${value}`),
+         info.device, info.state].join(" · ")).join("  |  ")));
+    page.classList.toggle("two-runs", scene.runs.length > 1);
     byId("map-run-label").hidden = scene.runs.length < 2;
     byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));
 }

@@ -2,22 +2,57 @@
  * The address map as pixels. A pixel's colour is the mean of what lies in it: every block adds its colour by the part of
  * the pixel that it covers, and since blocks never overlap, the parts add up to at most one. So nothing is lost at any
  * zoom, and a pixel with a thousand blocks shows their mixture instead of whichever came last.
+ *
+ * Blocks are not filled. In each row of pixels a block writes down where it begins and where it ends; running sums over
+ * the row then give every pixel. So a block costs the same however wide it is. Whole numbers keep the sums exact: what a
+ * block adds at its left it takes away at its right.
  */
-import { CLASS_COUNT, GRID_COLUMNS, GRID_ROWS, rangeOfClass } from "./levels.js";
 import { HATCH_PERIOD } from "./colors.js";
+import { CLASS_COUNT, GRID_COLUMNS, GRID_ROWS, rangeOfClass } from "./levels.js";
 
 /** Smallest sides, in pixels, of a block that gets an edge of its own. */
 const EDGED = 4;
 /** What lives for no time at all is given this part of a pixel, once it is drawn by itself. */
 const LEAST_WIDTH = 0.3;
+/** Of what is summed: a whole pixel of a channel at its brightest is 255 * ONE. */
+const ONE = 4096;
 
-/** Reused between frames: clearing is cheaper than allocating. */
-let sums = new Float32Array(0);
+/** What changes from pixel to pixel: red, green, blue, coverage. Rows have two pixels more than are seen. */
+let changes = new Int32Array(0);
 
-function clearSums(width, height) {
-    const count = width * height * 4;
-    if (sums.length !== count) sums = new Float32Array(count);
-    else sums.fill(0);
+function clearChanges(width, height) {
+    const count = (width + 2) * height * 4;
+    if (changes.length !== count) changes = new Int32Array(count);
+    else changes.fill(0);
+}
+
+/** Notes that a colour begins (or, with -1, ends) at x, which need not be whole. */
+function addEdge(row, x, sign, r, g, b, a) {
+    const pixel = x | 0;
+    const later = x - pixel; // the part of it that belongs to the next pixel
+    const at = row + pixel * 4;
+    const r1 = (r * later) | 0, g1 = (g * later) | 0, b1 = (b * later) | 0, a1 = (a * later) | 0;
+    changes[at] += sign * (r - r1);
+    changes[at + 1] += sign * (g - g1);
+    changes[at + 2] += sign * (b - b1);
+    changes[at + 3] += sign * (a - a1);
+    changes[at + 4] += sign * r1;
+    changes[at + 5] += sign * g1;
+    changes[at + 6] += sign * b1;
+    changes[at + 7] += sign * a1;
+}
+
+/** Adds a part of a colour to one pixel: most blocks of a wide view are narrower. */
+function addInPixel(at, part, r, g, b, a) {
+    const rp = (r * part) | 0, gp = (g * part) | 0, bp = (b * part) | 0, ap = (a * part) | 0;
+    changes[at] += rp;
+    changes[at + 1] += gp;
+    changes[at + 2] += bp;
+    changes[at + 3] += ap;
+    changes[at + 4] -= rp;
+    changes[at + 5] -= gp;
+    changes[at + 6] -= bp;
+    changes[at + 7] -= ap;
 }
 
 /** Adds a colour to a rectangle of pixels, whose sides need not be whole. */
@@ -27,18 +62,17 @@ function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
     if (right > width) right = width;
     if (bottom > height) bottom = height;
     if (right <= left || bottom <= top) return;
-    const firstX = left | 0, firstY = top | 0;
-    const endX = Math.ceil(right), endY = Math.ceil(bottom);
-    for (let y = firstY; y < endY; y++) {
-        const inY = (bottom < y + 1 ? bottom : y + 1) - (top > y ? top : y);
-        let at = (y * width + firstX) * 4;
-        for (let x = firstX; x < endX; x++, at += 4) {
-            const part = inY * ((right < x + 1 ? right : x + 1) - (left > x ? left : x));
-            sums[at] += r * part;
-            sums[at + 1] += g * part;
-            sums[at + 2] += b * part;
-            sums[at + 3] += a * part;
+    const endY = Math.ceil(bottom);
+    for (let y = top | 0; y < endY; y++) {
+        const part = ((bottom < y + 1 ? bottom : y + 1) - (top > y ? top : y)) * ONE;
+        const row = y * (width + 2) * 4;
+        if ((left | 0) === (right | 0)) {
+            addInPixel(row + (left | 0) * 4, (right - left) * part, r, g, b, a);
+            continue;
         }
+        const rp = (r * part) | 0, gp = (g * part) | 0, bp = (b * part) | 0, ap = (a * part) | 0;
+        addEdge(row, left, 1, rp, gp, bp, ap);
+        addEdge(row, right, -1, rp, gp, bp, ap);
     }
 }
 
@@ -47,26 +81,46 @@ function addGrid(picture, grid) {
     const { width, height, view, axis, run } = picture;
     const columnsPerPixel = ((view.x1 - view.x0) / axis.length / width) * GRID_COLUMNS;
     const firstColumn = (view.x0 / axis.length) * GRID_COLUMNS;
-    const rowsPerPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
-    const topRow = (view.high / run.addressBytes) * GRID_ROWS;
+    const rows = gridRows(view, run, height);
     for (let x = 0; x < width; x++) {
         const begin = firstColumn + x * columnsPerPixel;
         const first = Math.floor(begin);
         const last = Math.min(GRID_COLUMNS - 1, Math.max(first, Math.ceil(begin + columnsPerPixel) - 1));
-        const share = 1 / (last - first + 1);
+        const share = ONE / (last - first + 1);
         for (let y = 0; y < height; y++) {
-            const row = Math.min(GRID_ROWS - 1, Math.max(0, Math.floor(topRow - (y + 0.5) * rowsPerPixel)));
-            const at = (y * width + x) * 4;
+            let r = 0, g = 0, b = 0, a = 0;
             for (let column = first; column <= last; column++) {
-                const from = (column * GRID_ROWS + row) * 4;
-                if (grid[from + 3] === 0) continue;
-                sums[at] += grid[from] * share;
-                sums[at + 1] += grid[from + 1] * share;
-                sums[at + 2] += grid[from + 2] * share;
-                sums[at + 3] += grid[from + 3] * share;
+                const from = (column * GRID_ROWS + rows[y]) * 4;
+                const cover = grid[from + 3];
+                if (cover === 0) continue;
+                r += grid[from];
+                g += grid[from + 1];
+                b += grid[from + 2];
+                a += cover;
             }
+            if (a === 0) continue;
+            r = (r * share) | 0;
+            g = (g * share) | 0;
+            b = (b * share) | 0;
+            a = (a * share) | 0;
+            const at = (y * (width + 2) + x) * 4;
+            changes[at] += r;
+            changes[at + 1] += g;
+            changes[at + 2] += b;
+            changes[at + 3] += a;
+            changes[at + 4] -= r;
+            changes[at + 5] -= g;
+            changes[at + 6] -= b;
+            changes[at + 7] -= a;
         }
     }
+}
+
+/** The grid's row for each row of pixels. */
+function gridRows(view, run, height) {
+    const perPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
+    const top = (view.high / run.addressBytes) * GRID_ROWS;
+    return Uint16Array.from({ length: height }, (_, y) => Math.min(GRID_ROWS - 1, Math.max(0, top - (y + 0.5) * perPixel)));
 }
 
 /** Adds the blocks of a class, and puts those large enough to be told apart into `large`. */
@@ -118,18 +172,25 @@ function packed([r, g, b]) {
     return (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
-/** Lays the sums over the pixels. */
-function blend(pixels) {
-    for (let i = 0, at = 0; i < pixels.length; i++, at += 4) {
-        let a = sums[at + 3];
-        if (a === 0) continue;
-        const scale = a > 1 ? 1 / a : 1; // widened blocks may add up to more than there is
-        const under = a < 1 ? 1 - a : 0;
-        const below = pixels[i];
-        const r = sums[at] * scale + (below & 255) * under;
-        const g = sums[at + 1] * scale + ((below >>> 8) & 255) * under;
-        const b = sums[at + 2] * scale + ((below >>> 16) & 255) * under;
-        pixels[i] = (255 << 24) | (b << 16) | (g << 8) | r;
+/** Sums up each row, and lays it over the pixels. */
+function blend(width, height, pixels) {
+    let at = 0;
+    for (let y = 0; y < height; y++) {
+        let r = 0, g = 0, b = 0, a = 0;
+        for (let i = y * width, end = i + width; i < end; i++, at += 4) {
+            r += changes[at];
+            g += changes[at + 1];
+            b += changes[at + 2];
+            a += changes[at + 3];
+            if (a === 0) continue;
+            // Blocks that were widened to be seen may add up to more than there is.
+            const scale = a > ONE ? 1 / a : 1 / ONE;
+            const under = a < ONE ? 1 - a / ONE : 0;
+            const below = pixels[i];
+            pixels[i] = (255 << 24) | ((b * scale + ((below >>> 16) & 255) * under) << 16) |
+                        ((g * scale + ((below >>> 8) & 255) * under) << 8) | (r * scale + (below & 255) * under);
+        }
+        at += 8; // the two pixels that are not seen
     }
 }
 
@@ -162,13 +223,13 @@ function hatchBlock(picture, pixels, block) {
 export function rasterMap(picture, pixels) {
     const { width, height, view, levels } = picture;
     const large = [];
-    clearSums(width, height);
+    clearChanges(width, height);
     const pixel = (view.x1 - view.x0) / width;
-    const gridServes = pixel >= levels.unit && (view.high - view.low) / height >= picture.run.addressBytes / GRID_ROWS / 4;
+    const gridServes = pixel >= levels.unit * 0.75 && (view.high - view.low) / height >= picture.run.addressBytes / GRID_ROWS / 4;
     if (gridServes) addGrid(picture, picture.grid());
     for (let c = gridServes ? 1 : 0; c < CLASS_COUNT; c++) addClass(picture, c, large);
     paintSegments(picture, pixels);
-    blend(pixels);
+    blend(width, height, pixels);
     for (const block of large) hatchBlock(picture, pixels, block);
     return large;
 }

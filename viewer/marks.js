@@ -10,104 +10,133 @@
  * @property {Float64Array} begin   event; of kernels, nanoseconds
  * @property {Float64Array} end     the first event after it; of kernels, nanoseconds
  * @property {Uint32Array} text     a step's number; position in the phases; position in the texts
- * @property {Uint32Array} [label]  of kernels
  */
 
 const STEP_BEGIN = 0, STEP_END = 1, PHASE = 2, SPAN_BEGIN = 3, SPAN_END = 4, OOM = 5;
 
-/** A lane while it grows. */
-function openLane(name, kind) {
-    return { name, kind, begin: [], end: [], text: [] };
-}
+/** A lane while it grows: half a million spans are no rarity, so its arrays are typed from the start. */
+class GrowingLane {
+    constructor(name, kind) {
+        Object.assign(this, { name, kind, count: 0, room: 64 });
+        this.columns = { begin: new Float64Array(64), end: new Float64Array(64), text: new Uint32Array(64) };
+    }
 
-function push(lane, begin, end, text) {
-    lane.begin.push(begin);
-    lane.end.push(end);
-    lane.text.push(text);
-}
+    push(begin, end, text) {
+        if (this.count === this.room) this.grow();
+        const { columns, count } = this;
+        columns.begin[count] = begin;
+        columns.end[count] = end;
+        columns.text[count] = text;
+        this.count++;
+    }
 
-function close(lane) {
-    return { ...lane, begin: Float64Array.from(lane.begin), end: Float64Array.from(lane.end),
-             text: Uint32Array.from(lane.text) };
+    grow() {
+        this.room *= 2;
+        for (const [name, column] of Object.entries(this.columns)) {
+            this.columns[name] = new column.constructor(this.room);
+            this.columns[name].set(column);
+        }
+    }
+
+    /** @returns {Lane} */
+    finish() {
+        const columns = Object.entries(this.columns).map(([name, column]) => [name, column.slice(0, this.count)]);
+        return { name: this.name, kind: this.kind, ...Object.fromEntries(columns) };
+    }
 }
 
 function stepLane(marks, eventCount) {
-    const lane = openLane("step", "step");
+    const lane = new GrowingLane("step", "step");
     let open = null;
-    marks.event.forEach((event, i) => {
+    for (let i = 0; i < marks.event.length; i++) {
+        const event = marks.event[i];
         if (marks.kind[i] === STEP_BEGIN) {
-            if (open) push(lane, open.event, event, open.number);
+            if (open) lane.push(open.event, event, open.number);
             open = { event, number: marks.value[i] };
         } else if (marks.kind[i] === STEP_END && open) {
-            push(lane, open.event, event + 1, open.number);
+            lane.push(open.event, event + 1, open.number);
             open = null;
         }
-    });
-    if (open) push(lane, open.event, eventCount, open.number);
-    return close(lane);
+    }
+    if (open) lane.push(open.event, eventCount, open.number);
+    return lane.finish();
 }
 
 /** A phase lasts until the next one, or until its step begins or ends. */
 function phaseLane(marks, eventCount) {
-    const lane = openLane("phase", "phase");
+    const lane = new GrowingLane("phase", "phase");
     let open = null;
     const end = (event) => {
-        if (open && event > open.event) push(lane, open.event, event, open.phase);
+        if (open && event > open.event) lane.push(open.event, event, open.phase);
         open = null;
     };
-    marks.event.forEach((event, i) => {
+    for (let i = 0; i < marks.event.length; i++) {
+        const event = marks.event[i];
         const kind = marks.kind[i];
         if (kind === PHASE) {
             end(event);
             open = { event, phase: marks.value[i] };
         } else if (kind === STEP_BEGIN) end(event);
         else if (kind === STEP_END) end(event + 1);
-    });
+    }
     end(eventCount);
-    return close(lane);
+    return lane.finish();
+}
+
+/** Spans that are open, as they are nested: what closes one closes those in it. */
+class OpenSpans {
+    constructor() {
+        Object.assign(this, { lanes: [], begins: [], texts: [] });
+    }
+
+    open(event, text) {
+        this.begins.push(event);
+        this.texts.push(text);
+    }
+
+    closeInnermost(end) {
+        const depth = this.begins.length - 1;
+        if (depth === this.lanes.length) this.lanes.push(null);
+        this.lanes[depth] ??= new GrowingLane(`span ${depth + 1}`, "span");
+        this.lanes[depth].push(this.begins.pop(), end, this.texts.pop());
+    }
+
+    close(end, text) {
+        const depth = this.texts.lastIndexOf(text);
+        while (depth >= 0 && this.texts.length > depth) this.closeInnermost(end);
+    }
 }
 
 function spanLanes(marks, eventCount) {
-    const lanes = [];
-    const open = [];
-    const end = (event) => {
-        const { begin, text } = open.pop();
-        const depth = open.length;
-        while (lanes.length <= depth) lanes.push(openLane(`span ${lanes.length + 1}`, "span"));
-        push(lanes[depth], begin, event, text);
-    };
-    marks.event.forEach((event, i) => {
-        if (marks.kind[i] === SPAN_BEGIN) open.push({ begin: event, text: marks.span[i] });
-        else if (marks.kind[i] === SPAN_END && open.some((span) => span.text === marks.span[i]))
-            while (open.length > 0) {
-                const last = open.at(-1).text === marks.span[i];
-                end(event + 1);
-                if (last) break;
-            }
-    });
-    while (open.length > 0) end(eventCount);
-    return lanes.map(close);
+    const open = new OpenSpans();
+    for (let i = 0; i < marks.event.length; i++) {
+        if (marks.kind[i] === SPAN_BEGIN) open.open(marks.event[i], marks.span[i]);
+        else if (marks.kind[i] === SPAN_END) open.close(marks.event[i] + 1, marks.span[i]);
+    }
+    while (open.texts.length > 0) open.closeInnermost(eventCount);
+    return open.lanes.map((lane) => lane.finish());
 }
 
-/** One lane a stream; of kernels that overlap within one, the later is cut to what follows. */
+/** One lane a stream; of kernels that overlap within one, the later begins where the earlier ends. */
 function kernelLanes(kernels, unitNs) {
     const lanes = new Map();
+    const ends = new Map();
     for (let i = 0; i < kernels.start.length; i++) {
         const stream = kernels.stream[i];
-        if (!lanes.has(stream)) lanes.set(stream, { ...openLane(`kernels ${stream}`, "kernel"), label: [] });
-        const lane = lanes.get(stream);
-        const begin = Math.max(kernels.start[i] * unitNs, lane.end.at(-1) ?? 0);
-        push(lane, begin, Math.max(begin, (kernels.start[i] + kernels.duration[i]) * unitNs), kernels.name[i]);
-        lane.label.push(kernels.label[i]);
+        if (!lanes.has(stream)) lanes.set(stream, new GrowingLane(`kernels ${stream}`, "kernel"));
+        const begin = Math.max(kernels.start[i] * unitNs, ends.get(stream) ?? 0);
+        const end = Math.max(begin, (kernels.start[i] + kernels.duration[i]) * unitNs);
+        lanes.get(stream).push(begin, end, kernels.name[i]);
+        ends.set(stream, end);
     }
-    return [...lanes.values()].map((lane) => ({ ...close(lane), label: Uint32Array.from(lane.label) }));
+    return [...lanes.values()].map((lane) => lane.finish());
 }
 
 function outOfMemory(marks) {
     const found = [];
-    marks.event.forEach((event, i) => {
-        if (marks.kind[i] === OOM) found.push({ event, bytes: marks.value[i], span: marks.span[i], label: marks.label[i] });
-    });
+    for (let i = 0; i < marks.event.length; i++)
+        if (marks.kind[i] === OOM)
+            found.push({ event: marks.event[i], bytes: marks.value[i], span: marks.span[i], label: marks.label[i] });
     return found;
 }
 

@@ -11,7 +11,7 @@ export class Minimap {
 
     draw(scene) {
         const { plot } = this;
-        const { theme, axis, view, colors, wanted, mapRun } = scene;
+        const { theme, axis, view, colors, stack, wanted, mapRun } = scene;
         plot.begin(theme);
         const picture = plot.takePixels(plot.height);
         const from = [axis, wanted, theme, mapRun, picture.pixels];
@@ -19,7 +19,7 @@ export class Minimap {
             this.madeFrom = from;
             const whole = { ...view, x0: 0, x1: axis.length };
             const columns = columnsOfView(scene.runs[mapRun], mapRun, axis, whole, scene.peakIndex(mapRun), picture.width);
-            rasterArea({ width: picture.width, height: picture.height, colors, theme, top: scene.areaTop, wanted }, columns,
+            rasterArea({ width: picture.width, height: picture.height, colors, stack, theme, top: scene.areaTop, wanted }, columns,
                        picture.pixels);
         }
         plot.putPixels(0, plot.height);

@@ -53,7 +53,7 @@ export function binaryStep(span, most) {
 
 /** A tick of an axis of bytes: as few decimals as say it. */
 export function sizeTick(bytes) {
-    return sizeText(bytes).replace(/\.?0+ /, " ");
+    return sizeText(bytes).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
 }
 
 /** A tick of a time axis whose ticks are `step` apart. */

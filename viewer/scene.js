@@ -3,7 +3,7 @@
  * after which everything is drawn again in the next frame. What is costly is kept until what it depends on changes.
  */
 import { makeAxis, momentAt } from "./axis.js";
-import { categoryColors } from "./colors.js";
+import { categoryColors, stackOrder } from "./colors.js";
 import { makePeakIndex } from "./composition.js";
 import { makeLevels } from "./levels.js";
 import { makePaint } from "./map.js";
@@ -27,6 +27,7 @@ export class Scene {
     constructor(description, runs, onChange) {
         Object.assign(this, { description, runs, onChange });
         this.colors = categoryColors(description.categories);
+        this.stack = stackOrder(description.categories);
         this.uses = runs.map(() => null);
         this.mapRun = 0;
         this.isolated = -1; // category, -1: all are shown

@@ -31,11 +31,9 @@
 import { makeCheckpoints, makePeakIndex } from "./composition.js";
 import { makeLanes } from "./marks.js";
 
-/** Of each event, and once more that of the last: when the run ends. */
-function timesOf(table, unitNs) {
-    const count = table.time.length;
-    const time = new Float64Array(count + 1);
-    for (let i = 0; i < count; i++) time[i] = table.time[i] * unitNs;
+/** Makes nanoseconds of the times of `count` events, in place, and puts the run's end behind them. */
+function timesOf(time, count, unitNs) {
+    if (unitNs !== 1) for (let i = 0; i < count; i++) time[i] *= unitNs;
     time[count] = count > 0 ? time[count - 1] : 0;
     return time;
 }
@@ -143,7 +141,7 @@ function allocatedPeak(index) {
 /**
  * @param {Object} description chunk 0
  * @param {Object} info the run's entry in it
- * @param {Object<string, Object<string, ArrayLike<number>>>} tables decoded
+ * @param {Object<string, Object<string, ArrayLike<number>>>} tables decoded; events.time has room for one more
  * @returns {Run}
  */
 export function buildRun(description, info, tables) {
@@ -157,7 +155,7 @@ export function buildRun(description, info, tables) {
     return {
         info,
         eventCount,
-        time: timesOf(tables.events, info.time_unit_ns),
+        time: timesOf(tables.events.time, eventCount, info.time_unit_ns),
         labels: tables.labels,
         sizes: { requested: Float64Array.from(tables.sizes.requested), block: memory.sizeBytes },
         blocks,

@@ -32,12 +32,13 @@ export function describeMoment(description, run, moment) {
 
 /** "step 1, backward, model.layers.7.ffn" */
 export function placeText(place) {
-    return [place.step || "before the first step", place.phase, place.span].filter((text) => text).join(", ");
+    const named = [place.step || "before the first step", place.phase, place.span];
+    return [...new Set(named)].filter((text) => text).join(", ");
 }
 
 /** "step 1 · backward · model.layers.7 · 64.204 ms · event 17,041" */
 export function momentText(place) {
-    return [place.step, place.phase, place.span, place.time, `event ${countText(place.event)}`].filter((text) => text).join(" · ");
+    return [...new Set([place.step, place.phase, place.span]), place.time, `event ${countText(place.event)}`].filter((text) => text).join(" · ");
 }
 
 /** A run's name for people. */

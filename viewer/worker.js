@@ -6,12 +6,17 @@ import { inflate, readDescription, readTable } from "./decode.js";
 import { buffersOf, buildRun } from "./store.js";
 
 const FIRST_TABLES = ["events", "sizes", "labels", "segments", "blocks", "marks", "kernels"];
-const COLUMN_TYPES = { blocks: { alloc: Uint32Array }, events: { time: Float64Array } };
+/** What is read into an array of the kind in which it stays. Of times there is one more: the run's end. */
+const ARRAYS = {
+    blocks: { alloc: (rows) => new Uint32Array(rows) },
+    events: { time: (rows) => new Float64Array(rows + 1) },
+    marks: { event: (rows) => new Uint32Array(rows) },
+};
 
 async function readRun(description, info, chunk) {
     const tables = {};
     for (const name of FIRST_TABLES)
-        if (info.tables[name]) tables[name] = await readTable(name, info.tables[name], chunk, COLUMN_TYPES[name]);
+        if (info.tables[name]) tables[name] = await readTable(name, info.tables[name], chunk, ARRAYS[name]);
     return buildRun(description, info, tables);
 }
 
