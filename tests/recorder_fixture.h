@@ -27,6 +27,7 @@ enum { FIXTURE_LIVE = 300, FIXTURE_PATH_BYTES = 256 };
 struct script {
     uint64_t seed, drawn;
     uint64_t sequence, segments, next_offset;
+    uint64_t freed; /* sequence of the alloc of the block that was freed last */
     const struct mt_sink *sink;
     struct mt_event live[FIXTURE_LIVE];
     size_t live_count;
@@ -89,6 +90,7 @@ static inline void script_fill_free(struct script *script, struct mt_event *even
     size_t index = script_draw(script, script->live_count);
     uint64_t sequence = event->sequence, time_ns = event->time_ns;
     *event = script->live[index];
+    script->freed = event->sequence;
     event->kind = MT_EVENT_FREE;
     event->sequence = sequence;
     event->time_ns = time_ns;
@@ -141,11 +143,32 @@ static inline struct mt_event script_next(struct script *script)
     return event;
 }
 
+/* How the block was used whose alloc and free have these sequences: every fifth never. */
+static inline struct mt_use script_use(uint64_t alloc, uint64_t end)
+{
+    uint64_t random = mt_splitmix64(alloc), first = alloc + random % (end - alloc);
+    uint64_t last = first + (random >> 20) % (end - first);
+    struct mt_use use = {.block = alloc, .copied_from = random % 3 == 0 ? alloc / 2 : 0, .unread = random >> 63};
+    if (random % 5 == 0)
+        return use;
+    use.reads = (uint32_t)(random >> 32);
+    use.writes = 1 + (uint32_t)(random >> 50);
+    use.first = first;
+    use.last = last;
+    use.idle_from = first + (last - first) / 3;
+    use.idle_to = last;
+    return use;
+}
+
 /* Emits the next `count` events of the script into its sink. */
 static inline void script_emit(struct script *script, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         struct mt_event event = script_next(script);
+        if (event.kind == MT_EVENT_FREE && script->sink->use != NULL) {
+            const struct mt_use use = script_use(script->freed, event.sequence);
+            script->sink->use(script->sink->context, &use);
+        }
         script->sink->emit(script->sink->context, &event);
     }
 }
@@ -250,11 +273,13 @@ static inline int64_t sql_integer(const char *path, const char *sql)
 static const char FIXTURE_EVENTS[] =
     "SELECT e.id, e.time_ns, k.name, e.stream, l.category, l.role, l.op, l.phase, coalesce(l.layer, -1), l.dtype,"
     " l.shape, s.path, e.requested_bytes, e.block_bytes, e.segment, e.offset, e.allocation, g.address + e.offset,"
-    " a.segment, a.offset"
+    " a.segment, a.offset, r.first_event, u.reads, u.writes, u.first_use, u.last_use, u.idle_from, u.idle_to,"
+    " u.copied_from, u.unread"
     " FROM run r JOIN event e ON e.id >= r.first_event AND e.id < r.first_event + r.event_count"
     " JOIN event_kind k ON k.id = e.kind LEFT JOIN label l ON l.run = r.id AND l.id = e.label"
     " LEFT JOIN span s ON s.run = r.id AND s.id = coalesce(e.span, l.span)"
     " LEFT JOIN segment g ON g.run = r.id AND g.id = e.segment LEFT JOIN event a ON a.id = e.allocation"
+    " LEFT JOIN block_use u ON u.allocation = e.allocation"
     " WHERE r.id = ? ORDER BY e.id";
 
 static inline void check_text(sqlite3_stmt *row, int column, const char *expected)
@@ -288,6 +313,29 @@ static inline void check_label(sqlite3_stmt *row, const struct mt_label *label)
     check_text(row, 10, shape);
 }
 
+/* The event of a sequence, or NULL for what did not happen. */
+static inline void check_moment(sqlite3_stmt *row, int column, uint64_t sequence, bool happened)
+{
+    if (happened)
+        check_integer(row, column, (uint64_t)sqlite3_column_int64(row, 20) + sequence);
+    else
+        assert_int_equal(sqlite3_column_type(row, column), SQLITE_NULL);
+}
+
+/* Whether the row of a free says of its block what the use said. */
+static inline void check_use(sqlite3_stmt *row, const struct mt_use *use)
+{
+    bool used = use->reads + (uint64_t)use->writes > 0, paused = use->idle_to > use->idle_from;
+    check_integer(row, 21, use->reads);
+    check_integer(row, 22, use->writes);
+    check_moment(row, 23, use->first, used);
+    check_moment(row, 24, use->last, used);
+    check_moment(row, 25, use->idle_from, paused);
+    check_moment(row, 26, use->idle_to, paused);
+    check_moment(row, 27, use->copied_from, use->copied_from != 0);
+    check_integer(row, 28, use->unread);
+}
+
 static inline bool has_span(const struct mt_event *event)
 {
     return event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_OOM || event->kind == MT_EVENT_SPAN_BEGIN ||
@@ -319,7 +367,7 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
     }
 }
 
-/* Compares the run with what the script of this seed emits; returns how many events it has. */
+/* Compares the run, and how its blocks were used, with what the script of this seed emits; returns how many events it has. */
 static inline uint64_t fixture_check_run(const char *path, int64_t run, uint64_t seed)
 {
     struct mt_interner *interner = mt_interner_create();
@@ -331,6 +379,10 @@ static inline uint64_t fixture_check_run(const char *path, int64_t run, uint64_t
     while (sqlite3_step(row) == SQLITE_ROW) {
         struct mt_event event = script_next(&script);
         check_row(row, &event, interner);
+        if (event.kind == MT_EVENT_FREE) {
+            const struct mt_use use = script_use(script.freed, event.sequence);
+            check_use(row, &use);
+        }
     }
     sqlite3_finalize(row);
     sqlite3_close(handle);

@@ -144,6 +144,8 @@ static void a_recovered_run_has_the_tables_of_a_closed_one(void **state)
     static const char *const tables[] = {
         "summary_peak", "summary_peak_category", "summary_category", "summary_allocation", "checkpoint", "step",
         "segment"};
+    static const char uses[] = "SELECT count(*) FROM run JOIN block_use ON allocation >= first_event AND"
+                               " allocation < first_event + event_count WHERE run.id = %d";
     leave_killed_run(5, 20000);
     open_and_close();
     assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
@@ -156,6 +158,12 @@ static void a_recovered_run_has_the_tables_of_a_closed_one(void **state)
         snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = 2", tables[i]);
         assert_int_equal(sql_integer(path, sql), rows);
     }
+    char sql[200];
+    snprintf(sql, sizeof sql, uses, 1);
+    int64_t blocks = sql_integer(path, sql);
+    snprintf(sql, sizeof sql, uses, 2);
+    assert_true(blocks > 0);
+    assert_int_equal(sql_integer(path, sql), blocks);
     assert_int_equal(sql_integer(path, "SELECT count(*) FROM summary_peak a JOIN summary_peak b USING (step, measure,"
                                        " bytes) WHERE a.run = 1 AND b.run = 2 AND b.event = a.event + 20000"),
                      sql_integer(path, "SELECT count(*) FROM summary_peak WHERE run = 1"));

@@ -118,6 +118,7 @@ static char *dump(const char *file)
         "SELECT * FROM span",
         "SELECT * FROM label",
         "SELECT * FROM event",
+        "SELECT * FROM block_use",
         "SELECT * FROM event_kind",
         "SELECT * FROM segment",
         "SELECT * FROM step",

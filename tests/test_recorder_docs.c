@@ -70,7 +70,7 @@ static void every_query_of_the_document_gives_rows(void **state)
             fail_msg("no rows from: %s", sql);
         free(sql);
     }
-    assert_int_equal(queries, 4);
+    assert_int_equal(queries, 5);
 }
 
 static void the_events_by_kind_are_those_of_the_newest_run(void **state)
@@ -80,6 +80,16 @@ static void the_events_by_kind_are_those_of_the_newest_run(void **state)
     char *sql = query_of_document(0);
     run_query(sql, &events);
     assert_int_equal((int)events, 5000);
+    free(sql);
+}
+
+static void those_held_longest_after_their_last_use_are_ten(void **state)
+{
+    (void)state;
+    double held_ns;
+    char *sql = query_of_document(3);
+    assert_int_equal(run_query(sql, &held_ns), 10);
+    assert_true(held_ns > 0);
     free(sql);
 }
 
@@ -133,6 +143,7 @@ int main(void)
         cmocka_unit_test(every_query_of_the_document_gives_rows),
         cmocka_unit_test(the_events_by_kind_are_those_of_the_newest_run),
         cmocka_unit_test(the_longest_lived_are_ten),
+        cmocka_unit_test(those_held_longest_after_their_last_use_are_ten),
         cmocka_unit_test(every_column_is_explained),
         cmocka_unit_test(the_kinds_are_numbered_as_the_document_says),
     };

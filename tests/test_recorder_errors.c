@@ -174,7 +174,8 @@ static void every_table_is_missed(void **state)
                                          "summary_peak",
                                          "summary_category",
                                          "summary_peak_category",
-                                         "summary_allocation"};
+                                         "summary_allocation",
+                                         "block_use"};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         char sql[100];
         fixture_record(path, 1, 100);

@@ -1,8 +1,8 @@
 /* Reductions and their gradients. */
 #include "model/function_rules.h"
-#include "model/use.h"
 
 #include "model/autocast.h"
+#include "model/use.h"
 
 #include <string.h>
 

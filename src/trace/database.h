@@ -24,8 +24,9 @@ struct sqlite3;
 
 enum {
     MT_TRACE_APPLICATION_ID = 0x6D747263, /* "mtrc", at byte 68 of the file */
-    MT_TRACE_FORMAT = 2,                  /* user_version: grows when an older program could no longer read the file */
-    MT_TRACE_FORMAT_WITHOUT_USES = 1,     /* there was no table block_use yet */
+    MT_TRACE_FORMAT = 2,                  /* user_version: grows when an older program could no longer read the file,
+                                           * or its ring */
+    MT_TRACE_FORMAT_WITHOUT_USES = 1,     /* there was no table block_use yet; its writers add it */
 };
 
 /* Opens the trace at `path`, creating it with its tables if there is no such file (or an empty one). Journal: WAL,
@@ -57,6 +58,11 @@ mt_status mt_database_execute(struct mt_database *database, const char *sql);
 mt_status mt_database_begin(struct mt_database *database);
 mt_status mt_database_commit(struct mt_database *database);
 void mt_database_rollback(struct mt_database *database);
+
+/* Between the two a reader sees one state of the file, and SQLite locks it once and not for every statement, which takes
+ * longer than to read a row. May be nested, and lie in a transaction. End what was begun. */
+mt_status mt_database_begin_reading(struct mt_database *database);
+void mt_database_end_reading(struct mt_database *database);
 
 /* One number from a statement without parameters: the first column of its first row, 0 if that is NULL or absent. */
 mt_status mt_database_integer(struct mt_database *database, const char *sql, int64_t *out);

@@ -2,6 +2,7 @@
  *
  *   ring [position, end) ──store──▶ batch ──▶ event
  *                           │  └──▶ summary ──▶ segment, step, checkpoint, and at the end summary_*
+ *                           ├─────▶ batch ──▶ block_use
  *                           └─────▶ label, span, measurement, kernel_name, kernel
  *
  * A commit writes the position up to which records are stored together with their rows, so that whoever comes later
