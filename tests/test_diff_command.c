@@ -293,6 +293,19 @@ static void the_answer_begins_with_the_reason(void **state)
     assert_non_null(strstr(memtrace("diff 1 1")->out, "needs as much as"));
 }
 
+static void a_run_that_is_still_being_written_is_compared_as_far_as_it_is(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    const char *script =
+        "'%s' run --device sim " TINY "--seq 8 --autocast bf16 --steps 1000000 >live.txt 2>&1 & live=$!;"
+        " for i in $(seq 100); do '%s' diff 1 2 >out.txt 2>err.txt && break; sleep 0.05; done;"
+        " kill $live; wait $live; grep -q 'run 2 is still running' err.txt";
+    char command[2048];
+    snprintf(command, sizeof command, script, MT_PROGRAM, MT_PROGRAM);
+    assert_int_equal(system(command), 0);
+}
+
 static void doubts_are_noted(void **state)
 {
     (void)state;
@@ -315,6 +328,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(runs_are_named_by_number_name_and_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_compared_is_answered_with_what_to_do, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_answer_begins_with_the_reason, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_that_is_still_being_written_is_compared_as_far_as_it_is, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(doubts_are_noted, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,16 +158,27 @@ static struct window cut_to_run(struct window window, const struct mt_run *run)
 }
 
 /* Asks for what was live after window.first - 1, and for the window's events, if there are any. */
+static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
+                             struct block_list *list)
+{
+    mt_status status = mt_database_begin_reading(trace->database);
+    if (status != MT_OK)
+        return status;
+    status = mt_query_number_limits(trace, run, &list->limits);
+    if (status == MT_OK)
+        status = add_live(trace, run, window.first - 1, list);
+    if (status == MT_OK && window.first <= window.last)
+        status = add_window(trace, run, window, list);
+    mt_database_end_reading(trace->database);
+    return status;
+}
+
 static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, struct window window,
                              struct mt_block_row **out_rows, size_t *out_count)
 {
     struct block_list list = {0};
     mt_number_map_create(&list.by_alloc);
-    mt_status status = mt_query_number_limits(trace, run, &list.limits);
-    if (status == MT_OK)
-        status = add_live(trace, run, window.first - 1, &list);
-    if (status == MT_OK && window.first <= window.last)
-        status = add_window(trace, run, window, &list);
+    mt_status status = read_window(trace, run, window, &list);
     mt_number_map_release(&list.by_alloc);
     if (status != MT_OK) {
         free(list.rows);

@@ -262,10 +262,12 @@ static void compare_states(const struct diff_context *context, const struct diff
     free(kinds.items);
 }
 
-static mt_status compare_runs(const struct mt_diff_run *const runs[], struct mt_diff *out)
+mt_status mt_trace_diff(const struct mt_diff_run *a, const struct mt_diff_run *b, struct mt_diff *out)
 {
+    *out = (struct mt_diff){0};
+    const struct mt_diff_run *const runs[] = {[MT_SIDE_A] = a, [MT_SIDE_B] = b};
     struct diff_live live[MT_SIDE_COUNT] = {0};
-    struct diff_context context = {.keeper = runs[MT_SIDE_A]->trace, .side = out->side};
+    struct diff_context context = {.keeper = a->trace, .side = out->side};
     mt_status status = MT_OK;
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
         status = load_side(runs[side], context.keeper, &out->side[side], &live[side]);
@@ -276,23 +278,6 @@ static mt_status compare_runs(const struct mt_diff_run *const runs[], struct mt_
         compare_states(&context, live, out);
     for (int side = 0; side < MT_SIDE_COUNT; side++)
         release_live(&live[side]);
-    return status;
-}
-
-/* In a transaction of each trace: SQLite then locks the file once, and not for each of thousands of rows, which takes
- * longer than to read them. */
-mt_status mt_trace_diff(const struct mt_diff_run *a, const struct mt_diff_run *b, struct mt_diff *out)
-{
-    *out = (struct mt_diff){0};
-    bool is_one_trace = a->trace == b->trace;
-    mt_status status = mt_database_begin(a->trace->database);
-    if (status == MT_OK && !is_one_trace)
-        status = mt_database_begin(b->trace->database);
-    if (status == MT_OK)
-        status = compare_runs((const struct mt_diff_run *const[]){[MT_SIDE_A] = a, [MT_SIDE_B] = b}, out);
-    mt_database_rollback(a->trace->database);
-    if (!is_one_trace)
-        mt_database_rollback(b->trace->database);
     return status;
 }
 
