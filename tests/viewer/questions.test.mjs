@@ -1,0 +1,191 @@
+/** What the page works out of a run, against the slow and obvious way, on runs that are different every time. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
+import { columnsOfView } from "../../viewer/area_raster.js";
+import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composition.js";
+import { makeLevels, visitLive } from "../../viewer/levels.js";
+import { blockAt } from "../../viewer/map.js";
+import { shellQuote } from "../../viewer/copy_command.js";
+import { sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
+import { buildRun } from "../../viewer/store.js";
+import { wholeView, withRange, zoomAt } from "../../viewer/view.js";
+import { makeSyntheticPage, CATEGORIES, PHASES } from "./synthetic.mjs";
+
+const SEED = Number(process.env.SEED ?? Date.now() % 1000000);
+console.log(`SEED=${SEED}`);
+let state = SEED;
+const draw = (bound) => {
+    state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+    return Math.floor((state / 2 ** 32) * bound);
+};
+
+/** A run as the worker builds it, out of plain arrays. */
+function build(words, allocations = 3000) {
+    const page = makeSyntheticPage(allocations, words);
+    const { info, tables } = page.runs[0];
+    const typed = Object.fromEntries(Object.entries(tables).map(([name, table]) =>
+        [name, Object.fromEntries(Object.entries(table).map(([column, values]) => [column, Float64Array.from(values)]))]));
+    typed.events.time = Float64Array.from([...tables.events.time, 0]);
+    return { page, tables, run: buildRun(page, info, typed) };
+}
+
+/** Blocks that are live after a moment. */
+function liveSlowly(run, moment) {
+    const live = [];
+    for (let i = 0; i < run.blocks.count; i++)
+        if (run.blocks.alloc[i] <= moment && run.blocks.free[i] > moment) live.push(i);
+    return live;
+}
+
+function totalsSlowly(run, wanted) {
+    const totals = [];
+    let now = 0;
+    run.memory.ops.forEach((op) => {
+        const block = Math.abs(op) - 1;
+        if (op !== 0 && wanted[run.memory.blockCategory[block]]) now += Math.sign(op) * run.sizes.block[run.blocks.size[block]];
+        totals.push(now);
+    });
+    return totals;
+}
+
+const { run } = build(["small", "noise"]);
+
+test("the composition at a moment is the sum of what is live", () => {
+    for (let i = 0; i < 200; i++) {
+        const moment = draw(run.eventCount + 1) - 1;
+        const expected = new Float64Array(CATEGORIES.length);
+        for (const block of liveSlowly(run, moment)) expected[run.memory.blockCategory[block]] += run.sizes.block[run.blocks.size[block]];
+        assert.deepEqual(compositionAt(run.memory, moment, new Float64Array(CATEGORIES.length)), expected);
+    }
+});
+
+test("the highest moment of a range is the earliest of the highest, for all categories and for one", () => {
+    for (const only of [-1, 0, 11]) {
+        const wanted = new Uint8Array(CATEGORIES.length).fill(only < 0 ? 1 : 0);
+        if (only >= 0) wanted[only] = 1;
+        const totals = totalsSlowly(run, wanted);
+        const index = makePeakIndex(run.memory, wanted);
+        for (let i = 0; i < 500; i++) {
+            const first = draw(run.eventCount + 1) - 1;
+            const last = Math.min(run.eventCount - 1, first + draw(i % 2 ? 100 : run.eventCount));
+            let best = { bytes: -1, moment: -1 };
+            for (let m = first; m <= last; m++) if ((totals[m] ?? 0) > best.bytes) best = { bytes: totals[m] ?? 0, moment: m };
+            const found = findHighest(run.memory, index, first, last);
+            assert.deepEqual({ ...found }, best, `${first}..${last}`);
+        }
+    }
+});
+
+test("the peaks are those of the recording", () => {
+    assert.deepEqual(run.peaks.allocated, run.info.peaks.allocated);
+    assert.ok(run.peaks.reserved.bytes >= run.peaks.allocated.bytes);
+    assert.ok(run.peaks.requested.bytes <= run.peaks.allocated.bytes);
+});
+
+test("columns of a view leave no event out, so that the peak is in one of them at every zoom", () => {
+    for (const kind of ["time", "event", "phase"]) {
+        const axis = makeAxis(kind, [run], PHASES);
+        for (let i = 0; i < 30; i++) {
+            let view = wholeView(axis, run.addressBytes);
+            const x = axis.xs[0][run.peaks.allocated.event];
+            if (i > 0) view = zoomAt(view, axis, x, 1 / (1 + draw(1000)));
+            const columns = columnsOfView(run, 0, axis, view, run.peakIndex, 50 + draw(900));
+            assert.equal(Math.max(...columns.bytes), run.peaks.allocated.bytes, `${kind} ${view.x0} ${view.x1}`);
+        }
+    }
+});
+
+test("what is live is found on every axis", () => {
+    for (const kind of ["time", "event", "phase"]) {
+        const axis = makeAxis(kind, [run], PHASES);
+        const levels = makeLevels(run, axis, 0);
+        for (let i = 0; i < 60; i++) {
+            const moment = draw(run.eventCount + 1) - 1;
+            const found = [];
+            visitLive(levels, run, axis, 0, moment, (block) => found.push(block));
+            assert.deepEqual(found.sort((a, b) => a - b), liveSlowly(run, moment), `${kind} ${moment}`);
+        }
+    }
+});
+
+test("a point in a block finds it, on every axis", () => {
+    for (const kind of ["time", "event", "phase"]) {
+        const axis = makeAxis(kind, [run], PHASES);
+        const levels = makeLevels(run, axis, 0);
+        const scene = { mapRun: 0, runs: [run], axis, levels: () => levels };
+        for (let i = 0; i < 300; i++) {
+            const block = draw(run.blocks.count);
+            const [left, right] = [axis.xs[0][run.blocks.alloc[block]], axis.xs[0][run.blocks.free[block]]];
+            if (right <= left) continue;
+            const x = left + (right - left) * 0.5;
+            const address = run.blocks.low[block] + run.sizes.block[run.blocks.size[block]] / 2;
+            assert.equal(blockAt(scene, x, address, 1e-9, 1e-9), block);
+        }
+    }
+});
+
+test("no two blocks hold an address at a time, and gaps between segments are closed", () => {
+    let mapped = 0;
+    for (let i = 0; i < run.segments.count; i++) mapped += run.segments.bytes[i];
+    assert.equal(run.addressBytes, mapped);
+    const live = liveSlowly(run, run.peaks.allocated.event).sort((a, b) => run.blocks.low[a] - run.blocks.low[b]);
+    live.slice(1).forEach((block, i) =>
+        assert.ok(run.blocks.low[live[i]] + run.sizes.block[run.blocks.size[live[i]]] <= run.blocks.low[block]));
+});
+
+test("axes never go backwards and moments are where they say", () => {
+    for (const kind of ["time", "event", "phase"]) {
+        const axis = makeAxis(kind, [run], PHASES);
+        const xs = axis.xs[0];
+        for (let i = 1; i < xs.length; i++) assert.ok(xs[i] >= xs[i - 1]);
+        assert.ok(xs[0] >= 0 && xs.at(-1) <= axis.length + 1e-6);
+        for (let i = 0; i < 100; i++) {
+            const x = (draw(1e6) / 1e6) * axis.length;
+            const at = momentAt(axis, 0, x);
+            assert.ok((at < 0 || xs[at] <= x) && (at + 1 >= run.eventCount || xs[at + 1] > x));
+            const before = momentBefore(axis, 0, x);
+            assert.ok((before < 0 || xs[before] < x) && (before + 1 >= run.eventCount || xs[before + 1] >= x));
+        }
+    }
+});
+
+test("phases of two runs are laid over each other", () => {
+    const page = makeSyntheticPage(2000, ["small", "diff", "noise"]);
+    const runs = [build(["small"], 2000).run, build(["small", "noise"], 2600).run];
+    const axis = makeAxis("phase", runs, PHASES);
+    const xOfPhase = (number, i) => axis.xs[number][runs[number].lanes.phases.begin[i]];
+    const count = Math.min(...runs.map((each) => each.lanes.phases.begin.length));
+    assert.ok(count > 4 && page.runs.length === 2);
+    for (let i = 0; i < count; i++) assert.equal(xOfPhase(0, i), xOfPhase(1, i));
+});
+
+test("spans are nested, and one that the run cut off ends with it", () => {
+    const cut = build(["small", "oom"]).run;
+    assert.equal(cut.lanes.ooms.length, 1);
+    assert.equal(cut.lanes.steps.end.at(-1), cut.eventCount);
+    const [outer, inner] = run.lanes.spans;
+    for (let i = 0; i < inner.begin.length; i++)
+        assert.ok(outer.begin.some((begin, o) => begin <= inner.begin[i] && inner.end[i] <= outer.end[o]));
+});
+
+test("a view stays inside of its axis however it is moved", () => {
+    const axis = makeAxis("time", [run], PHASES);
+    let view = wholeView(axis, run.addressBytes);
+    for (let i = 0; i < 500; i++) {
+        view = draw(2) ? zoomAt(view, axis, (draw(1000) / 1000) * axis.length, draw(2) ? 0.3 : 3)
+                       : withRange(view, axis, draw(axis.length * 2) - axis.length / 2, draw(axis.length * 2));
+        assert.ok(view.x0 >= 0 && view.x1 <= axis.length * (1 + 1e-12) && view.x1 - view.x0 >= axis.shortest * (1 - 1e-9), JSON.stringify(view));
+    }
+});
+
+test("numbers are told as the command line tells them", () => {
+    assert.equal(sizeText(68031946752), "63.36 GiB");
+    assert.equal(sizeText(-512), "−512 B");
+    assert.equal(sizeTick(2 ** 34), "16 GiB");
+    assert.equal(sizeTick(0), "0 B");
+    assert.equal(sizeTick(2 ** 30 * 2.5), "2.5 GiB");
+    assert.equal(timeText(64204123), "64.204 ms");
+    assert.equal(shellQuote("it's"), "'it'\\''s'");
+    assert.equal(shellQuote("memtrace.db"), "memtrace.db");
+});
