@@ -12,7 +12,7 @@
 /* A model of some hundred MiB. */
 #define SIZES "--vocab 1000 --d-model 256 --d-ff 1024 --layers 4 --heads 4 --seq 128 --batch 8 "
 
-enum { UNIT_MIB = 16 }; /* what a need is told to */
+enum { UNIT_MIB = 2 }; /* what a need is told to */
 
 static int set_up(void **state)
 {
@@ -165,7 +165,7 @@ static void single_changes_are_what_run_finds(void **state)
 static void the_edges_are_right_wherever_the_limit_is(void **state)
 {
     (void)state;
-    for (json_int_t mib = 120; mib <= 360; mib += 80) {
+    for (json_int_t mib = 120; mib <= 280; mib += 160) {
         json_t *answer = fit_on(mib, SIZES "--mode fwd --autocast bf16");
         check_largest(answer, "batch");
         check_largest(answer, "seq");
@@ -176,7 +176,7 @@ static void the_edges_are_right_wherever_the_limit_is(void **state)
 static void changes_are_combined_where_no_single_one_suffices(void **state)
 {
     (void)state;
-    json_t *answer = fit("--device sim:2200MiB --model small --seq 512 --autocast bf16 --steps 2");
+    json_t *answer = fit("--device sim:650MiB --model small --layers 2 --seq 512 --autocast bf16 --steps 2");
     assert_int_equal(change_count(answer, "changes"), 4);
     assert_int_equal(change_count(answer, "combined"), 1);
     assert_true(json_is_string(json_object_get(answer, "remedy")));
@@ -203,15 +203,15 @@ static void a_model_too_large_for_any_change_is_said_to_be(void **state)
 static void the_largest_model_and_the_smallest_card_are_the_edge(void **state)
 {
     (void)state;
-    json_t *answer = fit("--device sim:rtx4090 --model xl --seq 128");
+    json_t *answer = fit("--device sim:16GiB --model 2.7B --seq 128 --mode fwd --steps 1");
     const char *command = text_of(answer, "command");
     const char *card = text_of(answer, "smallest_card");
-    assert_string_equal(text_of(json_object_get(answer, "largest"), "model"), "large");
-    assert_fits(command, "--model large");
-    assert_does_not_fit(command, "--model xl");
-    assert_string_equal(card, "a100-40gb");
-    assert_fits(command, "--device sim:a100-40gb");
-    assert_does_not_fit(command, "--device sim:v100-32gb");
+    assert_string_equal(text_of(json_object_get(answer, "largest"), "model"), "xl");
+    assert_fits(command, "--model xl");
+    assert_does_not_fit(command, "--model 2.7B");
+    assert_string_equal(card, "l4");
+    assert_fits(command, "--device sim:l4");
+    assert_does_not_fit(command, "--device sim:v100-16gb");
     json_decref(answer);
 }
 
@@ -232,6 +232,17 @@ static void the_trace_is_asked_where_no_option_describes_a_run(void **state)
     json_decref(answer);
     answer = fit("--device sim:1GiB " SIZES);
     assert_true(json_is_null(json_object_get(answer, "run")));
+    json_decref(answer);
+}
+
+static void a_run_that_ended_out_of_memory_is_asked_about_on_its_device(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim:200MiB --steps 2")->code, MT_OUT_OF_MEMORY);
+    json_t *answer = fit("");
+    assert_string_equal(text_of(answer, "device"), "sim:200MiB");
+    assert_false(json_is_true(json_object_get(answer, "fits")));
+    assert_fits(text_of(answer, "remedy"), "");
     json_decref(answer);
 }
 
@@ -288,7 +299,7 @@ static void add(struct options *options, const char *option, size_t count, const
 {
     size_t length = strlen(options->text), chosen = draw(options, count + 1);
     if (chosen < count)
-        snprintf(options->text + length, sizeof options->text - length, "%s %s ", option, values[chosen]);
+        snprintf(options->text + length, sizeof options->text - length, "%s '%s' ", option, values[chosen]);
 }
 
 #define ADD(options, option, ...)                                                                                      \
@@ -299,7 +310,7 @@ static void add(struct options *options, const char *option, size_t count, const
 
 static void add_model(struct options *options)
 {
-    ADD(options, "--model", "small", "medium", "small.json");
+    ADD(options, "--model", "small", "small.json");
     ADD(options, "--vocab", "300", "1000");
     ADD(options, "--layers", "1", "2", "3");
     ADD(options, "--heads", "4", "8");
@@ -319,12 +330,12 @@ static void add_training(struct options *options)
     ADD(options, "--warmup", "0", "1", "2");
     ADD(options, "--zero-grad", "before-backward", "before-forward");
     ADD(options, "--init", "random", "reference");
-    ADD(options, "--data", "random", "reference", "\"it's a text\"", "./random");
+    ADD(options, "--data", "random", "reference", "its text", "./random");
     ADD(options, "--seed", "0", "9", "9223372036854775807");
     ADD(options, "--impl", "eager");
     ADD(options, "--alloc", "policy=tight", "policy=torch", "policy=torch,max_split=64MiB",
         "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
-    ADD(options, "--device", "sim:l4", "sim:77GiB");
+    ADD(options, "--device", "sim:3GiB", "sim:1.5 GB");
 }
 
 /* Every setting of the trace's run, one a line. */
@@ -361,12 +372,12 @@ static void a_traced_run_is_repeated_from_its_settings(void **state)
     uint64_t seed = (uint64_t)time(NULL);
     print_message("seed %" PRIu64 "\n", seed);
     static const char files[] =
-        "printf %01000d 0 | tee \"it's a text\" >random;"
+        "printf %01000d 0 | tee 'its text' >random;"
         " echo '{\"vocab\": 500, \"d_model\": 64, \"d_ff\": 128, \"heads\": 2, \"layers\": 2}' >small.json";
     assert_int_equal(shell("%s", files)->code, 0);
-    for (uint64_t i = 0; i < 15; i++) {
+    for (uint64_t i = 0; i < 4; i++) {
         struct options options = {.seed = seed + i};
-        strcpy(options.text, "--model small --heads 4 ");
+        strcpy(options.text, "--model small.json --heads 4 ");
         add_model(&options);
         add_training(&options);
         assert_comes_back(options.text);
@@ -384,6 +395,7 @@ int main(void)
         TEST(a_model_too_large_for_any_change_is_said_to_be),
         TEST(the_largest_model_and_the_smallest_card_are_the_edge),
         TEST(the_trace_is_asked_where_no_option_describes_a_run),
+        TEST(a_run_that_ended_out_of_memory_is_asked_about_on_its_device),
         TEST(what_can_not_be_answered_gets_a_sentence),
         TEST(a_traced_run_is_repeated_from_its_settings),
     };

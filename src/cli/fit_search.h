@@ -19,7 +19,7 @@ struct mt_fit {
                                  because the allocator gives cached segments back and asks anew */
 };
 
-enum { MT_FIT_UNIT = 16 << 20 };
+enum { MT_FIT_UNIT = 2 << 20 };
 
 /* A change to a run that lowers its memory, from the cheapest for who trains to the dearest. */
 typedef enum mt_fit_change {
