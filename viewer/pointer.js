@@ -85,15 +85,17 @@ export class Pointer {
         const at = this.at(event);
         this.drag = { target: event.target, from: at, view: this.scene.view, kind: "click", measuring: event.shiftKey };
         if (at.chart === "minimap") this.dragMinimap(at);
-        this.charts.setPointerCapture?.(event.pointerId);
     }
 
     move(event) {
         const at = this.at(event);
         if (!this.drag) return this.hover(at);
         const { from } = this.drag;
-        if (Math.hypot(at.left - from.left, at.top - from.top) > CLICK_SLACK) this.drag.kind = "drag";
-        if (this.drag.kind !== "drag") return;
+        if (this.drag.kind === "click") {
+            if (Math.hypot(at.left - from.left, at.top - from.top) <= CLICK_SLACK) return;
+            this.drag.kind = "drag";
+            this.charts.setPointerCapture(event.pointerId); // not before: a captured click has lost its target
+        }
         if (from.chart === "minimap") this.dragMinimap(at);
         else if (this.drag.measuring) this.scene.set({ measured: { x0: from.x, x1: at.x } });
         else this.dragView(at);
@@ -140,7 +142,7 @@ export class Pointer {
         const { scene } = this;
         if (at.chart === "map") {
             const block = this.blockUnder(at);
-            if (block !== scene.selected) scene.set({ selected: block, twins: null });
+            scene.set({ selected: block, twins: null });
         } else scene.pin(this.momentsAt(at));
     }
 
