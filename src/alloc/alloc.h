@@ -23,6 +23,9 @@
 
 typedef enum mt_policy { MT_POLICY_TIGHT, MT_POLICY_TORCH } mt_policy;
 
+/* As settings spell it: "tight", "torch". */
+const char *mt_policy_name(mt_policy policy);
+
 /* How an allocator behaves; mt_alloc_settings_parse("") gives the defaults. */
 struct mt_alloc_settings {
     mt_policy policy;

@@ -13,13 +13,18 @@ enum {
     LEAST_MAX_SPLIT_BYTES = 20 << 20, /* PyTorch's segments for medium requests, which must stay splittable */
 };
 
-static const char *const policy_names[] = {"tight", "torch"};
+static const char *const policy_names[] = {[MT_POLICY_TIGHT] = "tight", [MT_POLICY_TORCH] = "torch"};
 static const char *const torch_keys[] = {"policy", "max_split", "roundup_power2_divisions", "gc_threshold"};
 
 enum {
     POLICY_COUNT = sizeof policy_names / sizeof policy_names[0],
     KEY_COUNT = sizeof torch_keys / sizeof torch_keys[0]
 };
+
+const char *mt_policy_name(mt_policy policy)
+{
+    return policy_names[policy];
+}
 
 static mt_status parse_policy(const char *value, struct mt_alloc_settings *settings)
 {

@@ -2,18 +2,14 @@
 
 #include "base/memory.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
-/* The steps before, of and after the peak of requested bytes. */
-static mt_status find_window(const struct mt_question *question, struct mt_advice_material *material)
+/* Narrows the input to the steps before, of and after the peak of requested bytes. */
+static mt_status narrow(const struct mt_question *question, struct mt_advice_material *material)
 {
     const struct mt_run *run = question->run;
     struct mt_advice_input *input = &material->input;
-    input->first_event = run->first_event;
-    input->last_event = run->first_event + run->event_count - 1;
-    material->is_whole = run->event_count <= MT_ADVICE_MOST_EVENTS || run->steps == 0;
-    if (material->is_whole)
-        return MT_OK;
     struct mt_peak_row peak;
     mt_status status = mt_trace_peak(question->trace, run, MT_MEASURE_REQUESTED, &peak);
     int64_t step = peak.step, ignored;
@@ -25,6 +21,26 @@ static mt_status find_window(const struct mt_question *question, struct mt_advic
     if (status == MT_OK)
         status = mt_trace_step_events(question->trace, run, material->last_step, &ignored, &input->last_event);
     return status;
+}
+
+static mt_status find_window(const struct mt_question *question, struct mt_advice_material *material)
+{
+    const struct mt_run *run = question->run;
+    struct mt_advice_input *input = &material->input;
+    input->first_event = run->first_event;
+    input->last_event = run->first_event + run->event_count - 1;
+    material->is_whole = run->event_count <= MT_ADVICE_WHOLE_EVENTS || run->steps == 0;
+    mt_status status = material->is_whole ? MT_OK : narrow(question, material);
+    if (status != MT_OK)
+        return status;
+    if (input->first_event < 1 || input->last_event > INT64_MAX / 4)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " has events %" PRId64 " to %" PRId64,
+                       run->id, input->first_event, input->last_event);
+    int64_t count = input->last_event - input->first_event + 1;
+    if (count < 1 || count > MT_ADVICE_MOST_EVENTS)
+        return mt_fail(MT_USAGE, "%" PRId64 " events are to be looked at, and advice is for 1 to %d: trace fewer steps",
+                       count, MT_ADVICE_MOST_EVENTS);
+    return MT_OK;
 }
 
 static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)

@@ -5,7 +5,8 @@
 #include "question.h"
 #include "whatif/advice.h"
 
-enum { MT_ADVICE_MOST_EVENTS = 2000000 }; /* of a run that is looked at as a whole */
+/* How many events a run has at most that is looked at as a whole, and how many are looked at at all. */
+enum { MT_ADVICE_WHOLE_EVENTS = 2000000, MT_ADVICE_MOST_EVENTS = 1 << 26 };
 
 /* Arrays that belong to it, and an input that borrows them. */
 struct mt_advice_material {
@@ -20,7 +21,7 @@ struct mt_advice_material {
     int64_t first_step, last_step; /* of the window */
 };
 
-/* Release in any case. A run that says nothing of its allocator, as an imported one, is taken to have policy=torch. */
+/* MT_USAGE for more events than can be looked at. Release in any case. A run that says nothing of its allocator, as an imported one, is taken to have policy=torch. */
 mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out);
 void mt_advice_material_release(struct mt_advice_material *material);
 

@@ -194,7 +194,8 @@ static mt_status tell(struct adviser *adviser, struct mt_candidate *candidate, s
                                .total_blocks = count_blocks(candidate),
                                .byte_seconds = candidate->byte_seconds,
                                .claim_bytes = candidate->curve.peak_bytes,
-                               .saved_bytes = saved_by(adviser, candidate)};
+                               .saved_bytes = saved_by(adviser, candidate),
+                               .policy = adviser->scene.input->settings.policy};
     int64_t moment = adviser->scene.curve.peak_position;
     if (candidate->peak_bytes == 0)
         moment = mt_curve_cut(&adviser->scene.curve, candidate->cuts, candidate->count).most_position;
@@ -229,6 +230,8 @@ static mt_status replay_unchanged(struct adviser *adviser)
     struct mt_cut_list unused = {0};
     struct mt_advice *out = adviser->out;
     mt_status status = replay_without(adviser, NULL, 0, &out->as_it_was);
+    if (!out->knows_uses)
+        return status;
     for (size_t i = 0; i < adviser->scene.input->block_count && status == MT_OK; i++)
         mt_cut_unused(&adviser->scene, i, &unused);
     if (status == MT_OK)
@@ -237,12 +240,13 @@ static mt_status replay_unchanged(struct adviser *adviser)
     return status;
 }
 
-static mt_status replay_with_other_policy(const struct adviser *adviser, struct mt_replay_result *out)
+static mt_status replay_with_other_policy(const struct adviser *adviser, mt_policy *out_policy,
+                                          struct mt_replay_result *out)
 {
     static const char *const other[] = {[MT_POLICY_TIGHT] = "policy=torch", [MT_POLICY_TORCH] = "policy=tight"};
     struct mt_advice_input input = *adviser->scene.input;
     mt_status status = mt_alloc_settings_parse(other[input.settings.policy], &input.settings);
-    adviser->out->other_policy = input.settings.policy;
+    *out_policy = input.settings.policy;
     struct adviser with_other = *adviser;
     with_other.scene.input = &input;
     return status == MT_OK ? replay_without(&with_other, NULL, 0, out) : status;
@@ -278,7 +282,7 @@ static mt_status tell_fragmentation(struct adviser *adviser)
                                  .blocks = found->hole_count,
                                  .bytes = found->idle_bytes + found->hole_bytes,
                                  .claim_bytes = adviser->scene.curve.peak_bytes};
-    mt_status status = replay_with_other_policy(adviser, &finding.replay);
+    mt_status status = replay_with_other_policy(adviser, &finding.policy, &finding.replay);
     if (status != MT_OK)
         return status;
     if (finding.replay.unmet == SIZE_MAX && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)

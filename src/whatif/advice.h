@@ -70,6 +70,7 @@ struct mt_finding {
     uint64_t claim_bytes;  /* the peak of requested bytes if mended */
     uint64_t saved_bytes;
     struct mt_replay_result replay; /* of the mended run; unmet < SIZE_MAX only if it ran out of memory */
+    mt_policy policy;               /* of that replay: the run's; of fragmentation, the other one */
 };
 
 /* What the segments looked like when most was reserved, with the block that the last one was mapped for in its place. */
@@ -89,9 +90,9 @@ struct mt_advice {
     uint64_t peak_bytes;               /* requested, of the window */
     int64_t peak_event;                /* that reached it first */
     struct mt_replay_result as_it_was; /* the replay without a change */
-    struct mt_replay_result used_only; /* of blocks that are there from their first to their last use only */
+    struct mt_replay_result used_only; /* of blocks that are there from their first to their last use only; if uses are
+                                        * known */
     struct mt_fragmentation fragmentation;
-    enum mt_policy other_policy; /* that fragmentation is compared with */
     struct mt_finding *findings;
     size_t count;
     size_t left_out; /* kinds of blocks that waste something, of which nothing is told */

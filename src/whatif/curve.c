@@ -68,7 +68,7 @@ void mt_curve_create(const struct mt_advice_input *input, struct mt_curve *out)
                              .count = count,
                              .live = mt_host_alloc(count * sizeof(uint64_t)),
                              .ns = mt_host_alloc(count * sizeof(uint64_t)),
-                             .change = mt_host_alloc(2 * count * sizeof(int64_t))};
+                             .change = mt_host_alloc(2 * count * sizeof(uint64_t))};
     add_blocks(out, input);
     sum_up(out);
     fill_times(out, input);
@@ -94,7 +94,7 @@ uint64_t mt_curve_ns(const struct mt_curve *curve, int64_t position)
 static void enter(struct mt_curve *curve, const struct mt_cut *cuts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        int64_t bytes = (int64_t)curve->blocks[cuts[i].block].requested_bytes;
+        uint64_t bytes = curve->blocks[cuts[i].block].requested_bytes;
         size_t from = (size_t)(cuts[i].from - curve->first_position);
         uint64_t to = (uint64_t)cuts[i].to - (uint64_t)curve->first_position;
         curve->change[from] -= bytes;
@@ -107,19 +107,18 @@ struct mt_cut_curve mt_curve_cut(struct mt_curve *curve, const struct mt_cut *cu
 {
     struct mt_cut_curve answer = {.most_position = curve->peak_position};
     enter(curve, cuts, count);
-    int64_t change = 0, most = 0;
+    uint64_t change = 0;
     for (size_t i = 0; i < 2 * curve->count - 1; i++) {
         change += curve->change[i];
         curve->change[i] = 0;
-        uint64_t live = curve->live[(i + 1) / 2] + (uint64_t)change;
+        uint64_t live = curve->live[(i + 1) / 2] + change, absent = 0 - change;
         if (live > answer.peak_bytes)
             answer.peak_bytes = live;
-        if (change < most) {
-            most = change;
+        if (absent > answer.most_bytes) {
+            answer.most_bytes = absent;
             answer.most_position = curve->first_position + (int64_t)i;
         }
     }
     curve->change[2 * curve->count - 1] = 0;
-    answer.most_bytes = (uint64_t)-most;
     return answer;
 }

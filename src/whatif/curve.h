@@ -20,9 +20,9 @@ struct mt_curve {
     const struct mt_block_row *blocks; /* borrowed */
     int64_t first_position;
     size_t count;
-    uint64_t *live; /* requested bytes */
-    uint64_t *ns;   /* the device's clock */
-    int64_t *change;
+    uint64_t *live;   /* requested bytes */
+    uint64_t *ns;     /* the device's clock */
+    uint64_t *change; /* of what is live, by position; wraps around below 0 */
     uint64_t peak_bytes;
     int64_t peak_position; /* that reached it first */
 };

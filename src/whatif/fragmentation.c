@@ -9,7 +9,7 @@
 /* A segment's change of what is reserved. */
 struct change {
     int64_t event;
-    int64_t bytes;
+    uint64_t bytes; /* wraps around where it is taken away */
 };
 
 static int compare_changes(const void *left, const void *right)
@@ -24,9 +24,9 @@ static size_t list_changes(const struct mt_advice_input *input, struct change *o
     for (size_t i = 0; i < input->segment_count; i++) {
         const struct mt_segment_row *segment = &input->segments[i];
         if (segment->mapped_event <= input->last_event)
-            out[count++] = (struct change){segment->mapped_event, (int64_t)segment->bytes};
+            out[count++] = (struct change){segment->mapped_event, segment->bytes};
         if (segment->unmapped_event != 0 && segment->unmapped_event <= input->last_event)
-            out[count++] = (struct change){segment->unmapped_event, -(int64_t)segment->bytes};
+            out[count++] = (struct change){segment->unmapped_event, 0 - segment->bytes};
     }
     qsort(out, count, sizeof *out, compare_changes);
     return count;
@@ -37,7 +37,8 @@ static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_byte
 {
     struct change *changes = mt_host_alloc((2 * input->segment_count + 1) * sizeof *changes);
     size_t count = list_changes(input, changes);
-    int64_t reserved = 0, most = 0, event = 0;
+    uint64_t reserved = 0, most = 0;
+    int64_t event = 0;
     for (size_t i = 0; i < count; i++) {
         reserved += changes[i].bytes;
         bool lasts = i + 1 == count || changes[i + 1].event > input->first_event; /* into the window */
@@ -47,7 +48,7 @@ static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_byte
         }
     }
     free(changes);
-    *out_bytes = (uint64_t)most;
+    *out_bytes = most;
     return event < input->first_event && most > 0 ? input->first_event : event;
 }
 

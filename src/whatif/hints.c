@@ -47,12 +47,13 @@ static const char *precision_hint(const char *role)
     return "keep one of the two for backward, and make the other again there";
 }
 
-static const char *fragmentation_hint(uint64_t saved_bytes)
+static const char *fragmentation_hint(const struct mt_finding *finding)
 {
-    if (saved_bytes == 0)
+    if (finding->saved_bytes == 0)
         return "the other policy would not do with less: allocate what lives long first, and in fewer sizes";
-    return "memtrace run --alloc policy=tight reserves what is needed; in PyTorch, "
-           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+    if (finding->policy == MT_POLICY_TORCH)
+        return "memtrace run --alloc policy=torch";
+    return "memtrace run --alloc policy=tight; in PyTorch, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 }
 
 const char *mt_finding_hint(const struct mt_finding *finding)
@@ -77,7 +78,7 @@ const char *mt_finding_hint(const struct mt_finding *finding)
         return "something holds on to it across steps, such as a list of losses: keep loss.item() there, not the "
                "tensor";
     case MT_PATTERN_FRAGMENTATION:
-        return fragmentation_hint(finding->saved_bytes);
+        return fragmentation_hint(finding);
     case MT_PATTERN_COUNT:
         break;
     }
