@@ -11,7 +11,7 @@
 struct measured {
     struct mt_peak_row peaks[MT_MEASURE_COUNT];
     struct mt_category_row *largest; /* by category and phase */
-    size_t largest_count;
+    size_t largest_count;            /* 0 also where no category is bounded */
 };
 
 #define X(name, text) text,
@@ -64,13 +64,13 @@ static mt_status measure_largest(const struct mt_question *question, struct meas
     return status;
 }
 
-static mt_status measure(const struct mt_question *question, struct measured *out)
+static mt_status measure_peaks(const struct mt_question *question, struct measured *out)
 {
     *out = (struct measured){0};
     mt_status status = MT_OK;
     for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++)
         status = mt_trace_peak(question->trace, question->run, (mt_measure)i, &out->peaks[i]);
-    return status == MT_OK ? measure_largest(question, out) : status;
+    return status;
 }
 
 static void measured_release(struct measured *measured)
@@ -233,7 +233,7 @@ static mt_status check_relative(struct mt_check *check, const struct measured *o
     struct measured theirs = {0};
     mt_status status = check_against(check->question, check->against);
     if (status == MT_OK)
-        status = measure(check->against, &theirs);
+        status = measure_peaks(check->against, &theirs);
     if (status == MT_OK)
         compare(check, ours, &theirs);
     measured_release(&theirs);
@@ -245,7 +245,9 @@ mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question 
 {
     *out = (struct mt_check){.budget = budget, .question = question, .against = against};
     struct measured measured;
-    mt_status status = measure(question, &measured);
+    mt_status status = measure_peaks(question, &measured);
+    if (status == MT_OK && budget->bound_count > 0)
+        status = measure_largest(question, &measured);
     if (status == MT_OK)
         status = check_categories(budget, &measured);
     if (status == MT_OK) {
