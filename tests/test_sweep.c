@@ -219,6 +219,19 @@ static void names_tell_the_cells_apart(void **state)
     assert_int_equal(MEMTRACE("peak --run alone")->code, 0);
 }
 
+static void the_help_names_the_values_that_run_takes(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--mode", "--autocast", "--zero-grad", "--impl"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char line[256];
+        const struct said *said = shell("\"$M\" run --help | sed -n 's/^  \\(%s [^ ]*\\).*/\\1/p'", options[i]);
+        assert_true(said->out[0] == '-');
+        snprintf(line, sizeof line, "%.*s,...", (int)strcspn(said->out, "\n"), said->out);
+        assert_says(MEMTRACE("sweep --help")->out, line);
+    }
+}
+
 static void the_table_shows_what_varies(void **state)
 {
     (void)state;
@@ -244,6 +257,7 @@ int main(void)
         TEST(a_cell_that_fails_keeps_none_from_running),
         TEST(values_that_can_not_be_are_found_before_anything_runs),
         TEST(names_tell_the_cells_apart),
+        TEST(the_help_names_the_values_that_run_takes),
         TEST(the_table_shows_what_varies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

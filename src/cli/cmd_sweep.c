@@ -16,9 +16,9 @@ struct sweep_options {
     bool again;
 };
 
-#define LIST(axis, value_kind, field, flag, value_name, values, text)                                                        \
+#define LIST(axis, value_kind, field, flag, value_name, values, text)                                                  \
     {                                                                                                                  \
-        .name = flag, .value = "LIST", .help = text, .kind = MT_OPTION_TEXT,                                           \
+        .name = flag, .value = value_name ",...", .help = text, .kind = MT_OPTION_TEXT,                                \
         .offset = offsetof(struct sweep_options, lists) + MT_AXIS_##axis * sizeof(const char *), .choices = values     \
     }
 #define ONE(...) MT_RUN_OPTION(offsetof(struct sweep_options, run), __VA_ARGS__)
@@ -249,9 +249,10 @@ const struct mt_command mt_command_sweep = {
     .summary = "Runs a grid of configurations into one trace and compares what they took.",
     .usage = "[OPTIONS]",
     .details =
-        "It takes the options of memtrace run. Where it says LIST, values with commas between make a grid, and\n"
-        "each combination is a run: model by model, then mode, autocast, sequence, batch. Settings of an allocator\n"
-        "have commas themselves, so there each value begins with policy=.\n\n"
+        "It takes the options of memtrace run. Where a value ends in ,... here it may be several, with commas "
+        "between:\n"
+        "they make a grid, and each combination is a run: model by model, then mode, autocast, sequence, batch.\n"
+        "Settings of an allocator have commas themselves, so there each value begins with policy=.\n\n"
         "A run that is out of memory is a result like another, and the sweep goes on. It goes on after one that\n"
         "failed, too, but then ends with that one's exit code. A cell that the trace has already, with the same\n"
         "settings and done or out of memory, is not run again: so a sweep that was interrupted is taken up by the\n"

@@ -31,12 +31,12 @@ struct mt_run_options {
         PLAIN(INTEGER, layers, "--layers", "N", NULL, "how many layers"),                                              \
         PLAIN(INTEGER, heads, "--heads", "N", NULL, "attention heads of a layer"),                                     \
         PLAIN(CHOICE, rope, "--rope", "CHOICE", mt_switch_names, "rotary position embedding (off)"),                   \
-        AXIS(MODE, CHOICE, mode, "--mode", "CHOICE", mt_mode_names,                                                    \
+        AXIS(MODE, CHOICE, mode, "--mode", "infer|fwd|fwd_bwd", mt_mode_names,                                         \
              "no gradients, gradients kept, or a full training step (fwd_bwd)"),                                       \
-        AXIS(AUTOCAST, CHOICE, autocast, "--autocast", "CHOICE", mt_autocast_names, "mixed precision (off)"),          \
+        AXIS(AUTOCAST, CHOICE, autocast, "--autocast", "off|bf16", mt_autocast_names, "mixed precision (off)"),        \
         AXIS(SEQ, INTEGER, seq, "--seq", "N", NULL, "tokens in a sequence (256)"),                                     \
         AXIS(BATCH, INTEGER, batch, "--batch", "N", NULL, "sequences in a step (4)"),                                  \
-        AXIS(ZERO_GRAD, CHOICE, zero_grad, "--zero-grad", "CHOICE", mt_zero_grad_names,                                \
+        AXIS(ZERO_GRAD, CHOICE, zero_grad, "--zero-grad", "before-backward|before-forward", mt_zero_grad_names,        \
              "when the last step's gradients go (before-backward)"),                                                   \
         PLAIN(CHOICE, matmul, "--matmul", "CHOICE", mt_matmul_names,                                                   \
               "how matrix products of fp32 are computed (fp32)"),                                                      \
@@ -46,7 +46,7 @@ struct mt_run_options {
         PLAIN(TEXT, data, "--data", "random|reference|FILE", mt_data_names,                                            \
               "the tokens (random), or the bytes of a file"),                                                          \
         PLAIN(INTEGER, seed, "--seed", "N", NULL, "of random parameters and tokens (0)"),                              \
-        AXIS(IMPL, CHOICE, impl, "--impl", "CHOICE", mt_implementation_names, "how the model is implemented (eager)"), \
+        AXIS(IMPL, CHOICE, impl, "--impl", "eager", mt_implementation_names, "how the model is implemented (eager)"),  \
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \
              "policy=tight or policy=torch,max_split=…,… (policy=tight)")
 
