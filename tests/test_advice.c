@@ -438,6 +438,20 @@ static void without_uses_only_what_needs_none_is_said(void **state)
     free(story);
 }
 
+static void a_run_without_blocks_has_nothing_to_mend(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_mark(story, MT_EVENT_STEP_BEGIN, 0);
+    story_mark(story, MT_EVENT_STEP_END, 0);
+    struct mt_advice advice = advise(story);
+    assert_int_equal(advice.count, 0);
+    assert_int_equal(advice.peak_bytes, 0);
+    assert_false(advice.knows_uses);
+    mt_advice_release(&advice);
+    free(story);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +468,7 @@ int main(void)
         cmocka_unit_test(what_is_there_when_memory_runs_out_is_idle),
         cmocka_unit_test(holes_and_idle_segments_are_told_apart),
         cmocka_unit_test(random_claims_are_what_replays_find),
+        cmocka_unit_test(a_run_without_blocks_has_nothing_to_mend),
         cmocka_unit_test(without_uses_only_what_needs_none_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

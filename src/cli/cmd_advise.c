@@ -125,8 +125,7 @@ static mt_status run_advise(const void *given)
     if (status != MT_OK)
         return status;
     if (question.run->event_count == 0)
-        status =
-            mt_fail(MT_USAGE, "run %" PRId64 " has no events yet, so there is nothing to advise on", question.run->id);
+        status = mt_fail(MT_USAGE, "run %" PRId64 " has no events: there is nothing to advise on", question.run->id);
     else
         status = answer(&question, advise);
     mt_question_close(&question);
