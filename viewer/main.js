@@ -126,6 +126,14 @@ class Painter {
         });
     }
 
+    /** Its first call comes without any change. */
+    resized() {
+        const { width, height } = byId("charts").getBoundingClientRect();
+        if (width === this.overlay.width && height === this.overlay.height) return;
+        this.fitted = -1;
+        this.later();
+    }
+
     fit() {
         const { scene } = this;
         scene.barRows = barRows(scene);
@@ -187,10 +195,7 @@ function listen(scene, painter) {
     byId("help").addEventListener("click", () => byId("keys").showModal());
     listenToKeys(scene);
     new Pointer(scene, byId("charts"));
-    new ResizeObserver(() => {
-        painter.fitted = -1;
-        painter.later();
-    }).observe(byId("charts"));
+    new ResizeObserver(() => painter.resized()).observe(byId("charts"));
     matchMedia("print").addEventListener("change", () => {
         painter.fitted = -1;
         painter.draw();
@@ -204,11 +209,11 @@ function begin(description, runs) {
     scene.plots = makePlots(scene);
     showRuns(scene);
     showAnswer(byId("answer"), scene);
+    applyHash(scene, location.hash);
     painter = new Painter(scene);
     scene.onHover = () => painter.overlay.draw(scene);
-    applyHash(scene, location.hash);
-    listen(scene, painter);
     painter.draw();
+    listen(scene, painter);
     page.dataset.state = "ready";
     scene.told("first", performance.now());
     return scene;

@@ -1,5 +1,6 @@
 /** The address map: every block a rectangle from its allocation to its free, at its address, in the segments it lies in. */
-import { CLASS_COUNT, makeGrid, rangeOfClass } from "./levels.js";
+import { makeGrid } from "./grid.js";
+import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 import { rasterMap } from "./map_raster.js";
 import { binaryStep, sizeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
@@ -120,7 +121,7 @@ export function drawMap(plot, scene) {
     const { pixels, width, height } = plot.takePixels(plot.height);
     const levels = scene.levels(mapRun);
     const { paint, hatches } = scene.paint();
-    const grid = () => scene.grid(() => makeGrid(levels, run, axis, mapRun, paint));
+    const grid = (place) => scene.grid(place, () => makeGrid(place, levels, run, axis, mapRun, paint));
     const picture = { width, height, view, axis, run, number: mapRun, levels, grid, paint, hatches, theme };
     const large = run.blocks.count > 0 || run.segments.count > 0 ? rasterMap(picture, pixels) : (pixels.fill(0), []);
     plot.putPixels(0, plot.height);

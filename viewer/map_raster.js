@@ -8,7 +8,8 @@
  * block adds at its left it takes away at its right.
  */
 import { HATCH_PERIOD } from "./colors.js";
-import { CLASS_COUNT, GRID_COLUMNS, GRID_ROWS, rangeOfClass } from "./levels.js";
+import { GRID_COLUMNS, GRID_ROWS, gridPlace, isGridWorthIt } from "./grid.js";
+import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 
 /** Smallest sides, in pixels, of a block that gets an edge of its own. */
 const EDGED = 4;
@@ -76,11 +77,11 @@ function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
     }
 }
 
-/** The grid of class 0, one column of pixels after the other, taking the mean of the columns and rows in each. */
-function addGrid(picture, grid) {
-    const { width, height, view, axis, run } = picture;
-    const columnsPerPixel = ((view.x1 - view.x0) / axis.length / width) * GRID_COLUMNS;
-    const firstColumn = (view.x0 / axis.length) * GRID_COLUMNS;
+/** The grid, one column of pixels after the other, taking the mean of the columns in each. */
+function addGrid(picture, place, grid) {
+    const { width, height, view, run } = picture;
+    const columnsPerPixel = (view.x1 - view.x0) / width / place.unit;
+    const firstColumn = (view.x0 - place.x0) / place.unit;
     const rows = gridRows(view, run, height);
     for (let x = 0; x < width; x++) {
         const begin = firstColumn + x * columnsPerPixel;
@@ -214,20 +215,24 @@ function hatchBlock(picture, pixels, block) {
         }
 }
 
+/** The grid is too coarse for a view that is much enlarged in height. */
+const TALLEST_ROW = 4; // pixels
+
 /**
  * Paints the blocks and segments of a view into `pixels`, 32 bits each.
- * @param {Object} picture   width, height, view, axis, run, its number, levels, grid() for class 0, paint and hatches by
- *                           label, theme
+ * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), paint and hatches by label,
+ *                           theme
  * @returns {number[]} the blocks that are large enough to be written on
  */
 export function rasterMap(picture, pixels) {
-    const { width, height, view, levels } = picture;
+    const { width, height, view, axis, run, number, levels } = picture;
     const large = [];
     clearChanges(width, height);
-    const pixel = (view.x1 - view.x0) / width;
-    const gridServes = pixel >= levels.unit * 0.75 && (view.high - view.low) / height >= picture.run.addressBytes / GRID_ROWS / 4;
-    if (gridServes) addGrid(picture, picture.grid());
-    for (let c = gridServes ? 1 : 0; c < CLASS_COUNT; c++) addClass(picture, c, large);
+    const place = gridPlace(view, axis, width);
+    const rowPixels = (run.addressBytes / GRID_ROWS / (view.high - view.low)) * height;
+    const served = rowPixels <= TALLEST_ROW && isGridWorthIt(place, levels, run, axis, number, view);
+    if (served) addGrid(picture, place, picture.grid(place));
+    for (let c = served ? place.classes : 0; c < CLASS_COUNT; c++) addClass(picture, c, large);
     paintSegments(picture, pixels);
     blend(width, height, pixels);
     for (const block of large) hatchBlock(picture, pixels, block);

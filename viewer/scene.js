@@ -130,7 +130,7 @@ export class Scene {
                                 () => makePaint(this.runs[this.mapRun], this.colors, this.emphasis, this.theme));
     }
 
-    grid(make) {
-        return this.cache.grid([this.paint(), this.axis], make);
+    grid(place, make) {
+        return this.cache.grid([this.paint(), this.axis, place.x0, place.unit], make);
     }
 }

@@ -1,0 +1,86 @@
+/**
+ * The short-lived blocks of a part of the axis as a picture, made once and shown as long as the view is inside of it: a
+ * hundred thousand blocks that are a few pixels wide would otherwise be added up again in every frame.
+ *
+ * A column is 2^-k of the axis long, and about as wide as a pixel; so while one zooms, the grid is made anew when the
+ * view is half as wide, and otherwise serves.
+ *
+ * @typedef {Object} GridPlace
+ * @property {number} unit   how much of the axis a column is
+ * @property {number} x0, x1   what of the axis the grid covers
+ * @property {number} classes   classes of blocks (levels.js) that are in it: those before this one
+ */
+import { CLASS_COUNT, rangeOfClass } from "./levels.js";
+
+export const GRID_COLUMNS = 4096;
+export const GRID_ROWS = 320;
+/** Blocks up to so many columns long are in the grid; longer ones are drawn with sharp edges. */
+const LONGEST = 16;
+/** With fewer blocks than this in sight, drawing each is as fast. */
+const WORTH_IT = 25000;
+
+/** The grid that a view of `width` pixels needs. */
+export function gridPlace(view, axis, width) {
+    const span = view.x1 - view.x0;
+    const finest = axis.length / GRID_COLUMNS;
+    const wanted = Math.max((span / width) * 1.34, span / (0.75 * GRID_COLUMNS));
+    const level = Math.max(0, Math.ceil(Math.log2(finest / wanted)));
+    const unit = finest / 2 ** level;
+    // Begins at a quarter of its length, so that whatever is up to three quarters long lies inside of it.
+    const quarter = unit * (GRID_COLUMNS / 4);
+    const x0 = level === 0 ? 0 : Math.floor(view.x0 / quarter) * quarter;
+    const longest = axis.length / 2 ** (CLASS_COUNT - 1);
+    const classes = Math.max(0, Math.min(CLASS_COUNT, 1 + Math.floor(Math.log2((unit * LONGEST) / longest) + 1e-9)));
+    return { unit, x0, x1: x0 + unit * GRID_COLUMNS, classes };
+}
+
+/** Whether there are so many blocks in sight that the grid is worth it. */
+export function isGridWorthIt(place, levels, run, axis, number, view) {
+    let blocks = 0;
+    for (let c = 0; c < place.classes; c++) {
+        const [first, end] = rangeOfClass(levels, run, axis, number, c, view.x0, view.x1);
+        blocks += end - first;
+    }
+    return blocks > WORTH_IT;
+}
+
+/**
+ * Premultiplied red, green and blue up to 255, and coverage up to 1, by column, then row from below. As blocks do not
+ * overlap, coverage adds up.
+ * @param {Float32Array} paint   [4 * label]: red, green, blue and opacity of a label's blocks
+ */
+export function makeGrid(place, levels, run, axis, number, paint) {
+    const { alloc, free, low, size, label } = run.blocks;
+    const { block: bytes } = run.sizes;
+    const xs = axis.xs[number];
+    const cells = new Float32Array(GRID_COLUMNS * GRID_ROWS * 4);
+    const perRow = GRID_ROWS / run.addressBytes;
+    for (let c = 0; c < place.classes; c++) {
+        const [first, end] = rangeOfClass(levels, run, axis, number, c, place.x0, place.x1);
+        for (let i = first; i < end; i++) {
+            const block = levels.order[i];
+            const left = Math.max(0, (xs[alloc[block]] - place.x0) / place.unit);
+            const right = Math.min(GRID_COLUMNS, (xs[free[block]] - place.x0) / place.unit);
+            const bottom = low[block] * perRow;
+            const top = bottom + bytes[size[block]] * perRow;
+            for (let column = Math.floor(left); column < right; column++) {
+                const width = Math.min(right, column + 1) - Math.max(left, column);
+                addToColumn(cells, column, bottom, top, width, paint, label[block] * 4);
+            }
+        }
+    }
+    return cells;
+}
+
+function addToColumn(cells, column, bottom, top, width, paint, from) {
+    const r = paint[from] * width, g = paint[from + 1] * width, b = paint[from + 2] * width, a = paint[from + 3] * width;
+    const lastRow = Math.min(GRID_ROWS - 1, Math.floor(top));
+    for (let row = Math.floor(bottom); row <= lastRow; row++) {
+        const covered = Math.min(top, row + 1) - Math.max(bottom, row);
+        const at = (column * GRID_ROWS + row) * 4;
+        cells[at] += r * covered;
+        cells[at + 1] += g * covered;
+        cells[at + 2] += b * covered;
+        cells[at + 3] += a * covered;
+    }
+}
