@@ -668,6 +668,24 @@ static void a_damaged_trace_leads_nowhere(void **state)
     }
 }
 
+static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
+{
+    static const char *const cases[] = {"first_event = 9223372036854775807", "event_count = -1", "first_event = -5",
+                                        "event_count = 9223372036854775807"};
+    struct fixture *whole = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture damaged = {.path = "test_blocks_numbers.db"};
+        char copy[128], damage[128];
+        snprintf(copy, sizeof copy, "VACUUM INTO '%s'", damaged.path);
+        snprintf(damage, sizeof damage, "UPDATE run SET %s WHERE id = 2", cases[i]);
+        unlink(damaged.path);
+        execute(whole->path, copy);
+        execute(damaged.path, damage);
+        assert_int_equal(mt_trace_open(damaged.path, &damaged.trace), MT_BAD_TRACE);
+        unlink(damaged.path);
+    }
+}
+
 #define RANDOM_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -682,6 +700,7 @@ int main(void)
         RANDOM_TEST(segments_are_those_that_were_mapped),
         RANDOM_TEST(marks_are_all_that_is_not_about_memory),
         RANDOM_TEST(a_damaged_trace_leads_nowhere),
+        RANDOM_TEST(a_run_whose_events_have_no_numbers_is_damaged),
         cmocka_unit_test(a_run_that_is_still_being_written_is_answered_for_as_well),
         cmocka_unit_test(every_block_of_an_eager_run_has_the_label_that_it_was_given),
     };

@@ -9,6 +9,7 @@
 #include "base/number_map.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
+#include "trace/row_visitor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct block_list {
     size_t count;
     struct mt_number_map by_alloc;
     struct mt_number_limits limits;
+    struct mt_row_visitor begins, ends; /* which SQL calls with its rows */
 };
 
 /* Event ids: first <= id <= last. */
@@ -27,62 +29,78 @@ struct window {
     int64_t first, last;
 };
 
-/* The columns that read_block and end_block read. */
-#define BLOCK_COLUMNS "id, time_ns, kind, allocation, requested_bytes, block_bytes, offset, segment, label, stream"
-enum { ID, TIME_NS, KIND, ALLOCATION, REQUESTED_BYTES, BLOCK_BYTES, OFFSET, SEGMENT, LABEL, STREAM };
+/* What the two visitors are told. */
+#define BEGIN_COLUMNS "id, time_ns, requested_bytes, block_bytes, offset, segment, label, stream"
+enum { BEGIN_ID, BEGIN_NS, BEGIN_REQUESTED, BEGIN_BYTES, BEGIN_OFFSET, BEGIN_SEGMENT, BEGIN_LABEL, BEGIN_STREAM };
+#define END_COLUMNS "id, time_ns, allocation"
+enum { END_ID, END_NS, END_ALLOCATION };
 
-static mt_status fail_on_block(const struct mt_block_row *block, const char *what)
+static mt_status fail_on_event(int64_t event, const char *what)
 {
-    return mt_fail(MT_BAD_TRACE, "the trace is damaged: the block of event %" PRId64 " %s", block->alloc_event, what);
+    return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " %s", event, what);
 }
 
-static mt_status read_sizes(const struct mt_statement *row, struct mt_block_row *block)
+static mt_status read_natural(const struct mt_row *row, int column, uint64_t *out)
 {
-    mt_status status = mt_query_natural(row, TIME_NS, &block->alloc_ns);
+    int64_t value = mt_row_integer(row, column);
+    *out = (uint64_t)value;
+    return value >= 0 ? MT_OK : fail_on_event(mt_row_integer(row, 0), "has a size, a place or a time below 0");
+}
+
+static mt_status read_sizes(const struct mt_row *row, struct mt_block_row *block)
+{
+    mt_status status = read_natural(row, BEGIN_NS, &block->alloc_ns);
     if (status == MT_OK)
-        status = mt_query_natural(row, REQUESTED_BYTES, &block->requested_bytes);
+        status = read_natural(row, BEGIN_REQUESTED, &block->requested_bytes);
     if (status == MT_OK)
-        status = mt_query_natural(row, BLOCK_BYTES, &block->block_bytes);
+        status = read_natural(row, BEGIN_BYTES, &block->block_bytes);
     if (status == MT_OK)
-        status = mt_query_natural(row, OFFSET, &block->offset);
+        status = read_natural(row, BEGIN_OFFSET, &block->offset);
     if (status == MT_OK && block->block_bytes < block->requested_bytes)
-        return fail_on_block(block, "is smaller than what was asked for");
+        return fail_on_event(block->alloc_event, "handed out less than it was asked for");
     return status;
 }
 
-static mt_status read_block(const struct mt_statement *row, const struct mt_number_limits *limits,
-                            struct mt_block_row *out)
+static mt_status read_block(const struct mt_row *row, const struct mt_number_limits *limits, struct mt_block_row *out)
 {
-    int64_t segment = mt_statement_integer(row, SEGMENT), stream = mt_statement_integer(row, STREAM);
-    *out = (struct mt_block_row){
-        .alloc_event = mt_statement_integer(row, ID), .segment = (uint32_t)segment, .stream = (mt_stream)stream};
+    int64_t segment = mt_row_integer(row, BEGIN_SEGMENT), label = mt_row_integer(row, BEGIN_LABEL);
+    int64_t stream = mt_row_integer(row, BEGIN_STREAM);
+    *out = (struct mt_block_row){.alloc_event = mt_row_integer(row, BEGIN_ID),
+                                 .segment = (uint32_t)segment,
+                                 .label = (uint32_t)label,
+                                 .stream = (mt_stream)stream};
     if (segment < 0 || segment >= limits->segments)
-        return fail_on_block(out, "lies in a segment that there was not");
+        return fail_on_event(out->alloc_event, "names a segment that there was not");
+    if (label < 0 || label >= limits->labels)
+        return fail_on_event(out->alloc_event, "has a label that there is not");
     if (stream < 0 || stream > UINT16_MAX)
-        return fail_on_block(out, "has a stream that there is not");
-    mt_status status = mt_query_label_number(row, LABEL, limits, &out->label);
-    return status == MT_OK ? read_sizes(row, out) : status;
+        return fail_on_event(out->alloc_event, "has a stream that there is not");
+    return read_sizes(row, out);
 }
 
-static mt_status begin_block(struct block_list *list, const struct mt_statement *row)
+static mt_status begin_block(void *context, const struct mt_row *row)
 {
+    struct block_list *list = context;
     struct mt_block_row block;
     mt_status status = read_block(row, &list->limits, &block);
     if (status != MT_OK)
         return status;
+    if (list->count > 0 && block.alloc_event <= list->rows[list->count - 1].alloc_event)
+        return fail_on_event(block.alloc_event, "does not come in its order");
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
     list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = block;
     return MT_OK;
 }
 
-static mt_status end_block(struct block_list *list, const struct mt_statement *row)
+static mt_status end_block(void *context, const struct mt_row *row)
 {
+    struct block_list *list = context;
     uint64_t index;
-    if (!mt_number_map_take(&list->by_alloc, (uint64_t)mt_statement_integer(row, ALLOCATION), &index))
+    if (!mt_number_map_take(&list->by_alloc, (uint64_t)mt_row_integer(row, END_ALLOCATION), &index))
         return MT_OK;
-    list->rows[index].free_event = mt_statement_integer(row, ID);
-    return mt_query_natural(row, TIME_NS, &list->rows[index].free_ns);
+    list->rows[index].free_event = mt_row_integer(row, END_ID);
+    return read_natural(row, END_NS, &list->rows[index].free_ns);
 }
 
 /* The blocks of these alloc events, which ascend if the trace is sound. */
@@ -91,23 +109,18 @@ static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, co
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
-        trace, run, "SELECT " BLOCK_COLUMNS " FROM event WHERE ?1 = ?1 AND id = ?2 AND kind = ?3", &statement);
+        trace, run, "SELECT begins(" BEGIN_COLUMNS ") FROM event WHERE ?1 = ?1 AND id = ?2 AND kind = ?3", &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_integer(statement, 3, MT_EVENT_ALLOC);
-    int64_t previous = run->first_event - 1, end = run->first_event + run->event_count;
-    for (size_t i = 0; i < count && status == MT_OK; previous = ids[i++]) {
-        bool row = false;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        size_t count_before = list->count;
         mt_statement_bind_integer(statement, 2, ids[i]);
-        if (ids[i] > previous && ids[i] < end)
-            status = mt_statement_step(statement, &row);
-        if (status == MT_OK && !row)
-            status =
-                mt_fail(MT_BAD_TRACE,
-                        "the trace is damaged: a checkpoint names event %" PRId64 ", which is no allocation", ids[i]);
+        status = mt_statement_run(statement);
         if (status == MT_OK)
-            status = begin_block(list, statement);
-        mt_statement_reset(statement);
+            status = list->begins.status;
+        if (status == MT_OK && (list->count == count_before || ids[i] < run->first_event))
+            status = fail_on_event(ids[i], "is in a checkpoint, and no allocation of its run");
     }
     mt_statement_finalize(statement);
     return status;
@@ -125,27 +138,25 @@ static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int6
     return status;
 }
 
+/* The table's own order is that of its ids. */
 static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
                             struct block_list *list)
 {
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT " BLOCK_COLUMNS " FROM event WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3 ORDER BY id",
-        &statement);
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT begins(" BEGIN_COLUMNS ") FILTER (WHERE kind = ?4),"
+                                        " ends(" END_COLUMNS ") FILTER (WHERE kind = ?5)"
+                                        " FROM event NOT INDEXED WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
+                                        &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_integer(statement, 2, window.first);
     mt_statement_bind_integer(statement, 3, window.last);
-    bool row = true;
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        int64_t kind = mt_statement_integer(statement, KIND);
-        if (kind == MT_EVENT_ALLOC)
-            status = begin_block(list, statement);
-        else if (kind == MT_EVENT_FREE)
-            status = end_block(list, statement);
-    }
+    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
+    mt_statement_bind_integer(statement, 5, MT_EVENT_FREE);
+    status = mt_statement_run(statement);
     mt_statement_finalize(statement);
-    return status;
+    return mt_status_keep(status, mt_status_keep(list->begins.status, list->ends.status));
 }
 
 /* The part of a window that lies in the run. */
@@ -157,6 +168,14 @@ static struct window cut_to_run(struct window window, const struct mt_run *run)
     return window;
 }
 
+static mt_status add_visitors(struct mt_trace *trace, struct block_list *list)
+{
+    list->begins = (struct mt_row_visitor){.name = "begins", .visit = begin_block, .context = list};
+    list->ends = (struct mt_row_visitor){.name = "ends", .visit = end_block, .context = list};
+    mt_status status = mt_row_visitor_add(trace->database, &list->begins);
+    return status == MT_OK ? mt_row_visitor_add(trace->database, &list->ends) : status;
+}
+
 /* Asks for what was live after window.first - 1, and for the window's events, if there are any. */
 static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
                              struct block_list *list)
@@ -164,11 +183,15 @@ static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, s
     mt_status status = mt_database_begin_reading(trace->database);
     if (status != MT_OK)
         return status;
-    status = mt_query_number_limits(trace, run, &list->limits);
+    status = add_visitors(trace, list);
+    if (status == MT_OK)
+        status = mt_query_number_limits(trace, run, &list->limits);
     if (status == MT_OK)
         status = add_live(trace, run, window.first - 1, list);
     if (status == MT_OK && window.first <= window.last)
         status = add_window(trace, run, window, list);
+    mt_row_visitor_remove(trace->database, &list->begins);
+    mt_row_visitor_remove(trace->database, &list->ends);
     mt_database_end_reading(trace->database);
     return status;
 }

@@ -33,14 +33,24 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
     };
 }
 
+/* Event ids are added up everywhere: those of a run must be numbers. */
+static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run)
+{
+    if (run->first_event >= 0 && run->event_count >= 0 && run->event_count < INT64_MAX - run->first_event)
+        return MT_OK;
+    return mt_fail(MT_BAD_TRACE, "%s is damaged: run %" PRId64 " has %" PRId64 " events from event %" PRId64,
+                   mt_database_path(trace->database), run->id, run->event_count, run->first_event);
+}
+
 mt_status mt_query_load_runs(struct mt_trace *trace)
 {
     struct mt_statement *statement = NULL;
     mt_status status = mt_database_prepare(trace->database, runs_sql, &statement);
-    bool row = status == MT_OK;
-    while (row && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    bool row = true;
+    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
         trace->runs = mt_query_room(trace->runs, trace->run_count, sizeof *trace->runs);
-        trace->runs[trace->run_count++] = read_run(trace, statement);
+        trace->runs[trace->run_count] = read_run(trace, statement);
+        status = check_run(trace, &trace->runs[trace->run_count++]);
     }
     mt_statement_finalize(statement);
     return status;
