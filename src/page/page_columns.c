@@ -1,0 +1,151 @@
+/* The columns of docs/page.md: how each finds its number. */
+#include "base/memory.h"
+#include "page/page_run.h"
+
+#include <stdlib.h>
+
+/* A column's function: `page` is the run and `row` the row, and RESULT is computed of them. */
+#define VALUE(name, result)                                                                                            \
+    static uint64_t name(const void *rows, size_t row)                                                                 \
+    {                                                                                                                  \
+        const struct mt_page_run *page = rows;                                                                         \
+        return (uint64_t)(result);                                                                                     \
+    }
+#define PLAIN(column, function)                                                                                        \
+    {                                                                                                                  \
+        .name = column, .coding = MT_PAGE_PLAIN, .value = function                                                     \
+    }
+#define DELTA(column, function)                                                                                        \
+    {                                                                                                                  \
+        .name = column, .coding = MT_PAGE_DELTA, .value = function                                                     \
+    }
+
+/* How long something lasted, in events; 0: to the end. */
+static int64_t life(int64_t begin, int64_t end)
+{
+    return end > begin ? end - begin : 0;
+}
+
+VALUE(event_time, page->times[row])
+static const struct mt_page_column event_columns[] = {DELTA("time", event_time)};
+
+VALUE(size_requested, page->sizes[row].requested_bytes)
+VALUE(size_block, page->sizes[row].block_bytes)
+static const struct mt_page_column size_columns[] = {PLAIN("requested", size_requested), PLAIN("block", size_block)};
+
+VALUE(label_category, page->labels[row].category)
+VALUE(label_role, page->labels[row].role)
+VALUE(label_op, page->labels[row].op)
+VALUE(label_phase, page->labels[row].phase)
+VALUE(label_dtype, page->labels[row].dtype)
+VALUE(label_shape, page->labels[row].shape)
+VALUE(label_span, page->labels[row].span)
+VALUE(label_place, page->labels[row].place)
+VALUE(label_layer, page->labels[row].layer)
+static const struct mt_page_column label_columns[] = {
+    PLAIN("category", label_category), PLAIN("role", label_role),   PLAIN("op", label_op),
+    PLAIN("phase", label_phase),       PLAIN("dtype", label_dtype), PLAIN("shape", label_shape),
+    PLAIN("span", label_span),         PLAIN("place", label_place), PLAIN("layer", label_layer)};
+
+VALUE(segment_address, page->segments[row].address)
+VALUE(segment_bytes, page->segments[row].bytes)
+VALUE(segment_stream, page->segments[row].stream)
+VALUE(segment_mapped, page->segments[row].mapped_event - page->run->first_event)
+VALUE(segment_life, life(page->segments[row].mapped_event, page->segments[row].unmapped_event))
+static const struct mt_page_column segment_columns[] = {PLAIN("address", segment_address),
+                                                        PLAIN("bytes", segment_bytes), PLAIN("stream", segment_stream),
+                                                        DELTA("mapped", segment_mapped), PLAIN("life", segment_life)};
+
+VALUE(block_alloc, page->blocks[row].alloc_event - page->run->first_event)
+VALUE(block_life, life(page->blocks[row].alloc_event, page->blocks[row].free_event))
+VALUE(block_segment, page->blocks[row].segment)
+VALUE(block_offset, page->blocks[row].offset)
+VALUE(block_size, page->size_of_block[row])
+VALUE(block_label, page->blocks[row].label)
+static const struct mt_page_column block_columns[] = {DELTA("alloc", block_alloc),     PLAIN("life", block_life),
+                                                      PLAIN("segment", block_segment), PLAIN("offset", block_offset),
+                                                      PLAIN("size", block_size),       PLAIN("label", block_label)};
+
+VALUE(mark_event, page->marks[row].event - page->run->first_event)
+VALUE(mark_value, page->marks[row].value)
+VALUE(mark_span, page->mark_spans[row])
+VALUE(mark_label, page->marks[row].label)
+
+/* Kinds as the page numbers them. */
+static uint64_t mark_kind(const void *rows, size_t row)
+{
+    static const unsigned char number[MT_EVENT_KIND_COUNT] = {
+        [MT_EVENT_STEP_BEGIN] = 0, [MT_EVENT_STEP_END] = 1, [MT_EVENT_PHASE] = 2,
+        [MT_EVENT_SPAN_BEGIN] = 3, [MT_EVENT_SPAN_END] = 4, [MT_EVENT_OOM] = 5};
+    return number[((const struct mt_page_run *)rows)->marks[row].kind];
+}
+static const struct mt_page_column mark_columns[] = {DELTA("event", mark_event), PLAIN("kind", mark_kind),
+                                                     PLAIN("value", mark_value), PLAIN("span", mark_span),
+                                                     PLAIN("label", mark_label)};
+
+static int compare_alloc(const void *event, const void *block)
+{
+    int64_t a = *(const int64_t *)event, b = ((const struct mt_block_row *)block)->alloc_event;
+    return (a > b) - (a < b);
+}
+
+/* How many rows before this one its original is; 0: none that is older. */
+static uint64_t use_source(const void *rows, size_t row)
+{
+    const struct mt_page_run *page = rows;
+    int64_t original = page->uses[row].copied_from;
+    const struct mt_block_row *found =
+        original != 0 ? bsearch(&original, page->blocks, row, sizeof *page->blocks, compare_alloc) : NULL;
+    return found != NULL ? row - (size_t)(found - page->blocks) : 0;
+}
+
+enum { USE_IS_KNOWN = 1, USE_IS_UNREAD = 2 };
+VALUE(use_flags, page->uses[row].known ? USE_IS_KNOWN + (page->uses[row].unread ? USE_IS_UNREAD : 0) : 0)
+VALUE(use_reads, page->uses[row].reads)
+VALUE(use_writes, page->uses[row].writes)
+VALUE(use_first, life(page->blocks[row].alloc_event, page->uses[row].first))
+VALUE(use_last, life(page->uses[row].first, page->uses[row].last))
+VALUE(use_idle_from, life(page->uses[row].first, page->uses[row].idle_from))
+VALUE(use_idle, life(page->uses[row].idle_from, page->uses[row].idle_to))
+static const struct mt_page_column use_columns[] = {PLAIN("flags", use_flags),   PLAIN("reads", use_reads),
+                                                    PLAIN("writes", use_writes), PLAIN("first", use_first),
+                                                    PLAIN("last", use_last),     PLAIN("idle_from", use_idle_from),
+                                                    PLAIN("idle", use_idle),     PLAIN("source", use_source)};
+
+VALUE(kernel_start, page->kernels[row].start_ns)
+VALUE(kernel_duration, page->kernels[row].duration_ns)
+VALUE(kernel_name, page->kernel_names[row])
+VALUE(kernel_label, page->kernels[row].label)
+VALUE(kernel_stream, page->kernels[row].stream)
+static const struct mt_page_column kernel_columns[] = {DELTA("start", kernel_start), PLAIN("duration", kernel_duration),
+                                                       PLAIN("name", kernel_name), PLAIN("label", kernel_label),
+                                                       PLAIN("stream", kernel_stream)};
+
+static bool any_use_is_known(const struct mt_page_run *page)
+{
+    for (size_t i = 0; i < page->block_count; i++)
+        if (page->uses[i].known)
+            return true;
+    return false;
+}
+
+#define TABLE(text, list, count)                                                                                       \
+    (struct mt_page_table)                                                                                             \
+    {                                                                                                                  \
+        .name = text, .rows = page, .row_count = count, .columns = list, .column_count = sizeof list / sizeof list[0]  \
+    }
+
+void mt_page_run_declare(struct mt_page_run *page)
+{
+    struct mt_page_table *tables = page->tables;
+    tables[MT_PAGE_EVENTS] = TABLE("events", event_columns, page->time_count);
+    tables[MT_PAGE_SIZES] = TABLE("sizes", size_columns, page->size_count);
+    tables[MT_PAGE_LABELS] = TABLE("labels", label_columns, page->label_count);
+    tables[MT_PAGE_SEGMENTS] = TABLE("segments", segment_columns, page->segment_count);
+    tables[MT_PAGE_BLOCKS] = TABLE("blocks", block_columns, page->block_count);
+    tables[MT_PAGE_MARKS] = TABLE("marks", mark_columns, page->mark_count);
+    if (any_use_is_known(page))
+        tables[MT_PAGE_USES] = TABLE("uses", use_columns, page->block_count);
+    if (page->kernel_count > 0)
+        tables[MT_PAGE_KERNELS] = TABLE("kernels", kernel_columns, page->kernel_count);
+}

@@ -1,0 +1,172 @@
+#include "page/page_run.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+
+#include <stdlib.h>
+
+void mt_page_names_create(struct mt_page_names *names)
+{
+    *names = (struct mt_page_names){.texts = mt_name_set_create(), .categories = mt_name_set_create()};
+    for (int i = 0; i < MT_CATEGORY_COUNT; i++)
+        names->category_count = mt_name_set_number(names->categories, mt_category_name((mt_category)i), NULL);
+}
+
+void mt_page_names_release(struct mt_page_names *names)
+{
+    mt_name_set_destroy(names->texts);
+    mt_name_set_destroy(names->categories);
+}
+
+static uint32_t text_number(struct mt_page_names *names, const char *text)
+{
+    if (text[0] == '\0')
+        return 0;
+    uint32_t number = mt_name_set_number(names->texts, text, NULL);
+    names->text_count = number > names->text_count ? number : names->text_count;
+    return number;
+}
+
+static uint32_t category_position(struct mt_page_names *names, const char *category)
+{
+    uint32_t number = mt_name_set_number(names->categories, category, NULL);
+    names->category_count = number > names->category_count ? number : names->category_count;
+    return number - 1;
+}
+
+/* Number 0 is of no label, and stays all zeros. */
+static void number_labels(const struct mt_label_row *rows, struct mt_page_names *names, struct mt_page_run *page)
+{
+    page->labels = mt_host_alloc(page->label_count * sizeof *page->labels + 1);
+    for (size_t i = 1; i < page->label_count; i++)
+        page->labels[i] = (struct mt_page_label){.category = category_position(names, rows[i].category),
+                                                 .role = text_number(names, rows[i].role),
+                                                 .op = text_number(names, rows[i].op),
+                                                 .phase = text_number(names, rows[i].phase),
+                                                 .dtype = text_number(names, rows[i].dtype),
+                                                 .shape = text_number(names, rows[i].shape),
+                                                 .span = text_number(names, rows[i].span),
+                                                 .place = text_number(names, rows[i].place),
+                                                 .layer = (uint32_t)(rows[i].layer + 1)};
+}
+
+static mt_status load_labels(struct mt_trace *trace, struct mt_page_names *names, struct mt_page_run *page)
+{
+    struct mt_label_row *rows = NULL;
+    mt_status status = mt_trace_labels(trace, page->run, &rows, &page->label_count);
+    if (status == MT_OK)
+        number_labels(rows, names, page);
+    free(rows);
+    return status;
+}
+
+static uint32_t add_size(struct mt_page_run *page, const struct mt_block_row *block, uint32_t same_request)
+{
+    if ((page->size_count & (page->size_count - 1)) == 0) /* full at each power of two */
+        page->sizes = mt_host_resize(page->sizes, page->size_count * 2 + 1, sizeof *page->sizes);
+    page->sizes[page->size_count++] = (struct mt_page_size){
+        .requested_bytes = block->requested_bytes, .block_bytes = block->block_bytes, .same_request = same_request};
+    return (uint32_t)page->size_count;
+}
+
+/* The number, plus 1, of the block's pair; `first` that of the last pair with its request, 0: none yet. */
+static uint32_t find_size(struct mt_page_run *page, const struct mt_block_row *block, uint32_t first)
+{
+    for (uint32_t number = first; number != 0; number = page->sizes[number - 1].same_request)
+        if (page->sizes[number - 1].block_bytes == block->block_bytes)
+            return number;
+    return add_size(page, block, first);
+}
+
+static void number_sizes(struct mt_page_run *page)
+{
+    struct mt_number_map by_request;
+    mt_number_map_create(&by_request);
+    page->size_of_block = mt_host_alloc(page->block_count * sizeof *page->size_of_block + 1);
+    for (size_t i = 0; i < page->block_count; i++) {
+        const struct mt_block_row *block = &page->blocks[i];
+        uint64_t first = 0;
+        size_t before = page->size_count;
+        mt_number_map_get(&by_request, block->requested_bytes, &first);
+        uint32_t number = find_size(page, block, (uint32_t)first);
+        if (page->size_count > before)
+            mt_number_map_put(&by_request, block->requested_bytes, number);
+        page->size_of_block[i] = number - 1;
+    }
+    mt_number_map_release(&by_request);
+}
+
+static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
+{
+    int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
+    mt_status status = mt_trace_blocks(trace, page->run, first, last, &page->blocks, &page->block_count);
+    if (status != MT_OK)
+        return status;
+    number_sizes(page);
+    page->uses = mt_host_alloc(page->block_count * sizeof *page->uses + 1);
+    status = mt_trace_uses(trace, page->run, page->blocks, page->block_count, page->uses);
+    if (status == MT_OK)
+        status = mt_trace_segments(trace, page->run, &page->segments, &page->segment_count);
+    if (status == MT_OK)
+        status = mt_trace_times(trace, page->run, first, last, &page->times);
+    page->time_count = (size_t)page->run->event_count;
+    return status;
+}
+
+static mt_status load_marks(struct mt_trace *trace, struct mt_page_names *names, struct mt_page_run *page)
+{
+    int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
+    mt_status status = mt_trace_marks(trace, page->run, first, last, &page->marks, &page->mark_count);
+    if (status == MT_OK)
+        status = mt_trace_launches(trace, page->run, &page->kernels, &page->kernel_count);
+    if (status != MT_OK)
+        return status;
+    page->mark_spans = mt_host_alloc(page->mark_count * sizeof *page->mark_spans + 1);
+    page->kernel_names = mt_host_alloc(page->kernel_count * sizeof *page->kernel_names + 1);
+    for (size_t i = 0; i < page->mark_count; i++)
+        page->mark_spans[i] = text_number(names, page->marks[i].span);
+    for (size_t i = 0; i < page->kernel_count; i++)
+        page->kernel_names[i] = text_number(names, page->kernels[i].name);
+    return MT_OK;
+}
+
+/* The clock of a card is read on two sides, and may seem to fall by a little: what is told never does. */
+static void straighten(uint64_t *times, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        times[i] = times[i] < times[i - 1] ? times[i - 1] : times[i];
+}
+
+mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, struct mt_page_names *names,
+                           size_t *next_chunk, struct mt_page_run *out)
+{
+    *out = (struct mt_page_run){.run = run};
+    mt_status status = load_labels(trace, names, out);
+    if (status == MT_OK)
+        status = load_blocks(trace, out);
+    if (status == MT_OK)
+        status = load_marks(trace, names, out);
+    if (status != MT_OK)
+        return status;
+    straighten(out->times, out->time_count);
+    mt_page_run_declare(out);
+    for (int i = 0; i < MT_PAGE_TABLE_COUNT && status == MT_OK; i++)
+        if (out->tables[i].name != NULL)
+            status = mt_page_table_measure(&out->tables[i], next_chunk);
+    return status;
+}
+
+void mt_page_run_release(struct mt_page_run *page)
+{
+    free(page->times);
+    free(page->labels);
+    free(page->blocks);
+    free(page->size_of_block);
+    free(page->sizes);
+    free(page->uses);
+    free(page->segments);
+    free(page->marks);
+    free(page->mark_spans);
+    free(page->kernels);
+    free(page->kernel_names);
+}

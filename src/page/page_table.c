@@ -1,0 +1,99 @@
+#include "page/page_table.h"
+
+#include "base/memory.h"
+
+#include <inttypes.h>
+
+size_t mt_page_table_chunks(const struct mt_page_table *table)
+{
+    return (table->row_count + MT_PAGE_PART_ROWS - 1) / MT_PAGE_PART_ROWS;
+}
+
+/* What is stored of a value before it is divided. The first row of a chunk follows 0, so that a chunk can be read by
+ * itself. */
+static uint64_t stored_number(const struct mt_page_table *table, const struct mt_page_column *column, size_t row,
+                              uint64_t *previous)
+{
+    uint64_t value = column->value(table->rows, row);
+    uint64_t base = column->coding == MT_PAGE_DELTA && row % MT_PAGE_PART_ROWS != 0 ? *previous : 0;
+    *previous = value;
+    return value - base;
+}
+
+static int bytes_of(uint64_t number)
+{
+    int bytes = 0;
+    for (; number != 0; number >>= 8)
+        bytes++;
+    return bytes;
+}
+
+/* The largest power of two that divides every number that went into `bits` by "or". */
+static uint64_t common_unit(uint64_t bits)
+{
+    return bits != 0 ? bits & -bits : 1;
+}
+
+static mt_status measure_column(struct mt_page_table *table, size_t index)
+{
+    const struct mt_page_column *column = &table->columns[index];
+    uint64_t bits = 0, highest = 0, previous = 0;
+    for (size_t row = 0; row < table->row_count; row++) {
+        uint64_t number = stored_number(table, column, row, &previous);
+        bits |= number;
+        highest = number > highest ? number : highest;
+    }
+    uint64_t unit = common_unit(bits);
+    int width = bytes_of(highest / unit);
+    table->shape[index] = (struct mt_page_shape){.width = width, .unit = unit};
+    if (width <= MT_PAGE_MOST_WIDTH)
+        return MT_OK;
+    return mt_fail(MT_BAD_TRACE, "the trace is damaged: %s of %s is %" PRIu64 ", more than a page can show",
+                   column->name, table->name, highest);
+}
+
+mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk)
+{
+    mt_status status = MT_OK;
+    table->first_chunk = *next_chunk;
+    *next_chunk += mt_page_table_chunks(table);
+    for (size_t i = 0; i < table->column_count && status == MT_OK; i++)
+        status = measure_column(table, i);
+    return status;
+}
+
+static size_t row_bytes(const struct mt_page_table *table)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < table->column_count; i++)
+        bytes += (size_t)table->shape[i].width;
+    return bytes;
+}
+
+/* Writes `width` planes of `count` bytes, the lowest first. */
+static void encode_column(const struct mt_page_table *table, size_t index, size_t first, size_t count,
+                          unsigned char *planes)
+{
+    const struct mt_page_column *column = &table->columns[index];
+    struct mt_page_shape shape = table->shape[index];
+    int shift = __builtin_ctzll(shape.unit);
+    uint64_t previous = 0;
+    for (size_t i = 0; i < count && shape.width > 0; i++) {
+        uint64_t number = stored_number(table, column, first + i, &previous) >> shift;
+        for (int byte = 0; byte < shape.width; byte++, number >>= 8)
+            planes[(size_t)byte * count + i] = (unsigned char)number;
+    }
+}
+
+unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes)
+{
+    size_t first = part * MT_PAGE_PART_ROWS, left = table->row_count - first;
+    size_t count = left < MT_PAGE_PART_ROWS ? left : MT_PAGE_PART_ROWS;
+    unsigned char *bytes = mt_host_alloc(count * row_bytes(table) + 1), *at = bytes;
+    for (size_t i = 0; i < table->column_count; i++) {
+        encode_column(table, i, first, count, at);
+        at += count * (size_t)table->shape[i].width;
+    }
+    *out_bytes = (size_t)(at - bytes);
+    return bytes;
+}
