@@ -15,7 +15,7 @@ import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 export const GRID_COLUMNS = 4096;
 export const GRID_ROWS = 320;
 /** Blocks up to so many columns long are in the grid; longer ones are drawn with sharp edges. */
-const LONGEST = 16;
+const LONGEST = 32;
 /** With fewer blocks than this in sight, drawing each is as fast. */
 const WORTH_IT = 25000;
 
@@ -45,7 +45,7 @@ export function isGridWorthIt(place, levels, run, axis, number, view) {
 }
 
 /**
- * Premultiplied red, green and blue up to 255, and coverage up to 1, by column, then row from below. As blocks do not
+ * Premultiplied red, green and blue up to 255, and coverage up to 1, by row from below, then column. As blocks do not
  * overlap, coverage adds up.
  * @param {Float32Array} paint   [4 * label]: red, green, blue and opacity of a label's blocks
  */
@@ -63,24 +63,24 @@ export function makeGrid(place, levels, run, axis, number, paint) {
             const right = Math.min(GRID_COLUMNS, (xs[free[block]] - place.x0) / place.unit);
             const bottom = low[block] * perRow;
             const top = bottom + bytes[size[block]] * perRow;
-            for (let column = Math.floor(left); column < right; column++) {
-                const width = Math.min(right, column + 1) - Math.max(left, column);
-                addToColumn(cells, column, bottom, top, width, paint, label[block] * 4);
-            }
+            addToCells(cells, left, right, bottom, top, paint, label[block] * 4);
         }
     }
     return cells;
 }
 
-function addToColumn(cells, column, bottom, top, width, paint, from) {
-    const r = paint[from] * width, g = paint[from + 1] * width, b = paint[from + 2] * width, a = paint[from + 3] * width;
+function addToCells(cells, left, right, bottom, top, paint, from) {
+    const r = paint[from], g = paint[from + 1], b = paint[from + 2], a = paint[from + 3];
     const lastRow = Math.min(GRID_ROWS - 1, Math.floor(top));
     for (let row = Math.floor(bottom); row <= lastRow; row++) {
         const covered = Math.min(top, row + 1) - Math.max(bottom, row);
-        const at = (column * GRID_ROWS + row) * 4;
-        cells[at] += r * covered;
-        cells[at + 1] += g * covered;
-        cells[at + 2] += b * covered;
-        cells[at + 3] += a * covered;
+        let column = Math.floor(left);
+        for (let at = (row * GRID_COLUMNS + column) * 4; column < right; column++, at += 4) {
+            const part = covered * ((right < column + 1 ? right : column + 1) - (left > column ? left : column));
+            cells[at] += r * part;
+            cells[at + 1] += g * part;
+            cells[at + 2] += b * part;
+            cells[at + 3] += a * part;
+        }
     }
 }

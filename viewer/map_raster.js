@@ -77,46 +77,6 @@ function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
     }
 }
 
-/** The grid, one column of pixels after the other, taking the mean of the columns in each. */
-function addGrid(picture, place, grid) {
-    const { width, height, view, run } = picture;
-    const columnsPerPixel = (view.x1 - view.x0) / width / place.unit;
-    const firstColumn = (view.x0 - place.x0) / place.unit;
-    const rows = gridRows(view, run, height);
-    for (let x = 0; x < width; x++) {
-        const begin = firstColumn + x * columnsPerPixel;
-        const first = Math.floor(begin);
-        const last = Math.min(GRID_COLUMNS - 1, Math.max(first, Math.ceil(begin + columnsPerPixel) - 1));
-        const share = ONE / (last - first + 1);
-        for (let y = 0; y < height; y++) {
-            let r = 0, g = 0, b = 0, a = 0;
-            for (let column = first; column <= last; column++) {
-                const from = (column * GRID_ROWS + rows[y]) * 4;
-                const cover = grid[from + 3];
-                if (cover === 0) continue;
-                r += grid[from];
-                g += grid[from + 1];
-                b += grid[from + 2];
-                a += cover;
-            }
-            if (a === 0) continue;
-            r = (r * share) | 0;
-            g = (g * share) | 0;
-            b = (b * share) | 0;
-            a = (a * share) | 0;
-            const at = (y * (width + 2) + x) * 4;
-            changes[at] += r;
-            changes[at + 1] += g;
-            changes[at + 2] += b;
-            changes[at + 3] += a;
-            changes[at + 4] -= r;
-            changes[at + 5] -= g;
-            changes[at + 6] -= b;
-            changes[at + 7] -= a;
-        }
-    }
-}
-
 /** The grid's row for each row of pixels. */
 function gridRows(view, run, height) {
     const perPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
@@ -173,25 +133,115 @@ function packed([r, g, b]) {
     return (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
-/** Sums up each row, and lays it over the pixels. */
-function blend(width, height, pixels) {
-    let at = 0;
-    for (let y = 0; y < height; y++) {
-        let r = 0, g = 0, b = 0, a = 0;
-        for (let i = y * width, end = i + width; i < end; i++, at += 4) {
-            r += changes[at];
-            g += changes[at + 1];
-            b += changes[at + 2];
-            a += changes[at + 3];
-            if (a === 0) continue;
-            // Blocks that were widened to be seen may add up to more than there is.
-            const scale = a > ONE ? 1 / a : 1 / ONE;
-            const under = a < ONE ? 1 - a / ONE : 0;
-            const below = pixels[i];
-            pixels[i] = (255 << 24) | ((b * scale + ((below >>> 16) & 255) * under) << 16) |
-                        ((g * scale + ((below >>> 8) & 255) * under) << 8) | (r * scale + (below & 255) * under);
+/** Which cells of a row of the grid belong to each pixel: from [2 * x] to before [2 * x + 1], in numbers of a cell. */
+function gridColumns(picture, place) {
+    const { width, view } = picture;
+    const perPixel = (view.x1 - view.x0) / width / place.unit;
+    const begin = (view.x0 - place.x0) / place.unit;
+    const columns = new Int32Array(width * 2);
+    for (let x = 0; x < width; x++) {
+        const first = Math.min(GRID_COLUMNS - 1, Math.floor(begin + x * perPixel));
+        columns[2 * x] = first * 4;
+        columns[2 * x + 1] = Math.min(GRID_COLUMNS, Math.max(first + 1, Math.ceil(begin + (x + 1) * perPixel))) * 4;
+    }
+    return columns;
+}
+
+/** Which rows of the grid hold anything. */
+function filledRows(cells) {
+    return Uint8Array.from({ length: GRID_ROWS }, (_, row) => {
+        const end = (row + 1) * GRID_COLUMNS * 4;
+        for (let at = row * GRID_COLUMNS * 4 + 3; at < end; at += 4) if (cells[at] !== 0) return 1;
+        return 0;
+    });
+}
+
+/** Makes what is asked for once for a grid. */
+const filledOf = new WeakMap();
+function isRowFilled(cells, row) {
+    if (!filledOf.has(cells)) filledOf.set(cells, filledRows(cells));
+    return filledOf.get(cells)[row] === 1;
+}
+
+/** The mean of the grid's cells in each pixel of a row: [4 * x], in units of ONE. */
+function sampleGrid(cells, columns, row, out) {
+    const base = row * GRID_COLUMNS * 4;
+    for (let at = 0, x = 0; at < out.length; at += 4, x += 2) {
+        const first = base + columns[x];
+        const end = base + columns[x + 1];
+        let r = cells[first], g = cells[first + 1], b = cells[first + 2], a = cells[first + 3];
+        for (let from = first + 4; from < end; from += 4) {
+            r += cells[from];
+            g += cells[from + 1];
+            b += cells[from + 2];
+            a += cells[from + 3];
         }
-        at += 8; // the two pixels that are not seen
+        const share = (4 * ONE) / (end - first);
+        out[at] = r * share;
+        out[at + 1] = g * share;
+        out[at + 2] = b * share;
+        out[at + 3] = a * share;
+    }
+}
+
+/** Lays a colour, premultiplied in units of ONE, over a pixel. */
+function over(below, r, g, b, cover) {
+    // Blocks that were widened to be seen may add up to more than there is.
+    const scale = cover > ONE ? 1 / cover : 1 / ONE;
+    const under = cover < ONE ? 1 - cover / ONE : 0;
+    return (255 << 24) | ((b * scale + ((below >>> 16) & 255) * under) << 16) |
+           ((g * scale + ((below >>> 8) & 255) * under) << 8) | (r * scale + (below & 255) * under);
+}
+
+/** A row in which the grid has nothing: long blocks, so that most pixels are what their left neighbour is. */
+function blendPlainRow(pixels, begin, width, at) {
+    let r = 0, g = 0, b = 0, a = 0;
+    let before = 0;
+    let out = 0;
+    for (let i = begin; i < begin + width; i++, at += 4) {
+        const changed = changes[at] | changes[at + 1] | changes[at + 2] | changes[at + 3];
+        const below = pixels[i];
+        if (changed === 0 && below === before) {
+            pixels[i] = out;
+            continue;
+        }
+        r += changes[at];
+        g += changes[at + 1];
+        b += changes[at + 2];
+        a += changes[at + 3];
+        before = below;
+        out = a === 0 ? below : over(below, r, g, b, a);
+        pixels[i] = out;
+    }
+}
+
+function blendRow(pixels, begin, width, at, sampled) {
+    let r = 0, g = 0, b = 0, a = 0;
+    for (let i = begin, s = 0; i < begin + width; i++, at += 4, s += 4) {
+        r += changes[at];
+        g += changes[at + 1];
+        b += changes[at + 2];
+        a += changes[at + 3];
+        const cover = a + sampled[s + 3];
+        if (cover >= 1) pixels[i] = over(pixels[i], r + sampled[s], g + sampled[s + 1], b + sampled[s + 2], cover);
+    }
+}
+
+/** Sums up each row of changes, adds what the grid has of it, if one serves, and lays it over the pixels. */
+function blend(picture, served, pixels) {
+    const { width, height, view, run } = picture;
+    const rows = served ? gridRows(view, run, height) : null;
+    const columns = served ? gridColumns(picture, served.place) : null;
+    const sampled = new Float32Array(width * 4);
+    for (let y = 0; y < height; y++) {
+        const at = y * (width + 2) * 4;
+        if (!rows || !isRowFilled(served.cells, rows[y])) {
+            blendPlainRow(pixels, y * width, width, at);
+            continue;
+        }
+        // Enlarged, several rows of pixels have the same row of the grid.
+        if (y === 0 || rows[y] !== rows[y - 1]) sampleGrid(served.cells, columns, rows[y], sampled);
+        blendRow(pixels, y * width, width, at, sampled);
     }
 }
 
@@ -230,11 +280,11 @@ export function rasterMap(picture, pixels) {
     clearChanges(width, height);
     const place = gridPlace(view, axis, width);
     const rowPixels = (run.addressBytes / GRID_ROWS / (view.high - view.low)) * height;
-    const served = rowPixels <= TALLEST_ROW && isGridWorthIt(place, levels, run, axis, number, view);
-    if (served) addGrid(picture, place, picture.grid(place));
+    const serves = rowPixels <= TALLEST_ROW && isGridWorthIt(place, levels, run, axis, number, view);
+    const served = serves ? { place, cells: picture.grid(place) } : null;
     for (let c = served ? place.classes : 0; c < CLASS_COUNT; c++) addClass(picture, c, large);
     paintSegments(picture, pixels);
-    blend(width, height, pixels);
+    blend(picture, served, pixels);
     for (const block of large) hatchBlock(picture, pixels, block);
     return large;
 }

@@ -48,17 +48,21 @@ export class Plot {
         const rows = Math.max(1, Math.floor(height) * scale);
         if (!this.image || this.image.width !== width || this.image.height !== rows) {
             this.image = new ImageData(width, rows);
-            this.sheet = new OffscreenCanvas(width, rows);
             this.pixels = new Uint32Array(this.image.data.buffer);
         }
         return { pixels: this.pixels, width, height: rows, scale };
     }
 
-    /** Puts them on the canvas. */
+    /** Puts them on the canvas: as they are where a pixel is a pixel, else through another canvas that scales them. */
     putPixels(top, height) {
-        this.sheet.getContext("2d").putImageData(this.image, 0, 0);
+        if (this.image.width === this.width * this.ratio) {
+            this.context.putImageData(this.image, LEFT * this.ratio, top * this.ratio);
+            return;
+        }
+        const sheet = new OffscreenCanvas(this.image.width, this.image.height);
+        sheet.getContext("2d").putImageData(this.image, 0, 0);
         this.context.imageSmoothingEnabled = false;
-        this.context.drawImage(this.sheet, LEFT, top, this.width, Math.floor(height));
+        this.context.drawImage(sheet, LEFT, top, this.width, Math.floor(height));
     }
 }
 

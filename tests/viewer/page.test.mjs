@@ -106,6 +106,7 @@ test("the live list is a table, largest first, of every block that is live", () 
     assert.ok(titles.length > 10);
     titles.slice(1).forEach((size, i) => assert.ok(size <= titles[i]));
     await page.click("#live tr:nth-child(3) button");
+    await settle(page);
     assert.equal(await page.isVisible("#block"), true);
     assert.match(await page.textContent("#block-facts"), /requested.*bytes/);
 }));
@@ -126,8 +127,10 @@ test("a click on the map tells all about a block, and its twins can be shown", (
         ["category", "role", "op", "phase", "dtype", "shape", "place"].every((name) => tables.labels[name][other] === tables.labels[name][label])).length;
     assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks are alike`));
     await page.click("#show-twins");
+    await settle(page);
     assert.equal(await page.getAttribute("#show-twins", "aria-pressed"), "true");
     await page.click("#twins li button");
+    await settle(page);
     assert.notEqual((await numbers(page)).selected, selected);
     await press(page, "Escape");
     assert.equal(await page.isVisible("#block"), false);
@@ -322,6 +325,7 @@ test("the hash brings another reader to the same view", () => withPage("one", {}
 
 test("copy as command gives the command for what is shown", () => withPage("one", {}, async (page) => {
     const copied = async () => {
+        await page.evaluate(() => { document.getElementById("said").textContent = ""; });
         await page.click("#copy");
         await page.waitForFunction(() => document.getElementById("said").textContent !== "");
         const shown = await page.textContent("#command-text");
