@@ -61,6 +61,6 @@ function disagreements(scene) {
 
 /** Writes the answer into `element`. */
 export function showAnswer(element, scene) {
-    element.replaceChildren(...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)),
-                            ...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)), ...disagreements(scene));
+    element.replaceChildren(...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),
+                            ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)), ...disagreements(scene));
 }

@@ -196,9 +196,21 @@ function listen(scene, painter) {
     listenToKeys(scene);
     new Pointer(scene, byId("charts"));
     new ResizeObserver(() => painter.resized()).observe(byId("charts"));
-    matchMedia("print").addEventListener("change", () => {
+    printInLight(scene, painter);
+}
+
+/** Paper is white: what is printed is drawn in light colours, in the size that it has there. */
+function printInLight(scene, painter) {
+    let before = "";
+    const drawAs = (theme) => {
+        setTheme(theme);
+        scene.theme = readTheme(document.documentElement);
         painter.fitted = -1;
         painter.draw();
+    };
+    matchMedia("print").addEventListener("change", ({ matches }) => {
+        if (matches) before = document.documentElement.dataset.theme;
+        drawAs(matches ? "light" : before);
     });
 }
 

@@ -47,7 +47,7 @@ function writeNames(plot, scene, large) {
         const left = Math.max(0, box.left);
         const width = Math.min(plot.width, box.right) - left;
         const top = Math.max(0, box.top);
-        if (width < 44 || Math.min(plot.height, box.bottom) - top < 13) continue;
+        if (width < 44 || Math.min(plot.height, box.bottom) - top < 12) continue;
         const label = run.blocks.label[block];
         if (scene.emphasis && !scene.emphasis[label]) continue;
         const color = scene.colors[run.labels.category[label]];

@@ -347,6 +347,14 @@ test("light and dark follow the reader, and t changes them", () => withPage("one
     const [light, lightColor] = await theme();
     assert.deepEqual([dark, light], ["dark", "light"]);
     assert.notEqual(darkColor, lightColor);
+    await press(page, "t");
+    await page.emulateMedia({ media: "print" });
+    await settle(page);
+    assert.equal((await theme())[0], "light"); // paper is white
+    assert.equal(await page.isVisible("#controls"), false);
+    await page.emulateMedia({ media: "screen" });
+    await settle(page);
+    assert.equal((await theme())[0], "dark");
 }));
 
 test("two runs are compared: both areas, the difference, and each at its own peak", () => withPage("two", {}, async (page) => {
