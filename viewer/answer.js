@@ -1,19 +1,23 @@
 /** The page's first sentence: how high memory went, where, and what it was. Says so, too, where the trace disagrees. */
 import { compositionAt } from "./composition.js";
 import { make } from "./dom.js";
-import { exactBytes, percentText, sizeText } from "./numbers.js";
+import { changeText, exactBytes, percentText, sizeText } from "./numbers.js";
 import { describeMoment, placeText, runName } from "./where.js";
 
 /** The categories at a run's peak, largest first: [{ name, bytes }]. */
 export function peakShares(scene, number) {
     const run = scene.runs[number];
     const bytes = compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length));
-    return scene.colors.map(({ name }, i) => ({ name, bytes: bytes[i] })).filter((share) => share.bytes > 0)
+    return scene.colors
+        .map(({ name }, i) => ({ name, bytes: bytes[i] }))
+        .filter((share) => share.bytes > 0)
         .sort((a, b) => b.bytes - a.bytes);
 }
 
 function sharesText(shares, whole) {
-    const most = shares.slice(0, 4).map(({ name, bytes }) => `${name} ${sizeText(bytes)} (${percentText(bytes, whole)})`);
+    const most = shares
+        .slice(0, 4)
+        .map(({ name, bytes }) => `${name} ${sizeText(bytes)} (${percentText(bytes, whole)})`);
     return shares.length > 4 ? `${most.join(", ")}, and ${shares.length - 4} more` : most.join(", ");
 }
 
@@ -22,19 +26,40 @@ function oneRun(scene) {
     const { allocated, reserved } = run.peaks;
     if (allocated.bytes === 0) return [make("p", {}, "Nothing was allocated in this run.")];
     const place = placeText(describeMoment(scene.description, run, allocated.event));
-    return [make("p", {}, make("strong", { id: "peak-size" }, sizeText(allocated.bytes)), " allocated at the peak, in ", place,
-                 ": ", sharesText(peakShares(scene, 0), allocated.bytes), ". ",
-                 make("span", { class: "faint" }, `${exactBytes(allocated.bytes)}; ${sizeText(reserved.bytes)} reserved at most.`))];
+    return [
+        make(
+            "p",
+            {},
+            make("strong", { id: "peak-size" }, sizeText(allocated.bytes)),
+            " allocated at the peak, in ",
+            place,
+            ": ",
+            sharesText(peakShares(scene, 0), allocated.bytes),
+            ". ",
+            make(
+                "span",
+                { class: "faint" },
+                `${exactBytes(allocated.bytes)}; ${sizeText(reserved.bytes)} reserved at most.`,
+            ),
+        ),
+    ];
 }
 
 function outOfMemoryText(scene, number) {
     const run = scene.runs[number];
     const { texts, categories } = scene.description;
     return run.lanes.ooms.slice(-1).map(({ event, bytes, label, span }) => {
-        const what = label > 0 ? `${categories[run.labels.category[label]]} (${texts[run.labels.op[label]]})` : "a block";
+        const what =
+            label > 0 ? `${categories[run.labels.category[label]]} (${texts[run.labels.op[label]]})` : "a block";
         const where = [placeText(describeMoment(scene.description, run, event)), texts[span]].filter((text) => text);
-        return make("p", { class: "alarm" }, make("strong", {}, "Out of memory: "), `${sizeText(bytes)} for ${what} could not be had in `,
-                    [...new Set(where)].join(", "), ` on ${run.info.device}.`);
+        return make(
+            "p",
+            { class: "alarm" },
+            make("strong", {}, "Out of memory: "),
+            `${sizeText(bytes)} for ${what} could not be had in `,
+            [...new Set(where)].join(", "),
+            ` on ${run.info.device}.`,
+        );
     });
 }
 
@@ -43,24 +68,50 @@ function twoRuns(scene) {
     const [from, to] = scene.runs.map((run) => runName(run.info));
     const before = new Map(peakShares(scene, 0).map(({ name, bytes }) => [name, bytes]));
     const after = new Map(peakShares(scene, 1).map(({ name, bytes }) => [name, bytes]));
-    const changes = scene.colors.map(({ name }) => ({ name, bytes: (after.get(name) ?? 0) - (before.get(name) ?? 0) }))
-        .filter(({ bytes }) => bytes !== 0).sort((a, b) => Math.abs(b.bytes) - Math.abs(a.bytes)).slice(0, 5)
-        .map(({ name, bytes }) => `${name} ${bytes > 0 ? "+" : ""}${sizeText(bytes)}`);
-    const by = second === first ? "as high as" : `${sizeText(Math.abs(second - first))} ${second > first ? "higher" : "lower"} than`;
-    return [make("p", {}, make("strong", { id: "peak-size" }, sizeText(second)), ` allocated at the peak of ${to}, ${by} `, from,
-                 ` (${sizeText(first)})`, changes.length > 0 ? `: ${changes.join(", ")}.` : ".")];
+    const changes = scene.colors
+        .map(({ name }) => ({ name, bytes: (after.get(name) ?? 0) - (before.get(name) ?? 0) }))
+        .filter(({ bytes }) => bytes !== 0)
+        .sort((a, b) => Math.abs(b.bytes) - Math.abs(a.bytes))
+        .slice(0, 5)
+        .map(({ name, bytes }) => `${name} ${changeText(bytes)}`);
+    const by =
+        second === first
+            ? "as high as"
+            : `${sizeText(Math.abs(second - first))} ${second > first ? "higher" : "lower"} than`;
+    return [
+        make(
+            "p",
+            {},
+            make("strong", { id: "peak-size" }, sizeText(second)),
+            ` allocated at the peak of ${to}, ${by} `,
+            from,
+            ` (${sizeText(first)})`,
+            changes.length > 0 ? `: ${changes.join(", ")}.` : ".",
+        ),
+    ];
 }
 
 /** Measures of which the page's sums are not what the trace says. */
 function disagreements(scene) {
-    return scene.runs.flatMap((run) => Object.entries(run.info.peaks).filter(([measure, peak]) =>
-        run.peaks[measure] && run.peaks[measure].bytes !== peak.bytes).map(([measure, peak]) =>
-        make("p", { class: "alarm", role: "alert" }, `The trace says that the peak of ${measure} bytes of ${runName(run.info)} is ` +
-             `${exactBytes(peak.bytes)}; its blocks sum to ${exactBytes(run.peaks[measure].bytes)}.`)));
+    return scene.runs.flatMap((run) =>
+        Object.entries(run.info.peaks)
+            .filter(([measure, peak]) => run.peaks[measure] && run.peaks[measure].bytes !== peak.bytes)
+            .map(([measure, peak]) =>
+                make(
+                    "p",
+                    { class: "alarm", role: "alert" },
+                    `The trace says that the peak of ${measure} bytes of ${runName(run.info)} is ` +
+                        `${exactBytes(peak.bytes)}; its blocks sum to ${exactBytes(run.peaks[measure].bytes)}.`,
+                ),
+            ),
+    );
 }
 
 /** Writes the answer into `element`. */
 export function showAnswer(element, scene) {
-    element.replaceChildren(...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),
-                            ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)), ...disagreements(scene));
+    element.replaceChildren(
+        ...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),
+        ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)),
+        ...disagreements(scene),
+    );
 }

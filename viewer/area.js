@@ -100,7 +100,11 @@ export function drawArea(plot, scene, number) {
     const most = scene.areaTop;
     const picture = plot.takePixels(height);
     const columns = columnsOfView(run, number, axis, view, scene.peakIndex(number), picture.width);
-    rasterArea({ width: picture.width, height: picture.height, colors, stack, theme, top: most, wanted }, columns, picture.pixels);
+    rasterArea(
+        { width: picture.width, height: picture.height, colors, stack, theme, top: most, wanted },
+        columns,
+        picture.pixels,
+    );
     plot.putPixels(ABOVE, height);
     drawSizeAxis(plot, theme, ABOVE, plot.height, most, binaryStep(most, height / 34), sizeTick);
     if (scene.isolated < 0)

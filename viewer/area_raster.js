@@ -8,12 +8,16 @@ import { isHatchLine } from "./colors.js";
 
 /**
  * The highest moment of each column, and what was live then.
- * @returns {{moments: Int32Array, bytes: Float64Array, compositions: Float64Array}} compositions[column * categories + c]
+ * @returns {{moments: Int32Array, bytes: Float64Array, compositions: Float64Array}} by column; of compositions,
+ *   [column * categories + c]
  */
 export function columnsOfView(run, number, axis, view, peakIndex, width) {
     const categories = run.memory.categoryCount;
-    const columns = { moments: new Int32Array(width), bytes: new Float64Array(width),
-                      compositions: new Float64Array(width * categories) };
+    const columns = {
+        moments: new Int32Array(width),
+        bytes: new Float64Array(width),
+        compositions: new Float64Array(width * categories),
+    };
     const pixel = (view.x1 - view.x0) / width;
     const end = axis.xs[number].at(-1);
     let before = momentBefore(axis, number, view.x0);
@@ -58,7 +62,8 @@ function mixPixel(pixels, at, [r, g, b], part) {
 
 /**
  * Paints the columns, category over category.
- * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge, wanted: 1 for what is shown
+ * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge, wanted: 1 for
+ *   what is shown
  */
 export function rasterArea(picture, columns, pixels) {
     const { width, height, colors, stack, theme, top, wanted } = picture;
@@ -107,7 +112,9 @@ export function largestDifference(first, second, categories, wanted) {
         let more = 0;
         let less = 0;
         for (let c = 0; c < categories; c++) {
-            const bytes = wanted[c] ? second.compositions[x * categories + c] - first.compositions[x * categories + c] : 0;
+            const bytes = wanted[c]
+                ? second.compositions[x * categories + c] - first.compositions[x * categories + c]
+                : 0;
             if (bytes > 0) more += bytes;
             else less -= bytes;
         }

@@ -26,8 +26,8 @@ function eventAxis(runs) {
 }
 
 /**
- * The pieces of a run that can be laid over another's: [key, first event, step, name]. What lies between two phases is a
- * piece too, so that no event is left out.
+ * The pieces of a run that can be laid over another's: key, first event, step, name. What lies between two phases is
+ * a piece too, so that no event is left out.
  */
 function piecesOf(run, phases) {
     const { steps, phases: lane } = run.lanes;
@@ -49,7 +49,7 @@ function piecesOf(run, phases) {
     return pieces;
 }
 
-/** The keys of all runs in an order that keeps each run's own: what only a later run has goes after what preceded it. */
+/** The keys of all runs, in each run's own order: what only a later run has goes after what preceded it. */
 function mergedPieces(all) {
     const merged = [...all[0]];
     for (const pieces of all.slice(1)) {

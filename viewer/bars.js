@@ -109,12 +109,18 @@ function drawRow(plot, scene, row) {
             if (text) context.fillText(text, LEFT + from + 4, top + height / 2 + 0.5);
         }
         // What ends inside the pixel that was just filled is skipped.
-        i = right - left >= 1 ? i + 1 : Math.max(i + 1, firstEndingAfter(scene, row, view.x0 + (Math.floor(left) + 1) / perX, i));
+        i =
+            right - left >= 1
+                ? i + 1
+                : Math.max(i + 1, firstEndingAfter(scene, row, view.x0 + (Math.floor(left) + 1) / perX, i));
     }
     context.fillStyle = theme.faint;
     context.textAlign = "right";
-    context.fillText(lane.kind === "span" ? (lane.name === "span 1" ? "spans" : "") : lane.name.replace("kernels", "stream"),
-                     LEFT - 7, top + height / 2 + 0.5);
+    context.fillText(
+        lane.kind === "span" ? (lane.name === "span 1" ? "spans" : "") : lane.name.replace("kernels", "stream"),
+        LEFT - 7,
+        top + height / 2 + 0.5,
+    );
     context.textAlign = "left";
 }
 
@@ -164,6 +170,11 @@ export function barAt(scene, x, y) {
     if (!row) return null;
     const i = firstEndingAfter(scene, row, x);
     if (i >= row.lane.begin.length || xOf(scene, row, row.lane.begin[i]) > x) return null;
-    return { row, i, x0: xOf(scene, row, row.lane.begin[i]), x1: xOf(scene, row, row.lane.end[i]),
-             text: intervalText(scene, row, i) };
+    return {
+        row,
+        i,
+        x0: xOf(scene, row, row.lane.begin[i]),
+        x1: xOf(scene, row, row.lane.end[i]),
+        text: intervalText(scene, row, i),
+    };
 }

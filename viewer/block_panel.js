@@ -1,4 +1,4 @@
-/** The side panel's other half: everything that is known of the block that was clicked, and which others are like it. */
+/** The side panel's other half: everything that is known of the selected block, and which others are like it. */
 import { byId, make, setText, shortText } from "./dom.js";
 import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { describeMoment, placeText } from "./where.js";
@@ -7,7 +7,9 @@ import { describeMoment, placeText } from "./where.js";
 export function twinLabels(run, label) {
     const { labels } = run;
     const alike = ["category", "role", "op", "phase", "dtype", "shape", "place"];
-    return Uint8Array.from(labels.category, (_, other) => Number(alike.every((name) => labels[name][other] === labels[name][label])));
+    return Uint8Array.from(labels.category, (_, other) =>
+        Number(alike.every((name) => labels[name][other] === labels[name][label])),
+    );
 }
 
 /** The blocks like a block: of the same size, with labels alike. In order of allocation. */
@@ -15,17 +17,20 @@ export function twinsOf(run, block) {
     const { blocks } = run;
     const alike = twinLabels(run, blocks.label[block]);
     const twins = [];
-    for (let i = 0; i < blocks.count; i++) if (blocks.size[i] === blocks.size[block] && alike[blocks.label[i]]) twins.push(i);
+    for (let i = 0; i < blocks.count; i++)
+        if (blocks.size[i] === blocks.size[block] && alike[blocks.label[i]]) twins.push(i);
     return twins;
 }
 
-/** The most bytes that some blocks held at once. */
+/** The most of some blocks, in order of allocation, that were live at once. */
 function mostAtOnce(run, twins) {
-    const changes = twins.flatMap((block) => [[run.blocks.alloc[block], 1], [run.blocks.free[block], -1]]);
-    changes.sort((a, b) => a[0] - b[0]);
-    let now = 0;
+    const frees = Uint32Array.from(twins, (block) => run.blocks.free[block]).sort();
+    let freed = 0;
     let most = 0;
-    for (const [, change] of changes) most = Math.max(most, (now += change));
+    twins.forEach((block, i) => {
+        while (frees[freed] < run.blocks.alloc[block]) freed++;
+        most = Math.max(most, i + 1 - freed);
+    });
     return most;
 }
 
@@ -40,6 +45,13 @@ function lifeText(scene, run, block) {
     return ended ? `${life}, ${plural(free[block] - alloc[block], "event")}` : `${life}, to the end of the run`;
 }
 
+function freeText(scene, run, block) {
+    const event = run.blocks.free[block];
+    if (event === run.eventCount) return "not in this run";
+    const { time, ...place } = describeMoment(scene.description, run, event);
+    return `${time}, ${placeText(place)}`;
+}
+
 function useTexts(scene, run, block) {
     const uses = scene.uses[scene.mapRun];
     if (!uses || !(uses.flags[block] & 1)) return [];
@@ -50,10 +62,17 @@ function useTexts(scene, run, block) {
     const last = first + uses.last[block];
     const out = pair("used", uses.flags[block] & 2 ? `${count}; what was written last was read by nobody` : count);
     const after = free[block] < run.eventCount ? run.time[free[block]] - run.time[last] : 0;
-    out.push(...pair("last use", `${timeText(run.time[last])}${after > 0 ? `, ${timeText(after)} before its free` : ""}`));
+    out.push(
+        ...pair("last use", `${timeText(run.time[last])}${after > 0 ? `, ${timeText(after)} before its free` : ""}`),
+    );
     if (uses.idle[block] > 0) {
         const from = first + uses.idle_from[block];
-        out.push(...pair("longest pause", `${timeText(run.time[from + uses.idle[block]] - run.time[from])}, ${plural(uses.idle[block], "event")}`));
+        out.push(
+            ...pair(
+                "longest pause",
+                `${timeText(run.time[from + uses.idle[block]] - run.time[from])}, ${plural(uses.idle[block], "event")}`,
+            ),
+        );
     }
     if (uses.source[block] > 0) out.push(...pair("copy of", blockLink(scene, block - uses.source[block])));
     return out;
@@ -63,8 +82,9 @@ function blockLink(scene, block) {
     const run = scene.runs[scene.mapRun];
     const { texts } = scene.description;
     const label = run.blocks.label[block];
-    return make("button", { type: "button", class: "link", onclick: () => scene.reveal(block) },
-                `${shortText(texts[run.labels.span[label]] || texts[run.labels.op[label]])} at ${timeText(run.time[run.blocks.alloc[block]])}`);
+    const name = shortText(texts[run.labels.span[label]] || texts[run.labels.op[label]]);
+    const attributes = { type: "button", class: "link", onclick: () => scene.reveal(block) };
+    return make("button", attributes, `${name} at ${timeText(run.time[run.blocks.alloc[block]])}`);
 }
 
 /** "model › layers › 7 › ffn › w1" */
@@ -83,15 +103,17 @@ function facts(scene, run, block) {
     const allocated = describeMoment(scene.description, run, blocks.alloc[block]);
     const address = segments.address[segment] + blocks.low[block] - segments.low[segment];
     return [
-        ...pair("category", shortText(categories[labels.category[label]])), ...pair("op", text("op")),
-        ...pair("called by", chainText(texts[labels.span[label]])), ...pair("role", text("role")),
+        ...pair("category", shortText(categories[labels.category[label]])),
+        ...pair("op", text("op")),
+        ...pair("called by", chainText(texts[labels.span[label]])),
+        ...pair("role", text("role")),
         ...pair("dtype, shape", `${text("dtype")} [${text("shape").replaceAll(",", ", ")}]`),
         ...pair("requested", `${sizeText(requested)} (${exactBytes(requested)})`),
         ...pair("block", `${sizeText(bytes)} (${exactBytes(bytes)})`),
         ...pair("allocated", `${allocated.time}, ${placeText(allocated)}, event ${countText(allocated.event)}`),
-        ...pair("freed", blocks.free[block] < run.eventCount
-            ? `${timeText(run.time[blocks.free[block]])}, ${placeText(describeMoment(scene.description, run, blocks.free[block]))}` : "not in this run"),
-        ...pair("lived for", lifeText(scene, run, block)), ...useTexts(scene, run, block),
+        ...pair("freed", freeText(scene, run, block)),
+        ...pair("lived for", lifeText(scene, run, block)),
+        ...useTexts(scene, run, block),
         ...pair("address", `0x${address.toString(16)}, in segment ${segment} of ${sizeText(segments.bytes[segment])}`),
     ];
 }
@@ -102,12 +124,20 @@ function showTwins(scene, run, block) {
     const twins = twinsOf(run, block);
     const most = mostAtOnce(run, twins);
     const bytes = run.sizes.block[run.blocks.size[block]];
-    setText(byId("twins-text"), twins.length === 1 ? "No other block is like this one."
-        : `${countText(twins.length)} blocks are alike but for the layer; at most ${countText(most)} of them live at once, ${sizeText(most * bytes)}.`);
+    setText(
+        byId("twins-text"),
+        twins.length === 1
+            ? "No other block is like this one."
+            : `${countText(twins.length)} blocks are alike but for the layer; at most ${countText(most)} of them live at ` +
+                  `once, ${sizeText(most * bytes)}.`,
+    );
     const at = twins.indexOf(block);
     const first = Math.max(0, Math.min(at - TWIN_LINKS / 2, twins.length - TWIN_LINKS));
-    byId("twins").replaceChildren(...twins.slice(first, first + TWIN_LINKS).map((twin) =>
-        make("li", {}, twin === block ? make("b", {}, "this one") : blockLink(scene, twin))));
+    byId("twins").replaceChildren(
+        ...twins
+            .slice(first, first + TWIN_LINKS)
+            .map((twin) => make("li", {}, twin === block ? make("b", {}, "this one") : blockLink(scene, twin))),
+    );
     byId("show-twins").hidden = twins.length === 1;
     byId("show-twins").setAttribute("aria-pressed", String(scene.twins !== null));
 }

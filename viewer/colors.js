@@ -5,15 +5,37 @@
  * The categories that fill most memory have plain colours, and neighbours in the stack differ much.
  */
 
-const PETROFF = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581",
-                 "#92dadd"];
+const PETROFF = [
+    "#3f90da",
+    "#ffa90e",
+    "#bd1f01",
+    "#94a4a2",
+    "#832db6",
+    "#a96b59",
+    "#e76300",
+    "#b9ac70",
+    "#717581",
+    "#92dadd",
+];
 
 /** [colour, hatched] of the categories that memtrace has, in the order of a stack. */
 const OWN = {
-    "Param": [0, false], "Opt State": [2, false], "Gradient": [1, false], "Embed": [7, true], "Norm": [7, false],
-    "Attn": [9, true], "AttnScores": [8, false], "AttnOut": [5, false], "Softmax": [4, false], "FFN": [9, false],
-    "einsum": [6, false], "Block": [3, false], "Loss": [4, true], "Data": [0, true], "Workspace": [8, true],
-    "Optimizer": [6, true],
+    Param: [0, false],
+    "Opt State": [2, false],
+    Gradient: [1, false],
+    Embed: [7, true],
+    Norm: [7, false],
+    Attn: [9, true],
+    AttnScores: [8, false],
+    AttnOut: [5, false],
+    Softmax: [4, false],
+    FFN: [9, false],
+    einsum: [6, false],
+    Block: [3, false],
+    Loss: [4, true],
+    Data: [0, true],
+    Workspace: [8, true],
+    Optimizer: [6, true],
 };
 
 /** Categories from the bottom of a stack to its top: what stays for long lies under what comes and goes. */
@@ -68,9 +90,19 @@ export function readTheme(element) {
     const style = getComputedStyle(element);
     const get = (name) => style.getPropertyValue(name).trim();
     return {
-        background: get("--plot"), text: get("--text"), faint: get("--faint"), line: get("--line"),
-        accent: get("--accent"), alarm: get("--alarm"), bar: get("--bar"), barOther: get("--bar-other"),
-        barText: get("--bar-text"), segment: get("--segment"), font: get("--font"),
-        backgroundRgb: channels(get("--plot")), cachedRgb: channels(get("--cached")), fadedRgb: channels(get("--faded")),
+        background: get("--plot"),
+        text: get("--text"),
+        faint: get("--faint"),
+        line: get("--line"),
+        accent: get("--accent"),
+        alarm: get("--alarm"),
+        bar: get("--bar"),
+        barOther: get("--bar-other"),
+        barText: get("--bar-text"),
+        segment: get("--segment"),
+        font: get("--font"),
+        backgroundRgb: channels(get("--plot")),
+        cachedRgb: channels(get("--cached")),
+        fadedRgb: channels(get("--faded")),
     };
 }

@@ -1,7 +1,7 @@
 /**
  * What was live at a moment, by category, and the highest moment of a range of events: at any zoom, in microseconds.
  *
- * State is kept as it is after every LEAF events (`checkpoints`), and the rest is replayed. Over the leaves lies a tree of
+ * State is kept as it is after every LEAF events (`checkpoints`), the rest is replayed. Over the leaves lies a tree of
  * highest moments, so that a range costs two replays and a walk over a few nodes.
  *
  * A *moment* is an event: what is live after it. -1 is the moment before the first.
@@ -103,8 +103,7 @@ export function makePeakIndex(memory, wanted) {
     const leaves = Math.ceil(ops.length / LEAF);
     const before = new Float64Array(leaves);
     for (let leaf = 0; leaf < leaves; leaf++)
-        for (let c = 0; c < categoryCount; c++)
-            if (wanted[c]) before[leaf] += checkpoints[leaf * categoryCount + c];
+        for (let c = 0; c < categoryCount; c++) if (wanted[c]) before[leaf] += checkpoints[leaf * categoryCount + c];
     const index = { wanted, before, bytes: [new Float64Array(leaves)], moment: [new Uint32Array(leaves)] };
     makeLeaves(memory, index, leaves);
     while (index.bytes.at(-1).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);

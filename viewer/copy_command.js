@@ -17,15 +17,19 @@ const KIND = (name) => `(SELECT id FROM event_kind WHERE name = '${name}')`;
 /** What was live after an event, by category; ids are the trace's. */
 function compositionQuery(first, event) {
     const upTo = `event.id BETWEEN ${first} AND ${event}`;
-    return "SELECT category, count(*) AS blocks, sum(block_bytes) AS bytes FROM event " +
-           "JOIN label ON label.run = :run AND label.id = event.label " +
-           `WHERE kind = ${KIND("alloc")} AND ${upTo} AND event.id NOT IN ` +
-           `(SELECT allocation FROM event WHERE kind = ${KIND("free")} AND ${upTo}) GROUP BY category ORDER BY bytes DESC`;
+    return (
+        "SELECT category, count(*) AS blocks, sum(block_bytes) AS bytes FROM event " +
+        "JOIN label ON label.run = :run AND label.id = event.label " +
+        `WHERE kind = ${KIND("alloc")} AND ${upTo} AND event.id NOT IN ` +
+        `(SELECT allocation FROM event WHERE kind = ${KIND("free")} AND ${upTo}) GROUP BY category ORDER BY bytes DESC`
+    );
 }
 
 function blockQuery(event) {
-    return "SELECT * FROM event LEFT JOIN label ON label.run = :run AND label.id = event.label " +
-           `WHERE event.id = ${event} OR event.allocation = ${event}`;
+    return (
+        "SELECT * FROM event LEFT JOIN label ON label.run = :run AND label.id = event.label " +
+        `WHERE event.id = ${event} OR event.allocation = ${event}`
+    );
 }
 
 /** The command for what is shown: the selected block, else the pinned moment; of two runs, their difference. */
@@ -35,7 +39,13 @@ export function commandFor(scene) {
         return command(scene, "sql", blockQuery(info.first_event + blocks.alloc[scene.selected]), "--run", info.id);
     if (scene.runs.length > 1) return command(scene, "diff", scene.runs[0].info.id, scene.runs[1].info.id);
     if (scene.pinnedAtPeak || scene.moments[0] < 0) return command(scene, "peak", "--run", info.id);
-    return command(scene, "sql", compositionQuery(info.first_event, info.first_event + scene.moments[0]), "--run", info.id);
+    return command(
+        scene,
+        "sql",
+        compositionQuery(info.first_event, info.first_event + scene.moments[0]),
+        "--run",
+        info.id,
+    );
 }
 
 /** Copies it, and says so; where copying is not allowed, it stands there to be copied by hand. */

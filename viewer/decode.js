@@ -46,16 +46,22 @@ function arrayFor(column, rows) {
 function joinPlanes(bytes, at, width, rows, out, from) {
     const [p1, p2, p3, p4, p5] = [1, 2, 3, 4, 5].map((plane) => at + plane * rows);
     switch (width) {
-        case 0: out.fill(0, from, from + rows); break;
-        case 1: for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i]; break;
-        case 2: for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8); break;
+        case 0:
+            out.fill(0, from, from + rows);
+            break;
+        case 1:
+            for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i];
+            break;
+        case 2:
+            for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8);
+            break;
         case 3:
-            for (let i = 0; i < rows; i++)
-                out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16);
+            for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16);
             break;
         default:
             for (let i = 0; i < rows; i++) {
-                const low = (bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16) | (bytes[p3 + i] << 24)) >>> 0;
+                const low =
+                    (bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16) | (bytes[p3 + i] << 24)) >>> 0;
                 const high = (width > 4 ? bytes[p4 + i] : 0) + (width > 5 ? bytes[p5 + i] * 256 : 0);
                 out[from + i] = low + high * 4294967296;
             }
@@ -98,8 +104,10 @@ export async function readTable(name, table, chunk, arrays = {}) {
         const bytes = await chunk(table.first_chunk + part);
         const expected = table.columns.reduce((sum, column) => sum + column.width * rows, 0);
         if (bytes.length !== expected)
-            throw new Error(`the page is damaged: chunk ${table.first_chunk + part} (${name}) holds ${bytes.length} ` +
-                            `bytes, not ${expected}`);
+            throw new Error(
+                `the page is damaged: chunk ${table.first_chunk + part} (${name}) holds ${bytes.length} ` +
+                    `bytes, not ${expected}`,
+            );
         let at = 0;
         for (const column of table.columns) {
             joinPlanes(bytes, at, column.width, rows, out[column.name], from);

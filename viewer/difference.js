@@ -1,4 +1,4 @@
-/** The second run less the first, by category, on their common axis: what it has more of above the line, less of below. */
+/** The second run less the first, by category, on their common axis: more of it above the line, less of it below. */
 import { largestDifference, rasterDifference } from "./area_raster.js";
 import { binaryStep, sizeTick } from "./numbers.js";
 import { LEFT } from "./plot.js";
@@ -8,8 +8,12 @@ export function drawDifference(plot, scene, first, second) {
     plot.begin(theme);
     const picture = plot.takePixels(plot.height);
     const top = Math.max(1, largestDifference(first, second, colors.length, wanted)) * 1.05;
-    rasterDifference({ width: picture.width, height: picture.height, colors, stack, theme, top, wanted }, first, second,
-                     picture.pixels);
+    rasterDifference(
+        { width: picture.width, height: picture.height, colors, stack, theme, top, wanted },
+        first,
+        second,
+        picture.pixels,
+    );
     plot.putPixels(0, plot.height);
     drawSignedAxis(plot, theme, top);
     return top;

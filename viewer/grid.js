@@ -70,7 +70,10 @@ export function makeGrid(place, levels, run, axis, number, paint) {
 }
 
 function addToCells(cells, left, right, bottom, top, paint, from) {
-    const r = paint[from], g = paint[from + 1], b = paint[from + 2], a = paint[from + 3];
+    const r = paint[from],
+        g = paint[from + 1],
+        b = paint[from + 2],
+        a = paint[from + 3];
     const lastRow = Math.min(GRID_ROWS - 1, Math.floor(top));
     for (let row = Math.floor(bottom); row <= lastRow; row++) {
         const covered = Math.min(top, row + 1) - Math.max(bottom, row);
@@ -82,5 +85,67 @@ function addToCells(cells, left, right, bottom, top, paint, from) {
             cells[at + 2] += b * part;
             cells[at + 3] += a * part;
         }
+    }
+}
+
+/** The grid's row for each row of pixels. */
+export function gridRows(view, run, height) {
+    const perPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
+    const top = (view.high / run.addressBytes) * GRID_ROWS;
+    return Uint16Array.from({ length: height }, (_, y) =>
+        Math.min(GRID_ROWS - 1, Math.max(0, top - (y + 0.5) * perPixel)),
+    );
+}
+
+/** Which cells of a row of the grid belong to each pixel: from [2 * x] to before [2 * x + 1], in numbers of a cell. */
+export function gridColumns(place, view, width) {
+    const perPixel = (view.x1 - view.x0) / width / place.unit;
+    const begin = (view.x0 - place.x0) / place.unit;
+    const columns = new Int32Array(width * 2);
+    for (let x = 0; x < width; x++) {
+        const first = Math.min(GRID_COLUMNS - 1, Math.floor(begin + x * perPixel));
+        columns[2 * x] = first * 4;
+        columns[2 * x + 1] = Math.min(GRID_COLUMNS, Math.max(first + 1, Math.ceil(begin + (x + 1) * perPixel))) * 4;
+    }
+    return columns;
+}
+
+/** Which rows of the grid hold anything. */
+function filledRows(cells) {
+    return Uint8Array.from({ length: GRID_ROWS }, (_, row) => {
+        const end = (row + 1) * GRID_COLUMNS * 4;
+        for (let at = row * GRID_COLUMNS * 4 + 3; at < end; at += 4) if (cells[at] !== 0) return 1;
+        return 0;
+    });
+}
+
+/** Makes what is asked for once for a grid. */
+const filledOf = new WeakMap();
+export function isRowFilled(cells, row) {
+    if (!filledOf.has(cells)) filledOf.set(cells, filledRows(cells));
+    return filledOf.get(cells)[row] === 1;
+}
+
+/** The mean of the grid's cells in each pixel of a row: [4 * x], in units of `one`. */
+export function sampleGrid(cells, columns, row, one, out) {
+    const base = row * GRID_COLUMNS * 4;
+    for (let at = 0, x = 0; at < out.length; at += 4, x += 2) {
+        const first = base + columns[x];
+        const end = base + columns[x + 1];
+        let r = cells[first],
+            g = cells[first + 1],
+            b = cells[first + 2],
+            a = cells[first + 3];
+        for (let from = first + 4; from < end; from += 4) {
+            r += cells[from];
+            g += cells[from + 1];
+            b += cells[from + 2];
+            a += cells[from + 3];
+        }
+        const share = (4 * one) / (end - first);
+        out[at] = r * share;
+        out[at + 1] = g * share;
+        out[at + 2] = b * share;
+        out[at + 3] = a * share;
     }
 }

@@ -40,7 +40,11 @@ export function applyHash(scene, hash) {
     const high = numberIn(values, "high", 0, run.addressBytes);
     Object.assign(view, low < high ? { low, high } : { low: 0, high: Math.max(1, run.addressBytes) });
     const moments = (values.get("at") ?? "").split(",").map(Number);
-    if (moments.length === scene.runs.length && moments.every((at, i) => at >= -1 && at < scene.runs[i].eventCount) && values.has("at"))
+    if (
+        moments.length === scene.runs.length &&
+        moments.every((at, i) => at >= -1 && at < scene.runs[i].eventCount) &&
+        values.has("at")
+    )
         Object.assign(changes, { moments, pinnedAtPeak: false });
     changes.selected = Math.floor(numberIn(values, "block", 0, run.blocks.count - 1) ?? -1);
     changes.isolated = scene.colors.findIndex(({ name }) => name === values.get("only"));

@@ -41,7 +41,12 @@ const KEYS = [
     [["s", "-"], "S −", "zoom out", (scene) => zoomMiddle(scene, 1 / ZOOM)],
     [["ArrowUp"], "↑", "move up in the map", panAddress(PAN)],
     [["ArrowDown"], "↓", "move down in the map", panAddress(-PAN)],
-    [["0"], "0", "show everything", (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) })],
+    [
+        ["0"],
+        "0",
+        "show everything",
+        (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) }),
+    ],
     [["p"], "P", "jump to the peak", (scene) => scene.goToPeak()],
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],
@@ -52,13 +57,22 @@ const KEYS = [
     [["Escape"], "Esc", "let go of what is selected", letGo],
     [["?"], "?", "these keys", () => byId("keys").showModal()],
 ];
-const MOUSE = [["wheel", "zoom at the pointer"], ["Alt wheel", "zoom addresses, over the map"], ["drag", "move"],
-               ["Shift drag", "measure a range"], ["click", "pin a moment; over the map, select a block"],
-               ["double click", "zoom to a step, phase, span or kernel"]];
+const MOUSE = [
+    ["wheel", "zoom at the pointer"],
+    ["Alt wheel", "zoom addresses, over the map"],
+    ["drag", "move"],
+    ["Shift drag", "measure a range"],
+    ["click", "pin a moment; over the map, select a block"],
+    ["double click", "zoom to a step, phase, span or kernel"],
+];
 
 export function listenToKeys(scene) {
-    byId("key-list").replaceChildren(...[...KEYS.map(([, shown, text]) => [shown, text]), ...MOUSE].flatMap(([keys, text]) =>
-        [make("dt", {}, ...keys.split(" ").map((key) => make("kbd", {}, key))), make("dd", {}, text)]));
+    byId("key-list").replaceChildren(
+        ...[...KEYS.map(([, shown, text]) => [shown, text]), ...MOUSE].flatMap(([keys, text]) => [
+            make("dt", {}, ...keys.split(" ").map((key) => make("kbd", {}, key))),
+            make("dd", {}, text),
+        ]),
+    );
     window.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
         if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;

@@ -2,15 +2,19 @@
 import { compositionAt } from "./composition.js";
 import { paintSwatch } from "./colors.js";
 import { make, setText, shortText } from "./dom.js";
-import { percentText, sizeText } from "./numbers.js";
+import { changeText, percentText, sizeText } from "./numbers.js";
 
 /** Categories that the runs have at all, by what they have at the peak. */
 function categoriesInOrder(scene) {
     const present = new Set(scene.runs.flatMap((run) => [...new Set(run.memory.blockCategory)]));
     const atPeak = scene.runs.map((run) =>
-        compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length)));
+        compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length)),
+    );
     const weight = (c) => Math.max(...atPeak.map((bytes) => bytes[c]));
-    return scene.colors.map((_, c) => c).filter((c) => present.has(c)).sort((a, b) => weight(b) - weight(a));
+    return scene.colors
+        .map((_, c) => c)
+        .filter((c) => present.has(c))
+        .sort((a, b) => weight(b) - weight(a));
 }
 
 export class Legend {
@@ -26,10 +30,19 @@ export class Legend {
         paintSwatch(swatch, scene.colors[category]);
         const size = make("span", { class: "size" });
         const share = make("span", { class: "share" });
-        const button = make("button", {
-            type: "button", "aria-pressed": "false", title: "Show this category alone",
-            onclick: () => scene.set({ isolated: scene.isolated === category ? -1 : category }),
-        }, swatch, make("span", {}, shortText(scene.colors[category].name)), size, share);
+        const button = make(
+            "button",
+            {
+                type: "button",
+                "aria-pressed": "false",
+                title: "Show this category alone",
+                onclick: () => scene.set({ isolated: scene.isolated === category ? -1 : category }),
+            },
+            swatch,
+            make("span", {}, shortText(scene.colors[category].name)),
+            size,
+            share,
+        );
         return { category, button, size, share };
     }
 
@@ -37,17 +50,21 @@ export class Legend {
     update() {
         const { scene } = this;
         const bytes = scene.runs.map((run, i) =>
-            compositionAt(run.memory, scene.moments[i], new Float64Array(scene.colors.length)));
+            compositionAt(run.memory, scene.moments[i], new Float64Array(scene.colors.length)),
+        );
         const whole = bytes[0].reduce((sum, each) => sum + each, 0);
         for (const { category, button, size, share } of this.entries) {
             setText(size, sizeText(bytes[0][category]));
             button.dataset.bytes = bytes[0][category];
             if (bytes.length > 1) {
                 const more = bytes[1][category] - bytes[0][category];
-                setText(share, more === 0 ? "same" : `${more > 0 ? "+" : ""}${sizeText(more)}`);
+                setText(share, more === 0 ? "same" : `${changeText(more)}`);
             } else setText(share, percentText(bytes[0][category], whole));
             button.setAttribute("aria-pressed", String(scene.isolated === category));
-            button.classList.toggle("none", bytes.every((each) => each[category] === 0));
+            button.classList.toggle(
+                "none",
+                bytes.every((each) => each[category] === 0),
+            );
             button.classList.toggle("off", scene.isolated >= 0 && scene.isolated !== category);
         }
     }

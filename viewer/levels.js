@@ -1,7 +1,7 @@
 /**
  * Blocks by how long they live, so that any view finds what it shows.
  *
- * Class c holds what lives between 2^(c-21) and 2^(c-20) of the axis' length, class 0 all that is shorter. Within a class
+ * Class c holds what lives between 2^(c-21) and 2^(c-20) of the axis' length, class 0 what is shorter. Within a class
  * blocks are in the order of their allocation, so those that can reach into [x0, x1] are a range: allocated between x0
  * less the longest life of the class, and x1.
  *

@@ -4,25 +4,16 @@
  * `data-…` attributes of #page tell what it shows, and how long that took, to whoever tests or measures it.
  */
 import { showAnswer } from "./answer.js";
-import { drawArea } from "./area.js";
 import { AXIS_KINDS } from "./axis.js";
-import { barRows, barsHeight, drawBars } from "./bars.js";
-import { BlockPanel } from "./block_panel.js";
 import { readTheme } from "./colors.js";
 import { copyCommand } from "./copy_command.js";
-import { drawDifference } from "./difference.js";
 import { byId, make, setText, shortText } from "./dom.js";
-import { applyHash, HashKeeper } from "./hash.js";
+import { applyHash } from "./hash.js";
 import { listenToKeys } from "./keys.js";
-import { Legend } from "./legend.js";
-import { drawMap } from "./map.js";
-import { Minimap } from "./minimap.js";
-import { MomentPanel } from "./moment_panel.js";
-import { measuredText, Overlay } from "./overlay.js";
-import { Plot } from "./plot.js";
+import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
 import { Scene } from "./scene.js";
-import { findLabels, Search } from "./search.js";
+import { findLabels } from "./search.js";
 import { revealX, withRange } from "./view.js";
 import { runName } from "./where.js";
 
@@ -47,8 +38,10 @@ class PageScene extends Scene {
         const xs = this.axis.xs[this.mapRun];
         const x = (xs[blocks.alloc[block]] + xs[blocks.free[block]]) / 2;
         const low = blocks.low[block];
-        const view = low >= this.view.low && low < this.view.high ? this.view
-            : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
+        const view =
+            low >= this.view.low && low < this.view.high
+                ? this.view
+                : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
         this.set({ selected: block, twins: null, view: revealX(view, this.axis, x) });
     }
 
@@ -85,100 +78,27 @@ function setTheme(theme) {
     document.documentElement.dataset.theme = theme;
 }
 
-/** The canvases: a minimap, bars, an area for each run, the difference of two, and the map. */
-function makePlots(scene) {
-    const areas = scene.runs.map((run, number) => make("canvas", {
-        "data-chart": "area", "data-run": String(number), role: "img", id: `area-${number}`,
-        "aria-label": `Allocated bytes by category over time, ${runName(run.info).slice(0, 100)}`,
-    }));
-    const titles = scene.runs.map((run) => make("h2", { class: "chart-title" },
-        scene.runs.length > 1 ? shortText(runName(run.info)) : "Allocated by category; dashed: reserved"));
-    const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
-    const plots = { areas: areas.map((canvas) => new Plot(canvas)) };
-    if (scene.runs.length > 1) {
-        const canvas = make("canvas", { "data-chart": "difference", role: "img", id: "difference", "aria-label": "Difference by category" });
-        children.push(make("h2", { class: "chart-title" }, "Difference: the second less the first"), canvas);
-        plots.difference = new Plot(canvas);
-    }
-    byId("areas").replaceChildren(...children);
-    for (const name of ["minimap", "bars", "map"]) plots[name] = new Plot(byId(name));
-    return plots;
-}
-
-/** Everything that is drawn, and when. */
-class Painter {
-    constructor(scene) {
-        this.scene = scene;
-        this.waiting = false;
-        this.minimap = new Minimap(scene.plots.minimap);
-        this.overlay = new Overlay(byId("overlay"), byId("charts"));
-        this.panels = [new MomentPanel(scene), new BlockPanel(scene), new Legend(byId("legend"), scene), new Search(scene),
-                       new HashKeeper(scene)];
-    }
-
-    /** Draws in the next frame, however often it is asked to. */
-    later() {
-        if (this.waiting) return;
-        this.waiting = true;
-        requestAnimationFrame(() => {
-            this.waiting = false;
-            this.draw();
-        });
-    }
-
-    /** Its first call comes without any change. */
-    resized() {
-        const { width, height } = byId("charts").getBoundingClientRect();
-        if (width === this.overlay.width && height === this.overlay.height) return;
-        this.fitted = -1;
-        this.later();
-    }
-
-    fit() {
-        const { scene } = this;
-        scene.barRows = barRows(scene);
-        scene.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
-        const { areas, difference, minimap, bars, map } = scene.plots;
-        for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
-        this.overlay.fit(map.width);
-    }
-
-    draw() {
-        const { scene } = this;
-        const began = performance.now();
-        if (this.fitted !== scene.mapRun) this.fit();
-        this.fitted = scene.mapRun;
-        scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
-        if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
-        drawBars(scene.plots.bars, scene);
-        drawMap(scene.plots.map, scene);
-        this.minimap.draw(scene);
-        this.overlay.draw(scene);
-        scene.told("frame", performance.now() - began);
-        for (const panel of this.panels) panel.update();
-        this.tell();
-    }
-
-    /** The state, for tests. */
-    tell() {
-        const { scene } = this;
-        byId("axis").value = scene.axis.kind;
-        byId("map-run").value = String(scene.mapRun);
-        setText(byId("measure"), measuredText(scene));
-        Object.assign(page.dataset, { axis: scene.axis.kind, from: scene.view.x0, to: scene.view.x1, length: scene.axis.length,
-                                      low: scene.view.low, high: scene.view.high, selected: scene.selected,
-                                      moments: scene.moments.join(","), frames: Number(page.dataset.frames ?? 0) + 1 });
-    }
-}
-
 const TOLD_SETTINGS = ["model", "batch", "seq", "mode", "autocast"];
 
 function showRuns(scene) {
     const names = scene.runs.map((run) => runName(run.info));
     setText(byId("run-title"), shortText(names.join(" and ")));
-    setText(byId("run-facts"), shortText(scene.runs.map(({ info }) =>
-        [...TOLD_SETTINGS.flatMap((name) => info.settings.filter(([each]) => each === name)).map(([name, value]) => `${name} ${value}`),
-         info.device, info.state].join(" · ")).join("  |  ")));
+    setText(
+        byId("run-facts"),
+        shortText(
+            scene.runs
+                .map(({ info }) =>
+                    [
+                        ...TOLD_SETTINGS.flatMap((name) => info.settings.filter(([each]) => each === name)).map(
+                            ([name, value]) => `${name} ${value}`,
+                        ),
+                        info.device,
+                        info.state,
+                    ].join(" · "),
+                )
+                .join("  |  "),
+        ),
+    );
     page.classList.toggle("two-runs", scene.runs.length > 1);
     byId("map-run-label").hidden = scene.runs.length < 2;
     byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));
@@ -239,7 +159,7 @@ function fail(text) {
 /** The texts of the chunks, which leave the document: it need not keep them twice. */
 function takeChunks() {
     const chunks = [];
-    for (let element; (element = byId(`chunk-${chunks.length}`)); ) {
+    for (let element; (element = byId(`chunk-${chunks.length}`));) {
         chunks.push(element.textContent);
         element.remove();
     }
@@ -260,7 +180,8 @@ function start() {
             runs[data.number] = data.run;
             setText(byId("progress"), `Read run ${data.number + 1} of ${description.runs.length} …`);
             if (runs.length === description.runs.length) scene = begin(description, runs);
-        } else if (data.kind === "uses") scene.set({ uses: scene.uses.map((each, i) => (i === data.number ? data.uses : each)) });
+        } else if (data.kind === "uses")
+            scene.set({ uses: scene.uses.map((each, i) => (i === data.number ? data.uses : each)) });
         else if (data.kind === "error") fail(data.text);
         if (data.kind === "end" || data.kind === "error") {
             worker.terminate();

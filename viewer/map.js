@@ -1,4 +1,4 @@
-/** The address map: every block a rectangle from its allocation to its free, at its address, in the segments it lies in. */
+/** The address map: every block is a rectangle from its allocation to its free, at its address, in its segment. */
 import { makeGrid } from "./grid.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 import { rasterMap } from "./map_raster.js";
@@ -13,9 +13,9 @@ export function makePaint(run, colors, emphasis, theme) {
     for (let label = 0; label < category.length; label++) {
         const faded = emphasis && !emphasis[label];
         const opacity = faded ? 0.16 : 1;
-        const rgb = faded ? theme.fadedRgb : colors[category[label]]?.rgb ?? [128, 128, 128];
+        const rgb = faded ? theme.fadedRgb : (colors[category[label]]?.rgb ?? [128, 128, 128]);
         paint.set([rgb[0] * opacity, rgb[1] * opacity, rgb[2] * opacity, opacity], label * 4);
-        hatches.push(faded ? null : colors[category[label]]?.hatch ?? null);
+        hatches.push(faded ? null : (colors[category[label]]?.hatch ?? null));
     }
     return { paint, hatches };
 }
@@ -52,7 +52,11 @@ function writeNames(plot, scene, large) {
         if (scene.emphasis && !scene.emphasis[label]) continue;
         const color = scene.colors[run.labels.category[label]];
         if (!color || written++ > 300) continue;
-        const text = fitText(context, `${texts[run.labels.span[label]]} ${texts[run.labels.op[label]]}`.trim(), width - 8);
+        const text = fitText(
+            context,
+            `${texts[run.labels.span[label]]} ${texts[run.labels.op[label]]}`.trim(),
+            width - 8,
+        );
         if (!text) continue;
         const [r, g, b] = color.rgb;
         const dark = 0.3 * r + 0.6 * g + 0.1 * b > 120;
@@ -82,7 +86,8 @@ function outlineSegments(plot, scene) {
         const x = (event) => ((xs[event] - view.x0) / (view.x1 - view.x0)) * plot.width;
         const left = Math.max(-2, x(mapped[i]));
         const right = Math.min(plot.width + 2, x(life[i] > 0 ? mapped[i] + life[i] : run.eventCount));
-        if (right > left) context.rect(LEFT + Math.round(left) + 0.5, Math.round(top) + 0.5, right - left, Math.round(high));
+        if (right > left)
+            context.rect(LEFT + Math.round(left) + 0.5, Math.round(top) + 0.5, right - left, Math.round(high));
     }
     context.save();
     clipToPlot(plot);

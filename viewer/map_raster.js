@@ -1,14 +1,14 @@
 /**
- * The address map as pixels. A pixel's colour is the mean of what lies in it: every block adds its colour by the part of
- * the pixel that it covers, and since blocks never overlap, the parts add up to at most one. So nothing is lost at any
- * zoom, and a pixel with a thousand blocks shows their mixture instead of whichever came last.
+ * The address map as pixels. A pixel's colour is the mean of what lies in it: every block adds its colour by the part
+ * of the pixel that it covers, and since blocks never overlap, the parts add up to at most one. So nothing is lost at
+ * any zoom, and a pixel with a thousand blocks shows their mixture instead of whichever came last.
  *
  * Blocks are not filled. In each row of pixels a block writes down where it begins and where it ends; running sums over
- * the row then give every pixel. So a block costs the same however wide it is. Whole numbers keep the sums exact: what a
+ * the row then give every pixel. So a block costs the same however wide it is. Whole numbers keep sums exact: what a
  * block adds at its left it takes away at its right.
  */
 import { HATCH_PERIOD } from "./colors.js";
-import { GRID_COLUMNS, GRID_ROWS, gridPlace, isGridWorthIt } from "./grid.js";
+import { GRID_ROWS, gridColumns, gridPlace, gridRows, isGridWorthIt, isRowFilled, sampleGrid } from "./grid.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 
 /** Smallest sides, in pixels, of a block that gets an edge of its own. */
@@ -32,7 +32,10 @@ function addEdge(row, x, sign, r, g, b, a) {
     const pixel = x | 0;
     const later = x - pixel; // the part of it that belongs to the next pixel
     const at = row + pixel * 4;
-    const r1 = (r * later) | 0, g1 = (g * later) | 0, b1 = (b * later) | 0, a1 = (a * later) | 0;
+    const r1 = (r * later) | 0,
+        g1 = (g * later) | 0,
+        b1 = (b * later) | 0,
+        a1 = (a * later) | 0;
     changes[at] += sign * (r - r1);
     changes[at + 1] += sign * (g - g1);
     changes[at + 2] += sign * (b - b1);
@@ -45,7 +48,10 @@ function addEdge(row, x, sign, r, g, b, a) {
 
 /** Adds a part of a colour to one pixel: most blocks of a wide view are narrower. */
 function addInPixel(at, part, r, g, b, a) {
-    const rp = (r * part) | 0, gp = (g * part) | 0, bp = (b * part) | 0, ap = (a * part) | 0;
+    const rp = (r * part) | 0,
+        gp = (g * part) | 0,
+        bp = (b * part) | 0,
+        ap = (a * part) | 0;
     changes[at] += rp;
     changes[at + 1] += gp;
     changes[at + 2] += bp;
@@ -71,17 +77,13 @@ function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
             addInPixel(row + (left | 0) * 4, (right - left) * part, r, g, b, a);
             continue;
         }
-        const rp = (r * part) | 0, gp = (g * part) | 0, bp = (b * part) | 0, ap = (a * part) | 0;
+        const rp = (r * part) | 0,
+            gp = (g * part) | 0,
+            bp = (b * part) | 0,
+            ap = (a * part) | 0;
         addEdge(row, left, 1, rp, gp, bp, ap);
         addEdge(row, right, -1, rp, gp, bp, ap);
     }
-}
-
-/** The grid's row for each row of pixels. */
-function gridRows(view, run, height) {
-    const perPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
-    const top = (view.high / run.addressBytes) * GRID_ROWS;
-    return Uint16Array.from({ length: height }, (_, y) => Math.min(GRID_ROWS - 1, Math.max(0, top - (y + 0.5) * perPixel)));
 }
 
 /** Adds the blocks of a class, and puts those large enough to be told apart into `large`. */
@@ -103,7 +105,10 @@ function addClass(picture, c, large) {
         if (right - left < LEAST_WIDTH) right = left + LEAST_WIDTH;
         if (right <= 0 || left >= width) continue;
         const from = label[block] * 4;
-        const r = paint[from], g = paint[from + 1], b = paint[from + 2], a = paint[from + 3];
+        const r = paint[from],
+            g = paint[from + 1],
+            b = paint[from + 2],
+            a = paint[from + 3];
         addRectangle(width, height, left, right, top, bottom, r, g, b, a);
         if (bottom - top < EDGED || right - left < EDGED) continue;
         addRectangle(width, height, left, left + 1, top, bottom, -r * 0.3, -g * 0.3, -b * 0.3, 0);
@@ -133,69 +138,25 @@ function packed([r, g, b]) {
     return (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
-/** Which cells of a row of the grid belong to each pixel: from [2 * x] to before [2 * x + 1], in numbers of a cell. */
-function gridColumns(picture, place) {
-    const { width, view } = picture;
-    const perPixel = (view.x1 - view.x0) / width / place.unit;
-    const begin = (view.x0 - place.x0) / place.unit;
-    const columns = new Int32Array(width * 2);
-    for (let x = 0; x < width; x++) {
-        const first = Math.min(GRID_COLUMNS - 1, Math.floor(begin + x * perPixel));
-        columns[2 * x] = first * 4;
-        columns[2 * x + 1] = Math.min(GRID_COLUMNS, Math.max(first + 1, Math.ceil(begin + (x + 1) * perPixel))) * 4;
-    }
-    return columns;
-}
-
-/** Which rows of the grid hold anything. */
-function filledRows(cells) {
-    return Uint8Array.from({ length: GRID_ROWS }, (_, row) => {
-        const end = (row + 1) * GRID_COLUMNS * 4;
-        for (let at = row * GRID_COLUMNS * 4 + 3; at < end; at += 4) if (cells[at] !== 0) return 1;
-        return 0;
-    });
-}
-
-/** Makes what is asked for once for a grid. */
-const filledOf = new WeakMap();
-function isRowFilled(cells, row) {
-    if (!filledOf.has(cells)) filledOf.set(cells, filledRows(cells));
-    return filledOf.get(cells)[row] === 1;
-}
-
-/** The mean of the grid's cells in each pixel of a row: [4 * x], in units of ONE. */
-function sampleGrid(cells, columns, row, out) {
-    const base = row * GRID_COLUMNS * 4;
-    for (let at = 0, x = 0; at < out.length; at += 4, x += 2) {
-        const first = base + columns[x];
-        const end = base + columns[x + 1];
-        let r = cells[first], g = cells[first + 1], b = cells[first + 2], a = cells[first + 3];
-        for (let from = first + 4; from < end; from += 4) {
-            r += cells[from];
-            g += cells[from + 1];
-            b += cells[from + 2];
-            a += cells[from + 3];
-        }
-        const share = (4 * ONE) / (end - first);
-        out[at] = r * share;
-        out[at + 1] = g * share;
-        out[at + 2] = b * share;
-        out[at + 3] = a * share;
-    }
-}
-
 /** Lays a colour, premultiplied in units of ONE, over a pixel. */
 function over(below, r, g, b, cover) {
     // Blocks that were widened to be seen may add up to more than there is.
     const scale = cover > ONE ? 1 / cover : 1 / ONE;
     const under = cover < ONE ? 1 - cover / ONE : 0;
-    return (255 << 24) | ((b * scale + ((below >>> 16) & 255) * under) << 16) |
-           ((g * scale + ((below >>> 8) & 255) * under) << 8) | (r * scale + (below & 255) * under);
+    return (
+        (255 << 24) |
+        ((b * scale + ((below >>> 16) & 255) * under) << 16) |
+        ((g * scale + ((below >>> 8) & 255) * under) << 8) |
+        (r * scale + (below & 255) * under)
+    );
 }
 
 /** A row in which the grid has nothing: long blocks, so that most pixels are what their left neighbour is. */
 function blendPlainRow(pixels, begin, width, at) {
-    let r = 0, g = 0, b = 0, a = 0;
+    let r = 0,
+        g = 0,
+        b = 0,
+        a = 0;
     let before = 0;
     let out = 0;
     for (let i = begin; i < begin + width; i++, at += 4) {
@@ -216,7 +177,10 @@ function blendPlainRow(pixels, begin, width, at) {
 }
 
 function blendRow(pixels, begin, width, at, sampled) {
-    let r = 0, g = 0, b = 0, a = 0;
+    let r = 0,
+        g = 0,
+        b = 0,
+        a = 0;
     for (let i = begin, s = 0; i < begin + width; i++, at += 4, s += 4) {
         r += changes[at];
         g += changes[at + 1];
@@ -231,7 +195,7 @@ function blendRow(pixels, begin, width, at, sampled) {
 function blend(picture, served, pixels) {
     const { width, height, view, run } = picture;
     const rows = served ? gridRows(view, run, height) : null;
-    const columns = served ? gridColumns(picture, served.place) : null;
+    const columns = served ? gridColumns(served.place, view, width) : null;
     const sampled = new Float32Array(width * 4);
     for (let y = 0; y < height; y++) {
         const at = y * (width + 2) * 4;
@@ -240,7 +204,7 @@ function blend(picture, served, pixels) {
             continue;
         }
         // Enlarged, several rows of pixels have the same row of the grid.
-        if (y === 0 || rows[y] !== rows[y - 1]) sampleGrid(served.cells, columns, rows[y], sampled);
+        if (y === 0 || rows[y] !== rows[y - 1]) sampleGrid(served.cells, columns, rows[y], ONE, sampled);
         blendRow(pixels, y * width, width, at, sampled);
     }
 }
@@ -256,10 +220,17 @@ function hatchBlock(picture, pixels, block) {
     const left = Math.max(0, Math.ceil((xs[run.blocks.alloc[block]] - view.x0) * perX));
     const right = Math.min(width, Math.floor((xs[run.blocks.free[block]] - view.x0) * perX));
     const bottom = Math.min(height, Math.floor((view.high - run.blocks.low[block]) * perByte));
-    const top = Math.max(0, Math.ceil((view.high - run.blocks.low[block] - run.sizes.block[run.blocks.size[block]]) * perByte));
+    const top = Math.max(
+        0,
+        Math.ceil((view.high - run.blocks.low[block] - run.sizes.block[run.blocks.size[block]]) * perByte),
+    );
     const color = packed(hatch);
     for (let y = top; y < bottom; y++)
-        for (let x = left + ((HATCH_PERIOD * 2 - ((left + y) % HATCH_PERIOD)) % HATCH_PERIOD); x < right; x += HATCH_PERIOD) {
+        for (
+            let x = left + ((HATCH_PERIOD * 2 - ((left + y) % HATCH_PERIOD)) % HATCH_PERIOD);
+            x < right;
+            x += HATCH_PERIOD
+        ) {
             pixels[y * width + x] = color;
             if (x + 1 < right) pixels[y * width + x + 1] = color;
         }
@@ -270,8 +241,8 @@ const TALLEST_ROW = 4; // pixels
 
 /**
  * Paints the blocks and segments of a view into `pixels`, 32 bits each.
- * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), paint and hatches by label,
- *                           theme
+ * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), theme, and by label paint
+ *   and hatches
  * @returns {number[]} the blocks that are large enough to be written on
  */
 export function rasterMap(picture, pixels) {

@@ -12,7 +12,12 @@
  * @property {Uint32Array} text     a step's number; position in the phases; position in the texts
  */
 
-const STEP_BEGIN = 0, STEP_END = 1, PHASE = 2, SPAN_BEGIN = 3, SPAN_END = 4, OOM = 5;
+const STEP_BEGIN = 0,
+    STEP_END = 1,
+    PHASE = 2,
+    SPAN_BEGIN = 3,
+    SPAN_END = 4,
+    OOM = 5;
 
 /** A lane while it grows: half a million spans are no rarity, so its arrays are typed from the start. */
 class GrowingLane {

@@ -18,9 +18,19 @@ export class Minimap {
         if (from.some((each, i) => each !== this.madeFrom[i])) {
             this.madeFrom = from;
             const whole = { ...view, x0: 0, x1: axis.length };
-            const columns = columnsOfView(scene.runs[mapRun], mapRun, axis, whole, scene.peakIndex(mapRun), picture.width);
-            rasterArea({ width: picture.width, height: picture.height, colors, stack, theme, top: scene.areaTop, wanted }, columns,
-                       picture.pixels);
+            const columns = columnsOfView(
+                scene.runs[mapRun],
+                mapRun,
+                axis,
+                whole,
+                scene.peakIndex(mapRun),
+                picture.width,
+            );
+            rasterArea(
+                { width: picture.width, height: picture.height, colors, stack, theme, top: scene.areaTop, wanted },
+                columns,
+                picture.pixels,
+            );
         }
         plot.putPixels(0, plot.height);
         this.drawWindow(theme, view.x0 / axis.length, view.x1 / axis.length);

@@ -33,17 +33,39 @@ export function allocatedAt(scene, number, moment) {
 }
 
 function sizeRow(name, values) {
-    return make("tr", {}, make("th", { scope: "row" }, name),
-                ...values.map((bytes) => make("td", { title: exactBytes(bytes), "data-bytes": String(bytes) }, sizeText(bytes))));
+    return make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, name),
+        ...values.map((bytes) =>
+            make("td", { title: exactBytes(bytes), "data-bytes": String(bytes) }, sizeText(bytes)),
+        ),
+    );
 }
 
 function showSizes(scene) {
     const allocated = scene.runs.map((_, number) => allocatedAt(scene, number, scene.moments[number]));
     const reserved = scene.runs.map((run, number) => reservedAt(run, scene.moments[number]));
-    const head = scene.runs.length > 1
-        ? [make("tr", {}, make("td", {}), ...scene.runs.map((run) => make("th", { scope: "col" }, shortText(runName(run.info)))))] : [];
-    byId("moment-sizes").replaceChildren(...head, sizeRow("allocated", allocated), sizeRow("reserved", reserved),
-                                         sizeRow("cached", reserved.map((bytes, i) => bytes - allocated[i])));
+    const head =
+        scene.runs.length > 1
+            ? [
+                  make(
+                      "tr",
+                      {},
+                      make("td", {}),
+                      ...scene.runs.map((run) => make("th", { scope: "col" }, shortText(runName(run.info)))),
+                  ),
+              ]
+            : [];
+    byId("moment-sizes").replaceChildren(
+        ...head,
+        sizeRow("allocated", allocated),
+        sizeRow("reserved", reserved),
+        sizeRow(
+            "cached",
+            reserved.map((bytes, i) => bytes - allocated[i]),
+        ),
+    );
 }
 
 function liveRow(scene, run, block) {
@@ -53,13 +75,23 @@ function liveRow(scene, run, block) {
     const color = scene.colors[labels.category[label]];
     const dot = make("span", { class: "dot" });
     dot.style.background = color.css;
-    const select = make("button", { type: "button", class: "link", onclick: () => scene.set({ selected: block }) },
-                        shortText(texts[labels.op[label]] || "block"));
-    return make("tr", scene.selected === block ? { "aria-current": "true" } : {},
-                make("td", { title: exactBytes(sizes.block[blocks.size[block]]) }, sizeText(sizes.block[blocks.size[block]])),
-                make("td", {}, dot, shortText(color.name)),
-                make("td", { title: texts[labels.span[label]].slice(0, 2000) }, select,
-                     make("span", { class: "faint" }, ` ${shortText(texts[labels.span[label]])}`)));
+    const select = make(
+        "button",
+        { type: "button", class: "link", onclick: () => scene.set({ selected: block }) },
+        shortText(texts[labels.op[label]] || "block"),
+    );
+    return make(
+        "tr",
+        scene.selected === block ? { "aria-current": "true" } : {},
+        make("td", { title: exactBytes(sizes.block[blocks.size[block]]) }, sizeText(sizes.block[blocks.size[block]])),
+        make("td", {}, dot, shortText(color.name)),
+        make(
+            "td",
+            { title: texts[labels.span[label]].slice(0, 2000) },
+            select,
+            make("span", { class: "faint" }, ` ${shortText(texts[labels.span[label]])}`),
+        ),
+    );
 }
 
 export class MomentPanel {
@@ -83,6 +115,9 @@ export class MomentPanel {
         setText(byId("live-title"), `${plural(live.length, "block")}${of} live, largest first`);
         byId("live").replaceChildren(...live.slice(0, ROWS).map((block) => liveRow(scene, run, block)));
         const rest = live.slice(ROWS).reduce((sum, block) => sum + run.sizes.block[run.blocks.size[block]], 0);
-        setText(byId("live-rest"), live.length > ROWS ? `and ${plural(live.length - ROWS, "smaller one")}, ${sizeText(rest)} together` : "");
+        setText(
+            byId("live-rest"),
+            live.length > ROWS ? `and ${plural(live.length - ROWS, "smaller one")}, ${sizeText(rest)} together` : "",
+        );
     }
 }

@@ -1,4 +1,4 @@
-/** Numbers as people read them. Sizes are binary and have two decimals, as on the command line; exact ones stand beside. */
+/** Numbers as people read them. Sizes are binary with two decimals, as on the command line. */
 
 const SIZE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -10,6 +10,11 @@ export function sizeText(bytes) {
     return `${(bytes / 1024 ** unit).toFixed(2)} ${SIZE_UNITS[unit]}`;
 }
 
+/** A difference of sizes: "+1.70 GiB", "−512 B", "0 B". */
+export function changeText(bytes) {
+    return bytes > 0 ? `+${sizeText(bytes)}` : sizeText(bytes);
+}
+
 /** 68031946752 → "68,031,946,752". */
 export function countText(number) {
     return String(Math.trunc(number)).replace(/\B(?=(\d{3})+$)/g, ",");
@@ -19,7 +24,12 @@ export function exactBytes(bytes) {
     return `${countText(bytes)} bytes`;
 }
 
-const TIME_UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const TIME_UNITS = [
+    [1e9, "s"],
+    [1e6, "ms"],
+    [1e3, "µs"],
+    [1, "ns"],
+];
 
 /** 64204123 → "64.204 ms". */
 export function timeText(ns) {

@@ -7,7 +7,7 @@ import { compositionAt } from "./composition.js";
 import { byId, setText } from "./dom.js";
 import { blockBox } from "./map.js";
 import { allocatedAt } from "./moment_panel.js";
-import { countText, plural, sizeText, timeText } from "./numbers.js";
+import { changeText, countText, plural, sizeText, timeText } from "./numbers.js";
 import { LEFT } from "./plot.js";
 import { describeMoment, momentText } from "./where.js";
 
@@ -37,7 +37,10 @@ function outlineSelected(overlay, scene) {
     context.clip();
     const width = Math.max(3, box.right - box.left);
     const high = Math.max(3, box.bottom - box.top);
-    for (const [color, thick] of [[scene.theme.background, 4], [scene.theme.accent, 2]]) {
+    for (const [color, thick] of [
+        [scene.theme.background, 4],
+        [scene.theme.accent, 2],
+    ]) {
         context.strokeStyle = color;
         context.lineWidth = thick;
         context.strokeRect(LEFT + box.left - 1, top + box.top - 1, width + 2, high + 2);
@@ -49,7 +52,8 @@ function shadeMeasured(overlay, scene) {
     const { context, plotWidth, height } = overlay;
     const { view, measured } = scene;
     const [from, to] = [measured.x0, measured.x1].map((x) =>
-        Math.min(plotWidth, Math.max(0, ((x - view.x0) / (view.x1 - view.x0)) * plotWidth)));
+        Math.min(plotWidth, Math.max(0, ((x - view.x0) / (view.x1 - view.x0)) * plotWidth)),
+    );
     context.globalAlpha = 0.16;
     context.fillStyle = scene.theme.accent;
     context.fillRect(LEFT + Math.min(from, to), 0, Math.abs(to - from), height);
@@ -63,13 +67,15 @@ export function measuredText(scene) {
     const { measured, axis } = scene;
     if (!measured) return "";
     const [x0, x1] = [measured.x0, measured.x1].sort((a, b) => a - b);
-    return scene.runs.map((run, number) => {
-        const [first, last] = [x0, x1].map((x) => momentAt(axis, number, x));
-        const duration = (run.time[Math.max(0, last)] ?? 0) - (run.time[Math.max(0, first)] ?? 0);
-        const change = allocatedAt(scene, number, last) - allocatedAt(scene, number, first);
-        const time = axis.kind === "time" ? x1 - x0 : duration;
-        return `${timeText(time)}, ${plural(last - first, "event")}, allocated ${change > 0 ? "+" : ""}${sizeText(change)}`;
-    }).join(" | ");
+    return scene.runs
+        .map((run, number) => {
+            const [first, last] = [x0, x1].map((x) => momentAt(axis, number, x));
+            const duration = (run.time[Math.max(0, last)] ?? 0) - (run.time[Math.max(0, first)] ?? 0);
+            const change = allocatedAt(scene, number, last) - allocatedAt(scene, number, first);
+            const time = axis.kind === "time" ? x1 - x0 : duration;
+            return `${timeText(time)}, ${plural(last - first, "event")}, allocated ${changeText(change)}`;
+        })
+        .join(" | ");
 }
 
 function areaTip(scene, hover) {
@@ -77,9 +83,15 @@ function areaTip(scene, hover) {
     const run = scene.runs[number];
     const bytes = compositionAt(run.memory, hover.moment, new Float64Array(scene.colors.length));
     const all = bytes.reduce((sum, each) => sum + each, 0);
-    const most = scene.colors.map(({ name }, i) => [name, bytes[i]]).filter(([, each]) => each > 0).sort((a, b) => b[1] - a[1]);
-    return [`${sizeText(all)} allocated`, momentText(describeMoment(scene.description, run, hover.moment)),
-            ...most.slice(0, 5).map(([name, each]) => `${sizeText(each)}  ${name}`)];
+    const most = scene.colors
+        .map(({ name }, i) => [name, bytes[i]])
+        .filter(([, each]) => each > 0)
+        .sort((a, b) => b[1] - a[1]);
+    return [
+        `${sizeText(all)} allocated`,
+        momentText(describeMoment(scene.description, run, hover.moment)),
+        ...most.slice(0, 5).map(([name, each]) => `${sizeText(each)}  ${name}`),
+    ];
 }
 
 function mapTip(scene, hover) {
@@ -88,17 +100,26 @@ function mapTip(scene, hover) {
     const { texts, categories } = scene.description;
     const { labels, blocks, sizes } = run;
     const label = blocks.label[hover.block];
-    return [`${sizeText(sizes.block[blocks.size[hover.block]])}  ${categories[labels.category[label]]}`,
-            `${texts[labels.op[label]]}  ${texts[labels.span[label]]}`,
-            `${texts[labels.dtype[label]]} [${texts[labels.shape[label]]}], ${texts[labels.phase[label]]}`];
+    return [
+        `${sizeText(sizes.block[blocks.size[hover.block]])}  ${categories[labels.category[label]]}`,
+        `${texts[labels.op[label]]}  ${texts[labels.span[label]]}`,
+        `${texts[labels.dtype[label]]} [${texts[labels.shape[label]]}], ${texts[labels.phase[label]]}`,
+    ];
 }
 
 function differenceTip(scene, hover) {
-    const [a, b] = hover.moments.map((moment, i) => compositionAt(scene.runs[i].memory, moment, new Float64Array(scene.colors.length)));
-    const changes = scene.colors.map(({ name }, i) => [name, b[i] - a[i]]).filter(([, each]) => each !== 0)
+    const [a, b] = hover.moments.map((moment, i) =>
+        compositionAt(scene.runs[i].memory, moment, new Float64Array(scene.colors.length)),
+    );
+    const changes = scene.colors
+        .map(({ name }, i) => [name, b[i] - a[i]])
+        .filter(([, each]) => each !== 0)
         .sort((first, second) => Math.abs(second[1]) - Math.abs(first[1]));
     const all = changes.reduce((sum, [, each]) => sum + each, 0);
-    return [`${all > 0 ? "+" : ""}${sizeText(all)} allocated`, ...changes.slice(0, 6).map(([name, each]) => `${each > 0 ? "+" : ""}${sizeText(each)}  ${name}`)];
+    return [
+        `${changeText(all)} allocated`,
+        ...changes.slice(0, 6).map(([name, each]) => `${changeText(each)}  ${name}`),
+    ];
 }
 
 function barTip(scene, hover) {

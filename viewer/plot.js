@@ -1,5 +1,5 @@
 /**
- * A canvas with a margin for its axis: sizes in CSS pixels, sharp on any screen, and an image of raw pixels under what is
+ * A canvas with a margin for its axis: sizes in CSS pixels, sharp on any screen, an image of raw pixels under what is
  * drawn with lines and text.
  */
 

@@ -19,7 +19,9 @@ export class Pointer {
         charts.addEventListener("pointerdown", (event) => this.press(event));
         charts.addEventListener("pointermove", (event) => this.move(event));
         charts.addEventListener("pointerup", (event) => this.release(event));
-        charts.addEventListener("pointercancel", () => { this.drag = null; });
+        charts.addEventListener("pointercancel", () => {
+            this.drag = null;
+        });
         charts.addEventListener("pointerleave", () => scene.setHover(null));
         charts.addEventListener("dblclick", (event) => this.zoomToBar(event));
     }
@@ -33,7 +35,12 @@ export class Pointer {
         const inChart = event.clientY - target.getBoundingClientRect().top;
         const part = (event.clientX - box.left - LEFT) / plots.map.width;
         return {
-            ...chartOf(target), target, part, left: event.clientX - box.left, top: event.clientY - box.top, inChart,
+            ...chartOf(target),
+            target,
+            part,
+            left: event.clientX - box.left,
+            top: event.clientY - box.top,
+            inChart,
             x: view.x0 + Math.min(1, Math.max(0, part)) * (view.x1 - view.x0),
             address: view.high - (inChart / plots.map.height) * (view.high - view.low),
         };
@@ -43,8 +50,13 @@ export class Pointer {
         const { scene } = this;
         const { view, plots } = scene;
         const began = performance.now();
-        const block = blockAt(scene, at.x, at.address, (view.x1 - view.x0) / plots.map.width,
-                              (view.high - view.low) / plots.map.height);
+        const block = blockAt(
+            scene,
+            at.x,
+            at.address,
+            (view.x1 - view.x0) / plots.map.width,
+            (view.high - view.low) / plots.map.height,
+        );
         scene.told("hit", performance.now() - began);
         return block;
     }
@@ -66,7 +78,8 @@ export class Pointer {
         const amount = event.deltaY * (event.deltaMode === 1 ? 20 : 1);
         const factor = Math.exp(Math.max(-1, Math.min(1, amount * 0.002)));
         const bytes = scene.runs[scene.mapRun].addressBytes;
-        if (at.chart === "map" && event.altKey) scene.set({ view: zoomAddressAt(scene.view, bytes, at.address, factor) });
+        if (at.chart === "map" && event.altKey)
+            scene.set({ view: zoomAddressAt(scene.view, bytes, at.address, factor) });
         else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
             const by = (event.deltaX / scene.plots.map.width) * (scene.view.x1 - scene.view.x0);
             scene.set({ view: this.moved(scene.view, by) });
@@ -106,7 +119,11 @@ export class Pointer {
         const { from, view } = this.drag;
         let next = this.moved(view, (from.part - at.part) * (view.x1 - view.x0));
         if (from.chart === "map" && (view.low > 0 || view.high < scene.runs[scene.mapRun].addressBytes))
-            next = panAddressBy(next, scene.runs[scene.mapRun].addressBytes, (at.top - from.top) / scene.plots.map.height);
+            next = panAddressBy(
+                next,
+                scene.runs[scene.mapRun].addressBytes,
+                (at.top - from.top) / scene.plots.map.height,
+            );
         scene.set({ view: next });
     }
 

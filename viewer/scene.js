@@ -36,8 +36,14 @@ export class Scene {
         this.twins = null; // by label, 1 for those like the selected block's; null: not shown
         this.selected = -1; // block of run mapRun
         this.measured = null; // { x0, x1 }
-        this.cache = { levels: runs.map(() => remember()), peaks: runs.map(() => remember()), paint: remember(),
-                       grid: remember(), emphasis: remember(), wanted: remember() };
+        this.cache = {
+            levels: runs.map(() => remember()),
+            peaks: runs.map(() => remember()),
+            paint: remember(),
+            grid: remember(),
+            emphasis: remember(),
+            wanted: remember(),
+        };
         this.axis = makeAxis(runs.length > 1 ? "phase" : "time", runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
         this.moments = runs.map((run) => run.peaks.allocated.event); // pinned, one a run
@@ -65,7 +71,14 @@ export class Scene {
 
     setMapRun(mapRun) {
         const whole = Math.max(1, this.runs[mapRun].addressBytes);
-        this.set({ mapRun, selected: -1, twins: null, found: null, query: "", view: { ...this.view, low: 0, high: whole } });
+        this.set({
+            mapRun,
+            selected: -1,
+            twins: null,
+            found: null,
+            query: "",
+            view: { ...this.view, low: 0, high: whole },
+        });
     }
 
     /** Pins the moment that a column of the area shows; of two runs, each its own. */
@@ -99,15 +112,21 @@ export class Scene {
         const index = this.peakIndex(number);
         const bytes = index.bytes.at(-1);
         let best = 0;
-        bytes.forEach((value, i) => { if (value > bytes[best]) best = i; });
-        return bytes.length > 0 && bytes[best] > 0 ? { bytes: bytes[best], event: index.moment.at(-1)[best] }
-                                                   : { bytes: 0, event: -1 };
+        bytes.forEach((value, i) => {
+            if (value > bytes[best]) best = i;
+        });
+        return bytes.length > 0 && bytes[best] > 0
+            ? { bytes: bytes[best], event: index.moment.at(-1)[best] }
+            : { bytes: 0, event: -1 };
     }
 
     /** The bytes at the upper edge of the area: the same at every zoom, so that heights can be compared. */
     get areaTop() {
-        const tops = this.runs.map((run, number) => this.isolated < 0 ? Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes)
-                                                                      : this.shownPeak(number).bytes);
+        const tops = this.runs.map((run, number) =>
+            this.isolated < 0
+                ? Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes)
+                : this.shownPeak(number).bytes,
+        );
         return Math.max(1, ...tops) * 1.02;
     }
 
@@ -121,13 +140,15 @@ export class Scene {
             const masks = [this.found, this.twins].filter((mask) => mask);
             if (masks.length === 0 && this.isolated < 0) return null;
             return Uint8Array.from(this.runs[this.mapRun].labels.category, (category, label) =>
-                Number((this.isolated < 0 || category === this.isolated) && masks.every((mask) => mask[label])));
+                Number((this.isolated < 0 || category === this.isolated) && masks.every((mask) => mask[label])),
+            );
         });
     }
 
     paint() {
-        return this.cache.paint([this.mapRun, this.emphasis, this.theme],
-                                () => makePaint(this.runs[this.mapRun], this.colors, this.emphasis, this.theme));
+        return this.cache.paint([this.mapRun, this.emphasis, this.theme], () =>
+            makePaint(this.runs[this.mapRun], this.colors, this.emphasis, this.theme),
+        );
     }
 
     grid(place, make) {

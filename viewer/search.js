@@ -81,9 +81,34 @@ export class Search {
         const run = scene.runs[scene.mapRun];
         const groups = groupResults(scene.description, run, scene.query, scene.found);
         const blocks = groups.reduce((sum, { count }) => sum + count, 0);
-        setText(byId("found"), blocks === 0 ? "nothing found" : `${plural(blocks, "block")} of ${plural(groups.length, "op or span")}`.replace("op or spans", "ops and spans"));
-        list.replaceChildren(...groups.slice(0, MOST_RESULTS).map(({ kind, text, count, bytes, first }) =>
-            make("li", {}, make("button", { type: "button", class: "link", onclick: () => scene.reveal(first) }, shortText(text) || "–"),
-                 make("span", { class: "faint" }, ` ${kind}, ${plural(count, "block")}, up to ${sizeText(bytes)}`))));
+        setText(
+            byId("found"),
+            blocks === 0
+                ? "nothing found"
+                : `${plural(blocks, "block")} of ${plural(groups.length, "op or span")}`.replace(
+                      "op or spans",
+                      "ops and spans",
+                  ),
+        );
+        list.replaceChildren(
+            ...groups
+                .slice(0, MOST_RESULTS)
+                .map(({ kind, text, count, bytes, first }) =>
+                    make(
+                        "li",
+                        {},
+                        make(
+                            "button",
+                            { type: "button", class: "link", onclick: () => scene.reveal(first) },
+                            shortText(text) || "–",
+                        ),
+                        make(
+                            "span",
+                            { class: "faint" },
+                            ` ${kind}, ${plural(count, "block")}, up to ${sizeText(bytes)}`,
+                        ),
+                    ),
+                ),
+        );
     }
 }

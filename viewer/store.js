@@ -40,7 +40,9 @@ function timesOf(time, count, unitNs) {
 
 /** Where each segment begins once gaps are closed. Segments that shared an address at different times still do. */
 function packSegments(segments, count) {
-    const byAddress = Array.from({ length: count }, (_, i) => i).sort((a, b) => segments.address[a] - segments.address[b]);
+    const byAddress = Array.from({ length: count }, (_, i) => i).sort(
+        (a, b) => segments.address[a] - segments.address[b],
+    );
     const low = new Float64Array(count);
     let packedEnd = 0;
     let end = 0; // of what is packed so far, as a real address
@@ -118,7 +120,15 @@ function makeBlocks(tables, eventCount, segmentLow) {
     const low = new Float64Array(count);
     for (let i = 0; i < count; i++) low[i] = segmentLow[table.segment[i]] + table.offset[i];
     const { ops, free } = makeOps(table, count, eventCount);
-    const blocks = { count, alloc: table.alloc, free, low, segment: table.segment, size: table.size, label: table.label };
+    const blocks = {
+        count,
+        alloc: table.alloc,
+        free,
+        low,
+        segment: table.segment,
+        size: table.size,
+        label: table.label,
+    };
     return { blocks, ops };
 }
 
@@ -134,7 +144,9 @@ function makeMemory(ops, blocks, tables, categoryCount) {
 function allocatedPeak(index) {
     const bytes = index.bytes.at(-1);
     let best = -1;
-    bytes.forEach((value, i) => { if (value > 0 && (best < 0 || value > bytes[best])) best = i; });
+    bytes.forEach((value, i) => {
+        if (value > 0 && (best < 0 || value > bytes[best])) best = i;
+    });
     return best < 0 ? { bytes: 0, event: -1 } : { bytes: bytes[best], event: index.moment.at(-1)[best] };
 }
 

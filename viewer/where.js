@@ -13,8 +13,8 @@ function spanAt(run, texts, moment) {
 }
 
 /**
- * @returns {{step: string, phase: string, span: string, time: string, event: number}} texts, "" where there is none; the
- *   event as the trace numbers it
+ * @returns {{step: string, phase: string, span: string, time: string, event: number}} "" where there is none;
+ *   the event as the trace numbers it
  */
 export function describeMoment(description, run, moment) {
     if (moment < 0) return { step: "", phase: "", span: "", time: timeText(0), event: run.info.first_event };
@@ -23,7 +23,7 @@ export function describeMoment(description, run, moment) {
     const phase = intervalAt(phases, moment);
     return {
         step: step < 0 ? "" : `step ${steps.text[step]}`,
-        phase: phase < 0 ? "" : description.phases[phases.text[phase]] ?? "",
+        phase: phase < 0 ? "" : (description.phases[phases.text[phase]] ?? ""),
         span: spanAt(run, description.texts, moment),
         time: timeText(run.time[moment]),
         event: run.info.first_event + moment,
@@ -38,7 +38,9 @@ export function placeText(place) {
 
 /** "step 1 · backward · model.layers.7 · 64.204 ms · event 17,041" */
 export function momentText(place) {
-    return [...new Set([place.step, place.phase, place.span]), place.time, `event ${countText(place.event)}`].filter((text) => text).join(" · ");
+    return [...new Set([place.step, place.phase, place.span]), place.time, `event ${countText(place.event)}`]
+        .filter((text) => text)
+        .join(" · ");
 }
 
 /** A run's name for people. */

@@ -8,7 +8,9 @@ import { makeSyntheticPage } from "./synthetic.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 let started;
-before(async () => { started = await startBrowser(); });
+before(async () => {
+    started = await startBrowser();
+});
 after(() => started.close());
 
 async function violations(page) {
@@ -19,14 +21,23 @@ async function violations(page) {
     return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(" | ")}`);
 }
 
-for (const [name, words] of [["one", ["small", "kernels"]], ["two", ["small", "diff"]], ["oom", ["small", "oom"]], ["empty", ["empty"]]])
+for (const [name, words] of [
+    ["one", ["small", "kernels"]],
+    ["two", ["small", "diff"]],
+    ["oom", ["small", "oom"]],
+    ["empty", ["empty"]],
+])
     for (const scheme of ["light", "dark"])
         test(`${name}, ${scheme}`, async () => {
             const url = started.write(name, makeSyntheticPage(1000, words));
             for (const width of [1440, 900]) {
                 const page = await started.open(url, { scheme, width });
                 await page.fill("#search", "ffn");
-                await page.locator("#live button").first().click({ timeout: 500 }).catch(() => {});
+                await page
+                    .locator("#live button")
+                    .first()
+                    .click({ timeout: 500 })
+                    .catch(() => {});
                 await page.click("#copy");
                 await settle(page);
                 assert.deepEqual(await violations(page), []);

@@ -7,8 +7,15 @@ import { chromium } from "playwright-core";
 import { writePage } from "./encode.mjs";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-                   "--disable-component-update", "--disable-sync"];
+const ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+];
 
 /** A browser, a folder for pages, and what opens one in the other. close() ends both. */
 export async function startBrowser() {
@@ -36,18 +43,25 @@ export async function startBrowser() {
  * errors, exceptions, and requests other than the page's own.
  */
 export async function openPage(browser, url, { width = 1440, height = 900, scheme = "light", hash = "" } = {}) {
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme,
-                                               permissions: ["clipboard-read", "clipboard-write"] });
+    const context = await browser.newContext({
+        viewport: { width, height },
+        colorScheme: scheme,
+        permissions: ["clipboard-read", "clipboard-write"],
+    });
     const page = await context.newPage();
     page.problems = [];
-    page.on("console", (message) => { if (["error", "warning"].includes(message.type())) page.problems.push(message.text()); });
+    page.on("console", (message) => {
+        if (["error", "warning"].includes(message.type())) page.problems.push(message.text());
+    });
     page.on("pageerror", (error) => page.problems.push(String(error)));
     page.on("request", (request) => {
-        if (request.url().split("#")[0] !== url && !request.url().startsWith("blob:")) page.problems.push(`request ${request.url()}`);
+        if (request.url().split("#")[0] !== url && !request.url().startsWith("blob:"))
+            page.problems.push(`request ${request.url()}`);
     });
     await page.goto(url + hash);
     await page.waitForSelector('#page[data-state="ready"], #page[data-state="failed"]', { timeout: 60000 });
-    if ((await page.getAttribute("#page", "data-state")) === "ready") await page.waitForSelector('#page[data-complete="true"]');
+    if ((await page.getAttribute("#page", "data-state")) === "ready")
+        await page.waitForSelector('#page[data-complete="true"]');
     return page;
 }
 

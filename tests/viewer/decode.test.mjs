@@ -12,11 +12,13 @@ async function decodeAll(page) {
     const chunks = encodeChunks(page).map(base64);
     const description = await readDescription(chunks[0]);
     const chunk = (number) => inflate(chunks[number]);
-    return Promise.all(description.runs.map(async (run) => {
-        const names = Object.keys(run.tables);
-        const tables = await Promise.all(names.map((name) => readTable(name, run.tables[name], chunk)));
-        return Object.fromEntries(names.map((name, i) => [name, tables[i]]));
-    }));
+    return Promise.all(
+        description.runs.map(async (run) => {
+            const names = Object.keys(run.tables);
+            const tables = await Promise.all(names.map((name) => readTable(name, run.tables[name], chunk)));
+            return Object.fromEntries(names.map((name, i) => [name, tables[i]]));
+        }),
+    );
 }
 
 test("every column of a page comes back as it was", async () => {
@@ -36,8 +38,15 @@ test("numbers of every width come back", async () => {
         const width = some.at(-1) === 0 ? 0 : Math.ceil(Math.log2(some.at(-1) + 1) / 8);
         const bytes = new Uint8Array(width * most);
         for (let plane = 0; plane < width; plane++)
-            some.forEach((value, i) => { bytes[plane * most + i] = Math.floor(value / 256 ** plane) % 256; });
-        const table = { rows: most, part_rows: 100, first_chunk: 0, columns: [{ name: "n", width, coding: "plain", unit: 1 }] };
+            some.forEach((value, i) => {
+                bytes[plane * most + i] = Math.floor(value / 256 ** plane) % 256;
+            });
+        const table = {
+            rows: most,
+            part_rows: 100,
+            first_chunk: 0,
+            columns: [{ name: "n", width, coding: "plain", unit: 1 }],
+        };
         assert.deepEqual(Array.from((await readTable("t", table, async () => bytes)).n), some);
     }
 });
@@ -45,9 +54,15 @@ test("numbers of every width come back", async () => {
 test("a chunk that is too short, a foreign format and an unknown coding are refused", async () => {
     const column = { name: "n", width: 2, coding: "plain", unit: 1 };
     const table = { rows: 3, part_rows: 10, first_chunk: 4, columns: [column] };
-    await assert.rejects(readTable("t", table, async () => new Uint8Array(5)), /chunk 4 \(t\) holds 5 bytes, not 6/);
+    await assert.rejects(
+        readTable("t", table, async () => new Uint8Array(5)),
+        /chunk 4 \(t\) holds 5 bytes, not 6/,
+    );
     const foreign = { ...table, columns: [{ ...column, coding: "morse" }] };
-    await assert.rejects(readTable("t", foreign, async () => new Uint8Array(6)), /column t\.n has a coding/);
+    await assert.rejects(
+        readTable("t", foreign, async () => new Uint8Array(6)),
+        /column t\.n has a coding/,
+    );
     await assert.rejects(readDescription(base64(deflateSync('{"format":2}'))), /reads format 1.*format 2/);
     await assert.rejects(inflate(base64([1, 2, 3])));
 });

@@ -16,14 +16,31 @@ const PART_ROWS = 65536;
 const COLUMNS = {
     events: { time: "delta" },
     sizes: { requested: "plain", block: "plain" },
-    labels: { category: "plain", role: "plain", op: "plain", dtype: "plain", shape: "plain", span: "plain",
-              place: "plain", phase: "plain", layer: "plain" },
+    labels: {
+        category: "plain",
+        role: "plain",
+        op: "plain",
+        dtype: "plain",
+        shape: "plain",
+        span: "plain",
+        place: "plain",
+        phase: "plain",
+        layer: "plain",
+    },
     segments: { address: "plain", bytes: "plain", stream: "plain", mapped: "delta", life: "plain" },
     blocks: { alloc: "delta", life: "plain", segment: "plain", offset: "plain", size: "plain", label: "plain" },
     marks: { event: "delta", kind: "plain", value: "plain", span: "plain", label: "plain" },
     kernels: { start: "delta", duration: "plain", name: "plain", label: "plain", stream: "plain" },
-    uses: { flags: "plain", reads: "plain", writes: "plain", first: "plain", last: "plain", idle_from: "plain",
-            idle: "plain", source: "plain" },
+    uses: {
+        flags: "plain",
+        reads: "plain",
+        writes: "plain",
+        first: "plain",
+        last: "plain",
+        idle_from: "plain",
+        idle: "plain",
+        source: "plain",
+    },
 };
 
 /** The largest power of two, up to 4096, that divides every value. */
@@ -57,8 +74,12 @@ function encodeTable(name, table, chunks) {
         for (const value of stored) if (value > largest) largest = value;
         return { name: column, width: widthOf(largest), coding, unit, stored };
     });
-    const description = { rows, part_rows: PART_ROWS, first_chunk: chunks.length,
-                          columns: columns.map(({ stored, ...column }) => column) };
+    const description = {
+        rows,
+        part_rows: PART_ROWS,
+        first_chunk: chunks.length,
+        columns: columns.map(({ stored, ...column }) => column),
+    };
     for (let from = 0; from < rows; from += PART_ROWS) chunks.push(deflateSync(packPart(columns, from, rows)));
     return description;
 }
@@ -83,7 +104,9 @@ export function encodeChunks(page) {
     const chunks = [null];
     const runs = page.runs.map(({ info, tables }) => ({
         ...info,
-        tables: Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, encodeTable(name, table, chunks)])),
+        tables: Object.fromEntries(
+            Object.entries(tables).map(([name, table]) => [name, encodeTable(name, table, chunks)]),
+        ),
     }));
     const { trace, texts, categories, phases } = page;
     const description = { format: 1, program: "memtrace test", trace, texts, categories, phases, runs };
@@ -98,7 +121,12 @@ export function makeShell() {
     if (shell) return shell;
     const folder = mkdtempSync(join(tmpdir(), "memtrace-page-"));
     const output = join(folder, "page.html");
-    execFileSync("cmake", [`-DVIEWER=${join(ROOT, "viewer")}`, `-DOUTPUT=${output}`, "-P", join(ROOT, "tools/page.cmake")]);
+    execFileSync("cmake", [
+        `-DVIEWER=${join(ROOT, "viewer")}`,
+        `-DOUTPUT=${output}`,
+        "-P",
+        join(ROOT, "tools/page.cmake"),
+    ]);
     shell = readFileSync(output, "utf8");
     rmSync(folder, { recursive: true });
     return shell;
@@ -107,8 +135,10 @@ export function makeShell() {
 /** A whole page as text. */
 export function encodePage(page) {
     const [head, tail] = makeShell().split("<!-- chunks -->");
-    const scripts = encodeChunks(page).map((bytes, i) =>
-        `<script type="application/octet-stream;base64" id="chunk-${i}">${bytes.toString("base64")}</script>\n`);
+    const scripts = encodeChunks(page).map(
+        (bytes, i) =>
+            `<script type="application/octet-stream;base64" id="chunk-${i}">${bytes.toString("base64")}</script>\n`,
+    );
     return head + scripts.join("") + tail;
 }
 

@@ -22,9 +22,14 @@ async function measureFrames(page) {
     const own = [];
     const shown = [];
     for (let i = 0; i < FRAMES; i++) {
-        const began = await page.evaluate(() => { window.began = performance.now(); return Number(document.getElementById("page").dataset.frames); });
+        const began = await page.evaluate(() => {
+            window.began = performance.now();
+            return Number(document.getElementById("page").dataset.frames);
+        });
         await page.mouse.wheel(0, i % 2 ? 8 : -8);
-        await page.waitForFunction((frames) => Number(document.getElementById("page").dataset.frames) > frames, began, { polling: "raf" });
+        await page.waitForFunction((frames) => Number(document.getElementById("page").dataset.frames) > frames, began, {
+            polling: "raf",
+        });
         const state = await stateOf(page);
         own.push(Number(state.frameMs));
     }
@@ -34,7 +39,15 @@ async function measureFrames(page) {
         const gaps = [];
         let last = performance.now();
         for (let i = 0; i < count; i++) {
-            target.dispatchEvent(new WheelEvent("wheel", { deltaY: i % 2 ? 8 : -8, clientX: left + width / 2, clientY: top + 50, bubbles: true, cancelable: true }));
+            target.dispatchEvent(
+                new WheelEvent("wheel", {
+                    deltaY: i % 2 ? 8 : -8,
+                    clientX: left + width / 2,
+                    clientY: top + 50,
+                    bubbles: true,
+                    cancelable: true,
+                }),
+            );
             await new Promise(requestAnimationFrame);
             const now = performance.now();
             gaps.push(now - last);

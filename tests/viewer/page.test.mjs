@@ -10,8 +10,13 @@ const data = {};
 
 before(async () => {
     started = await startBrowser();
-    for (const [name, count, words] of [["one", 3000, ["small", "kernels"]], ["two", 3000, ["small", "diff"]], ["oom", 300, ["small", "oom"]],
-                                        ["empty", 0, ["empty"]], ["hostile", 1500, ["small", "hostile", "kernels"]]]) {
+    for (const [name, count, words] of [
+        ["one", 3000, ["small", "kernels"]],
+        ["two", 3000, ["small", "diff"]],
+        ["oom", 300, ["small", "oom"]],
+        ["empty", 0, ["empty"]],
+        ["hostile", 1500, ["small", "hostile", "kernels"]],
+    ]) {
         data[name] = makeSyntheticPage(count, words);
         urls[name] = started.write(name, data[name]);
     }
@@ -31,8 +36,16 @@ async function withPage(name, options, body) {
 
 const numbers = async (page) => {
     const state = await stateOf(page);
-    return { from: Number(state.from), to: Number(state.to), length: Number(state.length), low: Number(state.low), high: Number(state.high),
-             selected: Number(state.selected), moments: state.moments.split(",").map(Number), axis: state.axis };
+    return {
+        from: Number(state.from),
+        to: Number(state.to),
+        length: Number(state.length),
+        low: Number(state.low),
+        high: Number(state.high),
+        selected: Number(state.selected),
+        moments: state.moments.split(",").map(Number),
+        axis: state.axis,
+    };
 };
 
 async function press(page, ...keys) {
@@ -47,7 +60,7 @@ async function pointOf(page, selector, x, y) {
 }
 
 async function clickAt(page, selector, x, y) {
-    await page.mouse.click(...await pointOf(page, selector, x, y));
+    await page.mouse.click(...(await pointOf(page, selector, x, y)));
     await settle(page);
 }
 
@@ -63,354 +76,424 @@ function compositionOf(page, run, event) {
     return bytes;
 }
 
-const legendOf = (page) => page.evaluate(() => Object.fromEntries([...document.querySelectorAll("#legend button")]
-    .map((button) => [button.children[1].textContent, Number(button.dataset.bytes)])));
+const legendOf = (page) =>
+    page.evaluate(() =>
+        Object.fromEntries(
+            [...document.querySelectorAll("#legend button")].map((button) => [
+                button.children[1].textContent,
+                Number(button.dataset.bytes),
+            ]),
+        ),
+    );
 
-test("the first sentence tells the peak to the byte, and the legend its composition", () => withPage("one", {}, async (page) => {
-    const { bytes, event } = data.one.runs[0].info.peaks.allocated;
-    const answer = await page.textContent("#answer");
-    assert.match(answer, new RegExp(`${bytes.toLocaleString("en-US")} bytes`));
-    assert.match(answer, /step \d+, (forward|backward|loss|optimizer)/);
-    assert.equal(await page.textContent("#moment-title"), "At the peak");
-    const expected = compositionOf(data.one, 0, event);
-    const legend = await legendOf(page);
-    for (const [name, size] of expected) assert.equal(legend[name], size, name);
-    assert.equal(Object.values(legend).reduce((sum, each) => sum + each, 0), bytes);
-    assert.equal(Number(await page.getAttribute("#moment-sizes tr:first-child td", "data-bytes")), bytes);
-}));
+test("the first sentence tells the peak to the byte, and the legend its composition", () =>
+    withPage("one", {}, async (page) => {
+        const { bytes, event } = data.one.runs[0].info.peaks.allocated;
+        const answer = await page.textContent("#answer");
+        assert.match(answer, new RegExp(`${bytes.toLocaleString("en-US")} bytes`));
+        assert.match(answer, /step \d+, (forward|backward|loss|optimizer)/);
+        assert.equal(await page.textContent("#moment-title"), "At the peak");
+        const expected = compositionOf(data.one, 0, event);
+        const legend = await legendOf(page);
+        for (const [name, size] of expected) assert.equal(legend[name], size, name);
+        assert.equal(
+            Object.values(legend).reduce((sum, each) => sum + each, 0),
+            bytes,
+        );
+        assert.equal(Number(await page.getAttribute("#moment-sizes tr:first-child td", "data-bytes")), bytes);
+    }));
 
-test("a click on the area pins that column's highest moment, and p goes back to the peak", () => withPage("one", {}, async (page) => {
-    const peak = (await numbers(page)).moments[0];
-    await clickAt(page, "#area-0", 0.8, 0.5);
-    const pinned = (await numbers(page)).moments[0];
-    assert.notEqual(pinned, peak);
-    assert.equal(await page.textContent("#moment-title"), "At the cursor");
-    const legend = await legendOf(page);
-    for (const [name, size] of compositionOf(data.one, 0, pinned)) assert.equal(legend[name], size, name);
-    await press(page, "p");
-    const after = await numbers(page);
-    assert.equal(after.moments[0], peak);
-    assert.ok(after.to - after.from < after.length / 4);
-    const x = data.one.runs[0].tables.events.time[peak];
-    assert.ok(x >= after.from && x <= after.to);
-}));
+test("a click on the area pins that column's highest moment, and p goes back to the peak", () =>
+    withPage("one", {}, async (page) => {
+        const peak = (await numbers(page)).moments[0];
+        await clickAt(page, "#area-0", 0.8, 0.5);
+        const pinned = (await numbers(page)).moments[0];
+        assert.notEqual(pinned, peak);
+        assert.equal(await page.textContent("#moment-title"), "At the cursor");
+        const legend = await legendOf(page);
+        for (const [name, size] of compositionOf(data.one, 0, pinned)) assert.equal(legend[name], size, name);
+        await press(page, "p");
+        const after = await numbers(page);
+        assert.equal(after.moments[0], peak);
+        assert.ok(after.to - after.from < after.length / 4);
+        const x = data.one.runs[0].tables.events.time[peak];
+        assert.ok(x >= after.from && x <= after.to);
+    }));
 
-test("the live list is a table, largest first, of every block that is live", () => withPage("one", {}, async (page) => {
-    const { event } = data.one.runs[0].info.peaks.allocated;
-    const { blocks } = data.one.runs[0].tables;
-    const live = blocks.alloc.filter((alloc, i) => alloc <= event && (blocks.life[i] === 0 || alloc + blocks.life[i] > event)).length;
-    const caption = await page.textContent("#live-title");
-    assert.match(caption, new RegExp(`^${live} blocks live`));
-    const titles = await page.locator("#live tr td:first-child").evaluateAll((cells) =>
-        cells.map((cell) => Number(cell.title.replace(/\D/g, ""))));
-    assert.ok(titles.length > 10);
-    titles.slice(1).forEach((size, i) => assert.ok(size <= titles[i]));
-    await page.click("#live tr:nth-child(3) button");
-    await settle(page);
-    assert.equal(await page.isVisible("#block"), true);
-    assert.match(await page.textContent("#block-facts"), /requested.*bytes/);
-}));
+test("the live list is a table, largest first, of every block that is live", () =>
+    withPage("one", {}, async (page) => {
+        const { event } = data.one.runs[0].info.peaks.allocated;
+        const { blocks } = data.one.runs[0].tables;
+        const live = blocks.alloc.filter(
+            (alloc, i) => alloc <= event && (blocks.life[i] === 0 || alloc + blocks.life[i] > event),
+        ).length;
+        const caption = await page.textContent("#live-title");
+        assert.match(caption, new RegExp(`^${live} blocks live`));
+        const titles = await page
+            .locator("#live tr td:first-child")
+            .evaluateAll((cells) => cells.map((cell) => Number(cell.title.replace(/\D/g, ""))));
+        assert.ok(titles.length > 10);
+        titles.slice(1).forEach((size, i) => assert.ok(size <= titles[i]));
+        await page.click("#live tr:nth-child(3) button");
+        await settle(page);
+        assert.equal(await page.isVisible("#block"), true);
+        assert.match(await page.textContent("#block-facts"), /requested.*bytes/);
+    }));
 
-test("a click on the map tells all about a block, and its twins can be shown", () => withPage("one", {}, async (page) => {
-    await clickAt(page, "#map", 0.6, 0.97); // the first parameters lie lowest
-    const { selected } = await numbers(page);
-    const { tables } = data.one.runs[0];
-    assert.ok(selected >= 0);
-    const label = tables.blocks.label[selected];
-    const facts = await page.textContent("#block-facts");
-    const text = (column) => data.one.texts[tables.labels[column][label]];
-    for (const part of [data.one.categories[tables.labels.category[label]], text("op"), text("role"), text("dtype"),
-                        text("span").split(".").join(" › "), tables.sizes.requested[tables.blocks.size[selected]].toLocaleString("en-US")])
-        assert.ok(facts.includes(part), `${part} in ${facts}`);
-    assert.match(facts, /used\d+ reads?, 1 write/);
-    const twins = tables.blocks.label.filter((other, i) => tables.blocks.size[i] === tables.blocks.size[selected] &&
-        ["category", "role", "op", "phase", "dtype", "shape", "place"].every((name) => tables.labels[name][other] === tables.labels[name][label])).length;
-    assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks are alike`));
-    await page.click("#show-twins");
-    await settle(page);
-    assert.equal(await page.getAttribute("#show-twins", "aria-pressed"), "true");
-    await page.click("#twins li button");
-    await settle(page);
-    assert.notEqual((await numbers(page)).selected, selected);
-    await press(page, "Escape");
-    assert.equal(await page.isVisible("#block"), false);
-}));
+test("a click on the map tells all about a block, and its twins can be shown", () =>
+    withPage("one", {}, async (page) => {
+        await clickAt(page, "#map", 0.6, 0.97); // the first parameters lie lowest
+        const { selected } = await numbers(page);
+        const { tables } = data.one.runs[0];
+        assert.ok(selected >= 0);
+        const label = tables.blocks.label[selected];
+        const facts = await page.textContent("#block-facts");
+        const text = (column) => data.one.texts[tables.labels[column][label]];
+        for (const part of [
+            data.one.categories[tables.labels.category[label]],
+            text("op"),
+            text("role"),
+            text("dtype"),
+            text("span").split(".").join(" › "),
+            tables.sizes.requested[tables.blocks.size[selected]].toLocaleString("en-US"),
+        ])
+            assert.ok(facts.includes(part), `${part} in ${facts}`);
+        assert.match(facts, /used\d+ reads?, 1 write/);
+        const twins = tables.blocks.label.filter(
+            (other, i) =>
+                tables.blocks.size[i] === tables.blocks.size[selected] &&
+                ["category", "role", "op", "phase", "dtype", "shape", "place"].every(
+                    (name) => tables.labels[name][other] === tables.labels[name][label],
+                ),
+        ).length;
+        assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks are alike`));
+        await page.click("#show-twins");
+        await settle(page);
+        assert.equal(await page.getAttribute("#show-twins", "aria-pressed"), "true");
+        await page.click("#twins li button");
+        await settle(page);
+        assert.notEqual((await numbers(page)).selected, selected);
+        await press(page, "Escape");
+        assert.equal(await page.isVisible("#block"), false);
+    }));
 
-test("the wheel zooms at the pointer, a drag pans, and everything comes back with 0", () => withPage("one", {}, async (page) => {
-    const [x, y] = await pointOf(page, "#area-0", 0.25, 0.5);
-    await page.mouse.move(x, y);
-    await page.mouse.wheel(0, -400);
-    await settle(page);
-    const zoomed = await numbers(page);
-    assert.ok(zoomed.to - zoomed.from < zoomed.length * 0.6);
-    const under = zoomed.from + (zoomed.to - zoomed.from) * 0.25;
-    assert.ok(Math.abs(under - zoomed.length * 0.25) < zoomed.length * 0.002);
-    await page.mouse.down();
-    await page.mouse.move(x - 100, y, { steps: 3 });
-    await page.mouse.up();
-    await settle(page);
-    const panned = await numbers(page);
-    assert.ok(panned.from > zoomed.from);
-    assert.ok(Math.abs(panned.to - panned.from - (zoomed.to - zoomed.from)) < 1);
-    await press(page, "0");
-    assert.deepEqual(await numbers(page).then(({ from, to, length }) => [from, to === length]), [0, true]);
-}));
+test("the wheel zooms at the pointer, a drag pans, and everything comes back with 0", () =>
+    withPage("one", {}, async (page) => {
+        const [x, y] = await pointOf(page, "#area-0", 0.25, 0.5);
+        await page.mouse.move(x, y);
+        await page.mouse.wheel(0, -400);
+        await settle(page);
+        const zoomed = await numbers(page);
+        assert.ok(zoomed.to - zoomed.from < zoomed.length * 0.6);
+        const under = zoomed.from + (zoomed.to - zoomed.from) * 0.25;
+        assert.ok(Math.abs(under - zoomed.length * 0.25) < zoomed.length * 0.002);
+        await page.mouse.down();
+        await page.mouse.move(x - 100, y, { steps: 3 });
+        await page.mouse.up();
+        await settle(page);
+        const panned = await numbers(page);
+        assert.ok(panned.from > zoomed.from);
+        assert.ok(Math.abs(panned.to - panned.from - (zoomed.to - zoomed.from)) < 1);
+        await press(page, "0");
+        assert.deepEqual(await numbers(page).then(({ from, to, length }) => [from, to === length]), [0, true]);
+    }));
 
-test("arrows and WASD move and zoom, and the alt wheel zooms addresses", () => withPage("one", {}, async (page) => {
-    await press(page, "w", "w", "w");
-    const first = await numbers(page);
-    await press(page, "d");
-    assert.ok((await numbers(page)).from > first.from);
-    await press(page, "ArrowLeft");
-    assert.ok(Math.abs((await numbers(page)).from - first.from) < 1);
-    await press(page, "a");
-    assert.ok((await numbers(page)).from < first.from);
-    await press(page, "s");
-    assert.ok((await numbers(page)).to - (await numbers(page)).from > first.to - first.from);
-    await page.mouse.move(...await pointOf(page, "#map", 0.5, 0.5));
-    await page.keyboard.down("Alt");
-    await page.mouse.wheel(0, -500);
-    await page.keyboard.up("Alt");
-    await settle(page);
-    const high = await numbers(page);
-    assert.ok(high.high - high.low < first.high / 2);
-    await press(page, "ArrowUp");
-    assert.ok((await numbers(page)).low > high.low);
-    await press(page, "ArrowDown");
-    assert.ok(Math.abs((await numbers(page)).low - high.low) < 2);
-}));
+test("arrows and WASD move and zoom, and the alt wheel zooms addresses", () =>
+    withPage("one", {}, async (page) => {
+        await press(page, "w", "w", "w");
+        const first = await numbers(page);
+        await press(page, "d");
+        assert.ok((await numbers(page)).from > first.from);
+        await press(page, "ArrowLeft");
+        assert.ok(Math.abs((await numbers(page)).from - first.from) < 1);
+        await press(page, "a");
+        assert.ok((await numbers(page)).from < first.from);
+        await press(page, "s");
+        assert.ok((await numbers(page)).to - (await numbers(page)).from > first.to - first.from);
+        await page.mouse.move(...(await pointOf(page, "#map", 0.5, 0.5)));
+        await page.keyboard.down("Alt");
+        await page.mouse.wheel(0, -500);
+        await page.keyboard.up("Alt");
+        await settle(page);
+        const high = await numbers(page);
+        assert.ok(high.high - high.low < first.high / 2);
+        await press(page, "ArrowUp");
+        assert.ok((await numbers(page)).low > high.low);
+        await press(page, "ArrowDown");
+        assert.ok(Math.abs((await numbers(page)).low - high.low) < 2);
+    }));
 
-test("shift-drag measures time, events and the change of what is allocated", () => withPage("one", {}, async (page) => {
-    await page.keyboard.down("Shift");
-    await page.mouse.move(...await pointOf(page, "#area-0", 0.2, 0.5));
-    await page.mouse.down();
-    await page.mouse.move(...await pointOf(page, "#area-0", 0.5, 0.5), { steps: 4 });
-    await page.mouse.up();
-    await page.keyboard.up("Shift");
-    await settle(page);
-    const { length } = await numbers(page);
-    const text = await page.textContent("#measure");
-    const [, ms, events] = /^([\d.]+) ms, ([\d,]+) events, allocated [+−]?[\d.]+ \w+$/.exec(text) ?? assert.fail(text);
-    assert.ok(Math.abs(Number(ms) * 1e6 - 0.3 * length) < 0.005 * length);
-    assert.ok(Number(events.replaceAll(",", "")) > 100);
-}));
+test("shift-drag measures time, events and the change of what is allocated", () =>
+    withPage("one", {}, async (page) => {
+        await page.keyboard.down("Shift");
+        await page.mouse.move(...(await pointOf(page, "#area-0", 0.2, 0.5)));
+        await page.mouse.down();
+        await page.mouse.move(...(await pointOf(page, "#area-0", 0.5, 0.5)), { steps: 4 });
+        await page.mouse.up();
+        await page.keyboard.up("Shift");
+        await settle(page);
+        const { length } = await numbers(page);
+        const text = await page.textContent("#measure");
+        const [, ms, events] =
+            /^([\d.]+) ms, ([\d,]+) events, allocated [+−]?[\d.]+ \w+$/.exec(text) ?? assert.fail(text);
+        assert.ok(Math.abs(Number(ms) * 1e6 - 0.3 * length) < 0.005 * length);
+        assert.ok(Number(events.replaceAll(",", "")) > 100);
+    }));
 
-test("the minimap moves the view", () => withPage("one", {}, async (page) => {
-    await press(page, "w", "w", "w", "w", "w", "w");
-    await clickAt(page, "#minimap", 0.9, 0.5);
-    const { from, to, length } = await numbers(page);
-    assert.ok(Math.abs((from + to) / 2 - 0.9 * length) < 0.01 * length);
-}));
+test("the minimap moves the view", () =>
+    withPage("one", {}, async (page) => {
+        await press(page, "w", "w", "w", "w", "w", "w");
+        await clickAt(page, "#minimap", 0.9, 0.5);
+        const { from, to, length } = await numbers(page);
+        assert.ok(Math.abs((from + to) / 2 - 0.9 * length) < 0.01 * length);
+    }));
 
-test("a category in the legend is shown alone, with its own peak", () => withPage("one", {}, async (page) => {
-    await page.click('#legend button:has-text("Softmax")');
-    await settle(page);
-    assert.equal(await page.getAttribute('#legend button:has-text("Softmax")', "aria-pressed"), "true");
-    assert.match(await page.textContent("#live-title"), /of Softmax live/);
-    await press(page, "p");
-    const legend = await legendOf(page);
-    const { moments } = await numbers(page);
-    const { tables } = data.one.runs[0];
-    let now = 0;
-    let most = 0;
-    const category = data.one.categories.indexOf("Softmax");
-    const change = new Map();
-    tables.blocks.alloc.forEach((event, i) => {
-        if (tables.labels.category[tables.blocks.label[i]] !== category) return;
-        const bytes = tables.sizes.block[tables.blocks.size[i]];
-        change.set(event, bytes);
-        if (tables.blocks.life[i] > 0) change.set(event + tables.blocks.life[i], -bytes);
-    });
-    for (const event of [...change.keys()].sort((a, b) => a - b)) most = Math.max(most, (now += change.get(event)));
-    assert.equal(legend.Softmax, most);
-    assert.equal(compositionOf(data.one, 0, moments[0]).get("Softmax"), most);
-    await page.click('#legend button:has-text("Softmax")');
-    await settle(page);
-    assert.match(await page.textContent("#live-title"), /blocks live/);
-}));
+test("a category in the legend is shown alone, with its own peak", () =>
+    withPage("one", {}, async (page) => {
+        await page.click('#legend button:has-text("Softmax")');
+        await settle(page);
+        assert.equal(await page.getAttribute('#legend button:has-text("Softmax")', "aria-pressed"), "true");
+        assert.match(await page.textContent("#live-title"), /of Softmax live/);
+        await press(page, "p");
+        const legend = await legendOf(page);
+        const { moments } = await numbers(page);
+        const { tables } = data.one.runs[0];
+        let now = 0;
+        let most = 0;
+        const category = data.one.categories.indexOf("Softmax");
+        const change = new Map();
+        tables.blocks.alloc.forEach((event, i) => {
+            if (tables.labels.category[tables.blocks.label[i]] !== category) return;
+            const bytes = tables.sizes.block[tables.blocks.size[i]];
+            change.set(event, bytes);
+            if (tables.blocks.life[i] > 0) change.set(event + tables.blocks.life[i], -bytes);
+        });
+        for (const event of [...change.keys()].sort((a, b) => a - b)) most = Math.max(most, (now += change.get(event)));
+        assert.equal(legend.Softmax, most);
+        assert.equal(compositionOf(data.one, 0, moments[0]).get("Softmax"), most);
+        await page.click('#legend button:has-text("Softmax")');
+        await settle(page);
+        assert.match(await page.textContent("#live-title"), /blocks live/);
+    }));
 
-test("/ searches ops and spans, Enter goes through the blocks", () => withPage("one", {}, async (page) => {
-    await press(page, "/");
-    await page.keyboard.type("softmax.exp");
-    await settle(page);
-    const { tables } = data.one.runs[0];
-    const matching = tables.blocks.label.map((label, i) => [data.one.texts[tables.labels.op[label]].includes("softmax.exp"), i])
-        .filter(([yes]) => yes).map(([, i]) => i);
-    assert.match(await page.textContent("#found"), new RegExp(`^${matching.length} blocks`));
-    await press(page, "Enter");
-    assert.equal((await numbers(page)).selected, matching[0]);
-    await press(page, "Enter");
-    assert.equal((await numbers(page)).selected, matching[1]);
-    await press(page, "Shift+Enter");
-    assert.equal((await numbers(page)).selected, matching[0]);
-    await page.fill("#search", "layers.2.ffn");
-    await settle(page);
-    assert.ok((await page.locator("#results li").allTextContents()).every((text) => text.includes("layers.2.ffn")));
-    await page.fill("#search", "no such thing");
-    await settle(page);
-    assert.equal(await page.textContent("#found"), "nothing found");
-    await press(page, "Escape");
-    assert.equal(await page.textContent("#found"), "");
-}));
+test("/ searches ops and spans, Enter goes through the blocks", () =>
+    withPage("one", {}, async (page) => {
+        await press(page, "/");
+        await page.keyboard.type("softmax.exp");
+        await settle(page);
+        const { tables } = data.one.runs[0];
+        const matching = tables.blocks.label
+            .map((label, i) => [data.one.texts[tables.labels.op[label]].includes("softmax.exp"), i])
+            .filter(([yes]) => yes)
+            .map(([, i]) => i);
+        assert.match(await page.textContent("#found"), new RegExp(`^${matching.length} blocks`));
+        await press(page, "Enter");
+        assert.equal((await numbers(page)).selected, matching[0]);
+        await press(page, "Enter");
+        assert.equal((await numbers(page)).selected, matching[1]);
+        await press(page, "Shift+Enter");
+        assert.equal((await numbers(page)).selected, matching[0]);
+        await page.fill("#search", "layers.2.ffn");
+        await settle(page);
+        assert.ok((await page.locator("#results li").allTextContents()).every((text) => text.includes("layers.2.ffn")));
+        await page.fill("#search", "no such thing");
+        await settle(page);
+        assert.equal(await page.textContent("#found"), "nothing found");
+        await press(page, "Escape");
+        assert.equal(await page.textContent("#found"), "");
+    }));
 
-test("x is time, event number or phases, and what was in sight stays", () => withPage("one", {}, async (page) => {
-    await press(page, "p", "x");
-    const byEvent = await numbers(page);
-    assert.equal(byEvent.axis, "event");
-    assert.equal(byEvent.length, data.one.runs[0].info.event_count);
-    assert.ok(byEvent.moments[0] >= byEvent.from && byEvent.moments[0] <= byEvent.to);
-    await page.selectOption("#axis", "phase");
-    await settle(page);
-    assert.equal((await numbers(page)).axis, "phase");
-    await press(page, "x");
-    assert.equal((await numbers(page)).axis, "time");
-}));
+test("x is time, event number or phases, and what was in sight stays", () =>
+    withPage("one", {}, async (page) => {
+        await press(page, "p", "x");
+        const byEvent = await numbers(page);
+        assert.equal(byEvent.axis, "event");
+        assert.equal(byEvent.length, data.one.runs[0].info.event_count);
+        assert.ok(byEvent.moments[0] >= byEvent.from && byEvent.moments[0] <= byEvent.to);
+        await page.selectOption("#axis", "phase");
+        await settle(page);
+        assert.equal((await numbers(page)).axis, "phase");
+        await press(page, "x");
+        assert.equal((await numbers(page)).axis, "time");
+    }));
 
-test("a double click on a bar zooms to it, and pointing tells its name", () => withPage("one", {}, async (page) => {
-    const box = await page.locator("#bars").boundingBox();
-    const x = box.x + 78 + 0.5 * (box.width - 90);
-    await page.mouse.move(x, box.y + 28);
-    assert.match(await page.textContent("#tip"), /^step \d+\n/);
-    await page.mouse.dblclick(x, box.y + 28);
-    await settle(page);
-    const { from, to } = await numbers(page);
-    const { marks, events } = data.one.runs[0].tables;
-    const begins = marks.event.filter((_, i) => marks.kind[i] === 0).map((event) => events.time[event]);
-    assert.ok(begins.some((begin) => Math.abs(begin - from) < 1), `${from}`);
-    assert.ok(to > from);
-}));
+test("a double click on a bar zooms to it, and pointing tells its name", () =>
+    withPage("one", {}, async (page) => {
+        const box = await page.locator("#bars").boundingBox();
+        const x = box.x + 78 + 0.5 * (box.width - 90);
+        await page.mouse.move(x, box.y + 28);
+        assert.match(await page.textContent("#tip"), /^step \d+\n/);
+        await page.mouse.dblclick(x, box.y + 28);
+        await settle(page);
+        const { from, to } = await numbers(page);
+        const { marks, events } = data.one.runs[0].tables;
+        const begins = marks.event.filter((_, i) => marks.kind[i] === 0).map((event) => events.time[event]);
+        assert.ok(
+            begins.some((begin) => Math.abs(begin - from) < 1),
+            `${from}`,
+        );
+        assert.ok(to > from);
+    }));
 
-test("pointing at the area and the map tells what is there", () => withPage("one", {}, async (page) => {
-    await page.mouse.move(...await pointOf(page, "#area-0", 0.5, 0.7));
-    assert.match(await page.textContent("#tip"), /allocated\nstep \d+ · .*\n.*Opt State/s);
-    await page.mouse.move(...await pointOf(page, "#map", 0.6, 0.97));
-    assert.match(await page.textContent("#tip"), /Param\nparameter {2}model\.layers/);
-    await page.mouse.move(5, 5);
-    await settle(page);
-    assert.equal(await page.isVisible("#tip"), false);
-}));
+test("pointing at the area and the map tells what is there", () =>
+    withPage("one", {}, async (page) => {
+        await page.mouse.move(...(await pointOf(page, "#area-0", 0.5, 0.7)));
+        assert.match(await page.textContent("#tip"), /allocated\nstep \d+ · .*\n.*Opt State/s);
+        await page.mouse.move(...(await pointOf(page, "#map", 0.6, 0.97)));
+        assert.match(await page.textContent("#tip"), /Param\nparameter {2}model\.layers/);
+        await page.mouse.move(5, 5);
+        await settle(page);
+        assert.equal(await page.isVisible("#tip"), false);
+    }));
 
-test("the next and the previous event are a key away", () => withPage("one", {}, async (page) => {
-    const [peak] = (await numbers(page)).moments;
-    await press(page, ".");
-    assert.equal((await numbers(page)).moments[0], peak + 1);
-    await press(page, ",", ",");
-    assert.equal((await numbers(page)).moments[0], peak - 1);
-}));
+test("the next and the previous event are a key away", () =>
+    withPage("one", {}, async (page) => {
+        const [peak] = (await numbers(page)).moments;
+        await press(page, ".");
+        assert.equal((await numbers(page)).moments[0], peak + 1);
+        await press(page, ",", ",");
+        assert.equal((await numbers(page)).moments[0], peak - 1);
+    }));
 
-test("? lists the keys", () => withPage("one", {}, async (page) => {
-    await press(page, "?");
-    assert.match(await page.textContent("#key-list"), /jump to the peak.*search ops and spans.*measure a range/s);
-    await press(page, "Escape");
-    assert.equal(await page.evaluate(() => document.getElementById("keys").open), false);
-}));
+test("? lists the keys", () =>
+    withPage("one", {}, async (page) => {
+        await press(page, "?");
+        assert.match(await page.textContent("#key-list"), /jump to the peak.*search ops and spans.*measure a range/s);
+        await press(page, "Escape");
+        assert.equal(await page.evaluate(() => document.getElementById("keys").open), false);
+    }));
 
-test("the hash brings another reader to the same view", () => withPage("one", {}, async (page) => {
-    await press(page, "w", "w", "x");
-    await clickAt(page, "#map", 0.6, 0.97);
-    await page.click('#legend button:has-text("Param")');
-    await page.waitForFunction(() => location.hash.includes("only=Param"));
-    const before = await numbers(page);
-    const other = await started.open(urls.one, { hash: await page.evaluate(() => location.hash) });
-    assert.deepEqual(await numbers(other), before);
-    assert.equal(await other.getAttribute('#legend button:has-text("Param")', "aria-pressed"), "true");
-    assert.deepEqual(other.problems, []);
-    await other.context().close();
-    const wrong = await started.open(urls.one, { hash: "#x=sideways&from=9e99&to=-1&at=77777777&block=1e9&only=None&q=%00" });
-    const state = await numbers(wrong);
-    assert.deepEqual([state.axis, state.from, state.selected], ["time", 0, -1]);
-    assert.deepEqual(wrong.problems, []);
-    await wrong.context().close();
-}));
+test("the hash brings another reader to the same view", () =>
+    withPage("one", {}, async (page) => {
+        await press(page, "w", "w", "x");
+        await clickAt(page, "#map", 0.6, 0.97);
+        await page.click('#legend button:has-text("Param")');
+        await page.waitForFunction(() => location.hash.includes("only=Param"));
+        const before = await numbers(page);
+        const other = await started.open(urls.one, { hash: await page.evaluate(() => location.hash) });
+        assert.deepEqual(await numbers(other), before);
+        assert.equal(await other.getAttribute('#legend button:has-text("Param")', "aria-pressed"), "true");
+        assert.deepEqual(other.problems, []);
+        await other.context().close();
+        const wrong = await started.open(urls.one, {
+            hash: "#x=sideways&from=9e99&to=-1&at=77777777&block=1e9&only=None&q=%00",
+        });
+        const state = await numbers(wrong);
+        assert.deepEqual([state.axis, state.from, state.selected], ["time", 0, -1]);
+        assert.deepEqual(wrong.problems, []);
+        await wrong.context().close();
+    }));
 
-test("copy as command gives the command for what is shown", () => withPage("one", {}, async (page) => {
-    const copied = async () => {
-        await page.evaluate(() => { document.getElementById("said").textContent = ""; });
+test("copy as command gives the command for what is shown", () =>
+    withPage("one", {}, async (page) => {
+        const copied = async () => {
+            await page.evaluate(() => {
+                document.getElementById("said").textContent = "";
+            });
+            await page.click("#copy");
+            await page.waitForFunction(() => document.getElementById("said").textContent !== "");
+            const shown = await page.textContent("#command-text");
+            assert.equal(await page.evaluate(() => navigator.clipboard.readText()), shown);
+            return shown;
+        };
+        assert.equal(await copied(), "memtrace peak --run 1");
+        await clickAt(page, "#area-0", 0.8, 0.5);
+        assert.match(await copied(), /^memtrace sql 'SELECT category, .* BETWEEN 1 AND \d+ .*' --run 1$/);
+        await clickAt(page, "#map", 0.6, 0.97);
+        const { selected } = await numbers(page);
+        assert.match(await copied(), new RegExp(`event.id = ${data.one.runs[0].tables.blocks.alloc[selected] + 1} OR`));
+    }));
+
+test("light and dark follow the reader, and t changes them", () =>
+    withPage("one", { scheme: "dark" }, async (page) => {
+        const theme = () =>
+            page.evaluate(() => [
+                document.documentElement.dataset.theme,
+                getComputedStyle(document.body).backgroundColor,
+            ]);
+        const [dark, darkColor] = await theme();
+        await press(page, "t");
+        const [light, lightColor] = await theme();
+        assert.deepEqual([dark, light], ["dark", "light"]);
+        assert.notEqual(darkColor, lightColor);
+        await press(page, "t");
+        await page.emulateMedia({ media: "print" });
+        await settle(page);
+        assert.equal((await theme())[0], "light"); // paper is white
+        assert.equal(await page.isVisible("#controls"), false);
+        await page.emulateMedia({ media: "screen" });
+        await settle(page);
+        assert.equal((await theme())[0], "dark");
+    }));
+
+test("two runs are compared: both areas, the difference, and each at its own peak", () =>
+    withPage("two", {}, async (page) => {
+        const [first, second] = data.two.runs.map(({ info }) => info.peaks.allocated);
+        const state = await numbers(page);
+        assert.equal(state.axis, "phase");
+        assert.deepEqual(state.moments, [first.event, second.event]);
+        assert.match(await page.textContent("#answer"), /lower than baseline .*−/);
+        assert.equal(await page.locator("#areas canvas").count(), 3);
+        const cells = await page
+            .locator("#moment-sizes tr:nth-child(2) td")
+            .evaluateAll((all) => all.map((cell) => Number(cell.dataset.bytes)));
+        assert.deepEqual(cells, [first.bytes, second.bytes]);
+        await page.mouse.move(...(await pointOf(page, "#difference", 0.6, 0.5)));
+        assert.match(await page.textContent("#tip"), /^−.* allocated/);
+        await page.selectOption("#map-run", "1");
+        await settle(page);
+        assert.equal(Number((await numbers(page)).high) > 0, true);
         await page.click("#copy");
-        await page.waitForFunction(() => document.getElementById("said").textContent !== "");
-        const shown = await page.textContent("#command-text");
-        assert.equal(await page.evaluate(() => navigator.clipboard.readText()), shown);
-        return shown;
-    };
-    assert.equal(await copied(), "memtrace peak --run 1");
-    await clickAt(page, "#area-0", 0.8, 0.5);
-    assert.match(await copied(), /^memtrace sql 'SELECT category, .* BETWEEN 1 AND \d+ .*' --run 1$/);
-    await clickAt(page, "#map", 0.6, 0.97);
-    const { selected } = await numbers(page);
-    assert.match(await copied(), new RegExp(`event.id = ${data.one.runs[0].tables.blocks.alloc[selected] + 1} OR`));
-}));
+        assert.equal(await page.textContent("#command-text"), "memtrace diff 1 2");
+    }));
 
-test("light and dark follow the reader, and t changes them", () => withPage("one", { scheme: "dark" }, async (page) => {
-    const theme = () => page.evaluate(() => [document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]);
-    const [dark, darkColor] = await theme();
-    await press(page, "t");
-    const [light, lightColor] = await theme();
-    assert.deepEqual([dark, light], ["dark", "light"]);
-    assert.notEqual(darkColor, lightColor);
-    await press(page, "t");
-    await page.emulateMedia({ media: "print" });
-    await settle(page);
-    assert.equal((await theme())[0], "light"); // paper is white
-    assert.equal(await page.isVisible("#controls"), false);
-    await page.emulateMedia({ media: "screen" });
-    await settle(page);
-    assert.equal((await theme())[0], "dark");
-}));
+test("a run that ended out of memory says what could not be had, and where", () =>
+    withPage("oom", {}, async (page) => {
+        assert.match(
+            await page.textContent("#answer"),
+            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) .*model\.layers\.31\.attn/,
+        );
+    }));
 
-test("two runs are compared: both areas, the difference, and each at its own peak", () => withPage("two", {}, async (page) => {
-    const [first, second] = data.two.runs.map(({ info }) => info.peaks.allocated);
-    const state = await numbers(page);
-    assert.equal(state.axis, "phase");
-    assert.deepEqual(state.moments, [first.event, second.event]);
-    assert.match(await page.textContent("#answer"), /lower than baseline .*−/);
-    assert.equal(await page.locator("#areas canvas").count(), 3);
-    const cells = await page.locator("#moment-sizes tr:nth-child(2) td").evaluateAll((all) => all.map((cell) => Number(cell.dataset.bytes)));
-    assert.deepEqual(cells, [first.bytes, second.bytes]);
-    await page.mouse.move(...await pointOf(page, "#difference", 0.6, 0.5));
-    assert.match(await page.textContent("#tip"), /^−.* allocated/);
-    await page.selectOption("#map-run", "1");
-    await settle(page);
-    assert.equal(Number((await numbers(page)).high) > 0, true);
-    await page.click("#copy");
-    assert.equal(await page.textContent("#command-text"), "memtrace diff 1 2");
-}));
+test("an empty run is a page that says so", () =>
+    withPage("empty", {}, async (page) => {
+        assert.match(await page.textContent("#answer"), /Nothing was allocated/);
+        await press(page, "p", "w", "x", ".", "0");
+        await clickAt(page, "#map", 0.5, 0.5);
+        await clickAt(page, "#area-0", 0.5, 0.5);
+        assert.equal((await numbers(page)).selected, -1);
+    }));
 
-test("a run that ended out of memory says what could not be had, and where", () => withPage("oom", {}, async (page) => {
-    assert.match(await page.textContent("#answer"), /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) .*model\.layers\.31\.attn/);
-}));
-
-test("an empty run is a page that says so", () => withPage("empty", {}, async (page) => {
-    assert.match(await page.textContent("#answer"), /Nothing was allocated/);
-    await press(page, "p", "w", "x", ".", "0");
-    await clickAt(page, "#map", 0.5, 0.5);
-    await clickAt(page, "#area-0", 0.5, 0.5);
-    assert.equal((await numbers(page)).selected, -1);
-}));
-
-test("names from a trace are text, whatever they hold", () => withPage("hostile", {}, async (page) => {
-    await clickAt(page, "#map", 0.6, 0.97);
-    await press(page, "/");
-    await page.keyboard.type("<b>");
-    await settle(page);
-    assert.ok((await page.locator("#results li").count()) > 0);
-    await page.fill("#search", "xxxxxxxx");
-    await settle(page);
-    await press(page, "Enter");
-    assert.match(await page.textContent("#block-facts"), /x{100,} … x{20,}/);
-    assert.match(await page.textContent("#block-facts"), /<script>/);
-    assert.equal(await page.title(), "memtrace timeline");
-    assert.equal(await page.locator("#page img, #page script, #page b b").count(), 0);
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
-    const html = await page.evaluate(async () => document.documentElement.outerHTML.includes("<script>document.title"));
-    assert.equal(html, false);
-}));
+test("names from a trace are text, whatever they hold", () =>
+    withPage("hostile", {}, async (page) => {
+        await clickAt(page, "#map", 0.6, 0.97);
+        await press(page, "/");
+        await page.keyboard.type("<b>");
+        await settle(page);
+        assert.ok((await page.locator("#results li").count()) > 0);
+        await page.fill("#search", "xxxxxxxx");
+        await settle(page);
+        await press(page, "Enter");
+        assert.match(await page.textContent("#block-facts"), /x{100,} … x{20,}/);
+        assert.match(await page.textContent("#block-facts"), /<script>/);
+        assert.equal(await page.title(), "memtrace timeline");
+        assert.equal(await page.locator("#page img, #page script, #page b b").count(), 0);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+        const html = await page.evaluate(async () =>
+            document.documentElement.outerHTML.includes("<script>document.title"),
+        );
+        assert.equal(html, false);
+    }));
 
 test("a peak that the trace tells differently is pointed out", async () => {
     const page = structuredClone(data.one);
     page.runs[0].info.peaks.allocated.bytes += 512;
     urls.wrong = started.write("wrong", page);
     await withPage("wrong", {}, async (opened) => {
-        assert.match(await opened.textContent('[role="alert"]'), /The trace says that the peak of allocated bytes of baseline is/);
+        assert.match(
+            await opened.textContent('[role="alert"]'),
+            /The trace says that the peak of allocated bytes of baseline is/,
+        );
     });
 });
 
@@ -419,7 +502,10 @@ test("a page that is cut off says so", async () => {
     const { fileURLToPath } = await import("node:url");
     const path = fileURLToPath(urls.one);
     const html = readFileSync(path, "utf8");
-    writeFileSync(path.replace("one", "cut"), html.slice(0, html.indexOf('<script type="application/octet-stream;base64" id="chunk-3">')));
+    writeFileSync(
+        path.replace("one", "cut"),
+        html.slice(0, html.indexOf('<script type="application/octet-stream;base64" id="chunk-3">')),
+    );
     urls.cut = urls.one.replace("one.html", "cut.html");
     await withPage("cut", {}, async (page) => {
         assert.match(await page.textContent('[role="alert"]'), /can't be shown: .*chunk \d+ is missing/);

@@ -3,7 +3,10 @@ import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { settle, startBrowser } from "./browser.mjs";
 
-const SIZES = [[1440, 900], [900, 1200]];
+const SIZES = [
+    [1440, 900],
+    [900, 1200],
+];
 
 const [folder, ...pages] = process.argv.slice(2);
 const started = await startBrowser();

@@ -24,8 +24,12 @@ const draw = (bound) => {
 function build(words, allocations = 3000) {
     const page = makeSyntheticPage(allocations, words);
     const { info, tables } = page.runs[0];
-    const typed = Object.fromEntries(Object.entries(tables).map(([name, table]) =>
-        [name, Object.fromEntries(Object.entries(table).map(([column, values]) => [column, Float64Array.from(values)]))]));
+    const typed = Object.fromEntries(
+        Object.entries(tables).map(([name, table]) => [
+            name,
+            Object.fromEntries(Object.entries(table).map(([column, values]) => [column, Float64Array.from(values)])),
+        ]),
+    );
     typed.events.time = Float64Array.from([...tables.events.time, 0]);
     return { page, tables, run: buildRun(page, info, typed) };
 }
@@ -43,7 +47,8 @@ function totalsSlowly(run, wanted) {
     let now = 0;
     run.memory.ops.forEach((op) => {
         const block = Math.abs(op) - 1;
-        if (op !== 0 && wanted[run.memory.blockCategory[block]]) now += Math.sign(op) * run.sizes.block[run.blocks.size[block]];
+        if (op !== 0 && wanted[run.memory.blockCategory[block]])
+            now += Math.sign(op) * run.sizes.block[run.blocks.size[block]];
         totals.push(now);
     });
     return totals;
@@ -55,7 +60,8 @@ test("the composition at a moment is the sum of what is live", () => {
     for (let i = 0; i < 200; i++) {
         const moment = draw(run.eventCount + 1) - 1;
         const expected = new Float64Array(CATEGORIES.length);
-        for (const block of liveSlowly(run, moment)) expected[run.memory.blockCategory[block]] += run.sizes.block[run.blocks.size[block]];
+        for (const block of liveSlowly(run, moment))
+            expected[run.memory.blockCategory[block]] += run.sizes.block[run.blocks.size[block]];
         assert.deepEqual(compositionAt(run.memory, moment, new Float64Array(CATEGORIES.length)), expected);
     }
 });
@@ -70,7 +76,8 @@ test("the highest moment of a range is the earliest of the highest, for all cate
             const first = draw(run.eventCount + 1) - 1;
             const last = Math.min(run.eventCount - 1, first + draw(i % 2 ? 100 : run.eventCount));
             let best = { bytes: -1, moment: -1 };
-            for (let m = first; m <= last; m++) if ((totals[m] ?? 0) > best.bytes) best = { bytes: totals[m] ?? 0, moment: m };
+            for (let m = first; m <= last; m++)
+                if ((totals[m] ?? 0) > best.bytes) best = { bytes: totals[m] ?? 0, moment: m };
             const found = findHighest(run.memory, index, first, last);
             assert.deepEqual({ ...found }, best, `${first}..${last}`);
         }
@@ -104,7 +111,11 @@ test("what is live is found on every axis", () => {
             const moment = draw(run.eventCount + 1) - 1;
             const found = [];
             visitLive(levels, run, axis, 0, moment, (block) => found.push(block));
-            assert.deepEqual(found.sort((a, b) => a - b), liveSlowly(run, moment), `${kind} ${moment}`);
+            assert.deepEqual(
+                found.sort((a, b) => a - b),
+                liveSlowly(run, moment),
+                `${kind} ${moment}`,
+            );
         }
     }
 });
@@ -131,7 +142,8 @@ test("no two blocks hold an address at a time, and gaps between segments are clo
     assert.equal(run.addressBytes, mapped);
     const live = liveSlowly(run, run.peaks.allocated.event).sort((a, b) => run.blocks.low[a] - run.blocks.low[b]);
     live.slice(1).forEach((block, i) =>
-        assert.ok(run.blocks.low[live[i]] + run.sizes.block[run.blocks.size[live[i]]] <= run.blocks.low[block]));
+        assert.ok(run.blocks.low[live[i]] + run.sizes.block[run.blocks.size[live[i]]] <= run.blocks.low[block]),
+    );
 });
 
 test("axes never go backwards and moments are where they say", () => {
@@ -173,9 +185,13 @@ test("a view stays inside of its axis however it is moved", () => {
     const axis = makeAxis("time", [run], PHASES);
     let view = wholeView(axis, run.addressBytes);
     for (let i = 0; i < 500; i++) {
-        view = draw(2) ? zoomAt(view, axis, (draw(1000) / 1000) * axis.length, draw(2) ? 0.3 : 3)
-                       : withRange(view, axis, draw(axis.length * 2) - axis.length / 2, draw(axis.length * 2));
-        assert.ok(view.x0 >= 0 && view.x1 <= axis.length * (1 + 1e-12) && view.x1 - view.x0 >= axis.shortest * (1 - 1e-9), JSON.stringify(view));
+        view = draw(2)
+            ? zoomAt(view, axis, (draw(1000) / 1000) * axis.length, draw(2) ? 0.3 : 3)
+            : withRange(view, axis, draw(axis.length * 2) - axis.length / 2, draw(axis.length * 2));
+        assert.ok(
+            view.x0 >= 0 && view.x1 <= axis.length * (1 + 1e-12) && view.x1 - view.x0 >= axis.shortest * (1 - 1e-9),
+            JSON.stringify(view),
+        );
     }
 });
 

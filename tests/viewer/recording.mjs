@@ -4,7 +4,12 @@
  * Blocks get their addresses from free lists by size over segments that grow, so that addresses are reused and never
  * held twice at a time.
  */
-const STEP_BEGIN = 0, STEP_END = 1, PHASE = 2, SPAN_BEGIN = 3, SPAN_END = 4, OOM = 5;
+const STEP_BEGIN = 0,
+    STEP_END = 1,
+    PHASE = 2,
+    SPAN_BEGIN = 3,
+    SPAN_END = 4,
+    OOM = 5;
 const SEGMENT_BYTES = 256 * 2 ** 20;
 
 /** Texts with their positions, shared by the runs of a page. */
@@ -31,8 +36,17 @@ export class Recording {
         this.times = [];
         this.sizes = { requested: [], block: [] };
         this.sizeRows = new Map();
-        this.labels = { category: [0], role: [0], op: [0], dtype: [0], shape: [0], span: [0], place: [0], phase: [0],
-                        layer: [0] };
+        this.labels = {
+            category: [0],
+            role: [0],
+            op: [0],
+            dtype: [0],
+            shape: [0],
+            span: [0],
+            place: [0],
+            phase: [0],
+            layer: [0],
+        };
         this.labelRows = new Map();
         this.segments = { address: [], bytes: [], stream: [], mapped: [], life: [] };
         this.blocks = { alloc: [], life: [], segment: [], offset: [], size: [], label: [] };
@@ -56,12 +70,24 @@ export class Recording {
         for (const [name, column] of Object.entries(this.marks)) column.push(row[name]);
     }
 
-    beginStep(number) { this.mark(STEP_BEGIN, number); }
-    endStep(number) { this.mark(STEP_END, number); }
-    phase(name) { this.mark(PHASE, this.phases.indexOf(name)); }
-    beginSpan(path) { this.mark(SPAN_BEGIN, 0, path); }
-    endSpan(path) { this.mark(SPAN_END, 0, path); }
-    outOfMemory(bytes, span, label) { this.mark(OOM, bytes, span, this.label(label)); }
+    beginStep(number) {
+        this.mark(STEP_BEGIN, number);
+    }
+    endStep(number) {
+        this.mark(STEP_END, number);
+    }
+    phase(name) {
+        this.mark(PHASE, this.phases.indexOf(name));
+    }
+    beginSpan(path) {
+        this.mark(SPAN_BEGIN, 0, path);
+    }
+    endSpan(path) {
+        this.mark(SPAN_END, 0, path);
+    }
+    outOfMemory(bytes, span, label) {
+        this.mark(OOM, bytes, span, this.label(label));
+    }
 
     /** The row of a label { category, role, op, dtype, shape, span, phase, layer }. */
     label(label) {
@@ -138,8 +164,13 @@ export class Recording {
     }
 
     kernel(name, duration, label) {
-        const row = { start: this.now, duration, name: this.texts.position(name), label: label ? this.label(label) : 0,
-                      stream: 7 };
+        const row = {
+            start: this.now,
+            duration,
+            name: this.texts.position(name),
+            label: label ? this.label(label) : 0,
+            stream: 7,
+        };
         for (const [column, values] of Object.entries(this.kernels)) values.push(row[column]);
     }
 
@@ -148,8 +179,16 @@ export class Recording {
         this.blocks.alloc.forEach((_, row) => {
             const life = this.blocks.life[row];
             const last = life > 2 ? life - 2 : 0;
-            const use = { flags: row % 50 === 7 ? 3 : 1, reads: 1 + (row % 3), writes: 1, first: 0, last, idle_from: 0,
-                          idle: last, source: row % 40 === 9 ? 1 : 0 };
+            const use = {
+                flags: row % 50 === 7 ? 3 : 1,
+                reads: 1 + (row % 3),
+                writes: 1,
+                first: 0,
+                last,
+                idle_from: 0,
+                idle: last,
+                source: row % 40 === 9 ? 1 : 0,
+            };
             for (const [column, values] of Object.entries(this.uses)) values.push(use[column]);
         });
     }
@@ -173,15 +212,33 @@ export class Recording {
 
     /** The run for encodeChunks. */
     finish(info) {
-        const tables = { events: { time: this.times }, sizes: this.sizes, labels: this.labels, segments: this.segments,
-                         blocks: this.blocks, marks: this.marks };
+        const tables = {
+            events: { time: this.times },
+            sizes: this.sizes,
+            labels: this.labels,
+            segments: this.segments,
+            blocks: this.blocks,
+            marks: this.marks,
+        };
         if (this.kernels.start.length > 0) tables.kernels = this.kernels;
         if (this.uses.flags.length > 0) tables.uses = this.uses;
         const allocated = this.peak();
         return {
-            info: { id: 1, name: null, state: "done", started_at: "2026-11-21T06:17:24.280024Z", device: "sim:h200",
-                    capacity_bytes: 150754820096, first_event: 1, event_count: this.times.length, lost_events: 0,
-                    time_unit_ns: 1, settings: [], peaks: allocated.bytes > 0 ? { allocated } : {}, ...info },
+            info: {
+                id: 1,
+                name: null,
+                state: "done",
+                started_at: "2026-11-21T06:17:24.280024Z",
+                device: "sim:h200",
+                capacity_bytes: 150754820096,
+                first_event: 1,
+                event_count: this.times.length,
+                lost_events: 0,
+                time_unit_ns: 1,
+                settings: [],
+                peaks: allocated.bytes > 0 ? { allocated } : {},
+                ...info,
+            },
             tables,
         };
     }

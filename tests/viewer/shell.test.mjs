@@ -14,8 +14,11 @@ test("the policy allows the page's script and style and nothing else", () => {
     const [, policy] = /Content-Security-Policy" content="([^"]*)"/.exec(shell);
     const script = /<script type="module">([^]*?)<\/script>/.exec(shell)[1];
     const style = /<style>([^]*?)<\/style>/.exec(shell)[1];
-    assert.equal(policy, `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(style)}; worker-src blob:; ` +
-                         "base-uri 'none'; form-action 'none'");
+    assert.equal(
+        policy,
+        `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(style)}; worker-src blob:; ` +
+            "base-uri 'none'; form-action 'none'",
+    );
     assert.equal(shell.split("<!-- chunks -->").length, 2);
     assert.equal(shell.match(/<script/g).length, 2);
     assert.doesNotMatch(shell, /https?:\/\/|\son\w+=|\sstyle="/);
@@ -34,7 +37,8 @@ test("modules obey the rules of inlining, and each is used", () => {
             assert.match(line, /^import \{ [\w, ]+ \} from "\.\/[a-z_]+\.js";$/, file);
             imported.add(/\/([a-z_]+\.js)/.exec(line)[1]);
         }
-        for (const [line] of text.matchAll(/^[ \t]*export\b.*$/gm)) assert.match(line, /^export (async )?(function|class|const|let) /, file);
+        for (const [line] of text.matchAll(/^[ \t]*export\b.*$/gm))
+            assert.match(line, /^export (async )?(function|class|const|let) /, file);
     }
     for (const file of owners.values()) assert.ok(imported.has(file), `${file} is imported by none`);
 });

@@ -1,5 +1,5 @@
 /**
- * Pages of synthetic runs: a transformer's training steps in miniature, as many as it takes for a number of allocations.
+ * Pages of synthetic runs: training steps of a transformer in miniature, as many as a number of allocations takes.
  *
  *   node synthetic.mjs OUT.html [ALLOCATIONS] [noise] [kernels] [diff] [oom] [hostile] [empty]
  */
@@ -7,8 +7,24 @@ import { pathToFileURL } from "node:url";
 import { writePage } from "./encode.mjs";
 import { Recording, Texts } from "./recording.mjs";
 
-export const CATEGORIES = ["Param", "Gradient", "Opt State", "Optimizer", "Embed", "Norm", "Attn", "AttnScores",
-                           "AttnOut", "Softmax", "FFN", "einsum", "Block", "Loss", "Data", "Workspace"];
+export const CATEGORIES = [
+    "Param",
+    "Gradient",
+    "Opt State",
+    "Optimizer",
+    "Embed",
+    "Norm",
+    "Attn",
+    "AttnScores",
+    "AttnOut",
+    "Softmax",
+    "FFN",
+    "einsum",
+    "Block",
+    "Loss",
+    "Data",
+    "Workspace",
+];
 export const PHASES = ["init", "forward", "loss", "backward", "optimizer"];
 const MIB = 2 ** 20;
 
@@ -25,22 +41,47 @@ function randomNumbers(seed) {
 
 /** What a layer allocates going forward: [part, op, category, MiB, kept for backward]. */
 const FORWARD = [
-    ["ln1", "pow", "Norm", 10, true], ["ln1", "mean", "Norm", 0.004, false], ["ln1", "rsqrt", "Norm", 0.004, true],
-    ["ln1", "mul", "Norm", 10, true], ["attn.q_proj", "einsum.matmul", "einsum", 10, true],
-    ["attn.k_proj", "einsum.matmul", "einsum", 10, true], ["attn.v_proj", "einsum.matmul", "einsum", 10, true],
-    ["attn", "rearrange", "Attn", 10, false], ["attn", "einsum.copy", "einsum", 10, false],
-    ["attn", "einsum.matmul", "einsum", 32, false], ["attn", "scale", "AttnScores", 32, false],
-    ["attn", "where", "AttnOut", 32, true], ["attn", "softmax.max", "Softmax", 0.125, false],
-    ["attn", "softmax.sub", "Softmax", 32, false], ["attn", "softmax.exp", "Softmax", 32, true],
-    ["attn", "softmax.sum", "Softmax", 0.125, true], ["attn", "softmax.div", "Softmax", 32, true],
-    ["attn", "einsum.matmul", "einsum", 10, true], ["attn.output_proj", "einsum.matmul", "einsum", 10, false],
-    ["", "add", "Block", 10, true], ["ln2", "pow", "Norm", 10, true], ["ln2", "mul", "Norm", 10, true],
-    ["ffn.w1", "einsum.matmul", "einsum", 40, true], ["ffn", "sigmoid", "FFN", 40, true],
-    ["ffn", "mul", "FFN", 40, true], ["ffn.w3", "einsum.matmul", "einsum", 40, true], ["ffn", "mul.gate", "FFN", 40, true],
-    ["ffn.w2", "einsum.matmul", "einsum", 10, false], ["", "add", "Block", 10, true],
+    ["ln1", "pow", "Norm", 10, true],
+    ["ln1", "mean", "Norm", 0.004, false],
+    ["ln1", "rsqrt", "Norm", 0.004, true],
+    ["ln1", "mul", "Norm", 10, true],
+    ["attn.q_proj", "einsum.matmul", "einsum", 10, true],
+    ["attn.k_proj", "einsum.matmul", "einsum", 10, true],
+    ["attn.v_proj", "einsum.matmul", "einsum", 10, true],
+    ["attn", "rearrange", "Attn", 10, false],
+    ["attn", "einsum.copy", "einsum", 10, false],
+    ["attn", "einsum.matmul", "einsum", 32, false],
+    ["attn", "scale", "AttnScores", 32, false],
+    ["attn", "where", "AttnOut", 32, true],
+    ["attn", "softmax.max", "Softmax", 0.125, false],
+    ["attn", "softmax.sub", "Softmax", 32, false],
+    ["attn", "softmax.exp", "Softmax", 32, true],
+    ["attn", "softmax.sum", "Softmax", 0.125, true],
+    ["attn", "softmax.div", "Softmax", 32, true],
+    ["attn", "einsum.matmul", "einsum", 10, true],
+    ["attn.output_proj", "einsum.matmul", "einsum", 10, false],
+    ["", "add", "Block", 10, true],
+    ["ln2", "pow", "Norm", 10, true],
+    ["ln2", "mul", "Norm", 10, true],
+    ["ffn.w1", "einsum.matmul", "einsum", 40, true],
+    ["ffn", "sigmoid", "FFN", 40, true],
+    ["ffn", "mul", "FFN", 40, true],
+    ["ffn.w3", "einsum.matmul", "einsum", 40, true],
+    ["ffn", "mul.gate", "FFN", 40, true],
+    ["ffn.w2", "einsum.matmul", "einsum", 10, false],
+    ["", "add", "Block", 10, true],
 ];
-const PARAMETERS = [["ln1", 0.01], ["attn.q_proj", 25], ["attn.k_proj", 25], ["attn.v_proj", 25], ["attn.output_proj", 25],
-                    ["ln2", 0.01], ["ffn.w1", 100], ["ffn.w2", 100], ["ffn.w3", 100]];
+const PARAMETERS = [
+    ["ln1", 0.01],
+    ["attn.q_proj", 25],
+    ["attn.k_proj", 25],
+    ["attn.v_proj", 25],
+    ["attn.output_proj", 25],
+    ["ln2", 0.01],
+    ["ffn.w1", 100],
+    ["ffn.w2", 100],
+    ["ffn.w3", 100],
+];
 
 /** A model that trains; allocations a step are 29 + 29 + 9 + 18 a layer, and a few. */
 class Training {
@@ -60,8 +101,16 @@ class Training {
     alloc(layer, part, op, category, mebibytes, phase, role) {
         const requested = Math.round(mebibytes * MIB * (this.options.scale ?? 1));
         const opName = this.options.opName ?? ((name) => name);
-        return this.recording.alloc(requested, { category, role, op: opName(op), dtype: "fp32", shape: `4,256,${Math.ceil(requested / 4096)}`,
-                                                 span: this.path(layer, part), phase, layer });
+        return this.recording.alloc(requested, {
+            category,
+            role,
+            op: opName(op),
+            dtype: "fp32",
+            shape: `4,256,${Math.ceil(requested / 4096)}`,
+            span: this.path(layer, part),
+            phase,
+            layer,
+        });
     }
 
     each(layers, visit) {
@@ -72,27 +121,42 @@ class Training {
         }
     }
 
-    layers() { return Array.from({ length: this.options.layers }, (_, i) => i); }
+    layers() {
+        return Array.from({ length: this.options.layers }, (_, i) => i);
+    }
 
     init() {
         this.recording.phase("init");
         this.each(this.layers(), (layer) => {
             for (const [part, size] of PARAMETERS)
-                this.parameters.push([layer, part, size, this.alloc(layer, part, "parameter", "Param", size, "init", "param")]);
+                this.parameters.push([
+                    layer,
+                    part,
+                    size,
+                    this.alloc(layer, part, "parameter", "Param", size, "init", "param"),
+                ]);
         });
     }
 
     forward() {
         this.saved = [];
         this.recording.phase("forward");
-        this.data = this.recording.alloc(8208, { category: "Data", role: "data", op: "tokens", dtype: "int64", shape: "4,257",
-                                                 span: "", phase: "forward" });
+        this.data = this.recording.alloc(8208, {
+            category: "Data",
+            role: "data",
+            op: "tokens",
+            dtype: "int64",
+            shape: "4,257",
+            span: "",
+            phase: "forward",
+        });
         this.each(this.layers(), (layer) => {
             const temporary = [];
             for (const [part, op, category, size, kept] of FORWARD) {
                 if (part) this.recording.beginSpan(this.path(layer, part));
                 const row = this.alloc(layer, part, op, category, size, "forward", kept ? "saved" : "temporary");
-                if (this.options.kernels) this.recording.kernel(`void ${op.replace(".", "_")}_kernel<float>(float*, int)`, 900, null);
+                if (this.options.kernels)
+                    this.recording.kernel(`void ${op.replace(".", "_")}_kernel<float>(float*, int)`, 900, null);
                 (kept ? this.saved : temporary).push([layer, part, op, category, size, row]);
                 if (temporary.length > 3) this.recording.free(temporary.shift().at(-1));
                 if (part) this.recording.endSpan(this.path(layer, part));
@@ -103,8 +167,15 @@ class Training {
 
     loss() {
         this.recording.phase("loss");
-        const logits = this.recording.alloc(40 * MIB, { category: "Loss", role: "saved", op: "logsumexp", dtype: "fp32",
-                                                       shape: "4,256,10000", span: "model.loss", phase: "loss" });
+        const logits = this.recording.alloc(40 * MIB, {
+            category: "Loss",
+            role: "saved",
+            op: "logsumexp",
+            dtype: "fp32",
+            shape: "4,256,10000",
+            span: "model.loss",
+            phase: "loss",
+        });
         for (const row of this.gradients) this.recording.free(row);
         this.gradients = [];
         return logits;
@@ -164,14 +235,31 @@ export function makeRun(texts, options) {
     let steps = 0;
     for (; steps === 0 || recording.blocks.alloc.length < options.allocations; steps++) training.step(steps);
     if (options.oomAfterForward)
-        recording.outOfMemory(134217728, "model.layers.31.attn",
-                              { category: "Softmax", role: "saved", op: "softmax.div", dtype: "fp32", shape: "4,32,512,512",
-                                span: "model.layers.31.attn", phase: "forward", layer: 31 });
+        recording.outOfMemory(134217728, "model.layers.31.attn", {
+            category: "Softmax",
+            role: "saved",
+            op: "softmax.div",
+            dtype: "fp32",
+            shape: "4,32,512,512",
+            span: "model.layers.31.attn",
+            phase: "forward",
+            layer: 31,
+        });
     if (!options.noUses) recording.makeUses();
-    const settings = [["model", "synthetic"], ["batch", "4"], ["seq", "256"], ["mode", "fwd_bwd"],
-                      ["autocast", options.name === "autocast" ? "bf16" : "off"], ["steps", String(steps)]];
-    return recording.finish({ name: options.name ?? null, id: options.id ?? 1, settings,
-                              state: options.oomAfterForward ? "oom" : "done" });
+    const settings = [
+        ["model", "synthetic"],
+        ["batch", "4"],
+        ["seq", "256"],
+        ["mode", "fwd_bwd"],
+        ["autocast", options.name === "autocast" ? "bf16" : "off"],
+        ["steps", String(steps)],
+    ];
+    return recording.finish({
+        name: options.name ?? null,
+        id: options.id ?? 1,
+        settings,
+        state: options.oomAfterForward ? "oom" : "done",
+    });
 }
 
 /** A run in which nothing happened. */
@@ -190,8 +278,14 @@ export function makeSyntheticPage(allocations, words = []) {
     const texts = new Texts();
     const has = (word) => words.includes(word);
     if (has("empty")) return makePage([makeEmptyRun(texts)], texts);
-    const options = { allocations, noise: has("noise"), kernels: has("kernels"), oomAfterForward: has("oom"),
-                      layers: has("small") ? 4 : 32, name: has("hostile") ? HOSTILE : "baseline" };
+    const options = {
+        allocations,
+        noise: has("noise"),
+        kernels: has("kernels"),
+        oomAfterForward: has("oom"),
+        layers: has("small") ? 4 : 32,
+        name: has("hostile") ? HOSTILE : "baseline",
+    };
     if (has("hostile")) {
         options.spanName = (path) => `${path}${HOSTILE}`;
         options.opName = (op) => (op === "einsum.matmul" ? "x".repeat(10000) : `${op}&amp;<b>`);

@@ -1,0 +1,133 @@
+/**
+ * Everything that is drawn, and when: the canvases, what goes into each, and the side panel after them. Whatever
+ * happens between two frames is drawn once.
+ */
+import { drawArea } from "./area.js";
+import { barRows, barsHeight, drawBars } from "./bars.js";
+import { BlockPanel } from "./block_panel.js";
+import { drawDifference } from "./difference.js";
+import { byId, make, setText, shortText } from "./dom.js";
+import { HashKeeper } from "./hash.js";
+import { Legend } from "./legend.js";
+import { drawMap } from "./map.js";
+import { Minimap } from "./minimap.js";
+import { MomentPanel } from "./moment_panel.js";
+import { measuredText, Overlay } from "./overlay.js";
+import { Plot } from "./plot.js";
+import { Search } from "./search.js";
+import { runName } from "./where.js";
+
+/** The canvases: a minimap, bars, an area for each run, the difference of two, and the map. */
+export function makePlots(scene) {
+    const areas = scene.runs.map((run, number) =>
+        make("canvas", {
+            "data-chart": "area",
+            "data-run": String(number),
+            role: "img",
+            id: `area-${number}`,
+            "aria-label": `Allocated bytes by category over time, ${runName(run.info).slice(0, 100)}`,
+        }),
+    );
+    const titles = scene.runs.map((run) =>
+        make(
+            "h2",
+            { class: "chart-title" },
+            scene.runs.length > 1 ? shortText(runName(run.info)) : "Allocated by category; dashed: reserved",
+        ),
+    );
+    const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
+    const plots = { areas: areas.map((canvas) => new Plot(canvas)) };
+    if (scene.runs.length > 1) {
+        const canvas = make("canvas", {
+            "data-chart": "difference",
+            role: "img",
+            id: "difference",
+            "aria-label": "Difference by category",
+        });
+        children.push(make("h2", { class: "chart-title" }, "Difference: the second less the first"), canvas);
+        plots.difference = new Plot(canvas);
+    }
+    byId("areas").replaceChildren(...children);
+    for (const name of ["minimap", "bars", "map"]) plots[name] = new Plot(byId(name));
+    return plots;
+}
+
+/** Everything that is drawn, and when. */
+export class Painter {
+    constructor(scene) {
+        this.scene = scene;
+        this.page = byId("page");
+        this.waiting = false;
+        this.minimap = new Minimap(scene.plots.minimap);
+        this.overlay = new Overlay(byId("overlay"), byId("charts"));
+        this.panels = [
+            new MomentPanel(scene),
+            new BlockPanel(scene),
+            new Legend(byId("legend"), scene),
+            new Search(scene),
+            new HashKeeper(scene),
+        ];
+    }
+
+    /** Draws in the next frame, however often it is asked to. */
+    later() {
+        if (this.waiting) return;
+        this.waiting = true;
+        requestAnimationFrame(() => {
+            this.waiting = false;
+            this.draw();
+        });
+    }
+
+    /** Its first call comes without any change. */
+    resized() {
+        const { width, height } = byId("charts").getBoundingClientRect();
+        if (width === this.overlay.width && height === this.overlay.height) return;
+        this.fitted = -1;
+        this.later();
+    }
+
+    fit() {
+        const { scene } = this;
+        scene.barRows = barRows(scene);
+        scene.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
+        const { areas, difference, minimap, bars, map } = scene.plots;
+        for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
+        this.overlay.fit(map.width);
+    }
+
+    draw() {
+        const { scene } = this;
+        const began = performance.now();
+        if (this.fitted !== scene.mapRun) this.fit();
+        this.fitted = scene.mapRun;
+        scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
+        if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
+        drawBars(scene.plots.bars, scene);
+        drawMap(scene.plots.map, scene);
+        this.minimap.draw(scene);
+        this.overlay.draw(scene);
+        scene.told("frame", performance.now() - began);
+        for (const panel of this.panels) panel.update();
+        this.tell();
+    }
+
+    /** The state, for tests. */
+    tell() {
+        const { scene } = this;
+        byId("axis").value = scene.axis.kind;
+        byId("map-run").value = String(scene.mapRun);
+        setText(byId("measure"), measuredText(scene));
+        Object.assign(this.page.dataset, {
+            axis: scene.axis.kind,
+            from: scene.view.x0,
+            to: scene.view.x1,
+            length: scene.axis.length,
+            low: scene.view.low,
+            high: scene.view.high,
+            selected: scene.selected,
+            moments: scene.moments.join(","),
+            frames: Number(this.page.dataset.frames ?? 0) + 1,
+        });
+    }
+}
