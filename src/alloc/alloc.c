@@ -33,11 +33,27 @@ void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
     alloc->sink.emit(alloc->sink.context, event);
 }
 
+static const struct mt_policy_table *policy_of(const struct mt_alloc_settings *settings)
+{
+    return settings->policy == MT_POLICY_TORCH ? &mt_policy_torch : &mt_policy_tight;
+}
+
+bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_bytes, struct mt_alloc_need *out)
+{
+    const struct mt_policy_table *policy = policy_of(settings);
+    struct mt_alloc_need need = {.small_limit_bytes = policy->small_limit_bytes};
+    if (!policy->round(settings, requested_bytes, &need.block_bytes) ||
+        !policy->least_segment(need.block_bytes, &need.segment_bytes))
+        return false;
+    *out = need;
+    return true;
+}
+
 mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
                           const struct mt_alloc_settings *settings, struct mt_alloc **out)
 {
     struct mt_alloc *alloc = mt_host_alloc(sizeof *alloc);
-    alloc->policy = settings->policy == MT_POLICY_TORCH ? &mt_policy_torch : &mt_policy_tight;
+    alloc->policy = policy_of(settings);
     alloc->index = alloc->policy->create();
     alloc->device = device;
     alloc->sink = *sink;

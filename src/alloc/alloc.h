@@ -42,6 +42,17 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
 struct mt_text;
 void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out);
 
+/* What a policy makes of a request that nothing cached serves.
+ * Invariant: requested <= block_bytes <= segment_bytes. */
+struct mt_alloc_need {
+    uint64_t block_bytes;       /* the request, rounded up */
+    uint64_t segment_bytes;     /* the least segment that is taken from the device for it */
+    uint64_t small_limit_bytes; /* blocks up to this size lie in segments of their own, those above it in others */
+};
+
+/* False, and *out untouched, for a request that no arithmetic holds. */
+bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_bytes, struct mt_alloc_need *out);
+
 struct mt_alloc;
 struct mt_block;
 

@@ -72,12 +72,16 @@ struct mt_block_store {
 /* What a policy does. `index` is what its create returned. */
 struct mt_policy_table {
     const char *name;
+    uint64_t small_limit_bytes; /* rounded requests up to this size belong to the small pool */
 
     void *(*create)(void);
     void (*destroy)(void *index);
 
     /* The bytes of the block that a request gets (more, if what remains is not split off); false if that overflows. */
     bool (*round)(const struct mt_alloc_settings *settings, uint64_t requested_bytes, uint64_t *out_bytes);
+
+    /* The bytes of the least segment for a rounded request; false if that overflows. */
+    bool (*least_segment)(uint64_t bytes, uint64_t *out_bytes);
 
     /* The free block that suits best, still in the index, or NULL. */
     struct mt_block *(*find)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);

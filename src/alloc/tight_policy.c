@@ -123,10 +123,15 @@ static bool roomy_segment_bytes(const struct mt_alloc *alloc, uint64_t bytes, ui
     return mt_checked_round_up(least, bytes, &whole) && mt_checked_round_up(whole, MT_SEGMENT_UNIT, out_bytes);
 }
 
+static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
+{
+    return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
+}
+
 static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t roomy, exact;
-    if (!roomy_segment_bytes(alloc, bytes, &roomy) || !mt_checked_round_up(bytes, MT_SEGMENT_UNIT, &exact))
+    if (!roomy_segment_bytes(alloc, bytes, &roomy) || !tight_least_segment(bytes, &exact))
         return NULL;
     mt_pool pool = pool_of(bytes);
     struct mt_block *block = mt_segment_map(alloc, stream, pool, roomy);
@@ -172,9 +177,11 @@ static mt_status tight_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
 
 const struct mt_policy_table mt_policy_tight = {
     .name = "tight",
+    .small_limit_bytes = SMALL_LIMIT_BYTES,
     .create = tight_create,
     .destroy = tight_destroy,
     .round = tight_round,
+    .least_segment = tight_least_segment,
     .find = tight_find,
     .grow = tight_grow,
     .splits = tight_splits,

@@ -124,7 +124,7 @@ static void torch_remove(struct mt_alloc *alloc, struct mt_block *block)
     mt_free_tree_remove(tree_of(alloc, block->segment->stream, block->segment->pool), block);
 }
 
-static bool segment_bytes(uint64_t bytes, uint64_t *out_bytes)
+static bool torch_least_segment(uint64_t bytes, uint64_t *out_bytes)
 {
     if (bytes <= SMALL_LIMIT_BYTES)
         *out_bytes = SMALL_SEGMENT_BYTES;
@@ -219,7 +219,7 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
 static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t wanted;
-    if (!segment_bytes(bytes, &wanted))
+    if (!torch_least_segment(bytes, &wanted))
         return NULL;
     mt_pool pool = pool_of(bytes);
     collect_garbage(alloc);
@@ -267,9 +267,11 @@ static mt_status torch_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
 
 const struct mt_policy_table mt_policy_torch = {
     .name = "torch",
+    .small_limit_bytes = SMALL_LIMIT_BYTES,
     .create = torch_create,
     .destroy = torch_destroy,
     .round = torch_round,
+    .least_segment = torch_least_segment,
     .find = torch_find,
     .grow = torch_grow,
     .splits = torch_splits,

@@ -80,6 +80,7 @@ struct mt_mark_row {
     uint64_t value;     /* a step's number, a phase's mt_phase, an oom's requested bytes */
     const char *span;   /* path; "": none */
     uint32_t label;     /* of an oom; otherwise 0 */
+    mt_stream stream;   /* of an oom */
 };
 
 /* The marks with first_event <= id <= last_event, in order. */

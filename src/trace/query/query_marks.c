@@ -14,13 +14,14 @@ struct mark_list {
 /* The kinds that are marks lie together. */
 enum { FIRST_MARK = MT_EVENT_OOM, LAST_MARK = MT_EVENT_PHASE };
 
-enum { ID, TIME_NS, KIND, VALUE, LABEL, PATH };
+enum { ID, TIME_NS, KIND, VALUE, LABEL, PATH, STREAM };
 
 static mt_status add_mark(struct mt_trace *trace, const struct mt_statement *row, struct mark_list *list)
 {
     struct mt_mark_row mark = {.event = mt_statement_integer(row, ID),
                                .kind = (mt_event_kind)mt_statement_integer(row, KIND),
-                               .span = mt_query_text(trace, row, PATH)};
+                               .span = mt_query_text(trace, row, PATH),
+                               .stream = (mt_stream)mt_statement_integer(row, STREAM)};
     mt_status status = mt_query_natural(row, TIME_NS, &mark.time_ns);
     if (status == MT_OK)
         status = mt_query_natural(row, VALUE, &mark.value);
@@ -46,11 +47,12 @@ mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64
     struct mt_statement *statement;
     mt_status status = mt_query_number_limits(trace, run, &list.limits);
     if (status == MT_OK)
-        status = mt_query_prepare(trace, run,
-                                  "SELECT event.id, time_ns, kind, ifnull(requested_bytes, 0), event.label, span.path"
-                                  " FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3"
-                                  " AND kind BETWEEN ?4 AND ?5 ORDER BY event.id",
-                                  &statement);
+        status =
+            mt_query_prepare(trace, run,
+                             "SELECT event.id, time_ns, kind, ifnull(requested_bytes, 0), event.label, span.path,"
+                             " event.stream FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3"
+                             " AND kind BETWEEN ?4 AND ?5 ORDER BY event.id",
+                             &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_integer(statement, 2, first_event < run->first_event ? run->first_event : first_event);
