@@ -23,14 +23,34 @@ static mt_status narrow(const struct mt_question *question, struct mt_advice_mat
     return status;
 }
 
-static mt_status find_window(const struct mt_question *question, struct mt_advice_material *material)
+/* Narrows the input to the step of its last event and the one before. */
+static mt_status narrow_to_end(const struct mt_question *question, struct mt_advice_material *material)
+{
+    struct mt_advice_input *input = &material->input;
+    int64_t step = question->run->steps, first, ignored;
+    mt_status status = MT_OK;
+    do {
+        step--;
+        status = mt_trace_step_events(question->trace, question->run, step, &first, &ignored);
+    } while (status == MT_OK && step > 0 && first > input->last_event);
+    material->first_step = step > 0 ? step - 1 : 0;
+    material->last_step = step;
+    if (status == MT_OK && step > 0)
+        status = mt_trace_step_events(question->trace, question->run, step - 1, &input->first_event, &ignored);
+    return status;
+}
+
+/* `narrow_long` narrows the input of a run that is not looked at as a whole. */
+static mt_status find_window(const struct mt_question *question, int64_t last_event,
+                             mt_status (*narrow_long)(const struct mt_question *, struct mt_advice_material *),
+                             struct mt_advice_material *material)
 {
     const struct mt_run *run = question->run;
     struct mt_advice_input *input = &material->input;
     input->first_event = run->first_event;
-    input->last_event = run->first_event + run->event_count - 1;
-    material->is_whole = run->event_count <= MT_ADVICE_WHOLE_EVENTS || run->steps == 0;
-    mt_status status = material->is_whole ? MT_OK : narrow(question, material);
+    input->last_event = last_event;
+    material->is_whole = last_event - run->first_event < MT_ADVICE_WHOLE_EVENTS || run->steps == 0;
+    mt_status status = material->is_whole ? MT_OK : narrow_long(question, material);
     if (status != MT_OK)
         return status;
     if (input->first_event < 1 || input->last_event > INT64_MAX / 4)
@@ -88,15 +108,28 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
     return status;
 }
 
-mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out)
+static mt_status load_window(const struct mt_question *question, struct mt_advice_material *out)
 {
-    *out = (struct mt_advice_material){0};
-    mt_status status = find_window(question, out);
-    if (status == MT_OK)
-        status = load_settings(question, &out->input);
+    mt_status status = load_settings(question, &out->input);
     if (status == MT_OK)
         status = load_blocks(question, out);
     return status == MT_OK ? load_rest(question, out) : status;
+}
+
+mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out)
+{
+    *out = (struct mt_advice_material){0};
+    int64_t last_event = question->run->first_event + question->run->event_count - 1;
+    mt_status status = find_window(question, last_event, narrow, out);
+    return status == MT_OK ? load_window(question, out) : status;
+}
+
+mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,
+                                        struct mt_advice_material *out)
+{
+    *out = (struct mt_advice_material){0};
+    mt_status status = find_window(question, last_event, narrow_to_end, out);
+    return status == MT_OK ? load_window(question, out) : status;
 }
 
 void mt_advice_material_release(struct mt_advice_material *material)

@@ -21,8 +21,13 @@ struct mt_advice_material {
     int64_t first_step, last_step; /* of the window */
 };
 
-/* MT_USAGE for more events than can be looked at. Release in any case. A run that says nothing of its allocator, as an imported one, is taken to have policy=torch. */
+/* MT_USAGE for more events than can be looked at. Release in any case. A run that says nothing of its allocator, as an
+ * imported one, is taken to have policy=torch. */
 mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out);
+
+/* The same up to an event of the run, and of a very long one from the step before that event's. */
+mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,
+                                        struct mt_advice_material *out);
 void mt_advice_material_release(struct mt_advice_material *material);
 
 #endif

@@ -37,13 +37,15 @@ static void add_change(const struct mt_run_plan *plan, mt_fit_change change, str
     }
 }
 
-static void add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out)
+void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out)
 {
+    const char *before = "";
     for (mt_fit_change change = 0; change < MT_CHANGE_COUNT; change++) {
         if (!remedy->changes.has[change])
             continue;
-        mt_text_add(out, out->length > 0 ? " " : "");
+        mt_text_add(out, "%s", before);
         add_change(&remedy->plan, change, out);
+        before = " ";
     }
 }
 
@@ -113,7 +115,7 @@ static void add_remedies(struct mt_table *table, const struct mt_fit_remedy *rem
 {
     for (size_t i = 0; i < count; i++) {
         struct mt_text changes = {0}, verdict = {0};
-        add_changes(&remedies[i], &changes);
+        mt_fit_remedy_add_changes(&remedies[i], &changes);
         add_verdict(&remedies[i].fit, &verdict);
         mt_table_add(table, mt_text_get(&changes));
         mt_table_add_bytes(table, remedies[i].fit.needs_bytes);
@@ -251,7 +253,7 @@ static json_t *remedies_json(const struct mt_fit_remedy *remedies, size_t count)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         struct mt_text changes = {0};
-        add_changes(&remedies[i], &changes);
+        mt_fit_remedy_add_changes(&remedies[i], &changes);
         json_t *object = json_pack("{s:o, s:o}", "change", mt_json_text(mt_text_get(&changes)), "command",
                                    command_json(&remedies[i].plan));
         add_fit_json(&remedies[i].fit, object);

@@ -126,8 +126,7 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
-/* The card with the least memory, and of several the first, that the run fits. */
-static mt_status find_smallest_card(const struct mt_run_plan *plan, const char **out)
+mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, const char **out)
 {
     uint64_t least_bytes = UINT64_MAX;
     *out = NULL;
@@ -301,7 +300,7 @@ static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_
     return status == MT_OK && helpful_count > 2 ? combine(plan, all, answer) : status;
 }
 
-static mt_status find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
+static mt_status add_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     mt_status status = find_singles(plan, answer);
     if (status != MT_OK || mt_fit_best_remedy(answer) != NULL)
@@ -310,19 +309,23 @@ static mt_status find_remedies(const struct mt_run_plan *plan, struct mt_fit_ans
     return status == MT_OK && answer->combined_count == 0 ? find_best_effort(plan, answer) : status;
 }
 
-mt_status mt_fit_find(const struct mt_run_plan *plan, struct mt_fit_answer *out)
+mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out)
 {
     *out = (struct mt_fit_answer){0};
     mt_status status = measure(plan, &out->fit);
-    if (status == MT_OK && !out->fit.fits)
-        status = find_remedies(plan, out);
+    return status == MT_OK && !out->fit.fits ? add_remedies(plan, out) : status;
+}
+
+mt_status mt_fit_find(const struct mt_run_plan *plan, struct mt_fit_answer *out)
+{
+    mt_status status = mt_fit_find_remedies(plan, out);
     if (status == MT_OK)
         status = find_largest(plan, MT_CHANGE_BATCH, plan->config.batch, &out->largest_batch);
     if (status == MT_OK)
         status = find_largest(plan, MT_CHANGE_SEQ, plan->config.seq, &out->largest_seq);
     if (status == MT_OK)
         status = find_largest_model(plan, &out->largest_model);
-    return status == MT_OK ? find_smallest_card(plan, &out->smallest_card) : status;
+    return status == MT_OK ? mt_fit_find_smallest_card(plan, &out->smallest_card) : status;
 }
 
 static const struct mt_fit_remedy *first_that_fits(const struct mt_fit_remedy *remedies, size_t count)

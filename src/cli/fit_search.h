@@ -59,7 +59,14 @@ struct mt_fit_answer {
     const char *smallest_card;          /* of mt_device_cards, that the run as it is fits; NULL: none */
 };
 
-/* Finds it for a plan whose device is a simulated one (simulation.h). Borrows the plan's texts. */
+/* Finds the first part of it, how the run fits and what would make it fit, for a plan whose device is a simulated one
+ * (simulation.h). Borrows the plan's texts. */
+mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out);
+
+/* The card with the least memory, of mt_device_cards and of several the first, that the run fits; NULL: none. */
+mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, const char **out);
+
+/* Finds all of it for a plan whose device is a simulated one (simulation.h). Borrows the plan's texts. */
 mt_status mt_fit_find(const struct mt_run_plan *plan, struct mt_fit_answer *out);
 
 /* The first remedy that fits, the least change; NULL if none does. */

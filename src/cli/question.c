@@ -43,6 +43,33 @@ mt_status mt_question_open(const struct mt_trace_options *options, struct mt_que
     return open_run(options->trace, options->run, out);
 }
 
+static const struct mt_run *find_newest(struct mt_trace *trace, const char *state)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    while (count > 0 && strcmp(runs[count - 1].state, state) != 0)
+        count--;
+    return count > 0 ? &runs[count - 1] : NULL;
+}
+
+mt_status mt_question_open_ended(const struct mt_trace_options *options, const char *state, struct mt_question *out)
+{
+    if (options->run != NULL)
+        return mt_question_open(options, out);
+    *out = (struct mt_question){0};
+    mt_status status = mt_trace_open(options->trace, &out->trace);
+    if (status != MT_OK)
+        return status;
+    out->run = find_newest(out->trace, state);
+    if (out->run != NULL) {
+        note_state(out->run);
+        return MT_OK;
+    }
+    mt_question_close(out);
+    return mt_fail(MT_USAGE, "no run of %s ended with the state %s: memtrace runs lists how each ended", options->trace,
+                   state);
+}
+
 /* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */
 static char *file_of(const char *which)
 {

@@ -18,6 +18,9 @@ struct mt_question {
  * MT_OK. */
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 
+/* The same, but without --run the newest run that ended in that state: MT_USAGE if none did. */
+mt_status mt_question_open_ended(const struct mt_trace_options *options, const char *state, struct mt_question *out);
+
 /* The same for a run that is named beside --run, as where two are compared: a number or a name of the trace `trace`, or
  * FILE:RUN of another one (FILE: is its newest; what stands before a colon is a file if there is one of that name). `which` NULL: the newest
  * run of `trace`. Each question has an opening of its own, of the same file too, so texts of two are not to be compared
