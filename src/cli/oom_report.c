@@ -1,5 +1,10 @@
 #include "oom_report.h"
 
+#include "command.h"
+#include "output.h"
+
+#include <string.h>
+
 static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, struct mt_text *out)
 {
     const struct mt_label *label = mt_interner_find_label(interner, refusal->label);
@@ -43,7 +48,20 @@ static void add_live(struct mt_alloc_refusal refusal, struct mt_text *out)
         mt_text_add(out, "%s the rest %s", told == 0 ? ":" : ",", mt_format_bytes(whole - told, size));
 }
 
-void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, struct mt_text *out)
+static void add_next(const char *trace, struct mt_text *out)
+{
+    if (trace == NULL)
+        return;
+    mt_text_add(out, "\nask next    memtrace oom");
+    if (strcmp(trace, MT_DEFAULT_TRACE) != 0) {
+        mt_text_add(out, " --trace ");
+        mt_text_add_shell_word(out, trace);
+    }
+    mt_text_add(out, ", which tells why that was, and what would have sufficed");
+}
+
+void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, const char *trace,
+                       struct mt_text *out)
 {
     char size[MT_BYTES_TEXT];
     if (refusal->requested_bytes == 0)
@@ -55,4 +73,5 @@ void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_i
                     mt_format_bytes(refusal->released_bytes, size));
     else
         mt_text_add(out, "\ngiven back  nothing: no segment was idle");
+    add_next(trace, out);
 }

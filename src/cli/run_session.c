@@ -196,7 +196,7 @@ static char *describe_failure(const struct session *session)
     struct mt_text text = {0};
     mt_text_add(&text, "%s", mt_last_error());
     if (result->status == MT_OUT_OF_MEMORY)
-        mt_oom_report_add(&result->stats.last_refusal, session->interner, &text);
+        mt_oom_report_add(&result->stats.last_refusal, session->interner, session->plan->trace, &text);
     return text.data;
 }
 
