@@ -48,8 +48,10 @@ static void print_where(const struct mt_oom_answer *answer)
     char step[MT_BYTES_TEXT];
     struct mt_text line = {0};
     const char *span = label->span[0] != '\0' ? label->span : answer->refusal.mark.span;
-    mt_text_add(&line, "%s%s%sin %s of %s. ", span[0] != '\0' ? "at " : "", span, span[0] != '\0' ? ", " : "",
-                label->phase, mt_format_step(answer->step, step));
+    mt_text_add(&line, "%s%s%sin %s", span[0] != '\0' ? "at " : "", span, span[0] != '\0' ? ", " : "", label->phase);
+    if (answer->step != MT_NO_STEP)
+        mt_text_add(&line, " of %s", mt_format_step(answer->step, step));
+    mt_text_add(&line, ". ");
     if (answer->refusal.alike == 0)
         mt_text_add(&line, "It was the first such request");
     else
@@ -126,6 +128,9 @@ static void print_verdict(const struct mt_oom_answer *answer)
     else if (refusal->short_bytes == 0)
         printf("\nThe device refused %s though %s were not reserved: others held of it, such as CUDA's context.\n",
                mt_format_bytes(refusal->need.segment_bytes, first), mt_format_bytes(left, second));
+    else if (left >= needed)
+        printf("\n%s are not reserved, enough for it, but for its size the policy takes a segment of %s.\n",
+               mt_format_bytes(left, first), mt_format_bytes(refusal->need.segment_bytes, second));
     else if (all >= needed)
         printf("\n%s are free, enough for it, but not in one piece: %.1f %% of what is reserved lies in holes.\n",
                mt_format_bytes(all, first), 100 * (double)refusal->hole_bytes / (double)refusal->reserved_bytes);

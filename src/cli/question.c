@@ -66,8 +66,10 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, const c
         return MT_OK;
     }
     mt_question_close(out);
-    return mt_fail(MT_USAGE, "no run of %s ended with the state %s: memtrace runs lists how each ended", options->trace,
-                   state);
+    return mt_fail(
+        MT_USAGE,
+        "no run of %s ended with the state %s, so there is nothing to tell: memtrace runs lists how each ended",
+        options->trace, state);
 }
 
 /* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */

@@ -24,14 +24,21 @@ static bool has_role(const struct mt_scene *scene, size_t index, mt_role role)
     return scene->roles[block_at(scene, index)->label] == role;
 }
 
-/* The step after the one that the block was allocated in, if its forward pass ended in the window; NULL: none. */
+/* Whether memory ran out in the step's forward pass, so that what would have gone after it is still there. */
+static bool is_cut_short(const struct mt_scene *scene, const struct mt_step_extent *step)
+{
+    return scene->ran_out && step->forward != 0 && step->after_forward == 0;
+}
+
+/* The step after the one that the block was allocated in, if its forward pass ended in the window, or for want of memory;
+ * NULL: none. */
 static const struct mt_step_extent *next_forward(const struct mt_scene *scene, const struct mt_block_row *block)
 {
     int64_t next = mt_scene_step_of(scene, block->alloc_event) + 1;
     if ((size_t)next >= scene->step_count || block->alloc_event < scene->input->first_event)
         return NULL;
     const struct mt_step_extent *step = &scene->steps[next];
-    return step->after_forward != 0 ? step : NULL;
+    return step->after_forward != 0 || is_cut_short(scene, step) ? step : NULL;
 }
 
 /* What was there before the window is a gradient of the step before its first one, if that is not the run's first. */
@@ -44,15 +51,25 @@ static const struct mt_step_extent *forward_to_live_through(const struct mt_scen
     return has_first ? &scene->steps[0] : NULL;
 }
 
+/* Whether the block is freed in the step, after its forward pass, or would have been. */
+static bool lives_through(const struct mt_scene *scene, const struct mt_block_row *block,
+                          const struct mt_step_extent *step)
+{
+    if (is_cut_short(scene, step))
+        return mt_scene_is_result(scene, block);
+    return block->free_event != 0 && block->free_event >= step->after_forward &&
+           (step->end == 0 || block->free_event <= step->end);
+}
+
 /* A gradient that is used in the next step before it is freed is added to, and has to be there. */
 static const struct mt_step_extent *needless_forward(const struct mt_scene *scene, size_t index)
 {
     const struct mt_block_row *block = block_at(scene, index);
     const struct mt_use_row *use = use_at(scene, index);
-    if (!has_role(scene, index, MT_ROLE_GRAD) || block->free_event == 0)
+    if (!has_role(scene, index, MT_ROLE_GRAD))
         return NULL;
     const struct mt_step_extent *step = forward_to_live_through(scene, block);
-    if (step == NULL || block->free_event < step->after_forward || (step->end != 0 && block->free_event > step->end))
+    if (step == NULL || !lives_through(scene, block, step))
         return NULL;
     return use->known && use->last >= step->forward ? NULL : step;
 }

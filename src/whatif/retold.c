@@ -12,7 +12,7 @@
 struct scope {
     const char *span;
     size_t length;
-    int64_t since; /* the last event outside of it */
+    int64_t since; /* when it was entered, or its phase began */
 };
 
 static bool is_within(const struct scope *scope, const char *span)
@@ -21,15 +21,18 @@ static bool is_within(const struct scope *scope, const char *span)
            (span[scope->length] == '.' || span[scope->length] == '\0');
 }
 
-static bool is_span_mark(const struct mt_mark_row *mark)
+/* Whether the program was not in the scope before the mark, or in another phase of its step. */
+static bool is_outside(const struct scope *scope, const struct mt_mark_row *mark)
 {
-    return mark->kind == MT_EVENT_SPAN_BEGIN || mark->kind == MT_EVENT_SPAN_END;
+    if (mark->kind == MT_EVENT_SPAN_BEGIN || mark->kind == MT_EVENT_SPAN_END)
+        return !is_within(scope, mark->span);
+    return mark->kind == MT_EVENT_PHASE || mark->kind == MT_EVENT_STEP_BEGIN;
 }
 
-static int64_t last_event_outside(const struct mt_advice_input *input, const struct scope *scope)
+static int64_t entry_of(const struct mt_advice_input *input, const struct scope *scope)
 {
     for (size_t i = input->mark_count; i-- > 0;)
-        if (is_span_mark(&input->marks[i]) && !is_within(scope, input->marks[i].span))
+        if (is_outside(scope, &input->marks[i]))
             return input->marks[i].event;
     return input->first_event;
 }
@@ -43,7 +46,7 @@ static struct scope scope_of(const struct mt_advice_input *input, const struct m
         size_t number = (size_t)(star - label->place);
         scope.length = number + strspn(label->span + number, "0123456789");
     }
-    scope.since = last_event_outside(input, &scope);
+    scope.since = entry_of(input, &scope);
     return scope;
 }
 

@@ -1,0 +1,526 @@
+/* memtrace oom: what it says of a run that ended out of memory is what the trace's events add up to, and what it claims
+ * would have sufficed does. */
+#include "program.h"
+
+#include "base/random.h"
+#include "device/device.h"
+#include "story.h"
+#include "trace/recorder.h"
+#include "whatif/relief.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+
+/* A model of some hundred MiB. */
+#define SIZES "--vocab 1000 --d-model 256 --d-ff 1024 --layers 4 --heads 4 --seq 128 --batch 8 "
+
+static int set_up(void **state)
+{
+    *state = enter_folder("test_oom");
+    assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
+    return 0;
+}
+
+/* The one number that a query answers with. */
+static json_int_t number_of(const char *query)
+{
+    json_t *answer = json_of(shell("\"$M\" sql --json \"%s\"", query));
+    json_t *row = json_array_get(json_object_get(answer, "rows"), 0);
+    json_int_t number = json_integer_value(json_array_get(row, 0));
+    json_decref(answer);
+    return number;
+}
+
+static json_int_t sum_of(const json_t *object, const char *rows, const char *key)
+{
+    json_int_t sum = 0;
+    const json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(object, rows), i, row)
+    {
+        sum += integer_of(row, key);
+    }
+    return sum;
+}
+
+/* Rows are ordered by what they hold. */
+static void check_order(const json_t *object, const char *rows, const char *key)
+{
+    const json_t *list = json_object_get(object, rows);
+    for (size_t i = 1; i < json_array_size(list); i++)
+        assert_true(integer_of(json_array_get(list, i - 1), key) >= integer_of(json_array_get(list, i), key));
+}
+
+static void check_sums(const json_t *answer)
+{
+    const json_t *memory = json_object_get(answer, "memory"), *asked = json_object_get(answer, "asked");
+    json_int_t allocated = integer_of(memory, "allocated_bytes"), reserved = integer_of(memory, "reserved_bytes");
+    assert_int_equal(sum_of(answer, "by_category", "allocated_bytes"), allocated);
+    assert_int_equal(sum_of(answer, "by_place", "allocated_bytes"), allocated);
+    assert_int_equal(sum_of(answer, "by_category", "blocks"), sum_of(answer, "by_place", "blocks"));
+    assert_int_equal(sum_of(answer, "holes", "bytes"), integer_of(memory, "hole_bytes"));
+    assert_int_equal(sum_of(answer, "holes", "count"), integer_of(memory, "hole_count"));
+    assert_int_equal(reserved, allocated + integer_of(memory, "hole_bytes"));
+    assert_int_equal(integer_of(memory, "left_bytes"), integer_of(memory, "capacity_bytes") - reserved);
+    assert_int_equal(integer_of(memory, "short_bytes"),
+                     integer_of(asked, "segment_bytes") - integer_of(memory, "left_bytes"));
+    assert_true(integer_of(memory, "short_bytes") > 0);
+    check_order(answer, "by_category", "allocated_bytes");
+    check_order(answer, "by_place", "allocated_bytes");
+}
+
+/* What the events of the newest run add up to, however it is asked. Kinds: 0 map, 1 unmap, 2 alloc, 3 free, 4 oom. */
+static void check_events(const json_t *answer)
+{
+    const json_t *memory = json_object_get(answer, "memory"), *asked = json_object_get(answer, "asked");
+#define UNTIL "(SELECT max(id) FROM event WHERE kind = 4)"
+    json_int_t event = number_of("SELECT max(id) FROM event WHERE kind = 4");
+    assert_int_equal(integer_of(asked, "event"), event);
+    assert_int_equal(integer_of(asked, "requested_bytes"),
+                     number_of("SELECT requested_bytes FROM event WHERE id = " UNTIL));
+    assert_int_equal(integer_of(memory, "allocated_bytes"),
+                     number_of("SELECT sum(CASE kind WHEN 2 THEN block_bytes ELSE -block_bytes END) FROM event"
+                               " WHERE kind IN (2, 3) AND id < " UNTIL
+                               " AND id >= (SELECT max(first_event) FROM run)"));
+    assert_int_equal(integer_of(memory, "reserved_bytes"),
+                     number_of("SELECT sum(CASE kind WHEN 0 THEN block_bytes ELSE -block_bytes END) FROM event"
+                               " WHERE kind IN (0, 1) AND id < " UNTIL
+                               " AND id >= (SELECT max(first_event) FROM run)"));
+}
+
+/* That every change that was simulated is one with which the program runs, with the peak that is told. Returns how many
+ * there were. */
+static size_t check_simulated(const json_t *answer)
+{
+    size_t count = 0, i;
+    const json_t *change;
+    json_array_foreach(json_object_get(answer, "changes"), i, change)
+    {
+        if (strcmp(text_of(change, "proof"), "simulation") != 0)
+            continue;
+        json_t *run = json_of(shell("PATH=$PWD:$PATH; %s --no-trace --json", text_of(change, "command")));
+        assert_int_equal(integer_of(json_object_get(run, "peak"), "reserved_bytes"),
+                         integer_of(change, "reserved_bytes"));
+        assert_true(integer_of(change, "room_bytes") >= 0);
+        json_decref(run);
+        count++;
+    }
+    return count;
+}
+
+/* Runs out of memory, asks why and checks the answer, which is the caller's. */
+static json_t *ask_about(const char *options)
+{
+    const struct said *said = shell("rm -f memtrace.db*; \"$M\" run %s", options);
+    if (said->code != MT_OUT_OF_MEMORY)
+        fail_msg("ends with %d: %s", said->code, options);
+    assert_says(said->err, "memtrace oom, which tells why that was");
+    json_t *answer = json_of(MEMTRACE("oom --json"));
+    assert_schema(answer, "memtrace.oom/1");
+    check_sums(answer);
+    check_events(answer);
+    return answer;
+}
+
+/* Of the first change; NULL: there is none. */
+static const char *first_proof(const json_t *answer)
+{
+    const json_t *change = json_array_get(json_object_get(answer, "changes"), 0);
+    return change != NULL ? text_of(change, "proof") : NULL;
+}
+
+static void a_change_that_was_simulated_lets_the_run_end(void **state)
+{
+    (void)state;
+    static const char *const runs[] = {SIZES "--device sim:230MiB", SIZES "--device sim:230MiB --alloc policy=torch",
+                                       SIZES "--device sim:160MiB --mode fwd",
+                                       SIZES "--device sim:200MiB --autocast bf16 --alloc policy=torch"};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        json_t *answer = ask_about(runs[i]);
+        assert_true(check_simulated(answer) > 0);
+        assert_true(integer_of(answer, "needs_bytes") >
+                    integer_of(json_object_get(answer, "memory"), "capacity_bytes"));
+        json_decref(answer);
+    }
+}
+
+static void wherever_the_limit_is_the_answer_adds_up(void **state)
+{
+    (void)state;
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %" PRIu64 "\n", seed);
+    for (uint64_t i = 0; i < 3; i++) {
+        char options[512];
+        snprintf(options, sizeof options, SIZES "--device sim:%" PRIu64 "KiB --alloc policy=%s --steps 2",
+                 30 * 1024 + mt_splitmix64(seed + i) % (200 * 1024), i % 2 == 0 ? "tight" : "torch");
+        print_message("%s\n", options);
+        json_t *answer = ask_about(options);
+        check_simulated(answer);
+        json_decref(answer);
+    }
+}
+
+static void a_large_model_that_ends_in_init_is_told_about(void **state)
+{
+    (void)state;
+    json_t *answer = ask_about("--device sim:12GiB --model 2.7B --mode infer --steps 1");
+    const json_t *asked = json_object_get(answer, "asked");
+    assert_string_equal(text_of(asked, "category"), "Param");
+    assert_string_equal(text_of(asked, "phase"), "init");
+    assert_true(json_is_null(json_object_get(asked, "step")));
+    assert_string_equal(text_of(asked, "span"), "model.layers.30.ffn.w1");
+    assert_int_equal(integer_of(asked, "alike_before"), 30);
+    assert_int_equal(check_simulated(answer), 0);
+    assert_string_equal(text_of(answer, "smallest_card"), "v100-16gb");
+    json_decref(answer);
+}
+
+static void one_screen_says_it_all(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim:8GiB --model medium --steps 2 --trace m.db")->code, MT_OUT_OF_MEMORY);
+    const struct said *said = MEMTRACE("oom --trace m.db");
+    assert_int_equal(said->code, 0);
+    static const char *const parts[] = {
+        "It asked for 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)\n"
+        "at model.layers.9.ffn, in forward of step 1. 33 such requests had been met.\n",
+        "  6.00 MiB     6291456  needed, less what is not reserved",
+        "why they could not serve",
+        "each is smaller than the 16.00 MiB",
+        "Simulated to its end, the run as it is needs ",
+        "Opt State            3.15 GiB  39.6 %     438\n",
+        "others)",
+        "memtrace run --device sim:8GiB --model medium --seq 256 --batch 1 --steps 2\n",
+        "Replay: the run up to"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        assert_says(said->out, parts[i]);
+    size_t lines = 0;
+    for (const char *at = said->out; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    assert_true(lines <= 55);
+}
+
+/* Fills two segments of 20 MiB, leaves a hole beside every other block, and asks for more than each holds: no hole serves,
+ * though all together would. */
+static void scatter(struct mt_alloc *alloc, mt_label_id label)
+{
+    enum { BLOCKS = 10 };
+    struct mt_block *blocks[BLOCKS], *refused;
+    for (int i = 0; i < BLOCKS; i++)
+        assert_int_equal(mt_alloc_take(alloc, 4 * MIB, 0, label, 0, &blocks[i]), MT_OK);
+    for (int i = 0; i < BLOCKS; i += 2)
+        mt_alloc_give(alloc, blocks[i]);
+    assert_int_equal(mt_alloc_take(alloc, 6 * MIB, 0, label, 0, &refused), MT_OUT_OF_MEMORY);
+}
+
+/* A run of a program that says nothing of itself but what it allocates. `capacity` is what the trace says. */
+static void record_scattered(const char *trace, const char *policy, const char *device_name, uint64_t capacity)
+{
+    struct mt_device *device;
+    struct mt_alloc_settings settings;
+    struct mt_recorder *recorder;
+    struct mt_alloc *alloc;
+    const struct mt_run_setting setting = {"alloc", policy};
+    const struct mt_run_info info = {
+        .device = device_name, .capacity_bytes = capacity, .settings = &setting, .setting_count = 1};
+    assert_int_equal(mt_device_open("sim:40MiB", &device), MT_OK);
+    assert_int_equal(mt_alloc_settings_parse(policy, &settings), MT_OK);
+    assert_int_equal(mt_recorder_open(trace, &info, &recorder), MT_OK);
+    assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &alloc), MT_OK);
+    struct mt_label label = {.category = MT_CATEGORY_BLOCK, .role = MT_ROLE_TEMPORARY, .op = "add", .layer = -1};
+    scatter(alloc, mt_alloc_intern_label(alloc, &label));
+    mt_alloc_destroy(alloc);
+    assert_int_equal(mt_recorder_close(recorder, MT_RUN_OOM), MT_OK);
+    mt_device_close(device);
+}
+
+static void holes_that_suffice_only_together_are_told(void **state)
+{
+    (void)state;
+    record_scattered("scattered.db", "policy=torch", "sim:40MiB", 40 * MIB);
+    json_t *answer = json_of(MEMTRACE("oom --trace scattered.db --json"));
+    const json_t *memory = json_object_get(answer, "memory"), *asked = json_object_get(answer, "asked");
+    check_sums(answer);
+    assert_int_equal(integer_of(memory, "allocated_bytes"), 5 * 4 * MIB);
+    assert_true(integer_of(memory, "hole_bytes") >= integer_of(asked, "block_bytes"));
+    assert_true(integer_of(memory, "largest_hole_bytes") < integer_of(asked, "block_bytes"));
+    assert_int_equal(integer_of(asked, "segment_bytes"), 20 * MIB);
+    assert_int_equal(integer_of(asked, "alike_before"), 0);
+    assert_true(json_is_null(json_object_get(answer, "needs_bytes")));
+    const json_t *change = json_array_get(json_object_get(answer, "changes"), 0);
+    assert_string_equal(first_proof(answer), "replay");
+    assert_string_equal(text_of(change, "change"), "--alloc policy=tight");
+    assert_true(integer_of(change, "reserved_bytes") <= (json_int_t)(40 * MIB));
+    json_decref(answer);
+    assert_says(MEMTRACE("oom --trace scattered.db")->out, "are free, enough for it, but not in one piece");
+}
+
+/* The trace says 64 MiB where 40 MiB were to be had: as on a card that others use, too. */
+static void what_others_held_is_not_counted_on(void **state)
+{
+    (void)state;
+    record_scattered("shared.db", "policy=torch", "cuda:0 (NVIDIA X)", 64 * MIB);
+    json_t *answer = json_of(MEMTRACE("oom --trace shared.db --json"));
+    const json_t *memory = json_object_get(answer, "memory");
+    assert_int_equal(integer_of(memory, "reserved_bytes"), 40 * MIB);
+    assert_int_equal(integer_of(memory, "limit_bytes"), 40 * MIB);
+    assert_true(json_is_null(json_object_get(memory, "short_bytes")));
+    assert_true(json_is_true(json_object_get(answer, "replayed")));
+    json_decref(answer);
+    assert_says(MEMTRACE("oom --trace shared.db")->out, "others held of it");
+}
+
+static void a_question_without_an_answer_says_what_to_do(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("oom --trace absent.db")->code, MT_BAD_TRACE);
+    assert_int_equal(MEMTRACE("run --device sim " SIZES "--steps 1 --trace fine.db")->code, 0);
+    const struct said *said = MEMTRACE("oom --trace fine.db");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "memtrace runs");
+    said = MEMTRACE("oom --trace fine.db --run 1");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "run 1 did not run out of memory (its state is done)");
+    assert_int_equal(MEMTRACE("oom --trace fine.db --run 7")->code, MT_USAGE);
+}
+
+static void the_newest_run_that_ended_so_is_spoken_of(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim:100MiB " SIZES "--trace two.db")->code, MT_OUT_OF_MEMORY);
+    assert_int_equal(MEMTRACE("run --device sim " SIZES "--steps 1 --trace two.db")->code, 0);
+    json_t *answer = json_of(MEMTRACE("oom --json --trace two.db"));
+    assert_int_equal(integer_of(answer, "run"), 1);
+    json_decref(answer);
+}
+
+/* With just that much of a device the request is met, with a byte less it is not. */
+static void what_a_policy_needs_is_what_it_takes(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy=tight", "policy=torch", "policy=torch,roundup_power2_divisions=4"};
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %" PRIu64 "\n", seed);
+    for (uint64_t i = 0; i < 300; i++) {
+        struct mt_alloc_settings settings;
+        struct mt_alloc_need need;
+        assert_int_equal(mt_alloc_settings_parse(policies[i % 3], &settings), MT_OK);
+        uint64_t bytes = 1 + mt_splitmix64(seed + i) % (UINT64_C(1) << (10 + i % 20));
+        assert_true(mt_alloc_need(&settings, bytes, &need));
+        assert_true(bytes <= need.block_bytes && need.block_bytes <= need.segment_bytes);
+        struct mt_lifetime lifetime = {.requested_bytes = bytes, .begin = 2, .end = MT_POSITION_NEVER};
+        struct mt_replay_result result;
+        assert_int_equal(mt_replay_run(&lifetime, 1, &settings, need.segment_bytes, &result), MT_OK);
+        assert_int_equal(result.unmet, 1);
+        assert_int_equal(result.reserved_bytes, need.segment_bytes);
+        assert_int_equal(mt_replay_run(&lifetime, 1, &settings, need.segment_bytes - 1, &result), MT_OK);
+        assert_int_equal(result.unmet, 0);
+    }
+}
+
+static void a_request_beyond_arithmetic_has_no_need(void **state)
+{
+    (void)state;
+    struct mt_alloc_settings settings;
+    struct mt_alloc_need need;
+    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
+    assert_false(mt_alloc_need(&settings, UINT64_MAX - 1, &need));
+}
+
+/* Puts a block at a place of a segment. */
+static void place(struct story *story, size_t block, uint32_t segment, uint64_t offset)
+{
+    story->blocks[block].segment = segment;
+    story->blocks[block].offset = offset;
+    story->blocks[block].stream = story->segments[segment].stream;
+}
+
+static void refuse(struct story *story, enum story_label label, uint64_t bytes)
+{
+    story_mark(story, MT_EVENT_OOM, bytes);
+    story->marks[story->mark_count - 1].label = (uint32_t)label;
+}
+
+static void expect_group(const struct mt_refusal *refusal, mt_hole_reason reason, uint64_t count, uint64_t bytes)
+{
+    for (size_t i = 0; i < refusal->group_count; i++)
+        if (refusal->groups[i].reason == reason) {
+            assert_int_equal(refusal->groups[i].count, count);
+            assert_int_equal(refusal->groups[i].bytes, bytes);
+            return;
+        }
+    fail_msg("no hole is %s", mt_hole_reason_name(reason));
+}
+
+/* One segment for each reason. */
+static void every_hole_has_its_reason(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    struct mt_refusal refusal;
+    for (int i = 0; i < 5; i++)
+        story_map(story, 20 * MIB);
+    story->segments[1].bytes = 2 * MIB;
+    story->segments[2].stream = 1;
+    place(story, story_take(story, SAVED, 16 * MIB), 0, 2 * MIB); /* holes of 2 MiB on both sides */
+    place(story, story_take(story, SAVED, 100 * KIB), 1, 0);
+    place(story, story_take(story, SAVED, 4 * MIB), 2, 0);
+    place(story, story_take(story, SAVED, 12 * MIB), 3, 0); /* leaves 8 MiB, as many as are asked for */
+    size_t gone = story_take(story, SAVED, 8 * MIB);
+    place(story, gone, 4, 0);
+    story_give(story, gone);
+    story->segments[4].unmapped_event = ++story->event;
+    refuse(story, SAVED, 8 * MIB);
+    struct mt_advice_input input = story_input(story, "policy=torch");
+    input.capacity_bytes = 84 * MIB;
+    assert_int_equal(mt_refusal_create(&input, &refusal), MT_OK);
+    assert_int_equal(refusal.reserved_bytes, 62 * MIB);
+    assert_int_equal(refusal.allocated_bytes, 32 * MIB + 100 * KIB);
+    assert_int_equal(refusal.given_back_bytes, 20 * MIB);
+    assert_int_equal(refusal.given_back_segments, 1);
+    assert_int_equal(refusal.group_count, 4);
+    expect_group(&refusal, MT_HOLE_TOO_SMALL, 2, 4 * MIB);
+    expect_group(&refusal, MT_HOLE_OTHER_POOL, 1, 2 * MIB - 100 * KIB);
+    expect_group(&refusal, MT_HOLE_OTHER_STREAM, 1, 16 * MIB);
+    expect_group(&refusal, MT_HOLE_NOT_TAKEN, 1, 8 * MIB);
+    assert_int_equal(refusal.hole_bytes, refusal.reserved_bytes - refusal.allocated_bytes);
+    assert_int_equal(refusal.short_bytes, 0); /* 22 MiB are left for a segment of 20 MiB */
+    assert_int_equal(refusal.alike, 1);
+    mt_refusal_release(&refusal);
+    free(story);
+}
+
+static bool has_relief(const struct mt_reliefs *reliefs, mt_pattern pattern)
+{
+    for (size_t i = 0; i < reliefs->count; i++)
+        if (reliefs->items[i].kind == MT_RELIEF_PATTERN && reliefs->items[i].finding.pattern == pattern)
+            return true;
+    return false;
+}
+
+/* Finds what would have met the refused request at the story's end. */
+static void relieve(const struct story *story, uint64_t capacity_bytes, struct mt_reliefs *out)
+{
+    struct mt_refusal refusal;
+    struct mt_advice_input input = story_input(story, "policy=tight");
+    input.capacity_bytes = capacity_bytes;
+    assert_int_equal(mt_refusal_create(&input, &refusal), MT_OK);
+    assert_int_equal(mt_reliefs_create(&input, &refusal, 20, out), MT_OK);
+    for (size_t i = 0; i < out->count; i++)
+        assert_true(out->items[i].replay.reserved_bytes <= out->capacity_bytes);
+    mt_refusal_release(&refusal);
+}
+
+/* 60 MiB are kept: 30 of a cast that was read before, 30 that were written since the span that asks was entered. */
+static struct story *tell_of_two_blocks(void)
+{
+    struct story *story = story_begin();
+    size_t cast = story_take(story, WEIGHT_CAST, 30 * MIB);
+    story_write(story, cast);
+    story_read(story, cast);
+    story_mark(story, MT_EVENT_SPAN_END, 0);
+    story->marks[0].span = "model.w";
+    story_write(story, story_take(story, SAVED, 30 * MIB));
+    refuse(story, SAVED, 32 * MIB);
+    return story;
+}
+
+/* What nobody reads again is idle until the end: without it the request is met. What was written in the span that asks
+ * may be an operand, so its going is no relief, not even where it would be one. */
+static void what_the_op_needs_is_not_taken_away(void **state)
+{
+    (void)state;
+    struct mt_reliefs reliefs;
+    struct story *story = tell_of_two_blocks();
+    relieve(story, 80 * MIB, &reliefs);
+    assert_true(reliefs.is_reproduced);
+    assert_true(has_relief(&reliefs, MT_PATTERN_IDLE));
+    for (size_t i = 0; i < reliefs.count; i++)
+        if (reliefs.items[i].kind == MT_RELIEF_PATTERN)
+            assert_string_equal(reliefs.items[i].finding.role, "weight_cast");
+    mt_reliefs_release(&reliefs);
+    relieve(story, 61 * MIB, &reliefs);
+    assert_true(reliefs.is_reproduced);
+    assert_int_equal(reliefs.count, 0);
+    mt_reliefs_release(&reliefs);
+    free(story);
+}
+
+/* A program whose gradients live on through the forward pass that runs out. */
+static void gradients_that_go_earlier_are_a_relief(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    struct mt_reliefs reliefs;
+    for (uint64_t step = 0; step < 2; step++) {
+        story_mark(story, MT_EVENT_STEP_BEGIN, step);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+        if (step == 1)
+            break;
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+        size_t gradient = story_take(story, GRAD, 30 * MIB);
+        story_write(story, gradient);
+        story_read(story, gradient);
+        story_mark(story, MT_EVENT_STEP_END, step);
+    }
+    refuse(story, SAVED, 32 * MIB);
+    relieve(story, 48 * MIB, &reliefs);
+    assert_true(reliefs.is_reproduced);
+    assert_true(reliefs.count > 0);
+    assert_true(has_relief(&reliefs, MT_PATTERN_KEPT_GRADIENTS));
+    assert_int_equal(reliefs.items[0].replay.requested_bytes, 32 * MIB);
+    mt_reliefs_release(&reliefs);
+    free(story);
+}
+
+/* Six blocks of 6 MiB and one of 11 take 52 MiB by torch's rules, two segments of 20 and one of 12, and 48 by those of
+ * tight. */
+static void the_other_policy_is_a_relief_only_where_it_meets_all(void **state)
+{
+    (void)state;
+    struct mt_reliefs reliefs;
+    struct mt_refusal refusal;
+    struct story *story = story_begin();
+    for (int i = 0; i < 6; i++)
+        story_write(story, story_take(story, SAVED, 6 * MIB));
+    refuse(story, SAVED, 11 * MIB);
+    struct mt_advice_input input = story_input(story, "policy=torch");
+    for (uint64_t mib = 40; mib <= 54; mib += 2) {
+        input.capacity_bytes = mib * MIB;
+        assert_int_equal(mt_refusal_create(&input, &refusal), MT_OK);
+        assert_int_equal(mt_reliefs_create(&input, &refusal, 20, &reliefs), MT_OK);
+        assert_int_equal(reliefs.is_reproduced, mib < 52);
+        assert_int_equal(reliefs.count, mib >= 48 && mib < 52);
+        if (reliefs.count > 0) {
+            assert_int_equal(reliefs.items[0].kind, MT_RELIEF_POLICY);
+            assert_int_equal(reliefs.items[0].replay.reserved_bytes, 48 * MIB);
+        }
+        mt_reliefs_release(&reliefs);
+        mt_refusal_release(&refusal);
+    }
+    free(story);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_change_that_was_simulated_lets_the_run_end),
+        cmocka_unit_test(wherever_the_limit_is_the_answer_adds_up),
+        cmocka_unit_test(a_large_model_that_ends_in_init_is_told_about),
+        cmocka_unit_test(one_screen_says_it_all),
+        cmocka_unit_test(holes_that_suffice_only_together_are_told),
+        cmocka_unit_test(what_others_held_is_not_counted_on),
+        cmocka_unit_test(a_question_without_an_answer_says_what_to_do),
+        cmocka_unit_test(the_newest_run_that_ended_so_is_spoken_of),
+        cmocka_unit_test(what_a_policy_needs_is_what_it_takes),
+        cmocka_unit_test(a_request_beyond_arithmetic_has_no_need),
+        cmocka_unit_test(every_hole_has_its_reason),
+        cmocka_unit_test(what_the_op_needs_is_not_taken_away),
+        cmocka_unit_test(gradients_that_go_earlier_are_a_relief),
+        cmocka_unit_test(the_other_policy_is_a_relief_only_where_it_meets_all),
+    };
+    return cmocka_run_group_tests(tests, set_up, leave_folder);
+}
