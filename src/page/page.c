@@ -2,6 +2,7 @@
 
 #include "mt_page_shell.h"
 #include "page/page_description.h"
+#include "page/page_press.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,49 +10,29 @@
 /* The line of the shell that the chunks take the place of. */
 static const char CHUNKS[] = "<!-- chunks -->\n";
 
-static mt_status write_chunk(const struct mt_page_output *out, size_t number, const unsigned char *bytes, size_t count)
+static mt_status write_description(const struct mt_page_output *out, const struct mt_page_plan *plan,
+                                   const struct mt_page_run *runs, const struct mt_page_names *names)
 {
-    unsigned char *compressed;
-    size_t compressed_count;
-    mt_status status = mt_page_chunk_compress(bytes, count, &compressed, &compressed_count);
+    char *description;
+    mt_status status = mt_page_describe(plan, runs, names, &description);
     if (status != MT_OK)
         return status;
-    mt_page_chunk_write(out, number, compressed, compressed_count);
-    free(compressed);
+    size_t length = 0;
+    char *chunk = mt_page_chunk_make(0, (const unsigned char *)description, strlen(description), &length);
+    free(description);
+    if (chunk == NULL)
+        return mt_fail(MT_FAILED, "zlib can't compress the page's description");
+    out->write(out->context, chunk, length);
+    free(chunk);
     return MT_OK;
-}
-
-static mt_status write_table(const struct mt_page_output *out, const struct mt_page_table *table)
-{
-    mt_status status = MT_OK;
-    for (size_t part = 0; part < mt_page_table_chunks(table) && status == MT_OK; part++) {
-        size_t count;
-        unsigned char *bytes = mt_page_table_encode(table, part, &count);
-        status = write_chunk(out, table->first_chunk + part, bytes, count);
-        free(bytes);
-    }
-    return status;
-}
-
-static mt_status write_run(const struct mt_page_output *out, const struct mt_page_run *page)
-{
-    mt_status status = MT_OK;
-    for (int i = 0; i < MT_PAGE_TABLE_COUNT && status == MT_OK; i++)
-        if (page->tables[i].name != NULL)
-            status = write_table(out, &page->tables[i]);
-    return status;
 }
 
 static mt_status write_chunks(const struct mt_page_output *out, const struct mt_page_plan *plan,
                               const struct mt_page_run *runs, const struct mt_page_names *names)
 {
-    char *description;
-    mt_status status = mt_page_describe(plan, runs, names, &description);
-    if (status == MT_OK)
-        status = write_chunk(out, 0, (const unsigned char *)description, strlen(description));
+    mt_status status = write_description(out, plan, runs, names);
     for (size_t i = 0; i < plan->source_count && status == MT_OK; i++)
-        status = write_run(out, &runs[i]);
-    free(description);
+        status = mt_page_press(out, runs[i].tables, MT_PAGE_TABLE_COUNT);
     return status;
 }
 

@@ -1,7 +1,8 @@
 /* The timeline page: one HTML file with the program that draws it and the data of one run or two.
  *
- *   trace ──▶ page_run: tables ──▶ page_table: bytes ──▶ page_chunk: zlib, base64 ─┐
- *                    └──▶ page_description: JSON, chunk 0 ─────────────────────────┴─▶ shell (viewer/)
+ *   trace ──▶ page_run: tables ──▶ page_press: parts, on every core ──▶ page_chunk ─┐
+ *                   │                                                               ├─▶ in the shell (viewer/)
+ *                   └──────────▶ page_description: JSON ──▶ page_chunk, number 0 ────┘
  *
  * docs/page.md is the format. */
 #ifndef MT_PAGE_PAGE_H

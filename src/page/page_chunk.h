@@ -2,8 +2,6 @@
 #ifndef MT_PAGE_PAGE_CHUNK_H
 #define MT_PAGE_PAGE_CHUNK_H
 
-#include "base/status.h"
-
 #include <stddef.h>
 
 /* Where the page goes. Writing does not fail here: whoever owns the file keeps the first error. */
@@ -14,11 +12,8 @@ struct mt_page_output {
 
 void mt_page_output_text(const struct mt_page_output *out, const char *text);
 
-/* Compressed bytes; the caller's, free(). MT_FAILED if zlib can't. Any thread. */
-mt_status mt_page_chunk_compress(const unsigned char *bytes, size_t count, unsigned char **out, size_t *out_count);
-
-/* Writes the element with the id chunk-NUMBER. */
-void mt_page_chunk_write(const struct mt_page_output *out, size_t number, const unsigned char *compressed,
-                         size_t count);
+/* The element with the id chunk-NUMBER that holds the bytes, as *out_length characters; the caller's, free(). NULL if
+ * zlib can't, for which there is no reason but memory. Any thread. */
+char *mt_page_chunk_make(size_t number, const unsigned char *bytes, size_t count, size_t *out_length);
 
 #endif

@@ -26,7 +26,7 @@ static int64_t life(int64_t begin, int64_t end)
     return end > begin ? end - begin : 0;
 }
 
-VALUE(event_time, page->times[row])
+VALUE(event_time, page->times[row] / page->time_unit_ns)
 static const struct mt_page_column event_columns[] = {DELTA("time", event_time)};
 
 VALUE(size_requested, page->sizes[row].requested_bytes)
@@ -66,8 +66,11 @@ static const struct mt_page_column block_columns[] = {DELTA("alloc", block_alloc
                                                       PLAIN("segment", block_segment), PLAIN("offset", block_offset),
                                                       PLAIN("size", block_size),       PLAIN("label", block_label)};
 
+/* A request that could not be met may be of any size; beyond this one, which no device has either, it is shown as it. */
+#define MOST_MARK_VALUE ((UINT64_C(1) << 8 * MT_PAGE_MOST_WIDTH) - 1)
+
 VALUE(mark_event, page->marks[row].event - page->run->first_event)
-VALUE(mark_value, page->marks[row].value)
+VALUE(mark_value, page->marks[row].value < MOST_MARK_VALUE ? page->marks[row].value : MOST_MARK_VALUE)
 VALUE(mark_span, page->mark_spans[row])
 VALUE(mark_label, page->marks[row].label)
 
@@ -112,8 +115,8 @@ static const struct mt_page_column use_columns[] = {PLAIN("flags", use_flags),  
                                                     PLAIN("last", use_last),     PLAIN("idle_from", use_idle_from),
                                                     PLAIN("idle", use_idle),     PLAIN("source", use_source)};
 
-VALUE(kernel_start, page->kernels[row].start_ns)
-VALUE(kernel_duration, page->kernels[row].duration_ns)
+VALUE(kernel_start, page->kernels[row].start_ns / page->time_unit_ns)
+VALUE(kernel_duration, page->kernels[row].duration_ns / page->time_unit_ns)
 VALUE(kernel_name, page->kernel_names[row])
 VALUE(kernel_label, page->kernels[row].label)
 VALUE(kernel_stream, page->kernels[row].stream)
@@ -129,23 +132,24 @@ static bool any_use_is_known(const struct mt_page_run *page)
     return false;
 }
 
-#define TABLE(text, list, count)                                                                                       \
+#define TABLE(text, row, list, count)                                                                                  \
     (struct mt_page_table)                                                                                             \
     {                                                                                                                  \
-        .name = text, .rows = page, .row_count = count, .columns = list, .column_count = sizeof list / sizeof list[0]  \
+        .name = text, .row_name = row, .rows = page, .row_count = count, .columns = list,                              \
+        .column_count = sizeof list / sizeof list[0]                                                                   \
     }
 
 void mt_page_run_declare(struct mt_page_run *page)
 {
     struct mt_page_table *tables = page->tables;
-    tables[MT_PAGE_EVENTS] = TABLE("events", event_columns, page->time_count);
-    tables[MT_PAGE_SIZES] = TABLE("sizes", size_columns, page->size_count);
-    tables[MT_PAGE_LABELS] = TABLE("labels", label_columns, page->label_count);
-    tables[MT_PAGE_SEGMENTS] = TABLE("segments", segment_columns, page->segment_count);
-    tables[MT_PAGE_BLOCKS] = TABLE("blocks", block_columns, page->block_count);
-    tables[MT_PAGE_MARKS] = TABLE("marks", mark_columns, page->mark_count);
+    tables[MT_PAGE_EVENTS] = TABLE("events", "event", event_columns, page->time_count);
+    tables[MT_PAGE_SIZES] = TABLE("sizes", "size", size_columns, page->size_count);
+    tables[MT_PAGE_LABELS] = TABLE("labels", "label", label_columns, page->label_count);
+    tables[MT_PAGE_SEGMENTS] = TABLE("segments", "segment", segment_columns, page->segment_count);
+    tables[MT_PAGE_BLOCKS] = TABLE("blocks", "block", block_columns, page->block_count);
+    tables[MT_PAGE_MARKS] = TABLE("marks", "mark", mark_columns, page->mark_count);
     if (any_use_is_known(page))
-        tables[MT_PAGE_USES] = TABLE("uses", use_columns, page->block_count);
+        tables[MT_PAGE_USES] = TABLE("uses", "use of block", use_columns, page->block_count);
     if (page->kernel_count > 0)
-        tables[MT_PAGE_KERNELS] = TABLE("kernels", kernel_columns, page->kernel_count);
+        tables[MT_PAGE_KERNELS] = TABLE("kernels", "kernel", kernel_columns, page->kernel_count);
 }

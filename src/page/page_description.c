@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-enum { PAGE_FORMAT = 1, TIME_UNIT_NS = 1 };
+enum { PAGE_FORMAT = 1 };
 
 /* Text of any encoding; NULL becomes null. */
 static json_t *json_of_text(const char *text)
@@ -119,7 +119,7 @@ static mt_status describe_run(const struct mt_page_source *source, const struct 
     json_object_set_new(object, "first_event", json_integer(run->first_event));
     json_object_set_new(object, "event_count", json_integer(run->event_count));
     json_object_set_new(object, "lost_events", json_integer(run->lost_events));
-    json_object_set_new(object, "time_unit_ns", json_integer(TIME_UNIT_NS));
+    json_object_set_new(object, "time_unit_ns", json_of_number(page->time_unit_ns));
     json_object_set_new(object, "tables", describe_tables(page));
     json_array_append_new(runs, object);
     mt_status status = describe_settings(source, object);

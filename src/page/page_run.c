@@ -137,6 +137,13 @@ static void straighten(uint64_t *times, size_t count)
         times[i] = times[i] < times[i - 1] ? times[i - 1] : times[i];
 }
 
+/* Nanoseconds, unless the last one would not fit: after three days. */
+static uint64_t time_unit(const uint64_t *times, size_t count)
+{
+    bool fits = count == 0 || times[count - 1] >> 8 * MT_PAGE_MOST_WIDTH == 0;
+    return fits ? 1 : 1000;
+}
+
 mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, struct mt_page_names *names,
                            size_t *next_chunk, struct mt_page_run *out)
 {
@@ -149,6 +156,7 @@ mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, str
     if (status != MT_OK)
         return status;
     straighten(out->times, out->time_count);
+    out->time_unit_ns = time_unit(out->times, out->time_count);
     mt_page_run_declare(out);
     for (int i = 0; i < MT_PAGE_TABLE_COUNT && status == MT_OK; i++)
         if (out->tables[i].name != NULL)

@@ -44,6 +44,7 @@ struct mt_page_run {
     const struct mt_run *run;
     uint64_t *times; /* of every event */
     size_t time_count;
+    uint64_t time_unit_ns; /* what the page counts times in */
     struct mt_page_label *labels;
     size_t label_count;
     struct mt_block_row *blocks;

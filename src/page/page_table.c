@@ -34,13 +34,35 @@ static uint64_t common_unit(uint64_t bits)
     return bits != 0 ? bits & -bits : 1;
 }
 
+static mt_status fail_on_row(const struct mt_page_table *table, size_t index, size_t row, uint64_t value,
+                             const char *what)
+{
+    return mt_fail(MT_BAD_TRACE, "no page can show this run: %s %zu has %" PRIu64 " as its %s, %s", table->row_name,
+                   row, value, table->columns[index].name, what);
+}
+
+static mt_status check_value(const struct mt_page_table *table, size_t index, size_t row, uint64_t value,
+                             uint64_t previous)
+{
+    if (value > MT_PAGE_MOST_VALUE)
+        return fail_on_row(table, index, row, value, "more than a browser counts to");
+    if (table->columns[index].coding == MT_PAGE_DELTA && value < previous)
+        return fail_on_row(table, index, row, value, "less than the one before it: the trace is damaged");
+    return MT_OK;
+}
+
 static mt_status measure_column(struct mt_page_table *table, size_t index)
 {
     const struct mt_page_column *column = &table->columns[index];
-    uint64_t bits = 0, highest = 0, previous = 0;
+    uint64_t bits = 0, highest = 0, value = 0;
+    size_t highest_row = 0;
     for (size_t row = 0; row < table->row_count; row++) {
-        uint64_t number = stored_number(table, column, row, &previous);
+        uint64_t previous = value, number = stored_number(table, column, row, &value);
+        mt_status status = check_value(table, index, row, value, previous);
+        if (status != MT_OK)
+            return status;
         bits |= number;
+        highest_row = number > highest ? row : highest_row;
         highest = number > highest ? number : highest;
     }
     uint64_t unit = common_unit(bits);
@@ -48,8 +70,7 @@ static mt_status measure_column(struct mt_page_table *table, size_t index)
     table->shape[index] = (struct mt_page_shape){.width = width, .unit = unit};
     if (width <= MT_PAGE_MOST_WIDTH)
         return MT_OK;
-    return mt_fail(MT_BAD_TRACE, "the trace is damaged: %s of %s is %" PRIu64 ", more than a page can show",
-                   column->name, table->name, highest);
+    return fail_on_row(table, index, highest_row, highest, "more than six bytes hold");
 }
 
 mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk)

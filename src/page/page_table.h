@@ -24,11 +24,15 @@ struct mt_page_column {
 
 enum { MT_PAGE_MOST_COLUMNS = 9, MT_PAGE_PART_ROWS = 1 << 16, MT_PAGE_MOST_WIDTH = 6 };
 
+/* JavaScript's numbers are exact up to here. */
+#define MT_PAGE_MOST_VALUE ((UINT64_C(1) << 53) - 1)
+
 /* A table. `shape` and `first_chunk` are set by mt_page_table_measure.
  * Invariant: what is stored of column i of any row is below 256^shape[i].width. */
 struct mt_page_table {
-    const char *name; /* NULL: the run has no such table */
-    const void *rows; /* handed to the columns' functions */
+    const char *name;     /* NULL: the run has no such table */
+    const char *row_name; /* one of its rows, for errors: "block" */
+    const void *rows;     /* handed to the columns' functions */
     size_t row_count;
     const struct mt_page_column *columns;
     size_t column_count;
@@ -39,7 +43,8 @@ struct mt_page_table {
     size_t first_chunk;
 };
 
-/* Finds what the columns need, and numbers the chunks from *next_chunk on. MT_BAD_TRACE if a number does not fit. */
+/* Finds what the columns need, and numbers the chunks from *next_chunk on. MT_BAD_TRACE if a value is above
+ * MT_PAGE_MOST_VALUE, is not stored in MT_PAGE_MOST_WIDTH bytes, or falls where it never should. */
 mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk);
 
 /* How many chunks the rows take. */
