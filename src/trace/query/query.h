@@ -5,6 +5,7 @@
 #include "base/event.h"
 #include "base/interner.h"
 #include "trace/database.h"
+#include "trace/row_visitor.h"
 #include "trace/trace.h"
 
 /* Invariants: `runs` are ordered by id; `texts` holds every string of an answer, equal ones once, so that two texts of
@@ -60,6 +61,9 @@ mt_status mt_query_label_number(const struct mt_statement *row, int column, cons
 
 /* A column that holds a size, a place or a time: MT_BAD_TRACE, with the column's name, where it is negative. */
 mt_status mt_query_natural(const struct mt_statement *row, int column, uint64_t *out);
+
+/* The same of an event's row that is visited; its column 0 holds the event's id. */
+mt_status mt_query_row_natural(const struct mt_row *row, int column, uint64_t *out);
 
 /* The step that an event belongs to, -1: none. */
 mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);

@@ -9,7 +9,6 @@
 #include "base/number_map.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
-#include "trace/row_visitor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -40,22 +39,15 @@ static mt_status fail_on_event(int64_t event, const char *what)
     return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " %s", event, what);
 }
 
-static mt_status read_natural(const struct mt_row *row, int column, uint64_t *out)
-{
-    int64_t value = mt_row_integer(row, column);
-    *out = (uint64_t)value;
-    return value >= 0 ? MT_OK : fail_on_event(mt_row_integer(row, 0), "has a size, a place or a time below 0");
-}
-
 static mt_status read_sizes(const struct mt_row *row, struct mt_block_row *block)
 {
-    mt_status status = read_natural(row, BEGIN_NS, &block->alloc_ns);
+    mt_status status = mt_query_row_natural(row, BEGIN_NS, &block->alloc_ns);
     if (status == MT_OK)
-        status = read_natural(row, BEGIN_REQUESTED, &block->requested_bytes);
+        status = mt_query_row_natural(row, BEGIN_REQUESTED, &block->requested_bytes);
     if (status == MT_OK)
-        status = read_natural(row, BEGIN_BYTES, &block->block_bytes);
+        status = mt_query_row_natural(row, BEGIN_BYTES, &block->block_bytes);
     if (status == MT_OK)
-        status = read_natural(row, BEGIN_OFFSET, &block->offset);
+        status = mt_query_row_natural(row, BEGIN_OFFSET, &block->offset);
     if (status == MT_OK && block->block_bytes < block->requested_bytes)
         return fail_on_event(block->alloc_event, "handed out less than it was asked for");
     return status;
@@ -100,7 +92,7 @@ static mt_status end_block(void *context, const struct mt_row *row)
     if (!mt_number_map_take(&list->by_alloc, (uint64_t)mt_row_integer(row, END_ALLOCATION), &index))
         return MT_OK;
     list->rows[index].free_event = mt_row_integer(row, END_ID);
-    return read_natural(row, END_NS, &list->rows[index].free_ns);
+    return mt_query_row_natural(row, END_NS, &list->rows[index].free_ns);
 }
 
 /* The blocks of these alloc events, which ascend if the trace is sound. */

@@ -36,6 +36,16 @@ mt_status mt_query_natural(const struct mt_statement *row, int column, uint64_t 
     return MT_OK;
 }
 
+mt_status mt_query_row_natural(const struct mt_row *row, int column, uint64_t *out)
+{
+    int64_t value = mt_row_integer(row, column);
+    if (value < 0)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " has a size, a place or a time below 0",
+                       mt_row_integer(row, 0));
+    *out = (uint64_t)value;
+    return MT_OK;
+}
+
 mt_status mt_query_label_number(const struct mt_statement *row, int column, const struct mt_number_limits *limits,
                                 uint32_t *out)
 {

@@ -5,44 +5,65 @@
 
 #include <stdlib.h>
 
-/* Fills times[0..count) from the rows of the statement; what has no row keeps the time before it. */
-static mt_status read_times(struct mt_statement *statement, int64_t first_event, uint64_t *times, size_t count)
+/* Invariant: times[0..filled) are told, and the last of them is `last`. */
+struct time_list {
+    uint64_t *times, last;
+    size_t count, filled;
+    int64_t first_event;
+};
+
+enum { ID, TIME_NS };
+
+/* What has no row keeps the time before it. */
+static void fill_up_to(struct time_list *list, size_t index)
 {
-    uint64_t last = 0;
-    size_t filled = 0;
-    bool row;
-    mt_status status;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        size_t index = (size_t)(mt_statement_integer(statement, 0) - first_event);
-        while (filled < index)
-            times[filled++] = last;
-        if ((status = mt_query_natural(statement, 1, &last)) != MT_OK)
-            break;
-        times[filled++] = last;
-    }
-    while (filled < count)
-        times[filled++] = last;
+    while (list->filled < index)
+        list->times[list->filled++] = list->last;
+}
+
+static mt_status tell_time(void *context, const struct mt_row *row)
+{
+    struct time_list *list = context;
+    fill_up_to(list, (size_t)(mt_row_integer(row, ID) - list->first_event));
+    mt_status status = mt_query_row_natural(row, TIME_NS, &list->last);
+    list->times[list->filled++] = list->last;
     return status;
+}
+
+/* Rows come in the order of their ids, which is the table's own. */
+static mt_status read_times(struct mt_trace *trace, const struct mt_run *run, const struct mt_row_visitor *tells,
+                            const struct time_list *list)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT tells(id, time_ns) FROM event NOT INDEXED"
+                                        " WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
+                                        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, list->first_event);
+    mt_statement_bind_integer(statement, 3, list->first_event + (int64_t)list->count - 1);
+    status = mt_statement_run(statement);
+    mt_statement_finalize(statement);
+    return mt_status_keep(status, tells->status);
 }
 
 mt_status mt_trace_times(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                          uint64_t **out_times)
 {
-    struct mt_statement *statement;
-    size_t count = last_event >= first_event ? (size_t)(last_event - first_event + 1) : 0;
-    *out_times = NULL;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT id, time_ns FROM event WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3 ORDER BY id", &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, first_event);
-    mt_statement_bind_integer(statement, 3, last_event);
-    *out_times = mt_host_alloc(count * sizeof **out_times + 1);
-    status = read_times(statement, first_event, *out_times, count);
-    mt_statement_finalize(statement);
+    struct time_list list = {.first_event = first_event,
+                             .count = last_event >= first_event ? (size_t)(last_event - first_event + 1) : 0};
+    struct mt_row_visitor tells = {.name = "tells", .visit = tell_time, .context = &list};
+    list.times = mt_host_alloc(list.count * sizeof *list.times + 1);
+    mt_status status = mt_row_visitor_add(trace->database, &tells);
     if (status == MT_OK)
-        return MT_OK;
-    free(*out_times);
-    *out_times = NULL;
+        status = read_times(trace, run, &tells, &list);
+    mt_row_visitor_remove(trace->database, &tells);
+    fill_up_to(&list, list.count);
+    if (status != MT_OK) {
+        free(list.times);
+        list.times = NULL;
+    }
+    *out_times = list.times;
     return status;
 }

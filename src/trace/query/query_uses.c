@@ -1,55 +1,29 @@
 /* How was each block used?
  *
  *   blocks:     a        b        c d e f g h …        by alloc_event
- *   block_use:  ▲ ······ ▲ ······ ▲ ▶ ▶ ▶ ▶ ▶ …        ▲ a look-up, ▶ the next row
+ *   block_use:  ▶        ▶        ▶ ▶ ▶ ▶ ▶ ▶ …        a stretch is one scan
  *
- * A window of a run's blocks is a few that were live before it and all that were made in it: the few are looked up, and
- * the rest is one scan. */
+ * A window of a run's blocks is a few that were live before it and all that were made in it: the few are stretches of
+ * their own, and the rest is one. */
 #include "trace/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A look-up costs as much as going on over about this many rows. */
-enum { LOOK_UP_ROWS = 16 };
+/* To begin a scan costs as much as to go on over the rows of about this many events. */
+enum { STRETCH_GAP = 64 };
 
+#define USE_COLUMNS "allocation, reads, writes, first_use, last_use, idle_from, idle_to, copied_from, unread"
 enum { ALLOCATION, READS, WRITES, FIRST_USE, LAST_USE, IDLE_FROM, IDLE_TO, COPIED_FROM, UNREAD };
 
-/* A place in the table. Invariant: `there` means that the statement stands on a row, of `allocation`. */
-struct use_cursor {
-    struct mt_statement *statement;
+/* Blocks with rows between them that are few. Invariant: what was visited of the table lies before blocks[at + 1]. */
+struct use_stretch {
     const struct mt_run *run;
-    int64_t allocation;
-    bool there;
+    const struct mt_block_row *blocks; /* all of them */
+    struct mt_use_row *uses;           /* theirs */
+    size_t at, end;
 };
-
-static mt_status advance(struct use_cursor *cursor)
-{
-    mt_status status = mt_statement_step(cursor->statement, &cursor->there);
-    if (status == MT_OK && cursor->there)
-        cursor->allocation = mt_statement_integer(cursor->statement, ALLOCATION);
-    return status;
-}
-
-/* To the first row from `allocation` on. */
-static mt_status look_up(struct use_cursor *cursor, int64_t allocation)
-{
-    mt_statement_reset(cursor->statement);
-    mt_statement_bind_integer(cursor->statement, 2, allocation);
-    return advance(cursor);
-}
-
-/* To the first row from `allocation` on, which lies ahead. */
-static mt_status move_to(struct use_cursor *cursor, int64_t allocation)
-{
-    mt_status status = MT_OK;
-    if (cursor->there && allocation - cursor->allocation > LOOK_UP_ROWS)
-        return look_up(cursor, allocation);
-    while (status == MT_OK && cursor->there && cursor->allocation < allocation)
-        status = advance(cursor);
-    return status;
-}
 
 /* Whether the moments are in order, between the block's alloc and the end of what is known of it. */
 static bool is_sound(const struct mt_use_row *use, const struct mt_run *run, const struct mt_block_row *block)
@@ -65,33 +39,75 @@ static bool is_sound(const struct mt_use_row *use, const struct mt_run *run, con
                           : use->first <= use->idle_from && use->idle_from < use->idle_to && use->idle_to <= use->last);
 }
 
-static mt_status read_use(const struct use_cursor *cursor, const struct mt_block_row *block, struct mt_use_row *out)
+static mt_status read_use(const struct mt_row *row, const struct mt_run *run, const struct mt_block_row *block,
+                          struct mt_use_row *out)
 {
-    const struct mt_statement *row = cursor->statement;
     *out = (struct mt_use_row){.known = true,
-                               .reads = (uint32_t)mt_statement_integer(row, READS),
-                               .writes = (uint32_t)mt_statement_integer(row, WRITES),
-                               .first = mt_statement_integer(row, FIRST_USE),
-                               .last = mt_statement_integer(row, LAST_USE),
-                               .idle_from = mt_statement_integer(row, IDLE_FROM),
-                               .idle_to = mt_statement_integer(row, IDLE_TO),
-                               .copied_from = mt_statement_integer(row, COPIED_FROM),
-                               .unread = mt_statement_integer(row, UNREAD) != 0};
-    if (is_sound(out, cursor->run, block))
+                               .reads = (uint32_t)mt_row_integer(row, READS),
+                               .writes = (uint32_t)mt_row_integer(row, WRITES),
+                               .first = mt_row_integer(row, FIRST_USE),
+                               .last = mt_row_integer(row, LAST_USE),
+                               .idle_from = mt_row_integer(row, IDLE_FROM),
+                               .idle_to = mt_row_integer(row, IDLE_TO),
+                               .copied_from = mt_row_integer(row, COPIED_FROM),
+                               .unread = mt_row_integer(row, UNREAD) != 0};
+    if (is_sound(out, run, block))
         return MT_OK;
     return mt_fail(MT_BAD_TRACE, "the trace is damaged: the block of event %" PRId64 " was used when it was not there",
                    block->alloc_event);
 }
 
-static mt_status read_uses(struct use_cursor *cursor, const struct mt_block_row *blocks, size_t count,
-                           struct mt_use_row *out)
+static mt_status visit_use(void *context, const struct mt_row *row)
 {
-    mt_status status = look_up(cursor, blocks[0].alloc_event);
-    for (size_t i = 0; i < count && status == MT_OK && cursor->there; i++) {
-        status = move_to(cursor, blocks[i].alloc_event);
-        if (status == MT_OK && cursor->there && cursor->allocation == blocks[i].alloc_event)
-            status = read_use(cursor, &blocks[i], &out[i]);
+    struct use_stretch *stretch = context;
+    int64_t allocation = mt_row_integer(row, ALLOCATION);
+    while (stretch->at < stretch->end && stretch->blocks[stretch->at].alloc_event < allocation)
+        stretch->at++;
+    if (stretch->at == stretch->end || stretch->blocks[stretch->at].alloc_event != allocation)
+        return MT_OK;
+    return read_use(row, stretch->run, &stretch->blocks[stretch->at], &stretch->uses[stretch->at]);
+}
+
+/* The first block after a gap, from number `begin` on. */
+static size_t stretch_end(const struct mt_block_row *blocks, size_t count, size_t begin)
+{
+    size_t end = begin + 1;
+    while (end < count && blocks[end].alloc_event - blocks[end - 1].alloc_event <= STRETCH_GAP)
+        end++;
+    return end;
+}
+
+static mt_status read_stretches(struct mt_statement *statement, const struct mt_row_visitor *visitor, size_t count,
+                                struct use_stretch *stretch)
+{
+    mt_status status = MT_OK;
+    for (size_t begin = 0; begin < count && status == MT_OK; begin = stretch->end) {
+        stretch->at = begin;
+        stretch->end = stretch_end(stretch->blocks, count, begin);
+        mt_statement_bind_integer(statement, 2, stretch->blocks[begin].alloc_event);
+        mt_statement_bind_integer(statement, 3, stretch->blocks[stretch->end - 1].alloc_event);
+        status = mt_status_keep(mt_statement_run(statement), visitor->status);
     }
+    return status;
+}
+
+/* The table's own order is that of its allocations. */
+static mt_status read_uses(struct mt_trace *trace, size_t count, struct use_stretch *stretch)
+{
+    struct mt_statement *statement;
+    struct mt_row_visitor visitor = {.name = "uses", .visit = visit_use, .context = stretch};
+    mt_status status = mt_row_visitor_add(trace->database, &visitor);
+    if (status != MT_OK)
+        return status;
+    status = mt_query_prepare(trace, stretch->run,
+                              "SELECT uses(" USE_COLUMNS ") FROM block_use NOT INDEXED"
+                              " WHERE ?1 = ?1 AND allocation >= ?2 AND allocation <= ?3",
+                              &statement);
+    if (status == MT_OK) {
+        status = read_stretches(statement, &visitor, count, stretch);
+        mt_statement_finalize(statement);
+    }
+    mt_row_visitor_remove(trace->database, &visitor);
     return status;
 }
 
@@ -108,20 +124,8 @@ mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const 
                         size_t count, struct mt_use_row *out)
 {
     bool has_uses;
-    struct use_cursor cursor = {.run = run};
+    struct use_stretch stretch = {.run = run, .blocks = blocks, .uses = out};
     mt_status status = has_table(trace, &has_uses);
     memset(out, 0, count * sizeof *out);
-    if (status != MT_OK || !has_uses || count == 0)
-        return status;
-    status = mt_query_prepare(trace, run,
-                              "SELECT allocation, reads, writes, first_use, last_use, idle_from, idle_to, copied_from,"
-                              " unread FROM block_use WHERE ?1 = ?1 AND allocation >= ?2 AND allocation < ?3"
-                              " ORDER BY allocation",
-                              &cursor.statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(cursor.statement, 3, run->first_event + run->event_count);
-    status = read_uses(&cursor, blocks, count, out);
-    mt_statement_finalize(cursor.statement);
-    return status;
+    return status == MT_OK && has_uses ? read_uses(trace, count, &stretch) : status;
 }
