@@ -86,7 +86,8 @@ static mt_status read_stretches(struct mt_statement *statement, const struct mt_
         stretch->end = stretch_end(stretch->blocks, count, begin);
         mt_statement_bind_integer(statement, 2, stretch->blocks[begin].alloc_event);
         mt_statement_bind_integer(statement, 3, stretch->blocks[stretch->end - 1].alloc_event);
-        status = mt_status_keep(mt_statement_run(statement), visitor->status);
+        status = mt_statement_run(statement);
+        status = mt_status_keep(status, visitor->status);
     }
     return status;
 }
