@@ -36,7 +36,7 @@ const struct mt_command mt_command_oom = {
         "  replay      the allocations up to the request were made again with the change, and the request was met; "
         "what\n"
         "              would have been asked for after it is not known\n",
-    .examples = "  memtrace run --device sim:8GiB --model medium --steps 2; memtrace oom\n"
+    .examples = "  memtrace run --device sim:2GiB --model small || memtrace oom\n"
                 "  memtrace oom --json | jq -r '.changes[0].command'\n",
     .options = options,
     .defaults = &(const struct mt_trace_options){.trace = MT_DEFAULT_TRACE},
