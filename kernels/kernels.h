@@ -68,6 +68,23 @@ typedef enum mtk_ternary_op {
 /* out = reduction of in over every dimension in which out has size 1 and in has not. */
 typedef enum mtk_reduce_op { MTK_SUM, MTK_MEAN, MTK_MAX } mtk_reduce_op;
 
+/* Which keys (places in a row) a query (the row's number) sees. */
+typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
+
+/* The widest head of attention. */
+enum { MTK_MOST_HEAD_FEATURES = 128 };
+
+/* The gradients of `attention`, and what they are made of: all (B,H,T,D) of one dtype with dense rows (a last stride of
+ * 1), but lse and delta, which are (B,H,T,1) of F32 (F64 where the others are). */
+struct mtk_attention_grad {
+    double scale;
+    struct mtk_view dq, dk, dv; /* written */
+    struct mtk_view delta;      /* written: scratch */
+    struct mtk_view grad;       /* of out */
+    struct mtk_view q, k, v;    /* as they were */
+    struct mtk_view out, lse;   /* as attention made them */
+};
+
 /* How a product treats fp32 operands: as they are, or rounded to tf32 where the card's matrix units want that. */
 typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
 
@@ -119,6 +136,29 @@ struct mtk_table {
      * d the last dimension. direction is 1 forward, -1 backward. Su et al., "RoFormer", 2021. */
     mt_status (*rotate)(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
                         struct mtk_queue *queue);
+
+    /* Softmax of rows: out[i,j,q,k] = e^(scale in[i,j,q,k] - lse[i,j,q,0]) for keys k that query q sees, 0 for others;
+     * lse = ln of the sum of e^(scale in) over the former. lse may be NULL: then it is not written. `out` may be the same
+     * view as `in`. Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. Optional. */
+    mt_status (*softmax)(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse,
+                         const struct mtk_view *in, struct mtk_queue *queue);
+
+    /* Its gradient: out = scale w (grad - sum over k of grad w). w is `kept` if lse is NULL, which then holds what softmax
+     * wrote; else `kept` holds what it read, and w = e^(scale kept - lse). `out` may be the same view as grad. Optional. */
+    mt_status (*softmax_grad)(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,
+                              const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue);
+
+    /* Causal attention, of which nothing of size T² is stored: out[i,j,t,:] = sum over u <= t of e^(scale q_t·k_u -
+     * lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at mtk_attention_grad; lse may be
+     * NULL: then it is not written. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. Optional. */
+    mt_status (*attention)(double scale, const struct mtk_view *out, const struct mtk_view *lse,
+                           const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v,
+                           struct mtk_queue *queue);
+
+    /* Its gradients, from weights that are computed anew: with p = e^(scale q·k - lse), delta = sum of grad * out along a
+     * row, and s = scale p (grad·v - delta): dv_u = sum over t >= u of p grad_t, dk_u = of s q_t, dq_t = sum over u <= t
+     * of s k_u. Deterministic. Optional. */
+    mt_status (*attention_grad)(const struct mtk_attention_grad *call, struct mtk_queue *queue);
 
     /* Element i, row-major, becomes center + (2 * unit(generator, i) - 1) * spread; unit is mt_random_unit. `out` is
      * contiguous. */

@@ -18,17 +18,42 @@ static const struct {
     mt_zero_grad zero_grad;
     mt_data data;
     int64_t batch, seq, d_model, heads, d_ff, layers;
+    mt_attention_kind attention;
 } setups[] = {
-    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 2, 16, 32, 4, 64, 2},
-    {"", MT_MODE_FWD_BWD, true, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_REFERENCE, 3, 13, 40, 5, 72, 3},
-    {"policy=torch", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 1, 33, 24, 2, 20,
-     1},
-    {"policy=torch", MT_MODE_FWD_BWD, false, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_RANDOM, 5, 300, 6, 3, 7, 2},
-    {"policy=torch", MT_MODE_FWD, true, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 2, 64, 64, 4, 128, 2},
-    {"", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 3, 9, 10, 1, 12, 2},
-    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 4, 1, 10, 2, 12, 2},
-    {"", MT_MODE_INFER, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 1, 7, 8, 1, 9, 4},
-    {"", MT_MODE_INFER, false, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 4, 1, 8, 2, 9, 2},
+    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 2, 16, 32, 4, 64, 2,
+     MT_ATTENTION_CUSTOM},
+    {"", MT_MODE_FWD_BWD, true, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_REFERENCE, 3, 13, 40, 5, 72, 3,
+     MT_ATTENTION_CUSTOM},
+    {"policy=torch", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 1, 33, 24, 2, 20, 1,
+     MT_ATTENTION_CUSTOM},
+    {"policy=torch", MT_MODE_FWD_BWD, false, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_RANDOM, 5, 300, 6, 3, 7, 2,
+     MT_ATTENTION_CUSTOM},
+    {"policy=torch", MT_MODE_FWD, true, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 2, 64, 64, 4, 128, 2,
+     MT_ATTENTION_CUSTOM},
+    {"", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 3, 9, 10, 1, 12, 2,
+     MT_ATTENTION_CUSTOM},
+    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 4, 1, 10, 2, 12, 2,
+     MT_ATTENTION_CUSTOM},
+    {"", MT_MODE_INFER, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 1, 7, 8, 1, 9, 4,
+     MT_ATTENTION_CUSTOM},
+    {"", MT_MODE_INFER, false, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 4, 1, 8, 2, 9, 2,
+     MT_ATTENTION_CUSTOM},
+    {"", MT_MODE_FWD_BWD, false, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 2, 19, 32, 4, 64, 2,
+     MT_ATTENTION_SOFTMAX},
+    {"", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 2, 12, 10, 1, 64, 2,
+     MT_ATTENTION_SOFTMAX},
+    {"policy=torch", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 1, 14, 12, 3, 20, 2,
+     MT_ATTENTION_WEIGHTS},
+    {"", MT_MODE_FWD_BWD, true, true, MT_ZERO_GRAD_BEFORE_FORWARD, MT_DATA_RANDOM, 2, 33, 32, 4, 64, 2,
+     MT_ATTENTION_WEIGHTS},
+    {"", MT_MODE_FWD_BWD, false, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 2, 37, 48, 3, 64, 2,
+     MT_ATTENTION_FLASH},
+    {"policy=torch", MT_MODE_FWD_BWD, true, true, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_REFERENCE, 2, 70, 160, 2, 64, 2,
+     MT_ATTENTION_FLASH},
+    {"", MT_MODE_FWD_BWD, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 1, 1, 24, 1, 64, 1,
+     MT_ATTENTION_FLASH},
+    {"", MT_MODE_INFER, true, false, MT_ZERO_GRAD_BEFORE_BACKWARD, MT_DATA_RANDOM, 1, 9, 32, 2, 9, 2,
+     MT_ATTENTION_FLASH},
 };
 
 enum { SETUPS = sizeof setups / sizeof setups[0] };
@@ -45,6 +70,7 @@ static struct mt_training_config config_of(size_t i)
                                             .rope = setups[i].rope};
     config.mode = setups[i].mode;
     config.autocast = setups[i].autocast;
+    config.attention = setups[i].attention;
     config.zero_grad = setups[i].zero_grad;
     config.data = setups[i].data;
     config.batch = setups[i].batch;

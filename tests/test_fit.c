@@ -154,7 +154,7 @@ static void single_changes_are_what_run_finds(void **state)
     (void)state;
     json_t *answer = fit_on(230, SIZES "--mode fwd_bwd --alloc policy=torch");
     assert_false(json_is_true(json_object_get(answer, "fits")));
-    assert_int_equal(change_count(answer, "changes"), 5);
+    assert_int_equal(change_count(answer, "changes"), 6);
     assert_int_equal(change_count(answer, "combined"), 0);
     check_answer(answer);
     check_largest(answer, "batch");
@@ -177,7 +177,7 @@ static void changes_are_combined_where_no_single_one_suffices(void **state)
 {
     (void)state;
     json_t *answer = fit("--device sim:650MiB --model small --layers 2 --seq 512 --autocast bf16 --steps 2");
-    assert_int_equal(change_count(answer, "changes"), 4);
+    assert_int_equal(change_count(answer, "changes"), 5);
     assert_int_equal(change_count(answer, "combined"), 1);
     assert_true(json_is_string(json_object_get(answer, "remedy")));
     check_answer(answer);
@@ -325,6 +325,7 @@ static void add_training(struct options *options)
     ADD(options, "--seq", "5", "16", "33");
     ADD(options, "--mode", "infer", "fwd", "fwd_bwd");
     ADD(options, "--autocast", "off", "bf16");
+    ADD(options, "--attention", "custom", "softmax", "weights");
     ADD(options, "--matmul", "fp32", "tf32");
     ADD(options, "--steps", "1", "2", "14");
     ADD(options, "--warmup", "0", "1", "2");

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-enum { INPUTS = 2, LARGEST = 256 };
+enum { INPUTS = 3, LARGEST = 256 };
 
-/* A function of one or two inputs, and how they are shaped and spread. */
+/* A function of one to three inputs, and how they are shaped and spread. */
 struct subject {
     const char *name;
     struct mt_tensor *(*function)(struct mt_runtime *rt, struct mt_tensor *const *inputs);
@@ -278,6 +278,26 @@ static struct mt_tensor *f_where(struct mt_runtime *rt, struct mt_tensor *const 
     return out;
 }
 
+static struct mt_tensor *f_softmax(struct mt_runtime *rt, struct mt_tensor *const *x)
+{
+    return mt_softmax(rt, MT_ROLE_SAVED, NULL, x[0]);
+}
+
+static struct mt_tensor *f_causal_weights(struct mt_runtime *rt, struct mt_tensor *const *x)
+{
+    return mt_causal_weights(rt, MT_ROLE_SAVED, NULL, x[0], 0.7);
+}
+
+/* Row-major, so that the result can be read. */
+static struct mt_tensor *f_flash_attention(struct mt_runtime *rt, struct mt_tensor *const *x)
+{
+    static const int positions_first[] = {0, 2, 1, 3};
+    struct mt_tensor *heads = mt_flash_attention(rt, MT_ROLE_SAVED, NULL, x[0], x[1], x[2], 0.6);
+    struct mt_tensor *out = mt_permute(rt, heads, positions_first);
+    mt_tensor_release(rt, heads);
+    return out;
+}
+
 static void every_backward_agrees_with_central_differences(void **state)
 {
     (void)state;
@@ -307,6 +327,14 @@ static void every_backward_agrees_with_central_differences(void **state)
         {"view", f_view, {{2, {4, 6}, -1, 1}}},
         {"embedding", f_embedding, {{2, {5, 3}, -1, 1}}},
         {"gather", f_gather, {{3, {2, 3, 5}, -1, 1}}},
+        {"softmax", f_softmax, {{4, {2, 2, 3, 5}, -2, 2}}},
+        {"causal weights", f_causal_weights, {{4, {1, 2, 5, 5}, -2, 2}}},
+        {"flash attention",
+         f_flash_attention,
+         {{4, {2, 2, 5, 4}, -1, 1}, {4, {2, 2, 5, 4}, -1, 1}, {4, {2, 2, 5, 4}, -1, 1}}},
+        {"flash attention over tiles",
+         f_flash_attention,
+         {{4, {1, 1, 70, 2}, -1, 1}, {4, {1, 1, 70, 2}, -1, 1}, {4, {1, 1, 70, 2}, -1, 1}}},
         {"where", f_where, {{3, {2, 4, 4}, -1, 1}}},
     };
     for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)

@@ -15,5 +15,9 @@ const struct mtk_table mtk_cpu = {
     .pick = mtk_cpu_pick,
     .place_add = mtk_cpu_place_add,
     .rotate = mtk_cpu_rotate,
+    .softmax = mtk_cpu_softmax,
+    .softmax_grad = mtk_cpu_softmax_grad,
+    .attention = mtk_cpu_attention,
+    .attention_grad = mtk_cpu_attention_grad,
     .random = mtk_cpu_random,
 };

@@ -1,6 +1,7 @@
 #include "check_text.h"
 
 #include "output.h"
+#include "run_settings.h"
 #include "trace/recorder.h"
 
 #include <inttypes.h>
@@ -115,7 +116,7 @@ mt_status mt_check_add_differences(const struct mt_check *check, struct mt_text 
     if (status == MT_OK)
         status = mt_trace_settings(check->against->trace, check->against->run, &theirs, &their_count);
     for (size_t i = 0; i < our_count && status == MT_OK; i++) {
-        const char *before = mt_setting_find(theirs, their_count, ours[i].name);
+        const char *before = mt_run_setting_find(theirs, their_count, ours[i].name);
         if (strcmp(before, ours[i].value) != 0)
             mt_text_add(out, "%s%s %s → %s", out->length > 0 ? ", " : "", ours[i].name, before, ours[i].value);
     }

@@ -106,7 +106,8 @@ static bool has_settings(const struct earlier_run *run, const struct mt_run_sett
 {
     bool equal = run->count == wanted->count;
     for (size_t i = 0; i < wanted->count && equal; i++)
-        equal = strcmp(mt_setting_find(run->settings, run->count, wanted->items[i].name), wanted->items[i].value) == 0;
+        equal =
+            strcmp(mt_run_setting_find(run->settings, run->count, wanted->items[i].name), wanted->items[i].value) == 0;
     return equal;
 }
 

@@ -26,6 +26,9 @@ static void add_change(const struct mt_run_plan *plan, mt_fit_change change, str
     case MT_CHANGE_AUTOCAST:
         mt_text_add(out, "--autocast %s", mt_autocast_names[plan->config.autocast]);
         return;
+    case MT_CHANGE_ATTENTION:
+        mt_text_add(out, "--attention %s", mt_attention_names[plan->config.attention]);
+        return;
     case MT_CHANGE_BATCH:
         mt_text_add(out, "--batch %" PRId64, plan->config.batch);
         return;

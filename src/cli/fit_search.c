@@ -147,6 +147,13 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
+static bool takes_flash(const struct mt_training_config *config)
+{
+    struct mt_training_config flash = *config;
+    flash.attention = MT_ATTENTION_FLASH;
+    return mt_training_config_check(&flash) == MT_OK;
+}
+
 static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
 {
     const struct mt_training_config *config = &plan->config;
@@ -157,6 +164,8 @@ static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
         return plan->alloc.policy != MT_POLICY_TIGHT;
     case MT_CHANGE_AUTOCAST:
         return config->parameter_dtype == MT_F32;
+    case MT_CHANGE_ATTENTION:
+        return config->attention != MT_ATTENTION_FLASH && takes_flash(config);
     case MT_CHANGE_BATCH:
         return config->batch > 1;
     case MT_CHANGE_SEQ:
@@ -179,6 +188,9 @@ static void apply(struct mt_run_plan *plan, mt_fit_change change)
         return;
     case MT_CHANGE_AUTOCAST:
         plan->config.autocast = !plan->config.autocast;
+        return;
+    case MT_CHANGE_ATTENTION:
+        plan->config.attention = MT_ATTENTION_FLASH;
         return;
     case MT_CHANGE_BATCH:
     case MT_CHANGE_SEQ:

@@ -26,6 +26,7 @@ typedef enum mt_fit_change {
     MT_CHANGE_ZERO_GRAD, /* before-forward */
     MT_CHANGE_ALLOC,     /* policy=tight */
     MT_CHANGE_AUTOCAST,  /* the other one: bf16, or off, where the casts of the weights cost more than they save */
+    MT_CHANGE_ATTENTION, /* flash, where heads are of a size for it */
     MT_CHANGE_BATCH,     /* smaller */
     MT_CHANGE_SEQ,       /* shorter */
     MT_CHANGE_COUNT

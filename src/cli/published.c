@@ -1,5 +1,7 @@
 #include "published.h"
 
+#include "run_settings.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -20,13 +22,22 @@ static const struct mt_published_cell cells[] = {
 
 /* What all cells have in common. */
 static const struct mt_setting_row shared[] = {
-    {"model", "2.7B"}, {"vocab", "10000"}, {"d_model", "2560"}, {"d_ff", "10240"}, {"layers", "32"},
-    {"heads", "32"},   {"rope", "off"},    {"batch", "4"},      {"impl", "eager"}, {"zero_grad", "before-backward"},
+    {"model", "2.7B"},
+    {"vocab", "10000"},
+    {"d_model", "2560"},
+    {"d_ff", "10240"},
+    {"layers", "32"},
+    {"heads", "32"},
+    {"rope", "off"},
+    {"batch", "4"},
+    {"impl", "eager"},
+    {"attention", "custom"},
+    {"zero_grad", "before-backward"},
 };
 
 static bool has_setting(const struct mt_setting_row *settings, size_t count, const char *name, const char *value)
 {
-    return strcmp(mt_setting_find(settings, count, name), value) == 0;
+    return strcmp(mt_run_setting_find(settings, count, name), value) == 0;
 }
 
 const struct mt_published_cell *mt_published_find(const struct mt_setting_row *settings, size_t count)

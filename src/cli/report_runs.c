@@ -2,6 +2,7 @@
 
 #include "alloc/alloc.h"
 #include "base/memory.h"
+#include "run_settings.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static const char *const passing[] = {"steps", "seed", "data", "init", "kernels"
 
 static const char *setting(const struct mt_report_run *run, const char *name)
 {
-    return mt_setting_find(run->settings, run->setting_count, name);
+    return mt_run_setting_find(run->settings, run->setting_count, name);
 }
 
 static bool is_passing(const char *name)

@@ -1,5 +1,7 @@
 #include "run_changes.h"
 
+#include "run_settings.h"
+
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -39,7 +41,7 @@ static bool is_dimension(const char *name)
 
 static const char *value_of(const struct mt_settings *settings, const char *name)
 {
-    return mt_setting_find(settings->rows, settings->count, name);
+    return mt_run_setting_find(settings->rows, settings->count, name);
 }
 
 static bool differ(const struct mt_settings *a, const struct mt_settings *b, const char *name)

@@ -65,6 +65,7 @@ static void add_choices(struct mt_text *out, const struct mt_training_config *co
         int value, usual;
     } choices[] = {{"--mode", mt_mode_names, (int)config->mode, (int)usual.mode},
                    {"--autocast", mt_autocast_names, config->autocast, usual.autocast},
+                   {"--attention", mt_attention_names, (int)config->attention, (int)usual.attention},
                    {"--matmul", mt_matmul_names, (int)config->math, (int)usual.math},
                    {"--zero-grad", mt_zero_grad_names, (int)config->zero_grad, (int)usual.zero_grad},
                    {"--init", mt_init_names, (int)config->init, (int)usual.init}};

@@ -104,6 +104,8 @@ static void plan_training(const struct mt_run_options *run, struct mt_training_c
         config->mode = (mt_mode)run->mode;
     if (run->autocast != MT_UNSET)
         config->autocast = run->autocast != 0;
+    if (run->attention != MT_UNSET)
+        config->attention = (mt_attention_kind)run->attention;
     if (run->matmul != MT_UNSET)
         config->math = (mtk_math)run->matmul;
     if (run->zero_grad != MT_UNSET)
@@ -145,12 +147,13 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
  * for sizes that are settings too, whether kernels were watched, which is a flag, and the program's version. */
 static const struct {
     const char *setting, *option;
-} repeated[] = {
-    {"vocab", "--vocab"},       {"d_model", "--d-model"}, {"d_ff", "--d-ff"},           {"layers", "--layers"},
-    {"heads", "--heads"},       {"rope", "--rope"},       {"mode", "--mode"},           {"batch", "--batch"},
-    {"seq", "--seq"},           {"steps", "--steps"},     {"warmup", "--warmup"},       {"seed", "--seed"},
-    {"autocast", "--autocast"}, {"matmul", "--matmul"},   {"zero_grad", "--zero-grad"}, {"init", "--init"},
-    {"data", "--data"},         {"impl", "--impl"},       {"alloc", "--alloc"},         {"device", "--device"}};
+} repeated[] = {{"vocab", "--vocab"},         {"d_model", "--d-model"},     {"d_ff", "--d-ff"},
+                {"layers", "--layers"},       {"heads", "--heads"},         {"rope", "--rope"},
+                {"mode", "--mode"},           {"batch", "--batch"},         {"seq", "--seq"},
+                {"steps", "--steps"},         {"warmup", "--warmup"},       {"seed", "--seed"},
+                {"autocast", "--autocast"},   {"attention", "--attention"}, {"matmul", "--matmul"},
+                {"zero_grad", "--zero-grad"}, {"init", "--init"},           {"data", "--data"},
+                {"impl", "--impl"},           {"alloc", "--alloc"},         {"device", "--device"}};
 
 enum { REPEATED_COUNT = sizeof repeated / sizeof repeated[0] };
 
@@ -162,7 +165,7 @@ struct settings {
 /* The setting's value; MT_USAGE if the run has none. */
 static mt_status find_setting(const struct settings *settings, const char *name, const char **out)
 {
-    *out = mt_setting_find(settings->rows, settings->count, name);
+    *out = mt_run_setting_find(settings->rows, settings->count, name);
     if ((*out)[0] != '\0')
         return MT_OK;
     return mt_fail(MT_USAGE, "it has no setting \"%s\", which every run of memtrace run has", name);

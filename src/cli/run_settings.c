@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const mt_mode_names[] = {
     [MT_MODE_INFER] = "infer", [MT_MODE_FWD] = "fwd", [MT_MODE_FWD_BWD] = "fwd_bwd", NULL};
@@ -14,6 +15,11 @@ const char *const mt_zero_grad_names[] = {
 const char *const mt_init_names[] = {[MT_INIT_RANDOM] = "random", [MT_INIT_REFERENCE] = "reference", NULL};
 const char *const mt_data_names[] = {[MT_DATA_RANDOM] = "random", [MT_DATA_REFERENCE] = "reference", NULL};
 const char *const mt_autocast_names[] = {"off", "bf16", NULL};
+const char *const mt_attention_names[] = {[MT_ATTENTION_CUSTOM] = "custom",
+                                          [MT_ATTENTION_SOFTMAX] = "softmax",
+                                          [MT_ATTENTION_WEIGHTS] = "weights",
+                                          [MT_ATTENTION_FLASH] = "flash",
+                                          NULL};
 const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", NULL};
 const char *const mt_switch_names[] = {"off", "on", NULL};
 const char *const mt_implementation_names[] = {"eager", NULL};
@@ -52,11 +58,19 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_number(settings, "warmup", config->warmup);
     add_number(settings, "seed", (int64_t)config->seed);
     add_text(settings, "autocast", mt_autocast_names[config->autocast]);
+    add_text(settings, "attention", mt_attention_names[config->attention]);
     add_text(settings, "matmul", mt_matmul_names[config->math]);
     add_text(settings, "zero_grad", mt_zero_grad_names[config->zero_grad]);
     add_text(settings, "init", mt_init_names[config->init]);
     add_text(settings, "data", config->data == MT_DATA_FILE ? config->data_file : mt_data_names[config->data]);
     add_text(settings, "impl", mt_implementation_names[0]);
+}
+
+const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
+{
+    const char *value = mt_setting_find(rows, count, name);
+    bool is_new = strcmp(name, "attention") == 0;
+    return value[0] == '\0' && count > 0 && is_new ? mt_attention_names[MT_ATTENTION_CUSTOM] : value;
 }
 
 void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_device *device, struct mt_run_settings *out)

@@ -11,10 +11,15 @@ enum { MOST_VALUES = 64, MOST_CELLS = 10000 };
 static const struct {
     const char *option;
     const char *begin; /* what a value begins with, where it may have commas itself */
-} axes[MT_AXIS_COUNT] = {[MT_AXIS_MODEL] = {"--model", ""},       [MT_AXIS_MODE] = {"--mode", ""},
-                         [MT_AXIS_AUTOCAST] = {"--autocast", ""}, [MT_AXIS_SEQ] = {"--seq", ""},
-                         [MT_AXIS_BATCH] = {"--batch", ""},       [MT_AXIS_ZERO_GRAD] = {"--zero-grad", ""},
-                         [MT_AXIS_IMPL] = {"--impl", ""},         [MT_AXIS_ALLOC] = {"--alloc", "policy="}};
+} axes[MT_AXIS_COUNT] = {[MT_AXIS_MODEL] = {"--model", ""},
+                         [MT_AXIS_MODE] = {"--mode", ""},
+                         [MT_AXIS_AUTOCAST] = {"--autocast", ""},
+                         [MT_AXIS_ATTENTION] = {"--attention", ""},
+                         [MT_AXIS_SEQ] = {"--seq", ""},
+                         [MT_AXIS_BATCH] = {"--batch", ""},
+                         [MT_AXIS_ZERO_GRAD] = {"--zero-grad", ""},
+                         [MT_AXIS_IMPL] = {"--impl", ""},
+                         [MT_AXIS_ALLOC] = {"--alloc", "policy="}};
 
 const char *mt_sweep_axis_option(mt_sweep_axis axis)
 {

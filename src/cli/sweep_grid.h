@@ -12,6 +12,7 @@ typedef enum mt_sweep_axis {
     MT_AXIS_MODEL,
     MT_AXIS_MODE,
     MT_AXIS_AUTOCAST,
+    MT_AXIS_ATTENTION,
     MT_AXIS_SEQ,
     MT_AXIS_BATCH,
     MT_AXIS_ZERO_GRAD,

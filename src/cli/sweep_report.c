@@ -86,11 +86,15 @@ static mt_status visit_rows(const struct mt_sweep *sweep, row_visit visit, void 
 
 /* The columns of a table: those that every sweep has, and those that only some grids vary. */
 enum { MOST_COLUMNS = 16 };
-static const struct mt_column axis_columns[MT_AXIS_COUNT] = {
-    [MT_AXIS_MODEL] = {"model", MT_ALIGN_LEFT},       [MT_AXIS_MODE] = {"mode", MT_ALIGN_LEFT},
-    [MT_AXIS_AUTOCAST] = {"autocast", MT_ALIGN_LEFT}, [MT_AXIS_SEQ] = {"seq", MT_ALIGN_RIGHT},
-    [MT_AXIS_BATCH] = {"batch", MT_ALIGN_RIGHT},      [MT_AXIS_ZERO_GRAD] = {"zero-grad", MT_ALIGN_LEFT},
-    [MT_AXIS_IMPL] = {"impl", MT_ALIGN_LEFT},         [MT_AXIS_ALLOC] = {"alloc", MT_ALIGN_LEFT}};
+static const struct mt_column axis_columns[MT_AXIS_COUNT] = {[MT_AXIS_MODEL] = {"model", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_MODE] = {"mode", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_AUTOCAST] = {"autocast", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_ATTENTION] = {"attention", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_SEQ] = {"seq", MT_ALIGN_RIGHT},
+                                                             [MT_AXIS_BATCH] = {"batch", MT_ALIGN_RIGHT},
+                                                             [MT_AXIS_ZERO_GRAD] = {"zero-grad", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_IMPL] = {"impl", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_ALLOC] = {"alloc", MT_ALIGN_LEFT}};
 static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
                                                   {"reserved", MT_ALIGN_RIGHT},
                                                   {"step ms", MT_ALIGN_RIGHT},
@@ -99,7 +103,7 @@ static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RI
 
 static bool is_shown(const struct mt_sweep_grid *grid, mt_sweep_axis axis)
 {
-    return axis <= MT_AXIS_BATCH || grid->value_count[axis] > 1;
+    return (axis <= MT_AXIS_BATCH && axis != MT_AXIS_ATTENTION) || grid->value_count[axis] > 1;
 }
 
 /* What the cell has on that axis, given or not: into `text`. */
@@ -115,6 +119,9 @@ static void add_axis_value(const struct mt_sweep_cell *cell, mt_sweep_axis axis,
         return;
     case MT_AXIS_AUTOCAST:
         mt_text_add(text, "%s", mt_autocast_names[config->autocast]);
+        return;
+    case MT_AXIS_ATTENTION:
+        mt_text_add(text, "%s", mt_attention_names[config->attention]);
         return;
     case MT_AXIS_SEQ:
         mt_text_add(text, "%" PRId64, config->seq);
@@ -257,7 +264,7 @@ static json_t *oom_json(const struct row *row)
 /* The axes as members, numbers where they are some. */
 static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
 {
-    static const char *const keys[MT_AXIS_COUNT] = {"model", "mode",      "autocast", "seq",
+    static const char *const keys[MT_AXIS_COUNT] = {"model", "mode",      "autocast", "attention", "seq",
                                                     "batch", "zero_grad", "impl",     "alloc"};
     for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++) {
         struct mt_text text = {0};

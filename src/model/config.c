@@ -142,6 +142,19 @@ static mt_status check_products(const struct mt_training_config *config)
     return MT_OK;
 }
 
+/* Kernels hold a head's row in registers, cut into pieces of 8. */
+static mt_status check_flash(const struct mt_model_config *m)
+{
+    enum { LEAST_FEATURES = 16, PIECE = 8 };
+    int64_t features = m->d_model / m->heads;
+    if (features >= LEAST_FEATURES && features <= MTK_MOST_HEAD_FEATURES && features % PIECE == 0)
+        return MT_OK;
+    return mt_fail(MT_USAGE,
+                   "flash attention takes heads of %d to %d features, in eights; d_model / heads = %" PRId64
+                   " / %" PRId64 " = %" PRId64,
+                   LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, features);
+}
+
 mt_status mt_training_config_check(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
@@ -154,6 +167,10 @@ mt_status mt_training_config_check(const struct mt_training_config *config)
         return mt_fail(MT_USAGE, "%" PRId64 " heads do not divide d_model %" PRId64, m->heads, m->d_model);
     if (m->rope && m->d_model / m->heads % 2 != 0)
         return mt_fail(MT_USAGE, "RoPE rotates pairs; d_model / heads = %" PRId64 " is odd", m->d_model / m->heads);
+    if (config->attention == MT_ATTENTION_FLASH)
+        status = check_flash(m);
+    if (status != MT_OK)
+        return status;
     if (config->data == MT_DATA_FILE && m->vocab < 256)
         return mt_fail(MT_USAGE, "the bytes of a file need a vocabulary of 256; this model has %" PRId64, m->vocab);
     if (config->parameter_dtype != MT_F32 && config->parameter_dtype != MT_F64)

@@ -17,6 +17,14 @@ struct mt_model_config {
 
 typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
 typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
+/* How attention is computed: which tensors of size T² it keeps for backward (docs/categories.md). */
+typedef enum mt_attention_kind {
+    MT_ATTENTION_CUSTOM,  /* op by op: the masked scores, their exponentials, the weights */
+    MT_ATTENTION_SOFTMAX, /* softmax as one op: the masked scores, the weights */
+    MT_ATTENTION_WEIGHTS, /* scale, mask and softmax as one op: the weights */
+    MT_ATTENTION_FLASH,   /* all of it as one op: none */
+} mt_attention_kind;
+
 typedef enum mt_init { MT_INIT_RANDOM, MT_INIT_REFERENCE } mt_init;
 typedef enum mt_data { MT_DATA_RANDOM, MT_DATA_REFERENCE, MT_DATA_FILE } mt_data;
 
@@ -28,6 +36,7 @@ struct mt_training_config {
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
     bool autocast;            /* bf16 */
     mtk_math math;            /* of matrix products of fp32 */
+    mt_attention_kind attention;
     mt_zero_grad zero_grad;
     mt_init init;
     mt_data data;
@@ -48,8 +57,8 @@ mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
  * absent keep their value, unknown ones are MT_USAGE. */
 mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
 
-/* MT_USAGE with the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, a
- * tensor's bytes would not fit, or settings exclude each other. */
+/* MT_USAGE with the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, flash
+ * attention meets one that it does not take, a tensor's bytes would not fit, or settings exclude each other. */
 mt_status mt_training_config_check(const struct mt_training_config *config);
 
 /* How many parameters the model has. */

@@ -65,6 +65,19 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
 struct mt_tensor *mt_gather(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                             struct mt_tensor *index);
 
+/* Softmax of rows of x, as one op that keeps what it read, and a row's log-sum-exp. Under autocast x is read as it is and
+ * the result is what the product that follows reads. */
+struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
+
+/* Softmax of rows of scale * x over the keys up to a row's query, as one op that keeps its result alone. */
+struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
+                                    double scale);
+
+/* Causal attention of (B,H,T,D), as one op that keeps q, k, v, its result and each query's log-sum-exp, and computes the
+ * weights anew in backward. The result lies in memory as (B,T,H,D), and so do the gradients. */
+struct mt_tensor *mt_flash_attention(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *q,
+                                     struct mt_tensor *k, struct mt_tensor *v, double scale);
+
 /* RoPE over the last two dimensions (positions, features). */
 struct mt_tensor *mt_rotate(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double theta);
 

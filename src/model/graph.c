@@ -29,18 +29,26 @@ static struct mt_node *node_create(struct mt_runtime *rt, const char *name)
     return node;
 }
 
-struct mt_node *mt_graph_record(struct mt_runtime *rt, const char *name, mt_backward_function *backward,
-                                struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
+struct mt_node *mt_graph_record_inputs(struct mt_runtime *rt, const char *name, mt_backward_function *backward,
+                                       struct mt_tensor *out, const struct mt_tensor *const *inputs, int count)
 {
-    bool needed = (a != NULL && a->node != NULL) || (b != NULL && b->node != NULL);
+    bool needed = false;
+    for (int i = 0; i < count; i++)
+        needed |= inputs[i] != NULL && inputs[i]->node != NULL;
     if (!rt->grad_enabled || !needed || out == NULL)
         return NULL;
     struct mt_node *node = node_create(rt, name);
     node->backward = backward;
-    set_edge(&node->edges[0], a);
-    set_edge(&node->edges[1], b);
+    for (int i = 0; i < count; i++)
+        set_edge(&node->edges[i], inputs[i]);
     out->node = node;
     return node;
+}
+
+struct mt_node *mt_graph_record(struct mt_runtime *rt, const char *name, mt_backward_function *backward,
+                                struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    return mt_graph_record_inputs(rt, name, backward, out, (const struct mt_tensor *[]){a, b}, 2);
 }
 
 void mt_node_save(struct mt_runtime *rt, struct mt_node *node, int slot, struct mt_tensor *tensor)

@@ -10,7 +10,7 @@
 
 #include "model/runtime.h"
 
-enum { MT_NODE_EDGES = 2, MT_NODE_SAVED = 3 };
+enum { MT_NODE_EDGES = 3, MT_NODE_SAVED = 5 };
 
 /* Where the gradient of one input goes, and how it must look there. */
 struct mt_edge {
@@ -50,6 +50,10 @@ struct mt_node {
  * and nothing recorded, if gradients are off, the runtime has failed or no input has a node. */
 struct mt_node *mt_graph_record(struct mt_runtime *rt, const char *name, mt_backward_function *backward,
                                 struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b);
+
+/* The same for `count` inputs, at most MT_NODE_EDGES; edges are in their order. */
+struct mt_node *mt_graph_record_inputs(struct mt_runtime *rt, const char *name, mt_backward_function *backward,
+                                       struct mt_tensor *out, const struct mt_tensor *const *inputs, int count);
 
 /* Keeps `tensor` for the node's backward; an alias, so that an op may keep its own output. `node` may be NULL: then
  * nothing is kept. */

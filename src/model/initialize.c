@@ -129,6 +129,7 @@ void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_confi
     size_t most = (size_t)model->layers * PARAMETERS_PER_LAYER + PARAMETERS_OUTSIDE;
     uint64_t after_layers = 1 + (uint64_t)model->layers * PARAMETERS_PER_LAYER;
     *out = (struct mt_transformer){.config = *model,
+                                   .attention = config->attention,
                                    .parameters = mt_host_alloc(most * sizeof *out->parameters),
                                    .layers = mt_host_alloc((size_t)model->layers * sizeof *out->layers)};
     struct builder builder = {.rt = rt, .config = config, .model = out};

@@ -360,6 +360,175 @@ void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_
                  rt->device->kernels->rotate(theta, direction, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
+/* Whether the device computes nothing, or has a kernel for the op. */
+static bool is_known(struct mt_runtime *rt, const char *op, bool has_kernel)
+{
+    if (has_kernel)
+        return true;
+    mt_runtime_fail(rt, mt_fail(MT_USAGE, "%s: the kernels of %s have none for it; --attention custom does without", op,
+                                rt->device->name));
+    return false;
+}
+
+/* Whether `column` has one element for each row of `wide`, in the dtype of sums. */
+static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor *wide)
+{
+    bool fits = column->dims == wide->dims && column->shape[column->dims - 1] == 1 &&
+                column->dtype == (wide->dtype == MT_F64 ? MT_F64 : MT_F32);
+    for (int i = 0; fits && i < wide->dims - 1; i++)
+        fits = column->shape[i] == wide->shape[i];
+    return fits && column->storage != wide->storage;
+}
+
+/* What a softmax and its gradient have in common: tensors[0] is the output, and gets views[0]; lse may be NULL. */
+static bool softmax_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count,
+                         const struct mt_tensor *lse, struct mtk_view *views)
+{
+    if (!ready(rt, op, tensors, count) || (lse != NULL && !ready(rt, op, &lse, 1)))
+        return false;
+    for (int i = 0; i < count; i++) {
+        views[i] = plain_view(tensors[i]);
+        if (mt_tensor_same_shape(tensors[0], tensors[i]) && alias_allowed(tensors[0], tensors[i]))
+            continue;
+        fail_shapes(rt, op, tensors[0], tensors[i]);
+        return false;
+    }
+    if (lse != NULL && !is_column_of(lse, tensors[0])) {
+        fail_shapes(rt, op, lse, tensors[0]);
+        return false;
+    }
+    return true;
+}
+
+void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
+                   const struct mt_tensor *in)
+{
+    const struct mt_tensor *const tensors[] = {out, in};
+    struct mtk_view v[2];
+    if (!softmax_fits(rt, "softmax", tensors, 2, lse, v))
+        return;
+    mt_use_note(rt, out, &in, 1);
+    if (lse != NULL)
+        mt_use_write(rt, lse);
+    spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
+    if (!launches(rt, "softmax") || !is_known(rt, "softmax", rt->device->kernels->softmax != NULL))
+        return;
+    struct mtk_view lse_view = lse != NULL ? plain_view(lse) : (struct mtk_view){0};
+    launched(rt, "softmax",
+             rt->device->kernels->softmax(scale, keys, &v[0], lse != NULL ? &lse_view : NULL, &v[1],
+                                          mt_device_queue(rt->device, rt->stream)));
+}
+
+void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
+                        const struct mt_tensor *grad, const struct mt_tensor *kept, const struct mt_tensor *lse)
+{
+    const struct mt_tensor *const tensors[] = {out, grad, kept};
+    struct mtk_view v[3];
+    if (!softmax_fits(rt, "softmax_grad", tensors, 3, lse, v))
+        return;
+    mt_use_note(rt, out, (const struct mt_tensor *[]){grad, kept, lse}, lse != NULL ? 3 : 2);
+    spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
+    if (!launches(rt, "softmax_grad") || !is_known(rt, "softmax_grad", rt->device->kernels->softmax_grad != NULL))
+        return;
+    struct mtk_view lse_view = lse != NULL ? plain_view(lse) : (struct mtk_view){0};
+    launched(rt, "softmax_grad",
+             rt->device->kernels->softmax_grad(scale, keys, &v[0], &v[1], &v[2], lse != NULL ? &lse_view : NULL,
+                                               mt_device_queue(rt->device, rt->stream)));
+}
+
+/* Whether `head` is shaped as q, of its dtype, with dense rows of a size that kernels know. */
+static bool is_head_like(const struct mt_tensor *head, const struct mt_tensor *q)
+{
+    return head->dims == 4 && q->dims == 4 && head->dtype == q->dtype && mt_tensor_same_shape(head, q) &&
+           head->shape[3] <= MTK_MOST_HEAD_FEATURES && (head->stride[3] == 1 || head->shape[3] == 1);
+}
+
+/* Checks an op of attention: heads[0] is q, of the others the last `written` are outputs and share no memory with any. */
+static bool heads_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *heads, int count,
+                      int written)
+{
+    if (!ready(rt, op, heads, count))
+        return false;
+    for (int i = 0; i < count; i++) {
+        bool fits = is_head_like(heads[i], heads[0]);
+        for (int j = i >= count - written ? 0 : i; fits && j < i; j++)
+            fits = heads[i]->storage != heads[j]->storage;
+        if (fits)
+            continue;
+        fail_shapes(rt, op, heads[0], heads[i]);
+        return false;
+    }
+    return true;
+}
+
+static bool columns_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *columns, int count,
+                        const struct mt_tensor *q)
+{
+    if (!ready(rt, op, columns, count))
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (is_column_of(columns[i], q))
+            continue;
+        fail_shapes(rt, op, columns[i], q);
+        return false;
+    }
+    return true;
+}
+
+/* Operations of `products` products of every query with every key up to it. */
+static double causal_operations(const struct mt_tensor *q, int products)
+{
+    return products * 2.0 * (double)mt_tensor_count(q) * (double)q->shape[2] / 2;
+}
+
+void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
+{
+    const struct mt_tensor *const heads[] = {a->q, a->k, a->v, a->out};
+    const struct mt_tensor *const lse[] = {a->lse};
+    if (!heads_fit(rt, "attention", heads, 4, 1) || (a->lse != NULL && !columns_fit(rt, "attention", lse, 1, a->q)))
+        return;
+    mt_use_note(rt, a->out, heads, 3);
+    if (a->lse != NULL)
+        mt_use_write(rt, a->lse);
+    spend(rt, causal_operations(a->q, 2), heads, 4, a->q->dtype == MT_BF16);
+    if (!launches(rt, "attention") || !is_known(rt, "attention", rt->device->kernels->attention != NULL))
+        return;
+    struct mtk_view q = plain_view(a->q), k = plain_view(a->k), v = plain_view(a->v), out = plain_view(a->out);
+    struct mtk_view lse_view = a->lse != NULL ? plain_view(a->lse) : (struct mtk_view){0};
+    launched(rt, "attention",
+             rt->device->kernels->attention(a->scale, &out, a->lse != NULL ? &lse_view : NULL, &q, &k, &v,
+                                            mt_device_queue(rt->device, rt->stream)));
+}
+
+/* The keys' and values' gradients take the products of queries with keys, and of the gradient with values, and so do the
+ * queries' a second time: seven products in all. */
+void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
+{
+    const struct mt_tensor *const heads[] = {a->q, a->k, a->v, a->grad, a->out, a->dq, a->dk, a->dv};
+    const struct mt_tensor *const columns[] = {a->lse, a->delta};
+    if (!heads_fit(rt, "attention_grad", heads, 8, 3) || !columns_fit(rt, "attention_grad", columns, 2, a->q))
+        return;
+    mt_use_note(rt, a->dq, (const struct mt_tensor *[]){a->q, a->k, a->v, a->grad, a->out, a->lse}, 6);
+    mt_use_write(rt, a->dk);
+    mt_use_write(rt, a->dv);
+    mt_use_scratch(rt, a->delta);
+    spend(rt, causal_operations(a->q, 7), heads, 8, a->q->dtype == MT_BF16);
+    if (!launches(rt, "attention_grad") || !is_known(rt, "attention_grad", rt->device->kernels->attention_grad != NULL))
+        return;
+    const struct mtk_attention_grad call = {.scale = a->scale,
+                                            .dq = plain_view(a->dq),
+                                            .dk = plain_view(a->dk),
+                                            .dv = plain_view(a->dv),
+                                            .delta = plain_view(a->delta),
+                                            .grad = plain_view(a->grad),
+                                            .q = plain_view(a->q),
+                                            .k = plain_view(a->k),
+                                            .v = plain_view(a->v),
+                                            .out = plain_view(a->out),
+                                            .lse = plain_view(a->lse)};
+    launched(rt, "attention_grad", rt->device->kernels->attention_grad(&call, mt_device_queue(rt->device, rt->stream)));
+}
+
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread)
 {
     if (out != NULL && !mt_tensor_is_contiguous(out)) {

@@ -42,6 +42,27 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out,
                   const struct mt_tensor *in);
 
+/* Softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. Like the three ops after it, it
+ * fails on a device that computes and has no kernel for it. */
+void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
+                   const struct mt_tensor *in);
+/* Its gradient from `kept`: the weights if lse is NULL, else what the softmax read. */
+void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
+                        const struct mt_tensor *grad, const struct mt_tensor *kept, const struct mt_tensor *lse);
+
+/* The tensors of causal attention and, for its gradient, what comes of them: (B,H,T,D) but lse and delta, (B,H,T,1). */
+struct mt_attention {
+    double scale;
+    struct mt_tensor *q, *k, *v, *out;
+    struct mt_tensor *lse; /* NULL: not wanted */
+    struct mt_tensor *grad, *delta, *dq, *dk, *dv;
+};
+
+/* out and lse of q, k, v. D is at most MTK_MOST_HEAD_FEATURES. */
+void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a);
+/* dq, dk, dv and the scratch delta of everything else. */
+void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a);
+
 /* center + (2 unit - 1) * spread, see kernels.h. */
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread);
 

@@ -72,11 +72,12 @@ static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
     return out;
 }
 
-/* What a projection (B,T,C) is to backward: products save it itself where its heads can be folded without a copy. */
-static mt_role projection_role(const struct mt_model_config *config, const struct mt_tensor *x)
+/* What a projection (B,T,C) is to backward: products save it itself where its heads can be folded without a copy, and
+ * attention as one op does in any case. */
+static mt_role projection_role(const struct mt_transformer *model, const struct mt_tensor *x)
 {
-    bool folds = x->shape[0] == 1 || x->shape[1] == 1 || config->heads == 1;
-    return folds ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+    bool folds = x->shape[0] == 1 || x->shape[1] == 1 || model->config.heads == 1;
+    return folds || model->attention == MT_ATTENTION_FLASH ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
 }
 
 /* The causal mask (T,T): true where a key is not after the query. */
@@ -127,26 +128,95 @@ static struct mt_tensor *softmax(struct mt_runtime *rt, struct mt_tensor *x)
     return weights;
 }
 
-/* softmax(where(mask, Q·Kᵀ / sqrt(D), -inf)) · V, on (B,H,T,D). */
-static struct mt_tensor *dot_product_attention(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k,
-                                               struct mt_tensor *v, struct mt_tensor *mask)
+/* Scores with -inf where the mask hides. */
+static struct mt_tensor *masked_scores(struct mt_runtime *rt, struct mt_tensor *scores, struct mt_tensor *mask,
+                                       struct mt_tensor **out_minus_infinity)
 {
-    struct mt_tensor *scores = scaled_scores(rt, q, k);
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_OUT, "mask");
+    *out_minus_infinity = mt_scalar(rt, MT_ROLE_TEMPORARY, "minus_infinity", scores->dtype, -INFINITY);
+    struct mt_tensor *masked = mt_where(rt, MT_ROLE_SAVED, "where", mask, scores, *out_minus_infinity);
+    rt->scope = outer;
+    return masked;
+}
+
+static struct mt_tensor *one_op_softmax(struct mt_runtime *rt, struct mt_tensor *x)
+{
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
+    struct mt_tensor *weights = mt_softmax(rt, MT_ROLE_SAVED, NULL, x);
+    rt->scope = outer;
+    return weights;
+}
+
+/* Weights times values, which are kept as they are where they are merged without a copy. */
+static struct mt_tensor *weighted_values(struct mt_runtime *rt, struct mt_tensor *weights, struct mt_tensor *v)
+{
+    bool merges = v != NULL && (v->shape[1] == 1 || v->shape[2] == 1);
+    return mt_einsum_context(rt, merges ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY, weights, v);
+}
+
+/* softmax(where(mask, Q·Kᵀ / sqrt(D), -inf)) · V, on (B,H,T,D). */
+static struct mt_tensor *masked_attention(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q,
+                                          struct mt_tensor *k, struct mt_tensor *v, struct mt_tensor *mask)
+{
+    struct mt_tensor *scores = scaled_scores(rt, q, k), *minus_infinity;
     if (scores == NULL)
         return NULL;
-    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_OUT, "mask");
-    struct mt_tensor *minus_infinity = mt_scalar(rt, MT_ROLE_TEMPORARY, "minus_infinity", scores->dtype, -INFINITY);
-    struct mt_tensor *masked = mt_where(rt, MT_ROLE_SAVED, "where", mask, scores, minus_infinity);
+    struct mt_tensor *masked = masked_scores(rt, scores, mask, &minus_infinity);
     mt_tensor_release(rt, scores);
-    rt->scope = outer;
-    struct mt_tensor *weights = softmax(rt, masked);
-    bool merges =
-        v != NULL && (v->shape[1] == 1 || v->shape[2] == 1); /* heads without a copy: then it is kept itself */
-    struct mt_tensor *context = mt_einsum_context(rt, merges ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY, weights, v);
+    struct mt_tensor *weights = kind == MT_ATTENTION_SOFTMAX ? one_op_softmax(rt, masked) : softmax(rt, masked);
+    struct mt_tensor *context = weighted_values(rt, weights, v);
     mt_tensor_release(rt, masked);
     mt_tensor_release(rt, minus_infinity);
     mt_tensor_release(rt, weights);
     return context;
+}
+
+static double score_scale(const struct mt_tensor *q)
+{
+    return 1 / sqrt((double)q->shape[3]);
+}
+
+/* The same with the scale, the mask and the softmax as one op. */
+static struct mt_tensor *weights_attention(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k,
+                                           struct mt_tensor *v)
+{
+    struct mt_tensor *scores = mt_einsum_scores(rt, q, k);
+    if (scores == NULL)
+        return NULL;
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
+    struct mt_tensor *weights = mt_causal_weights(rt, MT_ROLE_SAVED, "causal", scores, score_scale(q));
+    rt->scope = outer;
+    mt_tensor_release(rt, scores);
+    struct mt_tensor *context = weighted_values(rt, weights, v);
+    mt_tensor_release(rt, weights);
+    return context;
+}
+
+/* The same as one op. */
+static struct mt_tensor *flash_attention(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k,
+                                         struct mt_tensor *v)
+{
+    if (q == NULL)
+        return NULL;
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN, "flash");
+    struct mt_tensor *context = mt_flash_attention(rt, MT_ROLE_SAVED, NULL, q, k, v, score_scale(q));
+    rt->scope = outer;
+    return context;
+}
+
+/* Attention of (B,H,T,D). */
+static struct mt_tensor *attend(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q, struct mt_tensor *k,
+                                struct mt_tensor *v, struct mt_tensor *mask)
+{
+    if (kind == MT_ATTENTION_FLASH)
+        return flash_attention(rt, q, k, v);
+    return kind == MT_ATTENTION_WEIGHTS ? weights_attention(rt, q, k, v) : masked_attention(rt, kind, q, k, v, mask);
+}
+
+/* Whether the mask is a tensor, and no part of an op. */
+static bool has_mask(mt_attention_kind kind)
+{
+    return kind == MT_ATTENTION_CUSTOM || kind == MT_ATTENTION_SOFTMAX;
 }
 
 /* (B,T,C) as heads, rotated by their positions if the model has RoPE. */
@@ -161,21 +231,22 @@ static struct mt_tensor *rotated_heads(struct mt_runtime *rt, const struct mt_mo
     return rotated;
 }
 
-static struct mt_tensor *attention_forward(struct mt_runtime *rt, const struct mt_model_config *config,
+static struct mt_tensor *attention_forward(struct mt_runtime *rt, const struct mt_transformer *model,
                                            const struct mt_layer *layer, struct mt_tensor *x)
 {
     if (x == NULL)
         return NULL;
+    const struct mt_model_config *config = &model->config;
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
-    const mt_role v_role = projection_role(config, x), q_role = config->rope ? MT_ROLE_TEMPORARY : v_role;
+    const mt_role v_role = projection_role(model, x), q_role = config->rope ? MT_ROLE_TEMPORARY : v_role;
     struct mt_tensor *q = linear_forward(rt, "q_proj", q_role, x, layer->q_proj);
     struct mt_tensor *k = linear_forward(rt, "k_proj", q_role, x, layer->k_proj);
     struct mt_tensor *v = linear_forward(rt, "v_proj", v_role, x, layer->v_proj);
     struct mt_tensor *q_heads = rotated_heads(rt, config, "rope.q", q);
     struct mt_tensor *k_heads = rotated_heads(rt, config, "rope.k", k);
     struct mt_tensor *v_heads = split_heads(rt, v, config->heads);
-    struct mt_tensor *mask = causal_mask(rt, x->shape[1]);
-    struct mt_tensor *context = dot_product_attention(rt, q_heads, k_heads, v_heads, mask);
+    struct mt_tensor *mask = has_mask(model->attention) ? causal_mask(rt, x->shape[1]) : NULL;
+    struct mt_tensor *context = attend(rt, model->attention, q_heads, k_heads, v_heads, mask);
     struct mt_tensor *merged = merge_heads(rt, context);
     mt_tensor_release(rt, context);
     struct mt_tensor *out = linear_forward(rt, "output_proj", MT_ROLE_TEMPORARY, merged, layer->output_proj);
@@ -211,11 +282,11 @@ static struct mt_tensor *ffn_forward(struct mt_runtime *rt, const struct mt_laye
 }
 
 /* x + attention(norm x), then that + ffn(norm of that). */
-static struct mt_tensor *block_forward(struct mt_runtime *rt, const struct mt_model_config *config,
+static struct mt_tensor *block_forward(struct mt_runtime *rt, const struct mt_transformer *model,
                                        const struct mt_layer *layer, struct mt_tensor *x)
 {
     struct mt_tensor *attn_input = norm_forward(rt, "ln1", x, layer->ln1);
-    struct mt_tensor *attn_output = attention_forward(rt, config, layer, attn_input);
+    struct mt_tensor *attn_output = attention_forward(rt, model, layer, attn_input);
     struct mt_tensor *middle = mt_add(rt, MT_ROLE_SAVED, "add", x, attn_output);
     mt_tensor_release(rt, attn_output);
     struct mt_tensor *ffn_input = norm_forward(rt, "ln2", middle, layer->ln2);
@@ -247,7 +318,7 @@ struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transf
         snprintf(name, sizeof name, "%lld", (long long)i);
         struct mt_scope layers_scope = mt_scope_enter(rt, name, MT_CATEGORY_BLOCK, "residual");
         rt->scope.layer = (int)i;
-        struct mt_tensor *next = block_forward(rt, &model->config, &model->layers[i], x);
+        struct mt_tensor *next = block_forward(rt, model, &model->layers[i], x);
         mt_tensor_release(rt, x);
         x = next;
         mt_scope_leave(rt, layers_scope);

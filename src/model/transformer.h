@@ -22,6 +22,7 @@ struct mt_layer {
 
 struct mt_transformer {
     struct mt_model_config config;
+    mt_attention_kind attention;
     int64_t parameter_count;
     struct mt_parameter *parameters; /* in the order in which the modules are registered, which the optimizer follows */
     struct mt_layer *layers;
