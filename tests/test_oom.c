@@ -180,19 +180,19 @@ static void a_large_model_that_ends_in_init_is_told_about(void **state)
 static void one_screen_says_it_all(void **state)
 {
     (void)state;
-    assert_int_equal(MEMTRACE("run --device sim:8GiB --model medium --steps 2 --trace m.db")->code, MT_OUT_OF_MEMORY);
+    assert_int_equal(MEMTRACE("run --device sim:3GiB --model small --steps 2 --trace m.db")->code, MT_OUT_OF_MEMORY);
     const struct said *said = MEMTRACE("oom --trace m.db");
     assert_int_equal(said->code, 0);
     static const char *const parts[] = {
-        "It asked for 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)\n"
-        "at model.layers.9.ffn, in forward of step 1. 33 such requests had been met.\n",
-        "  6.00 MiB     6291456  needed, less what is not reserved",
+        "It asked for 12.00 MiB (12582912 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,3072)\n"
+        "at model.layers.7.ffn, in forward of step 1. 19 such requests had been met.\n",
+        "  8.00 MiB     8388608  needed, less what is not reserved",
         "why they could not serve",
-        "each is smaller than the 16.00 MiB",
+        "each is smaller than the 12.00 MiB",
         "Simulated to its end, the run as it is needs ",
-        "Opt State            3.15 GiB  39.6 %     438\n",
+        "Opt State          981.33 MiB  32.7 %     222\n",
         "others)",
-        "memtrace run --device sim:8GiB --model medium --seq 256 --batch 1 --steps 2\n",
+        "memtrace run --device sim:3GiB --model small --seq 256 --batch 2 --steps 2\n",
         "Replay: the run up to"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         assert_says(said->out, parts[i]);
@@ -289,7 +289,7 @@ static void a_question_without_an_answer_says_what_to_do(void **state)
 static void the_newest_run_that_ended_so_is_spoken_of(void **state)
 {
     (void)state;
-    assert_int_equal(MEMTRACE("run --device sim:100MiB " SIZES "--trace two.db")->code, MT_OUT_OF_MEMORY);
+    assert_int_equal(MEMTRACE("run --device sim:30MiB --mode infer " SIZES "--trace two.db")->code, MT_OUT_OF_MEMORY);
     assert_int_equal(MEMTRACE("run --device sim " SIZES "--steps 1 --trace two.db")->code, 0);
     json_t *answer = json_of(MEMTRACE("oom --json --trace two.db"));
     assert_int_equal(integer_of(answer, "run"), 1);
