@@ -94,7 +94,7 @@ static mt_status describe_peaks(const struct mt_page_source *source, json_t *obj
     for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++) {
         struct mt_peak_row peak;
         status = mt_trace_peak(source->trace, source->run, (mt_measure)measure, &peak);
-        if (status == MT_OK && peak.event != 0) {
+        if (status == MT_OK && peak.bytes > 0) {
             json_t *one = json_object();
             json_object_set_new(one, "bytes", json_of_number(peak.bytes));
             json_object_set_new(one, "event", json_integer(peak.event - source->run->first_event));

@@ -1,0 +1,634 @@
+/* The timeline page, taken apart again by page_reader.h: every column against what the trace says, sums against the
+ * peaks, names that look like markup, numbers that do not fit, and files that could not be written. */
+#include "recorder_fixture.h"
+
+#include "base/clock.h"
+#include "page/page.h"
+#include "page_reader.h"
+#include "program.h"
+#include "trace/blocks.h"
+
+#include <inttypes.h>
+
+enum { EVENTS = 150000, FEW_EVENTS = 3000 }; /* more events than two chunks hold, and blocks than one */
+
+static char path[FIXTURE_PATH_BYTES];
+static struct mt_trace *trace;
+static uint64_t seed;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture_path(path);
+    trace = NULL;
+    seed = mt_clock_ns() % 1000000;
+    print_message("seed %" PRIu64 "\n", seed);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mt_trace_close(trace);
+    fixture_remove(path);
+    return 0;
+}
+
+/* Changes the trace as a stranger would. */
+static void change(const char *sql)
+{
+    sqlite3 *handle;
+    char *error = NULL;
+    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
+    if (sqlite3_exec(handle, sql, NULL, NULL, &error) != SQLITE_OK)
+        fail_msg("%s: %s", sql, error);
+    sqlite3_close(handle);
+}
+
+static const struct mt_run *open_run(const char *which)
+{
+    const struct mt_run *run;
+    if (trace == NULL && mt_trace_open(path, &trace) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    if (mt_trace_find_run(trace, which, &run) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return run;
+}
+
+/* A page that grows in memory. */
+struct written {
+    char *text;
+    size_t length, room;
+};
+
+static void grow(void *context, const void *data, size_t bytes)
+{
+    struct written *written = context;
+    while (written->length + bytes >= written->room)
+        written->text = realloc(written->text, written->room = written->room * 2 + (1 << 16));
+    memcpy(written->text + written->length, data, bytes);
+    written->length += bytes;
+    written->text[written->length] = '\0';
+}
+
+static mt_status write_plan(const struct mt_page_plan *plan, struct written *written)
+{
+    *written = (struct written){0};
+    const struct mt_page_output output = {.context = written, .write = grow};
+    return mt_page_write(plan, &output);
+}
+
+static struct page page_of(const struct mt_page_plan *plan)
+{
+    struct written written;
+    struct page page;
+    if (write_plan(plan, &written) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    page_read(written.text, written.length, &page);
+    return page;
+}
+
+static struct mt_page_plan plan_of(const struct mt_run *run)
+{
+    return (struct mt_page_plan){
+        .program = "memtrace test", .trace = path, .sources = {{trace, run}}, .source_count = 1};
+}
+
+static struct page page_of_run(const char *which)
+{
+    const struct mt_page_plan plan = plan_of(open_run(which));
+    return page_of(&plan);
+}
+
+/* Every value of a column, as the page's row `i` should have it by an expression. */
+#define EXPECT_COLUMN(page, run, table, column, count, expected)                                                       \
+    do {                                                                                                               \
+        size_t rows_;                                                                                                  \
+        uint64_t *values_ = page_column(page, run, table, column, &rows_);                                             \
+        assert_int_equal(rows_, count);                                                                                \
+        for (size_t i = 0; i < rows_; i++)                                                                             \
+            if (values_[i] != (uint64_t)(expected))                                                                    \
+                fail_msg("%s.%s of row %zu is %" PRIu64 ", not %" PRIu64, table, column, i, values_[i],                \
+                         (uint64_t)(expected));                                                                        \
+        free(values_);                                                                                                 \
+    } while (0)
+
+#define EXPECT_TEXTS(page, run, table, column, count, list, expected)                                                  \
+    do {                                                                                                               \
+        size_t rows_;                                                                                                  \
+        uint64_t *values_ = page_column(page, run, table, column, &rows_);                                             \
+        assert_int_equal(rows_, count);                                                                                \
+        for (size_t i = 1; i < rows_; i++)                                                                             \
+            assert_string_equal(page_text(page, list, values_[i]), expected);                                          \
+        free(values_);                                                                                                 \
+    } while (0)
+
+static int64_t span_of(int64_t begin, int64_t end)
+{
+    return end != 0 ? end - begin : 0;
+}
+
+/* All that is read of a run. */
+struct material {
+    const struct mt_run *run;
+    int64_t first, last;
+    uint64_t *times;
+    struct mt_label_row *labels;
+    struct mt_block_row *blocks;
+    struct mt_use_row *uses;
+    struct mt_segment_row *segments;
+    struct mt_mark_row *marks;
+    size_t label_count, block_count, segment_count, mark_count;
+};
+
+static struct material read_material(const struct mt_run *run)
+{
+    struct material all = {.run = run, .first = run->first_event, .last = run->first_event + run->event_count - 1};
+    mt_status status = mt_trace_times(trace, run, all.first, all.last, &all.times);
+    status = mt_status_keep(status, mt_trace_labels(trace, run, &all.labels, &all.label_count));
+    status = mt_status_keep(status, mt_trace_blocks(trace, run, all.first, all.last, &all.blocks, &all.block_count));
+    status = mt_status_keep(status, mt_trace_segments(trace, run, &all.segments, &all.segment_count));
+    status = mt_status_keep(status, mt_trace_marks(trace, run, all.first, all.last, &all.marks, &all.mark_count));
+    all.uses = malloc(all.block_count * sizeof *all.uses + 1);
+    status = mt_status_keep(status, mt_trace_uses(trace, run, all.blocks, all.block_count, all.uses));
+    if (status != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return all;
+}
+
+static void release_material(struct material *all)
+{
+    free(all->times);
+    free(all->labels);
+    free(all->blocks);
+    free(all->uses);
+    free(all->segments);
+    free(all->marks);
+}
+
+static void check_times(const struct page *page, size_t run, const struct material *all)
+{
+    EXPECT_COLUMN(page, run, "events", "time", (size_t)all->run->event_count, all->times[i]);
+}
+
+static void check_labels(const struct page *page, size_t run, const struct material *all)
+{
+    size_t count = all->label_count;
+    EXPECT_TEXTS(page, run, "labels", "category", count, "categories", all->labels[i].category);
+    EXPECT_TEXTS(page, run, "labels", "role", count, "texts", all->labels[i].role);
+    EXPECT_TEXTS(page, run, "labels", "op", count, "texts", all->labels[i].op);
+    EXPECT_TEXTS(page, run, "labels", "phase", count, "texts", all->labels[i].phase);
+    EXPECT_TEXTS(page, run, "labels", "dtype", count, "texts", all->labels[i].dtype);
+    EXPECT_TEXTS(page, run, "labels", "shape", count, "texts", all->labels[i].shape);
+    EXPECT_TEXTS(page, run, "labels", "span", count, "texts", all->labels[i].span);
+    EXPECT_TEXTS(page, run, "labels", "place", count, "texts", all->labels[i].place);
+    EXPECT_COLUMN(page, run, "labels", "layer", count, i == 0 ? 0 : all->labels[i].layer + 1);
+}
+
+static void check_segments(const struct page *page, size_t run, const struct material *all)
+{
+    const struct mt_segment_row *rows = all->segments;
+    EXPECT_COLUMN(page, run, "segments", "address", all->segment_count, rows[i].address);
+    EXPECT_COLUMN(page, run, "segments", "bytes", all->segment_count, rows[i].bytes);
+    EXPECT_COLUMN(page, run, "segments", "stream", all->segment_count, rows[i].stream);
+    EXPECT_COLUMN(page, run, "segments", "mapped", all->segment_count, rows[i].mapped_event - all->first);
+    EXPECT_COLUMN(page, run, "segments", "life", all->segment_count,
+                  span_of(rows[i].mapped_event, rows[i].unmapped_event));
+}
+
+static void check_blocks(const struct page *page, size_t run, const struct material *all)
+{
+    const struct mt_block_row *rows = all->blocks;
+    size_t size_count, ignored;
+    uint64_t *requested = page_column(page, run, "sizes", "requested", &size_count);
+    uint64_t *block = page_column(page, run, "sizes", "block", &ignored);
+    uint64_t *size = page_column(page, run, "blocks", "size", &ignored);
+    for (size_t i = 0; i < all->block_count; i++) {
+        assert_in_range(size[i], 0, size_count - 1);
+        assert_int_equal(requested[size[i]], rows[i].requested_bytes);
+        assert_int_equal(block[size[i]], rows[i].block_bytes);
+    }
+    free(requested);
+    free(block);
+    free(size);
+    EXPECT_COLUMN(page, run, "blocks", "alloc", all->block_count, rows[i].alloc_event - all->first);
+    EXPECT_COLUMN(page, run, "blocks", "life", all->block_count, span_of(rows[i].alloc_event, rows[i].free_event));
+    EXPECT_COLUMN(page, run, "blocks", "segment", all->block_count, rows[i].segment);
+    EXPECT_COLUMN(page, run, "blocks", "offset", all->block_count, rows[i].offset);
+    EXPECT_COLUMN(page, run, "blocks", "label", all->block_count, rows[i].label);
+}
+
+/* The block that was allocated then: it is among those before `before`, or there is none to be shown. */
+static uint64_t rows_back(const struct material *all, size_t before, int64_t alloc_event)
+{
+    for (size_t i = before; i-- > 0 && all->blocks[i].alloc_event >= alloc_event;)
+        if (all->blocks[i].alloc_event == alloc_event)
+            return before - i;
+    return 0;
+}
+
+static void check_uses(const struct page *page, size_t run, const struct material *all)
+{
+    const struct mt_use_row *rows = all->uses;
+    size_t count = all->block_count;
+    EXPECT_COLUMN(page, run, "uses", "flags", count, rows[i].known + 2 * rows[i].unread);
+    EXPECT_COLUMN(page, run, "uses", "reads", count, rows[i].reads);
+    EXPECT_COLUMN(page, run, "uses", "writes", count, rows[i].writes);
+    EXPECT_COLUMN(page, run, "uses", "first", count, span_of(all->blocks[i].alloc_event, rows[i].first));
+    EXPECT_COLUMN(page, run, "uses", "last", count, span_of(rows[i].first, rows[i].last));
+    EXPECT_COLUMN(page, run, "uses", "idle_from", count, span_of(rows[i].first, rows[i].idle_from));
+    EXPECT_COLUMN(page, run, "uses", "idle", count, span_of(rows[i].idle_from, rows[i].idle_to));
+}
+
+/* Originals are looked for far back, so not of every block. */
+static void check_sources(const struct page *page, size_t run, const struct material *all)
+{
+    size_t count;
+    uint64_t *source = page_column(page, run, "uses", "source", &count);
+    for (size_t i = 0; i < count; i += 97)
+        assert_int_equal(source[i], all->uses[i].copied_from != 0 ? rows_back(all, i, all->uses[i].copied_from) : 0);
+    free(source);
+}
+
+/* Kinds as docs/page.md numbers them. */
+static uint64_t page_kind(mt_event_kind kind)
+{
+    static const char *const kinds[] = {"step_begin", "step_end", "phase", "span_begin", "span_end", "oom"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i], mt_event_kind_name(kind)) == 0)
+            return i;
+    fail_msg("%s is no mark", mt_event_kind_name(kind));
+    return 0;
+}
+
+static void check_marks(const struct page *page, size_t run, const struct material *all)
+{
+    const struct mt_mark_row *rows = all->marks;
+    EXPECT_COLUMN(page, run, "marks", "event", all->mark_count, rows[i].event - all->first);
+    EXPECT_COLUMN(page, run, "marks", "kind", all->mark_count, page_kind(rows[i].kind));
+    EXPECT_COLUMN(page, run, "marks", "value", all->mark_count, rows[i].value);
+    EXPECT_COLUMN(page, run, "marks", "label", all->mark_count, rows[i].label);
+    EXPECT_TEXTS(page, run, "marks", "span", all->mark_count, "texts", rows[i].span);
+}
+
+static void check_run(const struct page *page, size_t number, const struct mt_run *run)
+{
+    struct material all = read_material(run);
+    check_times(page, number, &all);
+    check_labels(page, number, &all);
+    check_segments(page, number, &all);
+    check_blocks(page, number, &all);
+    check_uses(page, number, &all);
+    check_sources(page, number, &all);
+    check_marks(page, number, &all);
+    release_material(&all);
+}
+
+static void every_column_is_what_the_trace_says(void **state)
+{
+    (void)state;
+    fixture_record(path, seed + 1, FEW_EVENTS); /* so that the ids of the run do not begin at 1 */
+    fixture_record(path, seed, EVENTS);
+    struct page page = page_of_run("2");
+    const struct mt_run *run = open_run("2");
+    const json_t *told = page_run(&page, 0);
+    assert_int_equal(page_number(told, "id"), 2);
+    assert_int_equal(page_number(told, "first_event"), FEW_EVENTS + 1);
+    assert_int_equal(page_number(told, "event_count"), EVENTS);
+    assert_true(page_number(page_table(&page, 0, "blocks"), "rows") >
+                page_number(page_table(&page, 0, "blocks"), "part_rows"));
+    check_run(&page, 0, run);
+    page_release(&page);
+}
+
+/* What is live after each event, by category; the highest of it, and the first event that reached it. */
+struct replayed {
+    uint64_t bytes, event, shares[64];
+};
+
+static struct replayed replay(const struct page *page)
+{
+    size_t block_count, ignored;
+    uint64_t *alloc = page_column(page, 0, "blocks", "alloc", &block_count);
+    uint64_t *life = page_column(page, 0, "blocks", "life", &ignored);
+    uint64_t *size = page_column(page, 0, "blocks", "size", &ignored);
+    uint64_t *label = page_column(page, 0, "blocks", "label", &ignored);
+    uint64_t *bytes = page_column(page, 0, "sizes", "block", &ignored);
+    uint64_t *category = page_column(page, 0, "labels", "category", &ignored);
+    size_t event_count = (size_t)page_number(page_run(page, 0), "event_count");
+    int64_t *change = calloc(event_count, sizeof *change), now = 0;
+    struct replayed peak = {0};
+    for (size_t i = 0; i < block_count; i++) {
+        change[alloc[i]] += (int64_t)bytes[size[i]];
+        if (life[i] != 0)
+            change[alloc[i] + life[i]] -= (int64_t)bytes[size[i]];
+    }
+    for (size_t event = 0; event < event_count; event++)
+        if ((now += change[event]) > (int64_t)peak.bytes)
+            peak = (struct replayed){.bytes = (uint64_t)now, .event = event};
+    for (size_t i = 0; i < block_count; i++)
+        if (alloc[i] <= peak.event && (life[i] == 0 || alloc[i] + life[i] > peak.event))
+            peak.shares[category[label[i]]] += bytes[size[i]];
+    free(alloc);
+    free(life);
+    free(size);
+    free(label);
+    free(bytes);
+    free(category);
+    free(change);
+    return peak;
+}
+
+static void blocks_add_up_to_the_peak(void **state)
+{
+    (void)state;
+    fixture_record(path, seed, 20000);
+    struct page page = page_of_run(NULL);
+    const struct mt_run *run = open_run(NULL);
+    struct replayed found = replay(&page);
+    struct mt_peak_row peak;
+    assert_int_equal(mt_trace_peak(trace, run, MT_MEASURE_ALLOCATED, &peak), MT_OK);
+    assert_int_equal(found.bytes, peak.bytes);
+    assert_int_equal((int64_t)found.event, peak.event - run->first_event);
+    const json_t *told = json_object_get(json_object_get(page_run(&page, 0), "peaks"), "allocated");
+    assert_int_equal(page_number(told, "bytes"), (int64_t)peak.bytes);
+    assert_int_equal(page_number(told, "event"), peak.event - run->first_event);
+    for (size_t i = 0; i < peak.share_count; i++) {
+        uint64_t position = 0;
+        while (strcmp(page_text(&page, "categories", position), peak.shares[i].category) != 0)
+            position++;
+        assert_int_equal(found.shares[position], peak.shares[i].allocated_bytes);
+    }
+    mt_peak_row_release(&peak);
+    page_release(&page);
+}
+
+static void two_runs_share_their_texts(void **state)
+{
+    (void)state;
+    char other[FIXTURE_PATH_BYTES];
+    struct mt_trace *other_trace = NULL;
+    fixture_record(path, seed, FEW_EVENTS);
+    fixture_path(other);
+    fixture_record(other, seed + 1, FEW_EVENTS);
+    assert_int_equal(mt_trace_open(other, &other_trace), MT_OK);
+    struct mt_page_plan plan = plan_of(open_run(NULL));
+    size_t count;
+    plan.sources[plan.source_count++] = (struct mt_page_source){other_trace, mt_trace_runs(other_trace, &count)};
+    struct page page = page_of(&plan);
+    const json_t *texts = json_object_get(page.description, "texts");
+    for (size_t i = 0; i < json_array_size(texts); i++)
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(page_text(&page, "texts", i), page_text(&page, "texts", j));
+    check_run(&page, 0, plan.sources[0].run);
+    struct mt_trace *first = trace;
+    trace = other_trace;
+    check_run(&page, 1, plan.sources[1].run);
+    trace = first;
+    page_release(&page);
+    mt_trace_close(other_trace);
+    fixture_remove(other);
+}
+
+static void a_run_without_events_has_empty_tables(void **state)
+{
+    (void)state;
+    fixture_record(path, seed, 0);
+    struct page page = page_of_run(NULL);
+    static const char *const tables[] = {"events", "sizes", "segments", "blocks", "marks"};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        assert_int_equal(page_number(page_table(&page, 0, tables[i]), "rows"), 0);
+    assert_int_equal(page_number(page_table(&page, 0, "labels"), "rows"), 1);
+    assert_null(page_table(&page, 0, "uses"));
+    assert_null(page_table(&page, 0, "kernels"));
+    assert_int_equal(json_object_size(json_object_get(page_run(&page, 0), "peaks")), 0);
+    page_release(&page);
+}
+
+static void uses_that_nobody_told_are_absent(void **state)
+{
+    (void)state;
+    fixture_record(path, seed, FEW_EVENTS);
+    change("DELETE FROM block_use");
+    struct page page = page_of_run(NULL);
+    assert_null(page_table(&page, 0, "uses"));
+    page_release(&page);
+}
+
+static void kernels_are_told_by_start(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    struct script script = script_begin(seed, sink);
+    script_emit(&script, FEW_EVENTS);
+    mt_label_id label = script_label(&script, 0);
+    for (uint64_t i = 0; i < 100; i++) {
+        uint64_t start = mt_splitmix64(seed + i) % (FEW_EVENTS * 100);
+        const struct mt_kernel kernel = {.start_ns = start,
+                                         .end_ns = start + i,
+                                         .name = i % 2 == 0 ? "exp_kernel(float)" : "void <copy>(\"\")",
+                                         .step = MT_NO_STEP,
+                                         .label = i % 3 == 0 ? label : 0,
+                                         .stream = (uint32_t)(i % 5)};
+        sink->kernel(sink->context, &kernel);
+    }
+    fixture_close(recorder, MT_RUN_DONE);
+    struct page page = page_of_run(NULL);
+    struct mt_launch_row *rows;
+    size_t count;
+    assert_int_equal(mt_trace_launches(trace, open_run(NULL), &rows, &count), MT_OK);
+    assert_int_equal(count, 100);
+    EXPECT_COLUMN(&page, 0, "kernels", "start", count, rows[i].start_ns);
+    EXPECT_COLUMN(&page, 0, "kernels", "duration", count, rows[i].duration_ns);
+    EXPECT_COLUMN(&page, 0, "kernels", "label", count, rows[i].label);
+    EXPECT_COLUMN(&page, 0, "kernels", "stream", count, rows[i].stream);
+    EXPECT_TEXTS(&page, 0, "kernels", "name", count, "texts", rows[i].name);
+    free(rows);
+    page_release(&page);
+}
+
+static void segments_that_were_given_back_end(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    static const mt_event_kind kinds[] = {MT_EVENT_SEGMENT_MAP, MT_EVENT_SEGMENT_MAP, MT_EVENT_SEGMENT_UNMAP};
+    for (uint64_t i = 0; i < 3; i++) {
+        const struct mt_event event = {.sequence = i,
+                                       .kind = (uint16_t)kinds[i],
+                                       .address = (i % 2 + 1) << 46,
+                                       .block_bytes = UINT64_C(5) << 32,
+                                       .segment = (uint32_t)(i % 2)};
+        sink->emit(sink->context, &event);
+    }
+    fixture_close(recorder, MT_RUN_DONE);
+    struct page page = page_of_run(NULL);
+    EXPECT_COLUMN(&page, 0, "segments", "life", 2, i == 0 ? 2 : 0);
+    EXPECT_COLUMN(&page, 0, "segments", "address", 2, (i + 1) << 46);
+    EXPECT_COLUMN(&page, 0, "segments", "bytes", 2, UINT64_C(5) << 32);
+    page_release(&page);
+}
+
+/* Names that would be markup, or end an element, if they stood there in the clear. */
+static const char *const hostile[] = {"</script><script>alert(1)</script>",
+                                      "\"'><img src=x onerror=alert(2)>",
+                                      "<!-- chunks -->\n",
+                                      "&lt;b&gt;\\\\",
+                                      "\xff\xfe broken",
+                                      "line\nbreak\ttab"};
+enum { HOSTILE_COUNT = sizeof hostile / sizeof hostile[0], LONG_NAME = 10000 };
+
+static void record_hostile(const char *long_name)
+{
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    uint64_t sequence = 0;
+    sink->emit(sink->context,
+               &(struct mt_event){.sequence = sequence++, .kind = MT_EVENT_SEGMENT_MAP, .block_bytes = 1 << 20});
+    for (size_t i = 0; i <= HOSTILE_COUNT; i++) {
+        const char *name = i < HOSTILE_COUNT ? hostile[i] : long_name;
+        mt_span_id span = sink->intern_span(sink->context, 0, name);
+        mt_label_id label = sink->intern_label(sink->context, &(struct mt_label){.op = name, .span = span});
+        sink->emit(sink->context, &(struct mt_event){.sequence = sequence++,
+                                                     .kind = MT_EVENT_ALLOC,
+                                                     .requested_bytes = 1,
+                                                     .block_bytes = 512,
+                                                     .offset = i * 512,
+                                                     .label = label,
+                                                     .span = span});
+    }
+    fixture_close(recorder, MT_RUN_DONE);
+}
+
+/* Whether the page tells the text, as valid UTF-8 has it. */
+static bool has_text(const struct page *page, const char *text)
+{
+    const json_t *texts = json_object_get(page->description, "texts");
+    for (size_t i = 0; i < json_array_size(texts); i++)
+        if (strcmp(page_text(page, "texts", i), text) == 0)
+            return true;
+    return false;
+}
+
+static void names_of_a_trace_never_stand_in_the_clear(void **state)
+{
+    (void)state;
+    static char long_name[LONG_NAME + 1];
+    memset(long_name, 'x', LONG_NAME);
+    record_hostile("short");
+    char *sql = sqlite3_mprintf("UPDATE label SET op = '%q' WHERE op = 'short';"
+                                "UPDATE label SET category = '%q' WHERE op = '%q';"
+                                "UPDATE run SET name = '%q', device = '%q'; UPDATE setting SET value = '%q'",
+                                long_name, hostile[0], hostile[1], hostile[0], hostile[1], hostile[0]);
+    change(sql);
+    sqlite3_free(sql);
+    struct mt_page_plan plan = plan_of(open_run(NULL));
+    plan.trace = hostile[0];
+    struct page page = page_of(&plan);
+    assert_null(strstr(page.text, "alert("));
+    assert_null(strstr(page.text, "onerror="));
+    assert_null(strstr(page.text, "broken"));
+    assert_null(strstr(page.text, "xxxxxxxxxxxxxxxx"));
+    assert_null(strstr(page.text, "<!-- chunks -->"));
+    for (size_t i = 0; i < HOSTILE_COUNT; i++)
+        if (i != 4)
+            assert_true(has_text(&page, hostile[i]));
+    assert_true(has_text(&page, "\uFFFD\uFFFD broken"));
+    assert_true(has_text(&page, long_name));
+    assert_string_equal(page_text(&page, "categories", MT_CATEGORY_COUNT), hostile[0]);
+    assert_string_equal(json_string_value(json_object_get(page.description, "trace")), hostile[0]);
+    assert_string_equal(json_string_value(json_object_get(page_run(&page, 0), "name")), hostile[0]);
+    page_release(&page);
+}
+
+/* Refused, and the words that say why. */
+static void expect_refused(const char *sql, const char *words)
+{
+    struct written written;
+    fixture_record(path, 1, FEW_EVENTS);
+    change(sql);
+    const struct mt_page_plan plan = plan_of(open_run(NULL));
+    if (write_plan(&plan, &written) != MT_BAD_TRACE)
+        fail_msg("not refused: %s", sql);
+    if (strstr(mt_last_error(), words) == NULL)
+        fail_msg("\"%s\" is not in: %s", words, mt_last_error());
+    free(written.text);
+    mt_trace_close(trace);
+    trace = NULL;
+    unlink(path);
+}
+
+static void numbers_that_no_page_holds_are_refused(void **state)
+{
+    (void)state;
+    expect_refused("UPDATE event SET offset = 9007199254740992 WHERE id = (SELECT max(id) FROM event WHERE kind = 2)",
+                   "has 9007199254740992 as its offset, more than a browser counts to");
+    expect_refused("UPDATE event SET requested_bytes = 281474976710657, block_bytes = 281474976710657"
+                   " WHERE id = (SELECT max(id) FROM event WHERE kind = 2)",
+                   "has 281474976710657 as its requested, more than six bytes hold");
+    expect_refused("UPDATE segment SET mapped_event = 1 WHERE id = 2",
+                   "segment 2 has 0 as its mapped, less than the one before it");
+    expect_refused("UPDATE segment SET address = -4096 WHERE id = 1",
+                   "segment 1 has 18446744073709547520 as its address");
+}
+
+static void what_six_bytes_do_not_hold_is_counted_in_larger_units(void **state)
+{
+    (void)state;
+    fixture_record(path, seed, FEW_EVENTS);
+    change("UPDATE event SET time_ns = time_ns + 345600000000000;" /* four days */
+           "UPDATE event SET offset = offset + (1 << 50) WHERE offset IS NOT NULL AND kind = 2;"
+           "UPDATE event SET requested_bytes = 1 << 60 WHERE kind = 4");
+    struct page page = page_of_run(NULL);
+    struct material all = read_material(open_run(NULL));
+    assert_int_equal(page_number(page_run(&page, 0), "time_unit_ns"), 1000);
+    EXPECT_COLUMN(&page, 0, "events", "time", (size_t)all.run->event_count, all.times[i] / 1000);
+    EXPECT_COLUMN(&page, 0, "blocks", "offset", all.block_count, all.blocks[i].offset);
+    EXPECT_COLUMN(&page, 0, "marks", "value", all.mark_count,
+                  all.marks[i].kind == MT_EVENT_OOM ? (UINT64_C(1) << 48) - 1 : all.marks[i].value);
+    release_material(&all);
+    page_release(&page);
+}
+
+static void a_clock_that_falls_stands_still(void **state)
+{
+    (void)state;
+    fixture_record(path, seed, FEW_EVENTS);
+    change("UPDATE event SET time_ns = 100 * 500 WHERE id BETWEEN 1002 AND 1100");
+    struct page page = page_of_run(NULL);
+    EXPECT_COLUMN(&page, 0, "events", "time", FEW_EVENTS, i > 1000 && i < 1100 ? 100000 : i * 100);
+    page_release(&page);
+}
+
+static void what_could_not_be_written_leaves_no_file(void **state)
+{
+    (void)state;
+    void *folder = enter_folder("page");
+    assert_int_equal(MEMTRACE("run --device sim --model small --steps 1")->code, 0);
+    assert_int_equal(MEMTRACE("timeline -o good.html")->code, 0);
+    assert_int_equal(shell("(trap '' XFSZ; ulimit -f 40; \"$M\" timeline -o cut.html)")->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("timeline --run 7 -o none.html")->code, MT_USAGE);
+    assert_int_equal(MEMTRACE("timeline -o /dev/full")->code, MT_FAILED);
+    assert_string_equal(shell("ls *.html* | tr '\\n' ' '")->out, "good.html ");
+    assert_int_equal(leave_folder(&folder), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_column_is_what_the_trace_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(blocks_add_up_to_the_peak, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_runs_share_their_texts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_without_events_has_empty_tables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(uses_that_nobody_told_are_absent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kernels_are_told_by_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(segments_that_were_given_back_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_of_a_trace_never_stand_in_the_clear, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(numbers_that_no_page_holds_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_six_bytes_do_not_hold_is_counted_in_larger_units, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_clock_that_falls_stands_still, set_up, tear_down),
+        cmocka_unit_test(what_could_not_be_written_leaves_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
