@@ -88,6 +88,39 @@ struct mtk_attention_grad {
 /* How a product treats fp32 operands: as they are, or rounded to tf32 where the card's matrix units want that. */
 typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
 
+/* What becomes of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
+struct mtk_product {
+    mtk_math math;
+    double alpha, beta;
+};
+
+/* What normalizing gives back: the gradients of rms_norm. All are contiguous rows of C elements, but rstd. */
+struct mtk_norm_grad {
+    struct mtk_view dx;          /* written: (n,C) */
+    struct mtk_view before;      /* what dx begins with, dx itself allowed; no address: with 0 */
+    struct mtk_view cast;        /* written: dx once more, in a dtype of its own; no address: not wanted */
+    struct mtk_view grad;        /* of out; then written: out again, as rms_norm made it */
+    struct mtk_view dweight;     /* (C); added to if beta is 1, written if it is 0 */
+    struct mtk_view x, rstd;     /* what was normalized, (n,C), and what rms_norm made of it, (n,1) */
+    struct mtk_view weight;      /* (C) */
+    struct mtk_view partial_sum; /* scratch: (MTK_NORM_PARTS,C) of F32, F64 where x is */
+    double beta;
+};
+enum { MTK_NORM_PARTS = 128 };
+
+/* One parameter of AdamW: `count` elements each of one dtype (F32 or F64), contiguous. */
+struct mtk_adamw_item {
+    int64_t count;
+    mt_addr value, grad, mean, square;
+    mt_addr cast; /* bf16, or 0 */
+};
+struct mtk_adamw {
+    mt_dtype dtype;
+    double beta1, beta2, epsilon;
+    double step_size; /* learning rate, corrected for the moments' beginning at 0 */
+    double keep;      /* what weight decay leaves: 1 - learning rate * decay */
+};
+
 struct mtk_table {
     const char *name;
 
@@ -108,11 +141,12 @@ struct mtk_table {
     /* Lower triangle: out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. */
     mt_status (*lower_triangle)(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
 
-    /* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n], one product for each g. Views are strided; of each matrix one
-     * of the two last strides is 1. All three have one dtype (F32, BF16, F64); accumulation in fp32 or better.
+    /* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product for each o and g.
+     * Views are strided; of each matrix one of the two last strides is 1. a and b have one dtype (F32, BF16, F64), and
+     * out the same, or F32 where they are BF16; accumulation in fp32 or better.
      * `workspace` of `workspace_bytes` may be used and need not be. */
-    mt_status (*matmul)(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                        mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue);
+    mt_status (*matmul)(const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,
+                        const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue);
 
     /* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]; index is I64. An index outside of the table is the caller's error and
      * was checked where the data came in. */
@@ -159,6 +193,36 @@ struct mtk_table {
      * row, and s = scale p (grad·v - delta): dv_u = sum over t >= u of p grad_t, dk_u = of s q_t, dq_t = sum over u <= t
      * of s k_u. Deterministic. Optional. */
     mt_status (*attention_grad)(const struct mtk_attention_grad *call, struct mtk_queue *queue);
+
+    /* RMSNorm of rows: sum = x + y (or x, where y is NULL: then sum is, too), rstd = 1 / sqrt(mean of sum² + epsilon),
+     * out = sum * rstd * weight. Contiguous rows of C; rstd (n,1) may be NULL. Zhang, Sennrich, 2019. Optional. */
+    mt_status (*rms_norm)(double epsilon, const struct mtk_view *out, const struct mtk_view *rstd,
+                          const struct mtk_view *sum, const struct mtk_view *x, const struct mtk_view *y,
+                          const struct mtk_view *weight, struct mtk_queue *queue);
+
+    /* Its gradients. With u = x * rstd and g = grad * weight: dx = before + rstd (g - u * mean of g u), cast = dx,
+     * dweight = beta * dweight + sum over rows of grad * u, and grad = u * weight. Deterministic. Optional. */
+    mt_status (*rms_norm_grad)(const struct mtk_norm_grad *call, struct mtk_queue *queue);
+
+    /* The gate of SwiGLU, out = silu(a) * b, silu(a) = a / (1 + e^-a), of a and b side by side: of in (n,2F) a is the
+     * left half and b the right, out is (n,F). Contiguous. Shazeer, "GLU variants improve transformer", 2020. Optional. */
+    mt_status (*swiglu)(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
+
+    /* Its gradient, in place: in becomes its gradient, da = g b s (1 + a (1 - s)) and db = g silu(a), s = 1 / (1 + e^-a);
+     * grad (g) becomes out again, silu(a) * b. Optional. */
+    mt_status (*swiglu_grad)(const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue);
+
+    /* Cross entropy of rows and its gradient over them: loss = ln of the sum of e^logits - logits[target], and logits
+     * become scale * (e^logits / their sum - (1 at target)). logits (n,V) contiguous, loss (n,1) and target (n,1) of I64
+     * with any strides. Optional. */
+    mt_status (*cross_entropy)(double scale, const struct mtk_view *logits, const struct mtk_view *loss,
+                               const struct mtk_view *target, struct mtk_queue *queue);
+
+    /* One step of AdamW over `count` parameters: mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square),
+     * value = keep * value - step_size * mean / (sqrt(square) + epsilon), cast = value. Loshchilov, Hutter, 2019.
+     * Optional. */
+    mt_status (*adamw)(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
+                       struct mtk_queue *queue);
 
     /* Element i, row-major, becomes center + (2 * unit(generator, i) - 1) * spread; unit is mt_random_unit. `out` is
      * contiguous. */

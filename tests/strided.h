@@ -240,7 +240,7 @@ static inline enum strided_order roll_order(struct dice *dice)
     return roll(dice, 2) == 0 ? STRIDED_BY_ROWS : STRIDED_BY_COLUMNS;
 }
 
-/* Matrices [1, batch, rows, columns] of that order, with gaps between rows and batches. */
+/* Matrices [outer, batch, rows, columns] of that order, with gaps between rows and batches. */
 static inline struct strided strided_create_matrix(struct dice *dice, mt_dtype dtype, const int64_t *shape,
                                                    enum strided_order order)
 {
@@ -252,7 +252,7 @@ static inline struct strided strided_create_matrix(struct dice *dice, mt_dtype d
     stride[outer] = shape[inner] + (int64_t)roll(dice, 3);
     stride[1] = stride[outer] * shape[outer] + (int64_t)roll(dice, 3);
     stride[0] = stride[1] * shape[1];
-    strided_allocate(&s, stride[0]);
+    strided_allocate(&s, stride[0] * shape[0]);
     strided_fill(&s, dice);
     return s;
 }

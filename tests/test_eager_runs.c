@@ -293,14 +293,14 @@ static struct {
     bool broken;
 } breakable;
 
-static mt_status failing_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a,
+static mt_status failing_matmul(const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,
                                 const struct mtk_view *b, mt_addr workspace, uint64_t bytes, struct mtk_queue *queue)
 {
     if (breakable.countdown > 0 && --breakable.countdown == 0)
         breakable.broken = true;
     if (breakable.broken)
         return mt_fail(MT_FAILED, "this product was made to fail");
-    return breakable.kernels->matmul(math, out, a, b, workspace, bytes, queue);
+    return breakable.kernels->matmul(product, out, a, b, workspace, bytes, queue);
 }
 
 static mt_status failing_mark(struct mt_device *device, int number)

@@ -372,22 +372,31 @@ static struct slack product_slack(mt_dtype dtype, mtk_math math, int64_t terms)
     return (struct slack){unit_of(dtype), unit * size};
 }
 
+/* Of an output: fp32 now and then where the operands are bf16. */
+static mt_dtype roll_product_dtype(struct dice *dice, mt_dtype operands)
+{
+    return operands == MT_BF16 && roll(dice, 2) == 0 ? MT_F32 : operands;
+}
+
 static void check_product(struct dice *dice, mt_dtype dtype, mtk_math math, int64_t largest)
 {
-    int64_t batch = 1 + (int64_t)roll(dice, 4), m = 1 + (int64_t)roll(dice, (uint64_t)largest);
+    int64_t outer = 1 + (int64_t)roll(dice, 2), batch = 1 + (int64_t)roll(dice, 4),
+            m = 1 + (int64_t)roll(dice, (uint64_t)largest);
     int64_t n = 1 + (int64_t)roll(dice, (uint64_t)largest), k = 1 + (int64_t)roll(dice, (uint64_t)largest);
-    struct strided all[] = {strided_create_matrix(dice, dtype, (int64_t[]){1, batch, m, n}, roll_order(dice)),
-                            strided_create_matrix(dice, dtype, (int64_t[]){1, batch, m, k}, roll_order(dice)),
-                            strided_create_matrix(dice, dtype, (int64_t[]){1, batch, k, n}, roll_order(dice))};
+    struct strided all[] = {
+        strided_create_matrix(dice, roll_product_dtype(dice, dtype), (int64_t[]){outer, batch, m, n}, roll_order(dice)),
+        strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, m, k}, roll_order(dice)),
+        strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, k, n}, roll_order(dice))};
     if (roll(dice, 4) == 0)
         all[1 + roll(dice, 2)].view.stride[1] = 0; /* one matrix for all of the batch */
+    const struct mtk_product product = {math, roll(dice, 2) == 0 ? 1 : 0.75, roll(dice, 2) == 0 ? 0 : 0.5};
     struct call call = {"matmul", all, 3};
     struct mtk_view views[3];
     upload_all(&call, views);
     uint64_t bytes = roll(dice, 3) == 0 ? 0 : WORKSPACE_BYTES;
-    expect_done("matmul", mtk_cpu.matmul(math, &all[0].view, &all[1].view, &all[2].view, 0, 0, NULL));
-    expect_done("matmul", ops()->matmul(math, &views[0], &views[1], &views[2], workspace(), bytes, queue()));
-    finish(&call, &views[0], product_slack(dtype, math, k));
+    expect_done("matmul", mtk_cpu.matmul(&product, &all[0].view, &all[1].view, &all[2].view, 0, 0, NULL));
+    expect_done("matmul", ops()->matmul(&product, &views[0], &views[1], &views[2], workspace(), bytes, queue()));
+    finish(&call, &views[0], product_slack(all[0].view.dtype, math, k));
 }
 
 static void products_of_every_layout_are_their_twins(void **state)
@@ -412,10 +421,11 @@ static void a_layout_that_cublas_can_not_read_is_refused(void **state)
 {
     (void)state;
     struct mtk_view out = {.address = card.memory, .dtype = MT_F32, .shape = {1, 1, 4, 4}, .stride = {16, 16, 4, 1}};
+    const struct mtk_product plain = {.alpha = 1};
     struct mtk_view gaps = out;
     gaps.stride[2] = 8;
     gaps.stride[3] = 2;
-    assert_int_equal(ops()->matmul(MTK_MATH_FP32, &out, &gaps, &out, 0, 0, queue()), MT_FAILED);
+    assert_int_equal(ops()->matmul(&plain, &out, &gaps, &out, 0, 0, queue()), MT_FAILED);
     assert_non_null(strstr(mt_last_error(), "strides of 8 and 2"));
 }
 

@@ -1,4 +1,4 @@
-/* Matrix products of the CPU's table against sums in double, element by element.
+/* Matrix products of the CPU's table, and what they add to, against sums in double, element by element.
  *
  * The bound is that of the arithmetic: |error| <= (terms + 2) * unit roundoff * sum |a||b|, and for bf16 one rounding of
  * the result besides. Elements are uniform in (-4, 4), so a product of wrongly transposed or shifted operands is off by
@@ -21,20 +21,25 @@ static double unit_roundoff(mt_dtype dtype)
     return dtype == MT_F64 ? 0x1p-53 : 0x1p-24;
 }
 
-/* The operands of a product as plain arrays of doubles: a is [batch, m, terms], b is [batch, terms, n]. */
+/* The operands of a product as plain arrays of doubles: a is [outer * batch, m, terms], b is [outer * batch, terms, n]. */
 struct product {
+    const struct mtk_product *how;
     double *a, *b;
     int64_t m, n, terms;
 };
 
+static const struct mtk_product plain = {.alpha = 1};
+
 static void expect_product(const struct strided *out, const struct product *p, struct place place)
 {
-    const double *a = p->a + (place.at[1] * p->m + place.at[2]) * p->terms;
-    const double *b = p->b + place.at[1] * p->terms * p->n + place.at[3];
-    double sum = 0, size = 0;
+    int64_t matrix = place.at[0] * out->view.shape[1] + place.at[1];
+    const double *a = p->a + (matrix * p->m + place.at[2]) * p->terms;
+    const double *b = p->b + matrix * p->terms * p->n + place.at[3];
+    double before = p->how->beta != 0 ? p->how->beta * element_before(out, place) : 0;
+    double sum = before, size = fabs(before);
     for (int64_t k = 0; k < p->terms; k++) {
-        sum += a[k] * b[k * p->n];
-        size += fabs(a[k] * b[k * p->n]);
+        sum += p->how->alpha * a[k] * b[k * p->n];
+        size += fabs(p->how->alpha * a[k] * b[k * p->n]);
     }
     double bound = (double)(p->terms + 2) * unit_roundoff(out->view.dtype) * size;
     if (out->view.dtype == MT_BF16)
@@ -46,12 +51,13 @@ static void expect_product(const struct strided *out, const struct product *p, s
 }
 
 /* Multiplies, checks every element, and that nothing else changed. */
-static void check_product(struct strided *out, const struct strided *a, const struct strided *b)
+static void check_product_of(const struct mtk_product *how, struct strided *out, const struct strided *a,
+                             const struct strided *b)
 {
-    assert_int_equal(mtk_cpu.matmul(MTK_MATH_FP32, &out->view, &a->view, &b->view, 0, 0, 0), MT_OK);
+    assert_int_equal(mtk_cpu.matmul(how, &out->view, &a->view, &b->view, 0, 0, 0), MT_OK);
     assert_true(strided_unchanged(a) && strided_unchanged(b));
-    struct product p = {strided_elements(a), strided_elements(b), out->view.shape[2], out->view.shape[3],
-                        a->view.shape[3]};
+    struct product p = {
+        how, strided_elements(a), strided_elements(b), out->view.shape[2], out->view.shape[3], a->view.shape[3]};
     struct place place = {{0}};
     do
         expect_product(out, &p, place);
@@ -59,6 +65,11 @@ static void check_product(struct strided *out, const struct strided *a, const st
     assert_true(strided_surroundings_unchanged(out));
     free(p.a);
     free(p.b);
+}
+
+static void check_product(struct strided *out, const struct strided *a, const struct strided *b)
+{
+    check_product_of(&plain, out, a, b);
 }
 
 static struct dice start(int test)
@@ -70,16 +81,19 @@ static struct dice start(int test)
 /* One product of random sizes up to `largest` and random orders; operands may be one matrix for all of the batch. */
 static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t largest)
 {
+    const struct mtk_product how = {MTK_MATH_FP32, roll(dice, 2) == 0 ? 1 : 0.75, roll(dice, 2) == 0 ? 0 : 0.5};
+    int64_t outer = 1 + (int64_t)roll(dice, 2);
+    mt_dtype out_dtype = dtype == MT_BF16 && roll(dice, 2) == 0 ? MT_F32 : dtype;
     int64_t batch = 1 + (int64_t)roll(dice, 3), m = 1 + (int64_t)roll(dice, largest);
     int64_t n = 1 + (int64_t)roll(dice, largest), k = 1 + (int64_t)roll(dice, largest);
-    struct strided a = strided_create_matrix(dice, dtype, (int64_t[]){1, batch, m, k}, roll_order(dice));
-    struct strided b = strided_create_matrix(dice, dtype, (int64_t[]){1, batch, k, n}, roll_order(dice));
-    struct strided out = strided_create_matrix(dice, dtype, (int64_t[]){1, batch, m, n}, roll_order(dice));
+    struct strided a = strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, m, k}, roll_order(dice));
+    struct strided b = strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, k, n}, roll_order(dice));
+    struct strided out = strided_create_matrix(dice, out_dtype, (int64_t[]){outer, batch, m, n}, roll_order(dice));
     if (roll(dice, 4) == 0)
         a.view.stride[1] = 0;
     if (roll(dice, 4) == 0)
         b.view.stride[1] = 0;
-    check_product(&out, &a, &b);
+    check_product_of(&how, &out, &a, &b);
     strided_destroy(&a);
     strided_destroy(&b);
     strided_destroy(&out);
@@ -174,7 +188,7 @@ static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state
     struct place first = {{0}};
     for (int added = 0; added < 64; added++) {
         element_set(&b, first, added);
-        assert_int_equal(mtk_cpu.matmul(MTK_MATH_FP32, &out.view, &a.view, &b.view, 0, 0, 0), MT_OK);
+        assert_int_equal(mtk_cpu.matmul(&plain, &out.view, &a.view, &b.view, 0, 0, 0), MT_OK);
         assert_true(element(&out, first) == round_to_dtype(TERMS - 1 + added, MT_BF16));
     }
     strided_destroy(&a);

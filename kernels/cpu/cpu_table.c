@@ -19,5 +19,11 @@ const struct mtk_table mtk_cpu = {
     .softmax_grad = mtk_cpu_softmax_grad,
     .attention = mtk_cpu_attention,
     .attention_grad = mtk_cpu_attention_grad,
+    .rms_norm = mtk_cpu_rms_norm,
+    .rms_norm_grad = mtk_cpu_rms_norm_grad,
+    .swiglu = mtk_cpu_swiglu,
+    .swiglu_grad = mtk_cpu_swiglu_grad,
+    .cross_entropy = mtk_cpu_cross_entropy,
+    .adamw = mtk_cpu_adamw,
     .random = mtk_cpu_random,
 };

@@ -1,11 +1,11 @@
-/* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n]; every element of `out` is written.
+/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]; every element of `out` is written.
  *
  * fp32 and fp64 go to OpenBLAS, which reads a matrix by rows or by columns, so a transposed view is no copy. bf16 goes
  * there in tiles, converted to fp32 on the stack, and is rounded once:
  *
  *   a ──BLOCK_M x BLOCK_K──┐
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
- *   b ──BLOCK_K x BLOCK_N──┘        (added up over k)
+ *   b ──BLOCK_K x BLOCK_N──┘        (added up over k, to beta times out)
  *
  * Views that no BLAS reads, because a matrix repeats its rows or columns, are summed plainly in double. */
 #include "kernels/cpu/cpu_ops.h"
@@ -28,9 +28,9 @@ struct layout {
     int leading;
 };
 
-static struct matrix matrix_of(const struct mtk_view *view, int64_t g)
+static struct matrix matrix_of(const struct mtk_view *view, int64_t o, int64_t g)
 {
-    return (struct matrix){mtk_at(view, 0, g, 0, 0), view->dtype,     view->shape[2],
+    return (struct matrix){mtk_at(view, o, g, 0, 0), view->dtype,     view->shape[2],
                            view->shape[3],           view->stride[2], view->stride[3]};
 }
 
@@ -62,7 +62,8 @@ static struct layout layout_of(const struct matrix *m)
     return by_columns > 0 ? (struct layout){BY_COLUMNS, by_columns} : (struct layout){NEITHER, 0};
 }
 
-static void multiply_blas(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+static void multiply_blas(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
+                          const struct matrix *b)
 {
     struct layout to = layout_of(out), left = layout_of(a), right = layout_of(b);
     enum CBLAS_ORDER order = to.order == BY_ROWS ? CblasRowMajor : CblasColMajor;
@@ -70,11 +71,11 @@ static void multiply_blas(const struct matrix *out, const struct matrix *a, cons
     enum CBLAS_TRANSPOSE turn_b = right.order == to.order ? CblasNoTrans : CblasTrans;
     int m = (int)out->rows, n = (int)out->columns, k = (int)a->columns;
     if (out->dtype == MT_F32)
-        cblas_sgemm(order, turn_a, turn_b, m, n, k, 1, (const void *)a->at, left.leading, (const void *)b->at,
-                    right.leading, 0, (void *)out->at, to.leading);
+        cblas_sgemm(order, turn_a, turn_b, m, n, k, (float)product->alpha, (const void *)a->at, left.leading,
+                    (const void *)b->at, right.leading, (float)product->beta, (void *)out->at, to.leading);
     else
-        cblas_dgemm(order, turn_a, turn_b, m, n, k, 1, (const void *)a->at, left.leading, (const void *)b->at,
-                    right.leading, 0, (void *)out->at, to.leading);
+        cblas_dgemm(order, turn_a, turn_b, m, n, k, product->alpha, (const void *)a->at, left.leading,
+                    (const void *)b->at, right.leading, product->beta, (void *)out->at, to.leading);
 }
 
 static double dot(const struct matrix *a, const struct matrix *b, int64_t row, int64_t column)
@@ -85,11 +86,21 @@ static double dot(const struct matrix *a, const struct matrix *b, int64_t row, i
     return sum;
 }
 
-static void multiply_plainly(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+/* `value` of the product as an element of out. */
+static void store_product(const struct mtk_product *product, const struct matrix *out, int64_t row, int64_t column,
+                          double value)
+{
+    char *at = matrix_at(out, row, column);
+    double kept = product->beta != 0 ? product->beta * mtk_load_one(at, out->dtype) : 0;
+    mtk_store_one(at, out->dtype, product->alpha * value + kept);
+}
+
+static void multiply_plainly(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
+                             const struct matrix *b)
 {
     for (int64_t row = 0; row < out->rows; row++)
         for (int64_t column = 0; column < out->columns; column++)
-            mtk_store_one(matrix_at(out, row, column), out->dtype, dot(a, b, row, column));
+            store_product(product, out, row, column, dot(a, b, row, column));
 }
 
 /* A part of a matrix, at most `rows` x `columns` from (row, column). */
@@ -129,51 +140,56 @@ _Static_assert((int)BLOCK_M <= (int)MTK_TILE && (int)BLOCK_N <= (int)MTK_TILE &&
                "convert takes rows of one tile");
 
 /* One block of `out`: `a` has its rows, `b` its columns. */
-static void multiply_block(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+static void multiply_block(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
+                           const struct matrix *b)
 {
     float sums[BLOCK_M * BLOCK_N], left[BLOCK_M * BLOCK_K], right[BLOCK_K * BLOCK_N];
     int m = (int)out->rows, n = (int)out->columns;
+    struct matrix total = {(char *)sums, MT_F32, out->rows, out->columns, out->columns, 1};
+    if (product->beta != 0)
+        convert(&total, out);
     for (int64_t k = 0; k < a->columns; k += BLOCK_K) {
         struct matrix from_a = part(a, 0, k, BLOCK_M, BLOCK_K), from_b = part(b, k, 0, BLOCK_K, BLOCK_N);
         struct matrix l = unpack(&from_a, left), r = unpack(&from_b, right);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, (int)l.columns, 1, left, (int)l.columns, right,
-                    (int)r.columns, k > 0 ? 1 : 0, sums, n);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, (int)l.columns, (float)product->alpha, left,
+                    (int)l.columns, right, (int)r.columns, k > 0 ? 1 : (float)product->beta, sums, n);
     }
-    struct matrix total = {(char *)sums, MT_F32, out->rows, out->columns, out->columns, 1};
     convert(out, &total);
 }
 
-static void multiply_blocks(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+static void multiply_blocks(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
+                            const struct matrix *b)
 {
     for (int64_t row = 0; row < out->rows; row += BLOCK_M)
         for (int64_t column = 0; column < out->columns; column += BLOCK_N) {
             struct matrix to = part(out, row, column, BLOCK_M, BLOCK_N);
             struct matrix from_a = part(a, row, 0, BLOCK_M, a->columns);
             struct matrix from_b = part(b, 0, column, b->rows, BLOCK_N);
-            multiply_block(&to, &from_a, &from_b);
+            multiply_block(product, &to, &from_a, &from_b);
         }
 }
 
-static void multiply(const struct matrix *out, const struct matrix *a, const struct matrix *b)
+static void multiply(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
+                     const struct matrix *b)
 {
-    if (out->dtype == MT_BF16)
-        multiply_blocks(out, a, b);
+    if (a->dtype == MT_BF16)
+        multiply_blocks(product, out, a, b);
     else if (layout_of(out).order == NEITHER || layout_of(a).order == NEITHER || layout_of(b).order == NEITHER)
-        multiply_plainly(out, a, b);
+        multiply_plainly(product, out, a, b);
     else
-        multiply_blas(out, a, b);
+        multiply_blas(product, out, a, b);
 }
 
-mt_status mtk_cpu_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                         mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue)
+mt_status mtk_cpu_matmul(const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,
+                         const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue)
 {
-    (void)math;
     (void)workspace;
     (void)workspace_bytes;
     (void)queue;
-    for (int64_t g = 0; g < out->shape[1]; g++) {
-        struct matrix to = matrix_of(out, g), left = matrix_of(a, g), right = matrix_of(b, g);
-        multiply(&to, &left, &right);
-    }
+    for (int64_t o = 0; o < out->shape[0]; o++)
+        for (int64_t g = 0; g < out->shape[1]; g++) {
+            struct matrix to = matrix_of(out, o, g), left = matrix_of(a, o, g), right = matrix_of(b, o, g);
+            multiply(product, &to, &left, &right);
+        }
     return MT_OK;
 }

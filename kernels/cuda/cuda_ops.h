@@ -27,8 +27,9 @@ mt_status mtk_cuda_ternary(mtk_ternary_op op, double s, double t, const struct m
 mt_status mtk_cuda_reduce(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,
                           struct mtk_queue *queue);
 mt_status mtk_cuda_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
-mt_status mtk_cuda_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                          mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue);
+mt_status mtk_cuda_matmul(const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,
+                          const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes,
+                          struct mtk_queue *queue);
 mt_status mtk_cuda_gather_rows(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
                                struct mtk_queue *queue);
 mt_status mtk_cuda_scatter_add_rows(const struct mtk_view *table, const struct mtk_view *index,

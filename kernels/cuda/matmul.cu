@@ -1,4 +1,5 @@
-/* out[0,g,m,n] = sum over k of a[0,g,m,k] * b[0,g,k,n], by cuBLAS; every element of `out` is written.
+/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], by cuBLAS, one call for each o;
+ * every element of `out` is written.
  *
  * cuBLAS knows matrices by columns. A matrix by rows is its transpose by columns, so
  *
@@ -6,7 +7,7 @@
  *   out by columns   out = a b
  *
  * and each operand is read transposed if its layout is not out's. fp32 is computed in fp32, or in tf32 if asked; bf16 is
- * summed in fp32 and rounded once. */
+ * summed in fp32 and rounded once, or not at all where out is fp32. */
 #include "kernels/cuda/launch.cuh"
 
 #include "kernels/cuda/element.cuh"
@@ -92,28 +93,34 @@ static cublasComputeType_t compute_type(mtk_math math, mt_dtype dtype)
     return dtype == MT_F32 && math == MTK_MATH_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-static cublasStatus_t multiply(mtk_math math, const product *p, struct mtk_queue *queue)
+/* Where product number o of a view begins. */
+static char *outer_at(const struct mtk_view *view, int64_t o)
 {
-    const float one_float = 1, zero_float = 0;
-    const double one_double = 1, zero_double = 0;
+    return mtk_device_pointer(view->address) + o * view->stride[0] * mtk_size_of(view->dtype);
+}
+
+static cublasStatus_t multiply(const struct mtk_product *how, const product *p, int64_t o, struct mtk_queue *queue)
+{
+    const float alpha_float = (float)how->alpha, beta_float = (float)how->beta;
     bool is_double = p->c->dtype == MT_F64;
-    const void *one = is_double ? (const void *)&one_double : &one_float;
-    const void *zero = is_double ? (const void *)&zero_double : &zero_float;
-    cudaDataType_t type = data_type(p->c->dtype);
-    cublasComputeType_t compute = compute_type(math, p->c->dtype);
-    const void *a = mtk_device_pointer(p->a->address), *b = mtk_device_pointer(p->b->address);
-    void *c = mtk_device_pointer(p->c->address);
+    const void *alpha = is_double ? (const void *)&how->alpha : &alpha_float;
+    const void *beta = is_double ? (const void *)&how->beta : &beta_float;
+    cudaDataType_t type = data_type(p->a->dtype), out_type = data_type(p->c->dtype);
+    cublasComputeType_t compute = compute_type(how->math, p->a->dtype);
+    const void *a = outer_at(p->a, o), *b = outer_at(p->b, o);
+    void *c = outer_at(p->c, o);
     if (p->c->shape[1] == 1)
-        return cublasGemmEx_64(queue->blas, p->turn_a, p->turn_b, p->m, p->n, p->k, one, a, type, p->a_leading, b, type,
-                               p->b_leading, zero, c, type, p->c_leading, compute, CUBLAS_GEMM_DEFAULT);
-    return cublasGemmStridedBatchedEx_64(queue->blas, p->turn_a, p->turn_b, p->m, p->n, p->k, one, a, type,
-                                         p->a_leading, p->a->stride[1], b, type, p->b_leading, p->b->stride[1], zero, c,
-                                         type, p->c_leading, p->c->stride[1], p->c->shape[1], compute,
+        return cublasGemmEx_64(queue->blas, p->turn_a, p->turn_b, p->m, p->n, p->k, alpha, a, type, p->a_leading, b,
+                               type, p->b_leading, beta, c, out_type, p->c_leading, compute, CUBLAS_GEMM_DEFAULT);
+    return cublasGemmStridedBatchedEx_64(queue->blas, p->turn_a, p->turn_b, p->m, p->n, p->k, alpha, a, type,
+                                         p->a_leading, p->a->stride[1], b, type, p->b_leading, p->b->stride[1], beta, c,
+                                         out_type, p->c_leading, p->c->stride[1], p->c->shape[1], compute,
                                          CUBLAS_GEMM_DEFAULT);
 }
 
-mt_status mtk_cuda_matmul(mtk_math math, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,
-                          mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue)
+mt_status mtk_cuda_matmul(const struct mtk_product *how, const struct mtk_view *out, const struct mtk_view *a,
+                          const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes,
+                          struct mtk_queue *queue)
 {
     if (layout_of(out).order == layout::NEITHER)
         return fail_layout("the output", out);
@@ -125,7 +132,9 @@ mt_status mtk_cuda_matmul(mtk_math math, const struct mtk_view *out, const struc
     if (status != MT_OK)
         return status;
     product p = product_of(out, a, b);
-    cublasStatus_t outcome = multiply(math, &p, queue);
+    cublasStatus_t outcome = CUBLAS_STATUS_SUCCESS;
+    for (int64_t o = 0; o < out->shape[0] && outcome == CUBLAS_STATUS_SUCCESS; o++)
+        outcome = multiply(how, &p, o, queue);
     if (outcome == CUBLAS_STATUS_SUCCESS)
         return MT_OK;
     return mt_fail(MT_FAILED, "product of %lld matrices, %lld x %lld by %lld x %lld, of %s: cuBLAS says %s (%d)",

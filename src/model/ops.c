@@ -1,6 +1,7 @@
 #include "model/ops.h"
 
 #include "base/text.h"
+#include "model/op_rules.h"
 #include "model/use.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ static bool broadcast_view(const struct mt_tensor *tensor, int dims, const int64
     return true;
 }
 
-static struct mtk_view plain_view(const struct mt_tensor *tensor)
+struct mtk_view mt_op_view(const struct mt_tensor *tensor)
 {
     struct mtk_view view;
     broadcast_view(tensor, tensor->dims, tensor->shape, &view);
@@ -40,9 +41,9 @@ static struct mtk_view plain_view(const struct mt_tensor *tensor)
 }
 
 /* The view of `tensor` with a last dimension of 1 added: an index beside what it selects. */
-static struct mtk_view column_view(const struct mt_tensor *tensor)
+struct mtk_view mt_op_column_view(const struct mt_tensor *tensor)
 {
-    struct mtk_view view = plain_view(tensor);
+    struct mtk_view view = mt_op_view(tensor);
     memmove(view.shape, view.shape + 1, (MT_MAX_DIMS - 1) * sizeof view.shape[0]);
     memmove(view.stride, view.stride + 1, (MT_MAX_DIMS - 1) * sizeof view.stride[0]);
     view.shape[MT_MAX_DIMS - 1] = 1;
@@ -57,7 +58,7 @@ static const char *shape_text(const struct mt_tensor *tensor, struct mt_text *te
     return mt_text_get(text);
 }
 
-static void fail_shapes(struct mt_runtime *rt, const char *op, const struct mt_tensor *out, const struct mt_tensor *in)
+void mt_op_fail_shapes(struct mt_runtime *rt, const char *op, const struct mt_tensor *out, const struct mt_tensor *in)
 {
     struct mt_text out_text = {0}, in_text = {0};
     mt_runtime_fail(rt, mt_fail(MT_FAILED, "%s: operand (%s) of %s does not fit output (%s) of %s", op,
@@ -68,7 +69,7 @@ static void fail_shapes(struct mt_runtime *rt, const char *op, const struct mt_t
 }
 
 /* Whether an op may run at all: nothing has failed and every tensor is there and alive. */
-static bool ready(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
+bool mt_op_ready(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
 {
     if (rt->status != MT_OK)
         return false;
@@ -82,7 +83,7 @@ static bool ready(struct mt_runtime *rt, const char *op, const struct mt_tensor 
 }
 
 /* An operand may share memory with the output only if it is the very same view of it. */
-static bool alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in)
+bool mt_op_alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in)
 {
     if (out->storage != in->storage)
         return true;
@@ -90,8 +91,8 @@ static bool alias_allowed(const struct mt_tensor *out, const struct mt_tensor *i
            memcmp(out->stride, in->stride, (size_t)out->dims * sizeof out->stride[0]) == 0;
 }
 
-static void spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
-                  bool matrix_product)
+void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
+                 bool matrix_product)
 {
     struct mt_work work = {.operations = operations,
                            .dtype = tensors[count - 1]->dtype,
@@ -103,7 +104,7 @@ static void spend(struct mt_runtime *rt, double operations, const struct mt_tens
 }
 
 /* Whether `op` is to be launched; then kernels that are watched belong to it and to the current scope. */
-static bool launches(struct mt_runtime *rt, const char *op)
+bool mt_op_launches(struct mt_runtime *rt, const char *op)
 {
     char text[MT_OP_TEXT];
     if (!mt_device_executes(rt->device))
@@ -122,7 +123,7 @@ static bool launches(struct mt_runtime *rt, const char *op)
 }
 
 /* Keeps a launch's error. */
-static void launched(struct mt_runtime *rt, const char *op, mt_status status)
+void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status)
 {
     if (status != MT_OK)
         mt_runtime_fail(rt, mt_fail_context(status, "%s", op));
@@ -132,34 +133,34 @@ static void launched(struct mt_runtime *rt, const char *op, mt_status status)
 static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count,
                         struct mtk_view *views)
 {
-    if (!ready(rt, op, tensors, count))
+    if (!mt_op_ready(rt, op, tensors, count))
         return false;
     const struct mt_tensor *out = tensors[0];
-    views[0] = plain_view(out);
+    views[0] = mt_op_view(out);
     for (int i = 1; i < count; i++) {
-        if (broadcast_view(tensors[i], out->dims, out->shape, &views[i]) && alias_allowed(out, tensors[i]))
+        if (broadcast_view(tensors[i], out->dims, out->shape, &views[i]) && mt_op_alias_allowed(out, tensors[i]))
             continue;
-        fail_shapes(rt, op, out, tensors[i]);
+        mt_op_fail_shapes(rt, op, out, tensors[i]);
         return false;
     }
     mt_use_note(rt, out, tensors + 1, count - 1);
-    spend(rt, (double)mt_tensor_count(out), tensors, count, false);
-    return launches(rt, op);
+    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, count, false);
+    return mt_op_launches(rt, op);
 }
 
 void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value)
 {
     struct mtk_view view;
     if (elementwise(rt, "fill", (const struct mt_tensor *[]){out}, 1, &view))
-        launched(rt, "fill", rt->device->kernels->fill(value, &view, mt_device_queue(rt->device, rt->stream)));
+        mt_op_launched(rt, "fill", rt->device->kernels->fill(value, &view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_tensor *out, const struct mt_tensor *in)
 {
     struct mtk_view v[2];
     if (elementwise(rt, unary_names[op], (const struct mt_tensor *[]){out, in}, 2, v))
-        launched(rt, unary_names[op],
-                 rt->device->kernels->unary(op, s, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
+        mt_op_launched(rt, unary_names[op],
+                       rt->device->kernels->unary(op, s, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
     if (op == MTK_COPY && rt->status == MT_OK)
         mt_use_copy(out, in);
 }
@@ -169,8 +170,9 @@ void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_t
 {
     struct mtk_view v[3];
     if (elementwise(rt, binary_names[op], (const struct mt_tensor *[]){out, a, b}, 3, v))
-        launched(rt, binary_names[op],
-                 rt->device->kernels->binary(op, s, &v[0], &v[1], &v[2], mt_device_queue(rt->device, rt->stream)));
+        mt_op_launched(
+            rt, binary_names[op],
+            rt->device->kernels->binary(op, s, &v[0], &v[1], &v[2], mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, double t, struct mt_tensor *out,
@@ -178,72 +180,86 @@ void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, double t,
 {
     struct mtk_view v[4];
     if (elementwise(rt, ternary_names[op], (const struct mt_tensor *[]){out, a, b, c}, 4, v))
-        launched(rt, ternary_names[op],
-                 rt->device->kernels->ternary(op, s, t, &v[0], &v[1], &v[2], &v[3],
-                                              mt_device_queue(rt->device, rt->stream)));
+        mt_op_launched(rt, ternary_names[op],
+                       rt->device->kernels->ternary(op, s, t, &v[0], &v[1], &v[2], &v[3],
+                                                    mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in)
 {
     const struct mt_tensor *const tensors[] = {out, in};
     struct mtk_view seen_as_in, out_view;
-    if (!ready(rt, "reduce", tensors, 2))
+    if (!mt_op_ready(rt, "reduce", tensors, 2))
         return;
     if (!broadcast_view(out, in->dims, in->shape, &seen_as_in) || out->storage == in->storage) {
-        fail_shapes(rt, "reduce", out, in);
+        mt_op_fail_shapes(rt, "reduce", out, in);
         return;
     }
     mt_use_note(rt, out, &in, 1);
-    spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
-    out_view = plain_view(out);
-    struct mtk_view in_view = plain_view(in);
-    if (launches(rt, reduce_names[op]))
-        launched(rt, reduce_names[op],
-                 rt->device->kernels->reduce(op, &out_view, &in_view, mt_device_queue(rt->device, rt->stream)));
+    mt_op_spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
+    out_view = mt_op_view(out);
+    struct mtk_view in_view = mt_op_view(in);
+    if (mt_op_launches(rt, reduce_names[op]))
+        mt_op_launched(rt, reduce_names[op],
+                       rt->device->kernels->reduce(op, &out_view, &in_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in)
 {
     struct mtk_view v[2];
     if (elementwise(rt, "lower_triangle", (const struct mt_tensor *[]){out, in}, 2, v))
-        launched(rt, "lower_triangle",
-                 rt->device->kernels->lower_triangle(&v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
+        mt_op_launched(rt, "lower_triangle",
+                       rt->device->kernels->lower_triangle(&v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
 /* A matrix that libraries can read has rows or columns that are dense. */
 static bool is_readable_matrix(const struct mt_tensor *m)
 {
-    return m->stride[1] == 1 || m->stride[2] == 1 || m->shape[1] == 1 || m->shape[2] == 1;
+    int row = m->dims - 2, column = m->dims - 1;
+    return m->stride[row] == 1 || m->stride[column] == 1 || m->shape[row] == 1 || m->shape[column] == 1;
 }
 
+/* The last two dimensions are a matrix's; those before are equal. */
 static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
 {
-    return out->dims == 3 && a->dims == 3 && b->dims == 3 && out->dtype == a->dtype && a->dtype == b->dtype &&
-           out->shape[0] == a->shape[0] && out->shape[0] == b->shape[0] && out->shape[1] == a->shape[1] &&
-           out->shape[2] == b->shape[2] && a->shape[2] == b->shape[1] && out->storage != a->storage &&
-           out->storage != b->storage && is_readable_matrix(out) && is_readable_matrix(a) && is_readable_matrix(b);
+    int dims = out->dims;
+    bool fits = (dims == 3 || dims == 4) && a->dims == dims && b->dims == dims && a->dtype == b->dtype &&
+                (out->dtype == a->dtype || (out->dtype == MT_F32 && a->dtype == MT_BF16)) &&
+                out->storage != a->storage && out->storage != b->storage && is_readable_matrix(out) &&
+                is_readable_matrix(a) && is_readable_matrix(b);
+    for (int i = 0; fits && i < dims - 2; i++)
+        fits = out->shape[i] == a->shape[i] && out->shape[i] == b->shape[i];
+    return fits && out->shape[dims - 2] == a->shape[dims - 2] && out->shape[dims - 1] == b->shape[dims - 1] &&
+           a->shape[dims - 1] == b->shape[dims - 2];
 }
 
-void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
+void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
+                   const struct mt_tensor *b)
 {
     const struct mt_tensor *const tensors[] = {out, a, b};
-    if (!ready(rt, "matmul", tensors, 3))
+    if (!mt_op_ready(rt, "matmul", tensors, 3))
         return;
     if (!matmul_fits(out, a, b)) {
-        fail_shapes(rt, "matmul", out, a);
+        mt_op_fail_shapes(rt, "matmul", out, a);
         return;
     }
     const struct mt_tensor *workspace = mt_runtime_workspace(rt);
     if (workspace == NULL)
         return;
     mt_use_scratch(rt, workspace);
-    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b}, 2);
-    spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[2], tensors, 3, true);
-    struct mtk_view out_view = plain_view(out), a_view = plain_view(a), b_view = plain_view(b);
-    if (launches(rt, "matmul"))
-        launched(rt, "matmul",
-                 rt->device->kernels->matmul(rt->math, &out_view, &a_view, &b_view, workspace->address,
-                                             MT_MATMUL_WORKSPACE_BYTES, mt_device_queue(rt->device, rt->stream)));
+    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, out}, beta != 0 ? 3 : 2);
+    mt_op_spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
+    const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta};
+    struct mtk_view out_view = mt_op_view(out), a_view = mt_op_view(a), b_view = mt_op_view(b);
+    if (mt_op_launches(rt, "matmul"))
+        mt_op_launched(rt, "matmul",
+                       rt->device->kernels->matmul(&product, &out_view, &a_view, &b_view, workspace->address,
+                                                   MT_MATMUL_WORKSPACE_BYTES, mt_device_queue(rt->device, rt->stream)));
+}
+
+void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    mt_op_product(rt, 1, 0, out, a, b);
 }
 
 /* Checks an op that selects by an index: `wide` is (…, c), `index` and, if there is one, `narrow` are (…). */
@@ -251,13 +267,13 @@ static bool indexed(struct mt_runtime *rt, const char *op, const struct mt_tenso
                     const struct mt_tensor *other)
 {
     const struct mt_tensor *const tensors[] = {wide, index, other};
-    if (!ready(rt, op, tensors, 3))
+    if (!mt_op_ready(rt, op, tensors, 3))
         return false;
     bool leading = index->dims == wide->dims - 1 && index->dtype == MT_I64;
     for (int i = 0; leading && i < index->dims; i++)
         leading = index->shape[i] == wide->shape[i];
     if (!leading) {
-        fail_shapes(rt, op, wide, index);
+        mt_op_fail_shapes(rt, op, wide, index);
         return false;
     }
     return true;
@@ -267,8 +283,8 @@ static bool indexed(struct mt_runtime *rt, const char *op, const struct mt_tenso
 static bool spend_moved(struct mt_runtime *rt, const char *op, const struct mt_tensor *moved)
 {
     const struct mt_tensor *const tensors[] = {moved, moved};
-    spend(rt, (double)mt_tensor_count(moved), tensors, 2, false);
-    return launches(rt, op);
+    mt_op_spend(rt, (double)mt_tensor_count(moved), tensors, 2, false);
+    return mt_op_launches(rt, op);
 }
 
 static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *rows, const struct mt_tensor *table,
@@ -277,7 +293,7 @@ static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tens
     if (!indexed(rt, op, rows, index, table))
         return false;
     if (table->dims != 2 || table->shape[1] != rows->shape[rows->dims - 1] || table->storage == rows->storage) {
-        fail_shapes(rt, op, rows, table);
+        mt_op_fail_shapes(rt, op, rows, table);
         return false;
     }
     return true;
@@ -291,8 +307,8 @@ void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struc
     mt_use_note(rt, out, (const struct mt_tensor *[]){table, index}, 2);
     if (!spend_moved(rt, "gather_rows", out))
         return;
-    struct mtk_view out_view = plain_view(out), table_view = plain_view(table), index_view = column_view(index);
-    launched(
+    struct mtk_view out_view = mt_op_view(out), table_view = mt_op_view(table), index_view = mt_op_column_view(index);
+    mt_op_launched(
         rt, "gather_rows",
         rt->device->kernels->gather_rows(&out_view, &table_view, &index_view, mt_device_queue(rt->device, rt->stream)));
 }
@@ -305,10 +321,10 @@ void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, cons
     mt_use_note(rt, table, (const struct mt_tensor *[]){table, index, in}, 3);
     if (!spend_moved(rt, "scatter_add_rows", in))
         return;
-    struct mtk_view table_view = plain_view(table), in_view = plain_view(in), index_view = column_view(index);
-    launched(rt, "scatter_add_rows",
-             rt->device->kernels->scatter_add_rows(&table_view, &index_view, &in_view,
-                                                   mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view table_view = mt_op_view(table), in_view = mt_op_view(in), index_view = mt_op_column_view(index);
+    mt_op_launched(rt, "scatter_add_rows",
+                   rt->device->kernels->scatter_add_rows(&table_view, &index_view, &in_view,
+                                                         mt_device_queue(rt->device, rt->stream)));
 }
 
 static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *wide,
@@ -317,7 +333,7 @@ static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_
     if (!indexed(rt, op, wide, index, narrow))
         return false;
     if (!mt_tensor_same_shape(narrow, index) || narrow->storage == wide->storage) {
-        fail_shapes(rt, op, narrow, index);
+        mt_op_fail_shapes(rt, op, narrow, index);
         return false;
     }
     return true;
@@ -330,9 +346,10 @@ void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_te
     mt_use_note(rt, out, (const struct mt_tensor *[]){in, index}, 2);
     if (!spend_moved(rt, "pick", out))
         return;
-    struct mtk_view out_view = column_view(out), in_view = plain_view(in), index_view = column_view(index);
-    launched(rt, "pick",
-             rt->device->kernels->pick(&out_view, &in_view, &index_view, mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view out_view = mt_op_column_view(out), in_view = mt_op_view(in), index_view = mt_op_column_view(index);
+    mt_op_launched(
+        rt, "pick",
+        rt->device->kernels->pick(&out_view, &in_view, &index_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *index,
@@ -343,21 +360,23 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
     mt_use_note(rt, out, (const struct mt_tensor *[]){out, index, in}, 3);
     if (!spend_moved(rt, "place_add", in))
         return;
-    struct mtk_view out_view = plain_view(out), in_view = column_view(in), index_view = column_view(index);
-    launched(rt, "place_add",
-             rt->device->kernels->place_add(&out_view, &index_view, &in_view, mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view out_view = mt_op_view(out), in_view = mt_op_column_view(in), index_view = mt_op_column_view(index);
+    mt_op_launched(
+        rt, "place_add",
+        rt->device->kernels->place_add(&out_view, &index_view, &in_view, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out, const struct mt_tensor *in)
 {
     if (out != NULL && in != NULL && (out->dims < 2 || out->shape[out->dims - 1] % 2 != 0)) {
-        fail_shapes(rt, "rotate", out, in);
+        mt_op_fail_shapes(rt, "rotate", out, in);
         return;
     }
     struct mtk_view v[2];
     if (elementwise(rt, "rotate", (const struct mt_tensor *[]){out, in}, 2, v))
-        launched(rt, "rotate",
-                 rt->device->kernels->rotate(theta, direction, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
+        mt_op_launched(
+            rt, "rotate",
+            rt->device->kernels->rotate(theta, direction, &v[0], &v[1], mt_device_queue(rt->device, rt->stream)));
 }
 
 /* Whether the device computes nothing, or has a kernel for the op. */
@@ -384,17 +403,17 @@ static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor 
 static bool softmax_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count,
                          const struct mt_tensor *lse, struct mtk_view *views)
 {
-    if (!ready(rt, op, tensors, count) || (lse != NULL && !ready(rt, op, &lse, 1)))
+    if (!mt_op_ready(rt, op, tensors, count) || (lse != NULL && !mt_op_ready(rt, op, &lse, 1)))
         return false;
     for (int i = 0; i < count; i++) {
-        views[i] = plain_view(tensors[i]);
-        if (mt_tensor_same_shape(tensors[0], tensors[i]) && alias_allowed(tensors[0], tensors[i]))
+        views[i] = mt_op_view(tensors[i]);
+        if (mt_tensor_same_shape(tensors[0], tensors[i]) && mt_op_alias_allowed(tensors[0], tensors[i]))
             continue;
-        fail_shapes(rt, op, tensors[0], tensors[i]);
+        mt_op_fail_shapes(rt, op, tensors[0], tensors[i]);
         return false;
     }
     if (lse != NULL && !is_column_of(lse, tensors[0])) {
-        fail_shapes(rt, op, lse, tensors[0]);
+        mt_op_fail_shapes(rt, op, lse, tensors[0]);
         return false;
     }
     return true;
@@ -410,13 +429,13 @@ void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt
     mt_use_note(rt, out, &in, 1);
     if (lse != NULL)
         mt_use_write(rt, lse);
-    spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
-    if (!launches(rt, "softmax") || !is_known(rt, "softmax", rt->device->kernels->softmax != NULL))
+    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
+    if (!mt_op_launches(rt, "softmax") || !is_known(rt, "softmax", rt->device->kernels->softmax != NULL))
         return;
-    struct mtk_view lse_view = lse != NULL ? plain_view(lse) : (struct mtk_view){0};
-    launched(rt, "softmax",
-             rt->device->kernels->softmax(scale, keys, &v[0], lse != NULL ? &lse_view : NULL, &v[1],
-                                          mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view lse_view = lse != NULL ? mt_op_view(lse) : (struct mtk_view){0};
+    mt_op_launched(rt, "softmax",
+                   rt->device->kernels->softmax(scale, keys, &v[0], lse != NULL ? &lse_view : NULL, &v[1],
+                                                mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
@@ -427,13 +446,13 @@ void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, stru
     if (!softmax_fits(rt, "softmax_grad", tensors, 3, lse, v))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){grad, kept, lse}, lse != NULL ? 3 : 2);
-    spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
-    if (!launches(rt, "softmax_grad") || !is_known(rt, "softmax_grad", rt->device->kernels->softmax_grad != NULL))
+    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
+    if (!mt_op_launches(rt, "softmax_grad") || !is_known(rt, "softmax_grad", rt->device->kernels->softmax_grad != NULL))
         return;
-    struct mtk_view lse_view = lse != NULL ? plain_view(lse) : (struct mtk_view){0};
-    launched(rt, "softmax_grad",
-             rt->device->kernels->softmax_grad(scale, keys, &v[0], &v[1], &v[2], lse != NULL ? &lse_view : NULL,
-                                               mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view lse_view = lse != NULL ? mt_op_view(lse) : (struct mtk_view){0};
+    mt_op_launched(rt, "softmax_grad",
+                   rt->device->kernels->softmax_grad(scale, keys, &v[0], &v[1], &v[2], lse != NULL ? &lse_view : NULL,
+                                                     mt_device_queue(rt->device, rt->stream)));
 }
 
 /* Whether `head` is shaped as q, of its dtype, with dense rows of a size that kernels know. */
@@ -443,19 +462,31 @@ static bool is_head_like(const struct mt_tensor *head, const struct mt_tensor *q
            head->shape[3] <= MTK_MOST_HEAD_FEATURES && (head->stride[3] == 1 || head->shape[3] == 1);
 }
 
-/* Checks an op of attention: heads[0] is q, of the others the last `written` are outputs and share no memory with any. */
+/* Whether two heads alike are different columns of the same rows, as of a product that has several side by side. */
+static bool lie_side_by_side(const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    int64_t width = a->shape[1] * a->shape[3], row = a->stride[2];
+    mt_addr apart = a->address > b->address ? a->address - b->address : b->address - a->address;
+    int64_t columns = (int64_t)(apart / mt_dtype_bytes(a->dtype));
+    return memcmp(a->stride, b->stride, (size_t)a->dims * sizeof a->stride[0]) == 0 && a->stride[1] == a->shape[3] &&
+           columns >= width && columns + width <= row;
+}
+
+/* Checks an op of attention: heads[0] is q, of the others the last `written` are outputs, which share no memory with
+ * operands, and with each other only as columns of the same rows. */
 static bool heads_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *heads, int count,
                       int written)
 {
-    if (!ready(rt, op, heads, count))
+    if (!mt_op_ready(rt, op, heads, count))
         return false;
     for (int i = 0; i < count; i++) {
         bool fits = is_head_like(heads[i], heads[0]);
         for (int j = i >= count - written ? 0 : i; fits && j < i; j++)
-            fits = heads[i]->storage != heads[j]->storage;
+            fits = heads[i]->storage != heads[j]->storage ||
+                   (j >= count - written && lie_side_by_side(heads[i], heads[j]));
         if (fits)
             continue;
-        fail_shapes(rt, op, heads[0], heads[i]);
+        mt_op_fail_shapes(rt, op, heads[0], heads[i]);
         return false;
     }
     return true;
@@ -464,12 +495,12 @@ static bool heads_fit(struct mt_runtime *rt, const char *op, const struct mt_ten
 static bool columns_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *columns, int count,
                         const struct mt_tensor *q)
 {
-    if (!ready(rt, op, columns, count))
+    if (!mt_op_ready(rt, op, columns, count))
         return false;
     for (int i = 0; i < count; i++) {
         if (is_column_of(columns[i], q))
             continue;
-        fail_shapes(rt, op, columns[i], q);
+        mt_op_fail_shapes(rt, op, columns[i], q);
         return false;
     }
     return true;
@@ -490,14 +521,14 @@ void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_note(rt, a->out, heads, 3);
     if (a->lse != NULL)
         mt_use_write(rt, a->lse);
-    spend(rt, causal_operations(a->q, 2), heads, 4, a->q->dtype == MT_BF16);
-    if (!launches(rt, "attention") || !is_known(rt, "attention", rt->device->kernels->attention != NULL))
+    mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, a->q->dtype == MT_BF16);
+    if (!mt_op_launches(rt, "attention") || !is_known(rt, "attention", rt->device->kernels->attention != NULL))
         return;
-    struct mtk_view q = plain_view(a->q), k = plain_view(a->k), v = plain_view(a->v), out = plain_view(a->out);
-    struct mtk_view lse_view = a->lse != NULL ? plain_view(a->lse) : (struct mtk_view){0};
-    launched(rt, "attention",
-             rt->device->kernels->attention(a->scale, &out, a->lse != NULL ? &lse_view : NULL, &q, &k, &v,
-                                            mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view q = mt_op_view(a->q), k = mt_op_view(a->k), v = mt_op_view(a->v), out = mt_op_view(a->out);
+    struct mtk_view lse_view = a->lse != NULL ? mt_op_view(a->lse) : (struct mtk_view){0};
+    mt_op_launched(rt, "attention",
+                   rt->device->kernels->attention(a->scale, &out, a->lse != NULL ? &lse_view : NULL, &q, &k, &v,
+                                                  mt_device_queue(rt->device, rt->stream)));
 }
 
 /* The keys' and values' gradients take the products of queries with keys, and of the gradient with values, and so do the
@@ -512,32 +543,34 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_write(rt, a->dk);
     mt_use_write(rt, a->dv);
     mt_use_scratch(rt, a->delta);
-    spend(rt, causal_operations(a->q, 7), heads, 8, a->q->dtype == MT_BF16);
-    if (!launches(rt, "attention_grad") || !is_known(rt, "attention_grad", rt->device->kernels->attention_grad != NULL))
+    mt_op_spend(rt, causal_operations(a->q, 7), heads, 8, a->q->dtype == MT_BF16);
+    if (!mt_op_launches(rt, "attention_grad") ||
+        !is_known(rt, "attention_grad", rt->device->kernels->attention_grad != NULL))
         return;
     const struct mtk_attention_grad call = {.scale = a->scale,
-                                            .dq = plain_view(a->dq),
-                                            .dk = plain_view(a->dk),
-                                            .dv = plain_view(a->dv),
-                                            .delta = plain_view(a->delta),
-                                            .grad = plain_view(a->grad),
-                                            .q = plain_view(a->q),
-                                            .k = plain_view(a->k),
-                                            .v = plain_view(a->v),
-                                            .out = plain_view(a->out),
-                                            .lse = plain_view(a->lse)};
-    launched(rt, "attention_grad", rt->device->kernels->attention_grad(&call, mt_device_queue(rt->device, rt->stream)));
+                                            .dq = mt_op_view(a->dq),
+                                            .dk = mt_op_view(a->dk),
+                                            .dv = mt_op_view(a->dv),
+                                            .delta = mt_op_view(a->delta),
+                                            .grad = mt_op_view(a->grad),
+                                            .q = mt_op_view(a->q),
+                                            .k = mt_op_view(a->k),
+                                            .v = mt_op_view(a->v),
+                                            .out = mt_op_view(a->out),
+                                            .lse = mt_op_view(a->lse)};
+    mt_op_launched(rt, "attention_grad",
+                   rt->device->kernels->attention_grad(&call, mt_device_queue(rt->device, rt->stream)));
 }
 
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread)
 {
     if (out != NULL && !mt_tensor_is_contiguous(out)) {
-        fail_shapes(rt, "random", out, out);
+        mt_op_fail_shapes(rt, "random", out, out);
         return;
     }
     struct mtk_view view;
     if (elementwise(rt, "random", (const struct mt_tensor *[]){out}, 1, &view))
-        launched(
+        mt_op_launched(
             rt, "random",
             rt->device->kernels->random(generator, center, spread, &view, mt_device_queue(rt->device, rt->stream)));
 }

@@ -21,7 +21,11 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
 
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in);
 
-/* (g, m, n) = (g, m, k) · (g, k, n). Takes the runtime's workspace. */
+/* out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions; operands of bf16 may
+ * have an output of fp32. Takes the runtime's workspace. */
+void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
+                   const struct mt_tensor *b);
+/* out = product. */
 void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b);
 
 /* out (…, c) = rows of table (v, c) by index (…). */
