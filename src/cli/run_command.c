@@ -58,13 +58,20 @@ static void add_data(struct mt_text *out, const struct mt_training_config *confi
 
 static void add_choices(struct mt_text *out, const struct mt_training_config *config)
 {
-    const struct mt_training_config usual = mt_training_config_default();
+    struct mt_training_config usual = mt_training_config_default();
+    if (config->implementation ==
+        MT_IMPLEMENTATION_FUSED) { /* has usual values of its own, which say less than they do */
+        usual.attention = config->attention + 1;
+        usual.weight_cast = config->weight_cast + 1;
+    }
     const struct {
         const char *option;
         const char *const *names;
         int value, usual;
     } choices[] = {{"--mode", mt_mode_names, (int)config->mode, (int)usual.mode},
                    {"--autocast", mt_autocast_names, config->autocast, usual.autocast},
+                   {"--impl", mt_implementation_names, (int)config->implementation, (int)usual.implementation},
+                   {"--weight-cast", mt_weight_cast_names, (int)config->weight_cast, (int)usual.weight_cast},
                    {"--attention", mt_attention_names, (int)config->attention, (int)usual.attention},
                    {"--matmul", mt_matmul_names, (int)config->math, (int)usual.math},
                    {"--zero-grad", mt_zero_grad_names, (int)config->zero_grad, (int)usual.zero_grad},

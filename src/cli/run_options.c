@@ -92,6 +92,19 @@ static void plan_data(const char *data, struct mt_training_config *config)
             config->data = (mt_data)i;
 }
 
+/* How the model is implemented, and what follows from that where nothing else was said: of the fused one the fastest. */
+static void plan_implementation(const struct mt_run_options *run, struct mt_training_config *config)
+{
+    if (run->impl != MT_UNSET)
+        config->implementation = (mt_implementation_kind)run->impl;
+    if (config->implementation == MT_IMPLEMENTATION_FUSED) {
+        config->weight_cast = MT_WEIGHT_CAST_PERSISTENT;
+        config->attention = mt_attention_takes_flash(&config->model) ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
+    }
+    if (run->weight_cast != MT_UNSET)
+        config->weight_cast = (mt_weight_cast)run->weight_cast;
+}
+
 static void plan_training(const struct mt_run_options *run, struct mt_training_config *config)
 {
     override(run->batch, &config->batch);
@@ -104,6 +117,7 @@ static void plan_training(const struct mt_run_options *run, struct mt_training_c
         config->mode = (mt_mode)run->mode;
     if (run->autocast != MT_UNSET)
         config->autocast = run->autocast != 0;
+    plan_implementation(run, config);
     if (run->attention != MT_UNSET)
         config->attention = (mt_attention_kind)run->attention;
     if (run->matmul != MT_UNSET)
@@ -147,13 +161,13 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
  * for sizes that are settings too, whether kernels were watched, which is a flag, and the program's version. */
 static const struct {
     const char *setting, *option;
-} repeated[] = {{"vocab", "--vocab"},         {"d_model", "--d-model"},     {"d_ff", "--d-ff"},
-                {"layers", "--layers"},       {"heads", "--heads"},         {"rope", "--rope"},
-                {"mode", "--mode"},           {"batch", "--batch"},         {"seq", "--seq"},
-                {"steps", "--steps"},         {"warmup", "--warmup"},       {"seed", "--seed"},
-                {"autocast", "--autocast"},   {"attention", "--attention"}, {"matmul", "--matmul"},
-                {"zero_grad", "--zero-grad"}, {"init", "--init"},           {"data", "--data"},
-                {"impl", "--impl"},           {"alloc", "--alloc"},         {"device", "--device"}};
+} repeated[] = {
+    {"vocab", "--vocab"},       {"d_model", "--d-model"},     {"d_ff", "--d-ff"},     {"layers", "--layers"},
+    {"heads", "--heads"},       {"rope", "--rope"},           {"mode", "--mode"},     {"batch", "--batch"},
+    {"seq", "--seq"},           {"steps", "--steps"},         {"warmup", "--warmup"}, {"seed", "--seed"},
+    {"autocast", "--autocast"}, {"attention", "--attention"}, {"matmul", "--matmul"}, {"zero_grad", "--zero-grad"},
+    {"init", "--init"},         {"data", "--data"},           {"impl", "--impl"},     {"weight_cast", "--weight-cast"},
+    {"alloc", "--alloc"},       {"device", "--device"}};
 
 enum { REPEATED_COUNT = sizeof repeated / sizeof repeated[0] };
 

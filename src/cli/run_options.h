@@ -16,7 +16,7 @@ struct mt_run_options {
     const char *model, *device, *alloc, *trace, *name, *data;
     int64_t vocab, d_model, d_ff, layers, heads;
     int64_t batch, seq, steps, warmup, seed;
-    int rope, mode, autocast, attention, matmul, zero_grad, init, impl;
+    int rope, mode, autocast, attention, matmul, zero_grad, init, impl, weight_cast;
 };
 
 /* What is trained and how, in the order of the help: AXIS for what `sweep` takes lists of, in the order of its grid, and
@@ -35,7 +35,7 @@ struct mt_run_options {
              "no gradients, gradients kept, or a full training step (fwd_bwd)"),                                       \
         AXIS(AUTOCAST, CHOICE, autocast, "--autocast", "off|bf16", mt_autocast_names, "mixed precision (off)"),        \
         AXIS(ATTENTION, CHOICE, attention, "--attention", "custom|softmax|weights|flash", mt_attention_names,          \
-             "which of attention's steps are one op: 3, 2, 1 or no matrices are kept (custom)"),                       \
+             "its steps that are one op: 3, 2, 1 or no matrices are kept (custom; of fused: flash)"),                  \
         AXIS(SEQ, INTEGER, seq, "--seq", "N", NULL, "tokens in a sequence (256)"),                                     \
         AXIS(BATCH, INTEGER, batch, "--batch", "N", NULL, "sequences in a step (4)"),                                  \
         AXIS(ZERO_GRAD, CHOICE, zero_grad, "--zero-grad", "before-backward|before-forward", mt_zero_grad_names,        \
@@ -48,7 +48,10 @@ struct mt_run_options {
         PLAIN(TEXT, data, "--data", "random|reference|FILE", mt_data_names,                                            \
               "the tokens (random), or the bytes of a file"),                                                          \
         PLAIN(INTEGER, seed, "--seed", "N", NULL, "of random parameters and tokens (0)"),                              \
-        AXIS(IMPL, CHOICE, impl, "--impl", "eager", mt_implementation_names, "how the model is implemented (eager)"),  \
+        AXIS(IMPL, CHOICE, impl, "--impl", "eager|fused", mt_implementation_names,                                     \
+             "op by op, or by hand for speed and size (eager)"),                                                       \
+        AXIS(WEIGHT_CAST, CHOICE, weight_cast, "--weight-cast", "persistent|region|layer", mt_weight_cast_names,       \
+             "how long bf16 copies of weights live (persistent; of eager: region)"),                                   \
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \
              "policy=tight or policy=torch,max_split=…,… (policy=tight)")
 
@@ -65,7 +68,7 @@ struct mt_run_options {
         .trace = MT_DEFAULT_TRACE, .vocab = MT_UNSET, .d_model = MT_UNSET, .d_ff = MT_UNSET, .layers = MT_UNSET,       \
         .heads = MT_UNSET, .batch = MT_UNSET, .seq = MT_UNSET, .steps = MT_UNSET, .warmup = MT_UNSET,                  \
         .seed = MT_UNSET, .rope = MT_UNSET, .mode = MT_UNSET, .autocast = MT_UNSET, .attention = MT_UNSET,             \
-        .matmul = MT_UNSET, .zero_grad = MT_UNSET, .init = MT_UNSET, .impl = MT_UNSET                                  \
+        .matmul = MT_UNSET, .zero_grad = MT_UNSET, .init = MT_UNSET, .impl = MT_UNSET, .weight_cast = MT_UNSET         \
     }
 
 /* The table of `run`, which ends with a NULL name, and nothing given. */

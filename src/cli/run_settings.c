@@ -22,7 +22,12 @@ const char *const mt_attention_names[] = {[MT_ATTENTION_CUSTOM] = "custom",
                                           NULL};
 const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", NULL};
 const char *const mt_switch_names[] = {"off", "on", NULL};
-const char *const mt_implementation_names[] = {"eager", NULL};
+const char *const mt_implementation_names[] = {
+    [MT_IMPLEMENTATION_EAGER] = "eager", [MT_IMPLEMENTATION_FUSED] = "fused", NULL};
+const char *const mt_weight_cast_names[] = {[MT_WEIGHT_CAST_REGION] = "region",
+                                            [MT_WEIGHT_CAST_LAYER] = "layer",
+                                            [MT_WEIGHT_CAST_PERSISTENT] = "persistent",
+                                            NULL};
 
 static void add_text(struct mt_run_settings *settings, const char *name, const char *value)
 {
@@ -63,14 +68,18 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_text(settings, "zero_grad", mt_zero_grad_names[config->zero_grad]);
     add_text(settings, "init", mt_init_names[config->init]);
     add_text(settings, "data", config->data == MT_DATA_FILE ? config->data_file : mt_data_names[config->data]);
-    add_text(settings, "impl", mt_implementation_names[0]);
+    add_text(settings, "impl", mt_implementation_names[config->implementation]);
+    add_text(settings, "weight_cast", mt_weight_cast_names[config->weight_cast]);
 }
 
 const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
 {
     const char *value = mt_setting_find(rows, count, name);
-    bool is_new = strcmp(name, "attention") == 0;
-    return value[0] == '\0' && count > 0 && is_new ? mt_attention_names[MT_ATTENTION_CUSTOM] : value;
+    if (value[0] != '\0' || count == 0)
+        return value;
+    if (strcmp(name, "attention") == 0)
+        return mt_attention_names[MT_ATTENTION_CUSTOM];
+    return strcmp(name, "weight_cast") == 0 ? mt_weight_cast_names[MT_WEIGHT_CAST_REGION] : value;
 }
 
 void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_device *device, struct mt_run_settings *out)

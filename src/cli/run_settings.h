@@ -30,5 +30,6 @@ extern const char *const mt_attention_names[];
 extern const char *const mt_matmul_names[];
 extern const char *const mt_switch_names[]; /* off, on */
 extern const char *const mt_implementation_names[];
+extern const char *const mt_weight_cast_names[];
 
 #endif

@@ -94,6 +94,7 @@ static const struct mt_column axis_columns[MT_AXIS_COUNT] = {[MT_AXIS_MODEL] = {
                                                              [MT_AXIS_BATCH] = {"batch", MT_ALIGN_RIGHT},
                                                              [MT_AXIS_ZERO_GRAD] = {"zero-grad", MT_ALIGN_LEFT},
                                                              [MT_AXIS_IMPL] = {"impl", MT_ALIGN_LEFT},
+                                                             [MT_AXIS_WEIGHT_CAST] = {"weight-cast", MT_ALIGN_LEFT},
                                                              [MT_AXIS_ALLOC] = {"alloc", MT_ALIGN_LEFT}};
 static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
                                                   {"reserved", MT_ALIGN_RIGHT},
@@ -133,7 +134,10 @@ static void add_axis_value(const struct mt_sweep_cell *cell, mt_sweep_axis axis,
         mt_text_add(text, "%s", mt_zero_grad_names[config->zero_grad]);
         return;
     case MT_AXIS_IMPL:
-        mt_text_add(text, "%s", mt_implementation_names[0]);
+        mt_text_add(text, "%s", mt_implementation_names[config->implementation]);
+        return;
+    case MT_AXIS_WEIGHT_CAST:
+        mt_text_add(text, "%s", mt_weight_cast_names[config->weight_cast]);
         return;
     case MT_AXIS_ALLOC:
         if (cell->value[axis] != NULL)
@@ -264,8 +268,8 @@ static json_t *oom_json(const struct row *row)
 /* The axes as members, numbers where they are some. */
 static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
 {
-    static const char *const keys[MT_AXIS_COUNT] = {"model", "mode",      "autocast", "attention", "seq",
-                                                    "batch", "zero_grad", "impl",     "alloc"};
+    static const char *const keys[MT_AXIS_COUNT] = {"model", "mode",      "autocast", "attention",   "seq",
+                                                    "batch", "zero_grad", "impl",     "weight_cast", "alloc"};
     for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++) {
         struct mt_text text = {0};
         add_axis_value(cell, axis, &text);

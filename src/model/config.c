@@ -143,16 +143,34 @@ static mt_status check_products(const struct mt_training_config *config)
 }
 
 /* Kernels hold a head's row in registers, cut into pieces of 8. */
+enum { LEAST_FEATURES = 16, FEATURE_PIECE = 8 };
+
+bool mt_attention_takes_flash(const struct mt_model_config *m)
+{
+    int64_t features = m->heads > 0 ? m->d_model / m->heads : 0;
+    return features >= LEAST_FEATURES && features <= MTK_MOST_HEAD_FEATURES && features % FEATURE_PIECE == 0;
+}
+
 static mt_status check_flash(const struct mt_model_config *m)
 {
-    enum { LEAST_FEATURES = 16, PIECE = 8 };
-    int64_t features = m->d_model / m->heads;
-    if (features >= LEAST_FEATURES && features <= MTK_MOST_HEAD_FEATURES && features % PIECE == 0)
+    if (mt_attention_takes_flash(m))
         return MT_OK;
     return mt_fail(MT_USAGE,
                    "flash attention takes heads of %d to %d features, in eights; d_model / heads = %" PRId64
                    " / %" PRId64 " = %" PRId64,
-                   LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, features);
+                   LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, m->d_model / m->heads);
+}
+
+static mt_status check_implementation(const struct mt_training_config *config)
+{
+    bool is_fused = config->implementation == MT_IMPLEMENTATION_FUSED;
+    if (!is_fused && config->autocast && config->weight_cast != MT_WEIGHT_CAST_REGION)
+        return mt_fail(MT_USAGE, "the eager model casts weights once a region, as autocast does; "
+                                 "--impl fused knows --weight-cast layer and persistent, too");
+    if (is_fused && config->attention != MT_ATTENTION_WEIGHTS && config->attention != MT_ATTENTION_FLASH)
+        return mt_fail(MT_USAGE, "the fused model keeps the weights of attention or nothing of its size: "
+                                 "--attention weights or flash");
+    return MT_OK;
 }
 
 mt_status mt_training_config_check(const struct mt_training_config *config)
@@ -169,6 +187,9 @@ mt_status mt_training_config_check(const struct mt_training_config *config)
         return mt_fail(MT_USAGE, "RoPE rotates pairs; d_model / heads = %" PRId64 " is odd", m->d_model / m->heads);
     if (config->attention == MT_ATTENTION_FLASH)
         status = check_flash(m);
+    if (status != MT_OK)
+        return status;
+    status = check_implementation(config);
     if (status != MT_OK)
         return status;
     if (config->data == MT_DATA_FILE && m->vocab < 256)

@@ -17,6 +17,15 @@ struct mt_model_config {
 
 typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
 typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
+typedef enum mt_implementation_kind { MT_IMPLEMENTATION_EAGER, MT_IMPLEMENTATION_FUSED } mt_implementation_kind;
+
+/* How long the bf16 copies of weights live under autocast. */
+typedef enum mt_weight_cast {
+    MT_WEIGHT_CAST_REGION, /* from the first product with a weight to the last of the step, as autocast caches them */
+    MT_WEIGHT_CAST_LAYER,  /* for one product: made anew for the next */
+    MT_WEIGHT_CAST_PERSISTENT, /* always: the optimizer writes them, too */
+} mt_weight_cast;
+
 /* How attention is computed: which tensors of size T² it keeps for backward (docs/categories.md). */
 typedef enum mt_attention_kind {
     MT_ATTENTION_CUSTOM,  /* op by op: the masked scores, their exponentials, the weights */
@@ -36,6 +45,8 @@ struct mt_training_config {
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
     bool autocast;            /* bf16 */
     mtk_math math;            /* of matrix products of fp32 */
+    mt_implementation_kind implementation;
+    mt_weight_cast weight_cast; /* of autocast; the eager model knows region alone */
     mt_attention_kind attention;
     mt_zero_grad zero_grad;
     mt_init init;
@@ -60,6 +71,9 @@ mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
 /* MT_USAGE with the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, flash
  * attention meets one that it does not take, a tensor's bytes would not fit, or settings exclude each other. */
 mt_status mt_training_config_check(const struct mt_training_config *config);
+
+/* Whether flash attention takes heads of the model's size. */
+bool mt_attention_takes_flash(const struct mt_model_config *model);
 
 /* How many parameters the model has. */
 uint64_t mt_model_parameter_count(const struct mt_model_config *model);

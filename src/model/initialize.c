@@ -1,13 +1,11 @@
 /* A transformer's parameters: taken in the order in which the reference's modules are registered, initialized, and
  * given back. */
 #include "base/memory.h"
-#include "base/random.h"
 #include "model/graph.h"
 #include "model/ops.h"
 #include "model/transformer.h"
 #include "model/use.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,22 +18,9 @@ struct builder {
     struct mt_transformer *model;
 };
 
-/* How a parameter's values are drawn: center + (2 unit - 1) * spread. */
-struct distribution {
-    double center, spread;
-};
-
-static const struct distribution norm_reference = {1, 0.1}, norm_random = {1, 0}, embedding_values = {0, 1};
-
-/* Uniform with variance 1 / inputs. */
-static struct distribution linear_values(int64_t inputs)
-{
-    return (struct distribution){0, sqrt(3.0 / (double)inputs)};
-}
-
 /* Takes the next parameter of the list. `number` counts in the order of the reference data. */
 static struct mt_parameter *add_parameter(struct builder *builder, const char *module, uint64_t number, int64_t rows,
-                                          int64_t columns, struct distribution values)
+                                          int64_t columns, mt_parameter_kind kind)
 {
     struct mt_runtime *rt = builder->rt;
     const struct mt_training_config *config = builder->config;
@@ -52,8 +37,7 @@ static struct mt_parameter *add_parameter(struct builder *builder, const char *m
     parameter->number = number;
     parameter->value =
         mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, config->parameter_dtype, dims, dims == 1 ? &columns : shape);
-    uint64_t generator = config->init == MT_INIT_REFERENCE ? number : mt_splitmix64(config->seed) % (1 << 20) + number;
-    mt_op_random(rt, parameter->value, generator, values.center, values.spread);
+    mt_parameter_draw(rt, config, kind, number, parameter->value);
     if (parameter->value != NULL)
         parameter->value->node = mt_node_accumulator(rt, parameter);
     mt_scope_leave(rt, outer);
@@ -63,14 +47,12 @@ static struct mt_parameter *add_parameter(struct builder *builder, const char *m
 static struct mt_parameter *add_linear(struct builder *builder, const char *module, uint64_t number, int64_t outputs,
                                        int64_t inputs)
 {
-    return add_parameter(builder, module, number, outputs, inputs, linear_values(inputs));
+    return add_parameter(builder, module, number, outputs, inputs, MT_PARAMETER_LINEAR);
 }
 
 static struct mt_parameter *add_norm(struct builder *builder, const char *module, uint64_t number)
 {
-    bool reference = builder->config->init == MT_INIT_REFERENCE;
-    return add_parameter(builder, module, number, 0, builder->config->model.d_model,
-                         reference ? norm_reference : norm_random);
+    return add_parameter(builder, module, number, 0, builder->config->model.d_model, MT_PARAMETER_NORM);
 }
 
 /* The positions 0 … seq-1 that the reference keeps in each attention module. */
@@ -135,7 +117,7 @@ void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_confi
     struct builder builder = {.rt = rt, .config = config, .model = out};
     struct mt_scope outer = mt_scope_enter(rt, "model", MT_CATEGORY_PARAM, "parameter");
     out->token_embeddings =
-        add_parameter(&builder, "token_embeddings", 0, model->vocab, model->d_model, embedding_values);
+        add_parameter(&builder, "token_embeddings", 0, model->vocab, model->d_model, MT_PARAMETER_EMBEDDING);
     add_layers(&builder);
     out->ln_final = add_norm(&builder, "ln_final", after_layers);
     out->lm_head = add_linear(&builder, "lm_head", after_layers + 1, model->vocab, model->d_model);

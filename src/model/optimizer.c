@@ -6,6 +6,17 @@
 
 static const double LEARNING_RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPSILON = 1e-8, WEIGHT_DECAY = 0.01;
 
+struct mtk_adamw mt_adamw_of_step(int64_t step)
+{
+    double t = (double)step;
+    return (struct mtk_adamw){.dtype = MT_F32,
+                              .beta1 = BETA1,
+                              .beta2 = BETA2,
+                              .epsilon = EPSILON,
+                              .step_size = LEARNING_RATE * sqrt(1 - pow(BETA2, t)) / (1 - pow(BETA1, t)),
+                              .keep = 1 - LEARNING_RATE * WEIGHT_DECAY};
+}
+
 static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
@@ -42,7 +53,7 @@ static void enter_parameter(struct mt_runtime *rt, const struct mt_parameter *pa
 
 void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int64_t step)
 {
-    double step_size = LEARNING_RATE * sqrt(1 - pow(BETA2, (double)step)) / (1 - pow(BETA1, (double)step));
+    double step_size = mt_adamw_of_step(step).step_size;
     struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
     struct mt_scope inside = rt->scope;
     struct mt_tensor *previous = NULL;

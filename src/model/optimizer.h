@@ -1,4 +1,4 @@
-/* AdamW, eager: parameter by parameter, with a temporary for the denominator. Loshchilov, Hutter, 2019. */
+/* AdamW, and its eager form: parameter by parameter, with a temporary for the denominator. Loshchilov, Hutter, 2019. */
 #ifndef MT_MODEL_OPTIMIZER_H
 #define MT_MODEL_OPTIMIZER_H
 
@@ -7,6 +7,9 @@
 /* Step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Moments are taken
  * at a parameter's first step. Parameters without gradient are left alone. */
 void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int64_t step);
+
+/* The numbers of step `step`, for parameters of fp32. */
+struct mtk_adamw mt_adamw_of_step(int64_t step);
 
 /* Lets go of every gradient. */
 void mt_optimizer_zero_grad(struct mt_runtime *rt, struct mt_transformer *model);

@@ -2,6 +2,7 @@
 #ifndef MT_MODEL_PARAMETER_H
 #define MT_MODEL_PARAMETER_H
 
+#include "model/config.h"
 #include "model/tensor.h"
 
 enum { MT_PARAMETER_NAME = 64 };
@@ -15,5 +16,13 @@ struct mt_parameter {
     struct mt_tensor *grad;       /* held; NULL: none since zero_grad */
     struct mt_tensor *moments[2]; /* of AdamW: exp_avg and exp_avg_sq, held; NULL before its first step */
 };
+
+/* What a parameter's values are drawn for. */
+typedef enum mt_parameter_kind { MT_PARAMETER_EMBEDDING, MT_PARAMETER_LINEAR, MT_PARAMETER_NORM } mt_parameter_kind;
+
+/* Fills `values`, contiguous, with what parameter number `number`, counted in the order of the reference data, begins
+ * with: a linear map (outputs, inputs) uniformly with variance 1 / inputs, norms with 1, or about 1 by config->init. */
+void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,
+                       uint64_t number, struct mt_tensor *values);
 
 #endif

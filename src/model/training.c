@@ -1,11 +1,8 @@
 #include "model/training.h"
 
 #include "base/memory.h"
-#include "model/autocast.h"
-#include "model/graph.h"
-#include "model/optimizer.h"
+#include "model/implementation.h"
 #include "model/token_source.h"
-#include "model/transformer.h"
 #include "model/use.h"
 
 #include <math.h>
@@ -17,7 +14,8 @@ struct training {
     struct mt_runtime rt;
     const struct mt_training_config *config;
     const struct mt_training_observer *observer;
-    struct mt_transformer model;
+    const struct mt_implementation *implementation;
+    void *model; /* of the implementation */
     struct mt_token_source *tokens;
 };
 
@@ -59,62 +57,53 @@ static double read_norm(struct mt_runtime *rt, const struct mt_tensor *tensor)
     return sqrt(sum);
 }
 
+static void report_grad_norm(void *context, const char *parameter, const struct mt_tensor *grad)
+{
+    struct training *run = context;
+    if (run->rt.status != MT_OK)
+        return;
+    mt_use_read(&run->rt, grad);
+    if (mt_device_executes(run->rt.device))
+        run->observer->grad_norm(run->observer->context, parameter, read_norm(&run->rt, grad));
+}
+
 static void report_grad_norms(struct training *run)
 {
-    const struct mt_training_observer *observer = run->observer;
-    if (observer == NULL || observer->grad_norm == NULL)
-        return;
-    for (int64_t i = 0; i < run->model.parameter_count; i++) {
-        const struct mt_parameter *parameter = &run->model.parameters[i];
-        if (parameter->grad == NULL || run->rt.status != MT_OK)
-            continue;
-        mt_use_read(&run->rt, parameter->grad);
-        if (mt_device_executes(run->rt.device))
-            observer->grad_norm(observer->context, parameter->name, read_norm(&run->rt, parameter->grad));
-    }
+    if (run->observer != NULL && run->observer->grad_norm != NULL && run->rt.status == MT_OK)
+        run->implementation->visit_gradients(&run->rt, run->model, report_grad_norm, run);
 }
 
 /* Backward and update; gradients of the last step go first or went before forward, as configured. */
-static void learn(struct training *run, int64_t step, struct mt_tensor *loss)
+static void learn(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
     if (run->config->zero_grad == MT_ZERO_GRAD_BEFORE_BACKWARD)
-        mt_optimizer_zero_grad(rt, &run->model);
+        run->implementation->zero_grad(rt, run->model);
     mt_runtime_phase(rt, MT_PHASE_BACKWARD);
-    mt_graph_backward(rt, loss);
+    run->implementation->backward(rt, run->model);
     if (step == 0)
         report_grad_norms(run);
     mt_runtime_phase(rt, MT_PHASE_OPTIMIZER);
-    mt_optimizer_step(rt, &run->model, step + 1);
+    run->implementation->update(rt, run->model, step + 1);
 }
 
-/* One step; returns its loss, NAN without one. What it made is let go in the order in which the reference program's
- * names are. */
+/* One step; returns its loss, NAN without one. */
 static double run_step(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
-    const struct mt_training_config *config = run->config;
-    struct mt_tensor *inputs = NULL, *targets = NULL, *loss = NULL;
-    bool learns = config->mode == MT_MODE_FWD_BWD;
+    struct mt_tensor *inputs = NULL, *targets = NULL;
+    bool learns = run->config->mode == MT_MODE_FWD_BWD;
     mt_runtime_phase(rt, MT_PHASE_FORWARD);
-    if (learns && config->zero_grad == MT_ZERO_GRAD_BEFORE_FORWARD)
-        mt_optimizer_zero_grad(rt, &run->model);
+    if (learns && run->config->zero_grad == MT_ZERO_GRAD_BEFORE_FORWARD)
+        run->implementation->zero_grad(rt, run->model);
     mt_token_source_next(rt, run->tokens, step, &inputs, &targets);
-    if (config->autocast)
-        mt_autocast_begin(rt);
-    struct mt_tensor *logits = mt_transformer_forward(rt, &run->model, inputs);
-    if (learns) {
-        mt_runtime_phase(rt, MT_PHASE_LOSS);
-        loss = mt_cross_entropy(rt, logits, targets);
-    }
-    mt_autocast_end(rt);
+    run->implementation->forward(rt, run->model, inputs, learns ? targets : NULL);
     if (learns)
-        learn(run, step, loss);
-    double value = read_scalar(rt, loss);
+        learn(run, step);
+    double value = read_scalar(rt, run->implementation->loss(run->model));
     mt_tensor_release(rt, inputs);
     mt_tensor_release(rt, targets);
-    mt_tensor_release(rt, logits);
-    mt_tensor_release(rt, loss);
+    run->implementation->end_step(rt, run->model);
     return value;
 }
 
@@ -213,10 +202,15 @@ static void run_steps(struct training *run)
     }
 }
 
+static const struct mt_implementation *implementation_of(const struct mt_training_config *config)
+{
+    return config->implementation == MT_IMPLEMENTATION_FUSED ? &mt_fused_implementation : &mt_eager_implementation;
+}
+
 mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_training_config *config,
                           const struct mt_training_observer *observer)
 {
-    struct training run = {.config = config, .observer = observer};
+    struct training run = {.config = config, .observer = observer, .implementation = implementation_of(config)};
     mt_status status = mt_training_config_check(config);
     if (status == MT_OK)
         status = mt_token_source_open(config, &run.tokens);
@@ -225,11 +219,11 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     mt_runtime_open(&run.rt, device, alloc);
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
     run.rt.math = config->math;
-    mt_transformer_create(&run.rt, config, &run.model);
+    run.model = run.implementation->create(&run.rt, config);
     mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
     run_steps(&run);
     collect_last_kernels(&run);
-    mt_transformer_destroy(&run.rt, &run.model);
+    run.implementation->destroy(&run.rt, run.model);
     mt_runtime_close(&run.rt);
     mt_token_source_close(run.tokens);
     return run.rt.status;

@@ -1,0 +1,93 @@
+/* The eager model behind the table of a training run. What a step made is let go in the order in which the reference
+ * program's names are. */
+#include "base/memory.h"
+#include "model/autocast.h"
+#include "model/graph.h"
+#include "model/implementation.h"
+#include "model/optimizer.h"
+#include "model/transformer.h"
+
+#include <stdlib.h>
+
+struct eager {
+    const struct mt_training_config *config; /* borrowed */
+    struct mt_transformer model;
+    struct mt_tensor *logits, *loss; /* of the step, held */
+};
+
+static void *create(struct mt_runtime *rt, const struct mt_training_config *config)
+{
+    struct eager *eager = mt_host_alloc(sizeof *eager);
+    *eager = (struct eager){.config = config};
+    mt_transformer_create(rt, config, &eager->model);
+    return eager;
+}
+
+static void destroy(struct mt_runtime *rt, void *model)
+{
+    struct eager *eager = model;
+    mt_transformer_destroy(rt, &eager->model);
+    free(eager);
+}
+
+static void forward(struct mt_runtime *rt, void *model, struct mt_tensor *inputs, struct mt_tensor *targets)
+{
+    struct eager *eager = model;
+    if (eager->config->autocast)
+        mt_autocast_begin(rt);
+    eager->logits = mt_transformer_forward(rt, &eager->model, inputs);
+    if (targets != NULL) {
+        mt_runtime_phase(rt, MT_PHASE_LOSS);
+        eager->loss = mt_cross_entropy(rt, eager->logits, targets);
+    }
+    mt_autocast_end(rt);
+}
+
+static const struct mt_tensor *loss(const void *model)
+{
+    return ((const struct eager *)model)->loss;
+}
+
+static void backward(struct mt_runtime *rt, void *model)
+{
+    mt_graph_backward(rt, ((struct eager *)model)->loss);
+}
+
+static void visit_gradients(struct mt_runtime *rt, void *model, mt_gradient_visitor *visit, void *context)
+{
+    (void)rt;
+    const struct mt_transformer *transformer = &((struct eager *)model)->model;
+    for (int64_t i = 0; i < transformer->parameter_count; i++)
+        if (transformer->parameters[i].grad != NULL)
+            visit(context, transformer->parameters[i].name, transformer->parameters[i].grad);
+}
+
+static void update(struct mt_runtime *rt, void *model, int64_t step)
+{
+    mt_optimizer_step(rt, &((struct eager *)model)->model, step);
+}
+
+static void zero_grad(struct mt_runtime *rt, void *model)
+{
+    mt_optimizer_zero_grad(rt, &((struct eager *)model)->model);
+}
+
+static void end_step(struct mt_runtime *rt, void *model)
+{
+    struct eager *eager = model;
+    mt_tensor_release(rt, eager->logits);
+    mt_tensor_release(rt, eager->loss);
+    eager->logits = eager->loss = NULL;
+}
+
+const struct mt_implementation mt_eager_implementation = {
+    .create = create,
+    .destroy = destroy,
+    .forward = forward,
+    .loss = loss,
+    .backward = backward,
+    .visit_gradients = visit_gradients,
+    .update = update,
+    .zero_grad = zero_grad,
+    .end_step = end_step,
+};

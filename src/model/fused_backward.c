@@ -1,0 +1,171 @@
+/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor that each norm adds to, and
+ * under autocast one more, in bf16, that it writes on the way, for the products. A gradient's place is taken by what has
+ * to be made again as soon as it has served:
+ *
+ *   gate   gates become their gradient, the gradient of the gate's output becomes that output again
+ *   norm   the gradient of its output becomes that output again */
+#include "model/fused_parts.h"
+#include "model/ops.h"
+#include "model/ops_fused.h"
+
+/* The gradient of the residual stream. Invariant: both are of the stream's shape and held; cast is NULL but under
+ * autocast. */
+struct residual_grad {
+    struct mt_tensor *grad;
+    struct mt_tensor *cast;
+};
+
+/* What products read of it. */
+static struct mt_tensor *operand(const struct residual_grad *residual)
+{
+    return residual->cast != NULL ? residual->cast : residual->grad;
+}
+
+/* Takes the stream's gradient, if this is the first norm to add to it. */
+static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *model, const struct mt_tensor *like,
+                           struct residual_grad *residual)
+{
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_BLOCK, "residual");
+    residual->grad = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "grad", like->dtype, like);
+    if (model->config->autocast)
+        residual->cast = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "cast", MT_BF16, like);
+    rt->scope = outer;
+}
+
+/* Adds to the stream's gradient what comes through a norm. `grad`, of the norm's output, becomes that output. Lets go of
+ * what the norm kept. */
+static void normalize_grad(struct mt_runtime *rt, const struct mt_fused_model *model, const char *name,
+                           struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct mt_tensor *grad,
+                           struct residual_grad *residual)
+{
+    if (grad == NULL || rt->status != MT_OK)
+        return;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_NORM, "norm");
+    struct mt_tensor *before = residual->grad;
+    if (before == NULL)
+        begin_residual(rt, model, kept->x, residual);
+    struct mt_norm_grad_tensors norm = {.dx = residual->grad,
+                                        .before = before,
+                                        .cast = residual->cast,
+                                        .grad = grad,
+                                        .x = kept->x,
+                                        .rstd = kept->rstd,
+                                        .weight = weight->parameter.value};
+    norm.dweight = mt_fused_gradient(rt, weight, &norm.beta);
+    norm.partial_sum = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "weight_sums", kept->x->dtype, 2,
+                                       (const int64_t[]){MTK_NORM_PARTS, model->config->model.d_model});
+    mt_op_rms_norm_grad(rt, &norm);
+    mt_tensor_release(rt, norm.partial_sum);
+    mt_fused_drop(rt, &kept->x);
+    mt_fused_drop(rt, &kept->rstd);
+    mt_scope_leave(rt, outer);
+}
+
+static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct residual_grad *residual)
+{
+    struct mt_tensor *normed = mt_fused_input_grad(rt, model, "lm_head", model->logits, model->lm_head);
+    normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, normed, residual);
+    mt_fused_weight_grad(rt, "lm_head", model->logits, normed, model->lm_head);
+    mt_tensor_release(rt, normed);
+    mt_fused_drop(rt, &model->logits);
+}
+
+static void feed_forward_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                              struct residual_grad *residual)
+{
+    struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
+    struct mt_tensor *gated = mt_fused_input_grad(rt, model, "w2", operand(residual), layer->down);
+    mt_op_swiglu_grad(rt, layer->gates, gated);
+    mt_fused_weight_grad(rt, "w2", operand(residual), gated, layer->down);
+    mt_tensor_release(rt, gated);
+    struct mt_tensor *normed = mt_fused_input_grad(rt, model, "w13", layer->gates, layer->gate_up);
+    mt_scope_leave(rt, outer);
+    normalize_grad(rt, model, "ln2", layer->ln2, &layer->norm2, normed, residual);
+    outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
+    mt_fused_weight_grad(rt, "w13", layer->gates, normed, layer->gate_up);
+    mt_tensor_release(rt, normed);
+    mt_fused_drop(rt, &layer->gates);
+    mt_scope_leave(rt, outer);
+}
+
+static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                        struct residual_grad *residual)
+{
+    struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
+    struct mt_tensor *context = mt_fused_input_grad(rt, model, "output_proj", operand(residual), layer->output_proj);
+    mt_fused_weight_grad(rt, "output_proj", operand(residual), layer->context, layer->output_proj);
+    struct mt_tensor *projected = mt_fused_attention_grad(rt, model, layer, context);
+    mt_tensor_release(rt, context);
+    mt_fused_drop(rt, &layer->context);
+    struct mt_tensor *normed = mt_fused_input_grad(rt, model, "qkv_proj", projected, layer->qkv);
+    mt_scope_leave(rt, outer);
+    normalize_grad(rt, model, "ln1", layer->ln1, &layer->norm1, normed, residual);
+    outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
+    mt_fused_weight_grad(rt, "qkv_proj", projected, normed, layer->qkv);
+    mt_tensor_release(rt, normed);
+    mt_tensor_release(rt, projected);
+    mt_scope_leave(rt, outer);
+}
+
+/* The embedding's gradient: rows of the stream's, added to the rows that were read. */
+static void embed_grad(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *grad)
+{
+    double beta;
+    if (rt->status != MT_OK)
+        return;
+    struct mt_scope outer = mt_scope_enter(rt, "token_embeddings", MT_CATEGORY_EMBED, "embedding");
+    struct mt_tensor *table = mt_fused_gradient(rt, model->token_embeddings, &beta);
+    if (beta == 0)
+        mt_op_fill(rt, table, 0);
+    mt_op_scatter_add_rows(rt, table, model->inputs, grad);
+    mt_scope_leave(rt, outer);
+}
+
+void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model)
+{
+    struct residual_grad residual = {0};
+    struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
+    head_grad(rt, model, &residual);
+    struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
+    for (int64_t i = model->config->model.layers - 1; i >= 0; i--) {
+        struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
+        feed_forward_grad(rt, model, &model->layers[i], &residual);
+        attend_grad(rt, model, &model->layers[i], &residual);
+        mt_scope_leave(rt, layers_scope);
+    }
+    mt_scope_leave(rt, model_scope);
+    mt_tensor_release(rt, residual.cast);
+    embed_grad(rt, model, residual.grad);
+    mt_tensor_release(rt, residual.grad);
+    mt_scope_leave(rt, outermost);
+}
+
+static void drop_norm(struct mt_runtime *rt, struct mt_fused_norm *norm)
+{
+    mt_fused_drop(rt, &norm->x);
+    mt_fused_drop(rt, &norm->rstd);
+}
+
+static void drop_layer(struct mt_runtime *rt, struct mt_fused_layer *layer)
+{
+    drop_norm(rt, &layer->norm1);
+    mt_fused_drop(rt, &layer->projected);
+    mt_fused_drop(rt, &layer->weights);
+    mt_fused_drop(rt, &layer->lse);
+    mt_fused_drop(rt, &layer->context);
+    drop_norm(rt, &layer->norm2);
+    mt_fused_drop(rt, &layer->gates);
+}
+
+void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model)
+{
+    mt_fused_drop(rt, &model->inputs);
+    for (int64_t i = 0; i < model->config->model.layers; i++)
+        drop_layer(rt, &model->layers[i]);
+    drop_norm(rt, &model->norm_final);
+    mt_fused_drop(rt, &model->logits);
+    mt_fused_drop(rt, &model->loss);
+    for (int64_t i = 0; i < model->weight_count; i++)
+        if (model->config->weight_cast != MT_WEIGHT_CAST_PERSISTENT)
+            mt_fused_drop(rt, &model->weights[i].cast);
+}

@@ -1,0 +1,161 @@
+/* The fused model's parameters: taken, initialized part by part with the values of the reference model's, and given back. */
+#include "base/memory.h"
+#include "model/fused_parts.h"
+#include "model/ops.h"
+#include "model/ops_fused.h"
+
+#include <stdlib.h>
+
+enum { WEIGHTS_PER_LAYER = 6, PARTS_PER_LAYER = 9, OUTSIDE = 3 };
+
+/* While a model is being made. */
+struct builder {
+    struct mt_runtime *rt;
+    const struct mt_training_config *config;
+    struct mt_fused_model *model;
+};
+
+/* A part of a weight: its module in the reference model, its number there, and how many rows it has. */
+struct part {
+    const char *module;
+    uint64_t number;
+    int64_t rows; /* 0: a norm */
+};
+
+struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fused_part *part, struct mt_tensor *of)
+{
+    if (of == NULL)
+        return NULL;
+    int64_t columns = of->shape[of->dims - 1];
+    if (of->dims == 1)
+        return mt_tensor_view(rt, of, 1, &columns, (const int64_t[]){1}, 0);
+    return mt_tensor_view(rt, of, 2, (const int64_t[]){part->rows, columns}, (const int64_t[]){columns, 1},
+                          part->first_row * columns);
+}
+
+static void set_name(char *name, size_t size, int layer, const char *module)
+{
+    if (layer >= 0)
+        snprintf(name, size, "layers.%d.%s.weight", layer, module);
+    else
+        snprintf(name, size, "%s.weight", module);
+}
+
+/* Draws a part of `weight` that begins at `row`. */
+static void add_part(struct builder *builder, const struct mt_fused_weight *weight, const struct part *from,
+                     mt_parameter_kind kind, int64_t row)
+{
+    struct mt_runtime *rt = builder->rt;
+    struct mt_fused_part *part = &builder->model->parts[builder->model->part_count++];
+    *part = (struct mt_fused_part){.weight = weight, .first_row = row, .rows = from->rows > 0 ? from->rows : 1};
+    set_name(part->name, sizeof part->name, weight->parameter.layer, from->module);
+    struct mt_tensor *values = mt_fused_part_view(rt, part, weight->parameter.value);
+    mt_parameter_draw(rt, builder->config, kind, from->number, values);
+    mt_tensor_release(rt, values);
+}
+
+/* Takes the next weight, of `count` parts below each other. */
+static struct mt_fused_weight *add_weight(struct builder *builder, const char *module, mt_parameter_kind kind,
+                                          int64_t columns, const struct part *parts, int count)
+{
+    struct mt_runtime *rt = builder->rt;
+    struct mt_fused_weight *weight = &builder->model->weights[builder->model->weight_count++];
+    struct mt_scope outer = mt_scope_enter(rt, module, MT_CATEGORY_PARAM, "parameter");
+    int64_t rows = 0;
+    for (int i = 0; i < count; i++)
+        rows += parts[i].rows;
+    const int64_t matrix[] = {rows, columns};
+    set_name(weight->parameter.name, sizeof weight->parameter.name, outer.layer, module);
+    weight->parameter.span = rt->scope.span;
+    weight->parameter.layer = outer.layer;
+    weight->parameter.value = mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, builder->config->parameter_dtype,
+                                              rows == 0 ? 1 : 2, rows == 0 ? &columns : matrix);
+    for (int64_t i = 0, row = 0; i < count; row += parts[i++].rows)
+        add_part(builder, weight, &parts[i], kind, row);
+    weight->is_multiplied = kind == MT_PARAMETER_LINEAR;
+    if (weight->is_multiplied && builder->config->autocast && weight->parameter.value != NULL &&
+        builder->config->weight_cast == MT_WEIGHT_CAST_PERSISTENT)
+        mt_fused_cast_begin(rt, weight);
+    mt_scope_leave(rt, outer);
+    return weight;
+}
+
+static struct mt_fused_weight *add_norm(struct builder *builder, const char *module, uint64_t number)
+{
+    const struct part whole = {module, number, 0};
+    return add_weight(builder, module, MT_PARAMETER_NORM, builder->config->model.d_model, &whole, 1);
+}
+
+static struct mt_fused_weight *add_linear(struct builder *builder, const char *module, uint64_t number, int64_t outputs,
+                                          int64_t inputs)
+{
+    const struct part whole = {module, number, outputs};
+    return add_weight(builder, module, MT_PARAMETER_LINEAR, inputs, &whole, 1);
+}
+
+/* Numbers are those of the reference data, from `first` on; parts are listed in the order of use. */
+static void add_layer(struct builder *builder, struct mt_fused_layer *layer, uint64_t first)
+{
+    int64_t C = builder->config->model.d_model, F = builder->config->model.d_ff;
+    const struct part qkv[] = {
+        {"attn.q_proj", first + 1, C}, {"attn.k_proj", first + 2, C}, {"attn.v_proj", first + 3, C}};
+    const struct part gate_up[] = {{"ffn.w1", first + 6, F}, {"ffn.w3", first + 8, F}};
+    layer->ln1 = add_norm(builder, "ln1", first);
+    layer->qkv = add_weight(builder, "attn.qkv_proj", MT_PARAMETER_LINEAR, C, qkv, 3);
+    layer->output_proj = add_linear(builder, "attn.output_proj", first + 4, C, C);
+    layer->ln2 = add_norm(builder, "ln2", first + 5);
+    layer->gate_up = add_weight(builder, "ffn.w13", MT_PARAMETER_LINEAR, C, gate_up, 2);
+    layer->down = add_linear(builder, "ffn.w2", first + 7, C, F);
+}
+
+static void add_layers(struct builder *builder)
+{
+    struct mt_runtime *rt = builder->rt;
+    struct mt_scope outer = mt_scope_enter(rt, "layers", MT_CATEGORY_PARAM, "parameter");
+    for (int64_t i = 0; i < builder->config->model.layers; i++) {
+        struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
+        add_layer(builder, &builder->model->layers[i], 1 + (uint64_t)i * PARTS_PER_LAYER);
+        mt_scope_leave(rt, layers_scope);
+    }
+    mt_scope_leave(rt, outer);
+}
+
+void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_fused_model *out)
+{
+    const struct mt_model_config *model = &config->model;
+    size_t layers = (size_t)model->layers;
+    uint64_t after_layers = 1 + (uint64_t)model->layers * PARTS_PER_LAYER;
+    *out =
+        (struct mt_fused_model){.config = config,
+                                .compute = config->autocast ? MT_BF16 : config->parameter_dtype,
+                                .weights = mt_host_alloc((layers * WEIGHTS_PER_LAYER + OUTSIDE) * sizeof *out->weights),
+                                .parts = mt_host_alloc((layers * PARTS_PER_LAYER + OUTSIDE) * sizeof *out->parts),
+                                .layers = mt_host_alloc(layers * sizeof *out->layers)};
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_ops_fused_check(rt->device));
+    struct builder builder = {.rt = rt, .config = config, .model = out};
+    const struct part embeddings = {"token_embeddings", 0, model->vocab};
+    struct mt_scope outer = mt_scope_enter(rt, "model", MT_CATEGORY_PARAM, "parameter");
+    out->token_embeddings =
+        add_weight(&builder, "token_embeddings", MT_PARAMETER_EMBEDDING, model->d_model, &embeddings, 1);
+    add_layers(&builder);
+    out->ln_final = add_norm(&builder, "ln_final", after_layers);
+    out->lm_head = add_linear(&builder, "lm_head", after_layers + 1, model->vocab, model->d_model);
+    mt_scope_leave(rt, outer);
+}
+
+void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model)
+{
+    mt_fused_end_step(rt, model);
+    for (int64_t i = 0; i < model->weight_count; i++) {
+        struct mt_fused_weight *weight = &model->weights[i];
+        mt_tensor_release(rt, weight->parameter.moments[0]);
+        mt_tensor_release(rt, weight->parameter.moments[1]);
+        mt_tensor_release(rt, weight->parameter.grad);
+        mt_tensor_release(rt, weight->cast);
+        mt_tensor_release(rt, weight->parameter.value);
+    }
+    free(model->weights);
+    free(model->parts);
+    free(model->layers);
+}

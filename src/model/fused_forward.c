@@ -1,0 +1,138 @@
+/* Forward and loss of the fused model. */
+#include "model/fused_parts.h"
+#include "model/ops.h"
+#include "model/ops_fused.h"
+
+/* The residual stream between two norms: what was summed so far, and what the next norm is to add to it. Both held. */
+struct stream {
+    struct mt_tensor *sum, *addend;
+};
+
+/* Where the norm puts the sum that it normalizes: without gradients, in the place of the old one. A new reference. */
+static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *stream)
+{
+    if (stream->addend == NULL || !rt->grad_enabled)
+        return mt_tensor_retain(stream->sum);
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_BLOCK, "residual");
+    struct mt_tensor *sum = mt_tensor_empty_like(rt, MT_ROLE_SAVED, NULL, stream->sum->dtype, stream->sum);
+    rt->scope = outer;
+    return sum;
+}
+
+/* Adds what is to be added to the stream, and returns the norm of that; keeps what backward needs. */
+static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                   struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
+{
+    if (stream->sum == NULL || rt->status != MT_OK)
+        return NULL;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_NORM, "norm");
+    struct mt_tensor *x = stream->sum, *sum = next_sum(rt, stream);
+    const int64_t column[] = {x->shape[0], x->shape[1], 1};
+    if (rt->grad_enabled)
+        kept->rstd = mt_tensor_empty(rt, MT_ROLE_SAVED, "rstd", x->dtype, 3, column);
+    struct mt_tensor *out = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, NULL, model->compute, x);
+    const struct mt_norm_tensors norm = {.epsilon = MT_FUSED_NORM_EPSILON,
+                                         .out = out,
+                                         .rstd = kept->rstd,
+                                         .sum = sum,
+                                         .x = x,
+                                         .y = stream->addend,
+                                         .weight = weight->parameter.value};
+    mt_op_rms_norm(rt, &norm);
+    mt_fused_drop(rt, &stream->addend);
+    mt_tensor_release(rt, x);
+    stream->sum = sum;
+    if (rt->grad_enabled)
+        kept->x = mt_tensor_retain(sum);
+    mt_scope_leave(rt, outer);
+    return out;
+}
+
+static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                   struct stream *stream)
+{
+    struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, stream);
+    struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
+    layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_fused_kept(rt), normed, layer->qkv);
+    mt_tensor_release(rt, normed);
+    layer->context = mt_fused_attention(rt, model, layer);
+    if (!rt->grad_enabled)
+        mt_fused_drop(rt, &layer->projected);
+    stream->addend = mt_fused_linear(rt, model, "output_proj", MT_ROLE_TEMPORARY, layer->context, layer->output_proj);
+    if (!rt->grad_enabled)
+        mt_fused_drop(rt, &layer->context);
+    mt_scope_leave(rt, outer);
+}
+
+static struct mt_tensor *gate(struct mt_runtime *rt, struct mt_tensor *gates)
+{
+    if (gates == NULL)
+        return NULL;
+    const int64_t shape[] = {gates->shape[0], gates->shape[1], gates->shape[2] / 2};
+    struct mt_tensor *gated = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, NULL, gates->dtype, 3, shape);
+    mt_op_swiglu(rt, gated, gates);
+    return gated;
+}
+
+static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                         struct stream *stream)
+{
+    struct mt_tensor *normed = normalize(rt, model, "ln2", layer->ln2, &layer->norm2, stream);
+    struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
+    layer->gates = mt_fused_linear(rt, model, "w13", mt_fused_kept(rt), normed, layer->gate_up);
+    mt_tensor_release(rt, normed);
+    struct mt_tensor *gated = gate(rt, layer->gates);
+    if (!rt->grad_enabled)
+        mt_fused_drop(rt, &layer->gates);
+    stream->addend = mt_fused_linear(rt, model, "w2", MT_ROLE_TEMPORARY, gated, layer->down);
+    mt_tensor_release(rt, gated);
+    mt_scope_leave(rt, outer);
+}
+
+static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *inputs)
+{
+    if (inputs == NULL)
+        return NULL;
+    const struct mt_tensor *table = model->token_embeddings->parameter.value;
+    struct mt_scope outer = mt_scope_enter(rt, "token_embeddings", MT_CATEGORY_EMBED, "embedding");
+    const int64_t shape[] = {inputs->shape[0], inputs->shape[1], model->config->model.d_model};
+    struct mt_tensor *x = mt_tensor_empty(rt, mt_fused_kept(rt), NULL, model->config->parameter_dtype, 3, shape);
+    mt_op_gather_rows(rt, x, table, inputs);
+    mt_scope_leave(rt, outer);
+    return x;
+}
+
+void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs)
+{
+    struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
+    model->inputs = mt_tensor_retain(inputs);
+    struct stream stream = {.sum = embed(rt, model, inputs)};
+    struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
+    for (int64_t i = 0; i < model->config->model.layers; i++) {
+        struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
+        attend(rt, model, &model->layers[i], &stream);
+        feed_forward(rt, model, &model->layers[i], &stream);
+        mt_scope_leave(rt, layers_scope);
+    }
+    mt_scope_leave(rt, model_scope);
+    struct mt_tensor *normed = normalize(rt, model, "ln_final", model->ln_final, &model->norm_final, &stream);
+    mt_tensor_release(rt, stream.sum);
+    mt_tensor_release(rt, stream.addend);
+    model->logits = mt_fused_linear(rt, model, "lm_head", mt_fused_kept(rt), normed, model->lm_head);
+    mt_tensor_release(rt, normed);
+    mt_scope_leave(rt, outermost);
+}
+
+void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets)
+{
+    if (rt->status != MT_OK)
+        return;
+    struct mt_scope outer = mt_scope_enter(rt, "loss", MT_CATEGORY_LOSS, "cross_entropy");
+    mt_dtype dtype = model->config->parameter_dtype;
+    struct mt_tensor *losses = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "each", dtype, targets->dims, targets->shape);
+    mt_op_cross_entropy(rt, 1 / (double)mt_tensor_count(targets), model->logits, losses, targets);
+    model->loss = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "mean", dtype, 0, NULL);
+    mt_op_reduce(rt, MTK_MEAN, model->loss, losses);
+    mt_tensor_release(rt, losses);
+    mt_scope_leave(rt, outer);
+}

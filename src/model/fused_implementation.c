@@ -1,0 +1,77 @@
+/* The fused model behind the table of a training run. */
+#include "base/memory.h"
+#include "model/fused_model.h"
+#include "model/implementation.h"
+
+#include <stdlib.h>
+
+static void *create(struct mt_runtime *rt, const struct mt_training_config *config)
+{
+    struct mt_fused_model *model = mt_host_alloc(sizeof *model);
+    mt_fused_create(rt, config, model);
+    return model;
+}
+
+static void destroy(struct mt_runtime *rt, void *model)
+{
+    mt_fused_destroy(rt, model);
+    free(model);
+}
+
+static void forward(struct mt_runtime *rt, void *model, struct mt_tensor *inputs, struct mt_tensor *targets)
+{
+    mt_fused_forward(rt, model, inputs);
+    if (targets == NULL)
+        return;
+    mt_runtime_phase(rt, MT_PHASE_LOSS);
+    mt_fused_loss(rt, model, targets);
+}
+
+static const struct mt_tensor *loss(const void *model)
+{
+    return ((const struct mt_fused_model *)model)->loss;
+}
+
+static void backward(struct mt_runtime *rt, void *model)
+{
+    mt_fused_backward(rt, model);
+}
+
+static void visit_gradients(struct mt_runtime *rt, void *model, mt_gradient_visitor *visit, void *context)
+{
+    const struct mt_fused_model *fused = model;
+    for (int64_t i = 0; i < fused->part_count; i++) {
+        const struct mt_fused_part *part = &fused->parts[i];
+        struct mt_tensor *grad = mt_fused_part_view(rt, part, part->weight->parameter.grad);
+        if (grad != NULL)
+            visit(context, part->name, grad);
+        mt_tensor_release(rt, grad);
+    }
+}
+
+static void update(struct mt_runtime *rt, void *model, int64_t step)
+{
+    mt_fused_update(rt, model, step);
+}
+
+static void zero_grad(struct mt_runtime *rt, void *model)
+{
+    mt_fused_zero_grad(rt, model);
+}
+
+static void end_step(struct mt_runtime *rt, void *model)
+{
+    mt_fused_end_step(rt, model);
+}
+
+const struct mt_implementation mt_fused_implementation = {
+    .create = create,
+    .destroy = destroy,
+    .forward = forward,
+    .loss = loss,
+    .backward = backward,
+    .visit_gradients = visit_gradients,
+    .update = update,
+    .zero_grad = zero_grad,
+    .end_step = end_step,
+};

@@ -1,0 +1,116 @@
+#include "model/fused_parts.h"
+
+#include "model/ops.h"
+
+#include <math.h>
+
+/* `tensor` seen as one matrix. */
+static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, mt_fused_turn turn)
+{
+    if (tensor == NULL)
+        return NULL;
+    int64_t columns = tensor->shape[tensor->dims - 1], rows = mt_tensor_count(tensor) / columns;
+    if (turn == MT_FUSED_AS_IT_IS)
+        return mt_tensor_view(rt, tensor, 3, (const int64_t[]){1, rows, columns},
+                              (const int64_t[]){rows * columns, columns, 1}, 0);
+    return mt_tensor_view(rt, tensor, 3, (const int64_t[]){1, columns, rows},
+                          (const int64_t[]){rows * columns, 1, columns}, 0);
+}
+
+void mt_fused_product(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
+                      mt_fused_turn turn_a, struct mt_tensor *b, mt_fused_turn turn_b)
+{
+    struct mt_tensor *to = matrix_view(rt, out, MT_FUSED_AS_IT_IS);
+    struct mt_tensor *left = matrix_view(rt, a, turn_a), *right = matrix_view(rt, b, turn_b);
+    mt_op_product(rt, 1, beta, to, left, right);
+    mt_tensor_release(rt, to);
+    mt_tensor_release(rt, left);
+    mt_tensor_release(rt, right);
+}
+
+/* A copy of the weight in bf16, a new reference. */
+static struct mt_tensor *cast_weight(struct mt_runtime *rt, mt_category category, const struct mt_fused_weight *weight)
+{
+    struct mt_scope outer = mt_scope_category(rt, category, "cast");
+    struct mt_tensor *value = weight->parameter.value;
+    struct mt_tensor *cast = mt_tensor_empty_like(rt, MT_ROLE_WEIGHT_CAST, NULL, MT_BF16, value);
+    mt_op_unary(rt, MTK_COPY, 0, cast, value);
+    rt->scope = outer;
+    return cast;
+}
+
+void mt_fused_cast_begin(struct mt_runtime *rt, struct mt_fused_weight *weight)
+{
+    weight->cast = cast_weight(rt, MT_CATEGORY_PARAM, weight);
+}
+
+/* The weight as products read it: a new reference. */
+static struct mt_tensor *operand(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                 struct mt_fused_weight *weight)
+{
+    if (!model->config->autocast)
+        return mt_tensor_retain(weight->parameter.value);
+    if (model->config->weight_cast == MT_WEIGHT_CAST_LAYER)
+        return cast_weight(rt, MT_CATEGORY_EINSUM, weight);
+    if (weight->cast == NULL)
+        weight->cast = cast_weight(rt, MT_CATEGORY_EINSUM, weight);
+    return mt_tensor_retain(weight->cast);
+}
+
+struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, mt_role role,
+                                  struct mt_tensor *x, struct mt_fused_weight *weight)
+{
+    if (x == NULL || rt->status != MT_OK)
+        return NULL;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_tensor *w = operand(rt, model, weight);
+    struct mt_tensor *y =
+        mt_tensor_empty(rt, role, NULL, model->compute, 3,
+                        (const int64_t[]){x->shape[0], x->shape[1], weight->parameter.value->shape[0]});
+    mt_fused_product(rt, 0, y, x, MT_FUSED_AS_IT_IS, w, MT_FUSED_TRANSPOSED);
+    mt_tensor_release(rt, w);
+    mt_scope_leave(rt, outer);
+    return y;
+}
+
+struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                      struct mt_tensor *grad, struct mt_fused_weight *weight)
+{
+    if (grad == NULL || rt->status != MT_OK)
+        return NULL;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_tensor *w = operand(rt, model, weight);
+    struct mt_tensor *dx =
+        mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "grad", model->compute, 3,
+                        (const int64_t[]){grad->shape[0], grad->shape[1], weight->parameter.value->shape[1]});
+    mt_fused_product(rt, 0, dx, grad, MT_FUSED_AS_IT_IS, w, MT_FUSED_AS_IT_IS);
+    mt_tensor_release(rt, w);
+    if (model->config->weight_cast == MT_WEIGHT_CAST_REGION)
+        mt_fused_drop(rt, &weight->cast);
+    mt_scope_leave(rt, outer);
+    return dx;
+}
+
+struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta)
+{
+    struct mt_parameter *parameter = &weight->parameter;
+    *out_beta = parameter->grad != NULL ? 1 : 0;
+    if (parameter->grad == NULL) {
+        struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_GRADIENT, rt->scope.op);
+        parameter->grad = mt_tensor_empty_like(rt, MT_ROLE_GRAD, "grad", parameter->value->dtype, parameter->value);
+        rt->scope = outer;
+    }
+    return parameter->grad;
+}
+
+void mt_fused_weight_grad(struct mt_runtime *rt, const char *name, struct mt_tensor *grad, struct mt_tensor *x,
+                          struct mt_fused_weight *weight)
+{
+    double beta;
+    if (rt->status != MT_OK)
+        return;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
+    mt_fused_product(rt, beta, sum, grad, MT_FUSED_TRANSPOSED, x, MT_FUSED_AS_IT_IS);
+    mt_scope_leave(rt, outer);
+}

@@ -1,0 +1,66 @@
+/* What the files of the fused model share: walking its layers, products over stored weights, and norms. All do nothing, and
+ * return NULL, once the runtime has failed. */
+#ifndef MT_MODEL_FUSED_PARTS_H
+#define MT_MODEL_FUSED_PARTS_H
+
+#include "model/fused_model.h"
+
+#include <stdio.h>
+
+static const double MT_FUSED_NORM_EPSILON = 1e-5;
+
+/* Enters block number i, inside of "layers". */
+static inline struct mt_scope mt_fused_enter_layer(struct mt_runtime *rt, int64_t i)
+{
+    char name[24];
+    snprintf(name, sizeof name, "%lld", (long long)i);
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_BLOCK, "residual");
+    rt->scope.layer = (int)i;
+    return outer;
+}
+
+/* Releases and forgets. */
+static inline void mt_fused_drop(struct mt_runtime *rt, struct mt_tensor **tensor)
+{
+    mt_tensor_release(rt, *tensor);
+    *tensor = NULL;
+}
+
+/* A role for what backward needs: without gradients it is a temporary. */
+static inline mt_role mt_fused_kept(const struct mt_runtime *rt)
+{
+    return rt->grad_enabled ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+}
+
+/* How a matrix takes part in a product. */
+typedef enum mt_fused_turn { MT_FUSED_AS_IT_IS, MT_FUSED_TRANSPOSED } mt_fused_turn;
+
+/* out = a · b + beta * out, each seen as one matrix: its last dimension by all others. */
+void mt_fused_product(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
+                      mt_fused_turn turn_a, struct mt_tensor *b, mt_fused_turn turn_b);
+
+/* (B,T,out) = x (B,T,in) · weightᵀ, in a span `name`. */
+struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, mt_role role,
+                                  struct mt_tensor *x, struct mt_fused_weight *weight);
+
+/* Its gradients: (B,T,in) = grad (B,T,out) · weight, after which the weight's cast has served; and what is added to the
+ * weight's gradient, gradᵀ · x. */
+struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                      struct mt_tensor *grad, struct mt_fused_weight *weight);
+void mt_fused_weight_grad(struct mt_runtime *rt, const char *name, struct mt_tensor *grad, struct mt_tensor *x,
+                          struct mt_fused_weight *weight);
+
+/* The gradient of a weight, borrowed, and what to multiply it by before adding: 1, or 0 if it was only now taken. */
+struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta);
+
+/* A cast of a weight that stays; in category Param. */
+void mt_fused_cast_begin(struct mt_runtime *rt, struct mt_fused_weight *weight);
+
+/* Attention of a block, (B,T,C), from what it projected; keeps the weights or the log-sum-exp. And the gradient of what
+ * was projected, (B,T,3C), from that of the context, after which both are let go. */
+struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                     struct mt_fused_layer *layer);
+struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                          struct mt_fused_layer *layer, struct mt_tensor *grad);
+
+#endif

@@ -1,0 +1,594 @@
+/* The fused model: it computes what the golden file and the eager model say, in less memory, with one sequence of events
+ * on every device. The device may be given as an argument (cpu). */
+#include "gpu.h"
+#include "model/fused_model.h"
+#include "model/graph.h"
+#include "model/optimizer.h"
+#include "model/token_source.h"
+#include "model/transformer.h"
+#include "recording.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { GOLDEN_STEPS = 5 };
+
+static const char *test_device = "cpu:2GiB";
+
+/* ---- a model, step by step ---- */
+
+struct bench_model {
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    struct mt_interner *interner;
+    struct mt_sink sink;
+    struct mt_runtime rt;
+    struct mt_training_config config;
+    struct mt_fused_model model;
+    struct mt_token_source *tokens;
+};
+
+static void open_model(struct bench_model *m, const struct mt_training_config *config)
+{
+    struct mt_alloc_settings settings;
+    *m = (struct bench_model){.config = *config};
+    m->interner = mt_interner_create();
+    m->sink = mt_sink_discarding(m->interner);
+    assert_int_equal(mt_training_config_check(config), MT_OK);
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_device_open(test_device, &m->device), MT_OK);
+    assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
+    assert_int_equal(mt_token_source_open(&m->config, &m->tokens), MT_OK);
+    mt_runtime_open(&m->rt, m->device, m->alloc);
+    mt_fused_create(&m->rt, &m->config, &m->model);
+}
+
+static void close_model(struct bench_model *m)
+{
+    struct mt_alloc_stats stats;
+    if (m->rt.status != MT_OK)
+        fail_msg("%s", mt_last_error());
+    mt_fused_destroy(&m->rt, &m->model);
+    mt_runtime_close(&m->rt);
+    mt_token_source_close(m->tokens);
+    mt_alloc_stats(m->alloc, &stats);
+    assert_int_equal(stats.all.blocks, 0);
+    mt_alloc_destroy(m->alloc);
+    mt_device_close(m->device);
+    mt_interner_destroy(m->interner);
+}
+
+/* The elements of a contiguous tensor, widened. */
+static double *read_all(struct mt_runtime *rt, const struct mt_tensor *tensor)
+{
+    assert_non_null(tensor);
+    size_t count = (size_t)mt_tensor_count(tensor), size = mt_dtype_bytes(tensor->dtype);
+    void *raw = mt_host_alloc(count * size);
+    double *values = mt_host_alloc(count * sizeof *values);
+    assert_int_equal(mt_device_read(rt->device, raw, tensor->address, count * size, 0), MT_OK);
+    for (size_t i = 0; i < count; i++)
+        values[i] = tensor->dtype == MT_F64 ? ((double *)raw)[i] : (double)((float *)raw)[i];
+    free(raw);
+    return values;
+}
+
+/* The values or gradients of a part. */
+static double *read_part(struct bench_model *m, const struct mt_fused_part *part, bool gradient)
+{
+    const struct mt_parameter *parameter = &part->weight->parameter;
+    struct mt_tensor *view = mt_fused_part_view(&m->rt, part, gradient ? parameter->grad : parameter->value);
+    double *values = read_all(&m->rt, view);
+    mt_tensor_release(&m->rt, view);
+    return values;
+}
+
+static size_t part_count(const struct mt_fused_part *part)
+{
+    const struct mt_tensor *value = part->weight->parameter.value;
+    return (size_t)(part->rows * value->shape[value->dims - 1]);
+}
+
+/* One step of training, with a look at the model between backward and update; returns the loss. */
+static double train_step(struct bench_model *m, int64_t step, void (*before_update)(struct bench_model *m, void *),
+                         void *context)
+{
+    struct mt_tensor *inputs, *targets;
+    mt_token_source_next(&m->rt, m->tokens, step, &inputs, &targets);
+    mt_fused_forward(&m->rt, &m->model, inputs);
+    mt_fused_loss(&m->rt, &m->model, targets);
+    double *value = read_all(&m->rt, m->model.loss), loss = value[0];
+    free(value);
+    mt_fused_zero_grad(&m->rt, &m->model);
+    mt_fused_backward(&m->rt, &m->model);
+    if (m->rt.status != MT_OK)
+        fail_msg("%s", mt_last_error());
+    if (before_update != NULL)
+        before_update(m, context);
+    mt_fused_update(&m->rt, &m->model, step + 1);
+    mt_tensor_release(&m->rt, inputs);
+    mt_tensor_release(&m->rt, targets);
+    mt_fused_end_step(&m->rt, &m->model);
+    return loss;
+}
+
+/* ---- against the golden file ---- */
+
+/* How far a case may be off; `first` is relative to the root mean square of the tensor. Those of the eager model. */
+struct tolerance {
+    double loss, norm, first;
+};
+
+static const struct tolerance fp32_tolerance = {1e-5, 1e-4, 1e-4}, fp64_tolerance = {1e-7, 5e-7, 2e-6},
+                              autocast_tolerance = {3e-3, 3e-2, 0.2};
+
+static void near_to(const char *what, double ours, double golden, double allowed)
+{
+    if (!(fabs(ours - golden) <= allowed))
+        fail_msg("%s: %.10g, golden %.10g, off by %.3g where %.3g is allowed", what, ours, golden, ours - golden,
+                 allowed);
+}
+
+static int64_t size_of(const json_t *golden, const char *key)
+{
+    return json_integer_value(json_object_get(golden, key));
+}
+
+static struct mt_training_config config_of(const json_t *golden)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model = (struct mt_model_config){.name = "custom",
+                                            .vocab = size_of(golden, "vocab"),
+                                            .d_model = size_of(golden, "d_model"),
+                                            .d_ff = size_of(golden, "d_ff"),
+                                            .layers = size_of(golden, "layers"),
+                                            .heads = size_of(golden, "heads"),
+                                            .rope = json_is_true(json_object_get(golden, "rope"))};
+    config.batch = size_of(golden, "batch");
+    config.seq = size_of(golden, "seq");
+    config.init = MT_INIT_REFERENCE;
+    config.data = MT_DATA_REFERENCE;
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_WEIGHTS;
+    config.autocast = json_is_true(json_object_get(golden, "autocast"));
+    bool is_fp64 = strcmp(json_string_value(json_object_get(golden, "dtype")), "torch.float64") == 0;
+    config.parameter_dtype = is_fp64 ? MT_F64 : MT_F32;
+    return config;
+}
+
+struct comparison {
+    const json_t *golden;
+    const struct tolerance *tolerance;
+    bool gradients;
+    int64_t step;
+};
+
+static void compare_parts(struct bench_model *m, const struct comparison *c)
+{
+    const json_t *all = json_object_get(c->golden, c->gradients ? "grads" : "params_after");
+    assert_int_equal(m->model.part_count, json_object_size(all));
+    for (int64_t i = 0; i < m->model.part_count; i++) {
+        const struct mt_fused_part *part = &m->model.parts[i];
+        const json_t *golden = json_object_get(all, part->name), *first;
+        double *values = read_part(m, part, c->gradients), sum = 0;
+        double norm = json_number_value(json_object_get(golden, "norm"));
+        size_t count = part_count(part), j;
+        assert_non_null(golden);
+        for (j = 0; j < count; j++)
+            sum += values[j] * values[j];
+        near_to(part->name, sqrt(sum), norm, c->tolerance->norm * norm);
+        json_array_foreach(json_object_get(golden, "first"), j, first)
+            near_to(part->name, values[j], json_number_value(first), c->tolerance->first * norm / sqrt((double)count));
+        free(values);
+    }
+}
+
+static void compare_gradients(struct bench_model *m, void *context)
+{
+    const struct comparison *c = context;
+    if (c->step == 0)
+        compare_parts(m, c);
+}
+
+static void check_golden(const json_t *golden, struct mt_training_config config)
+{
+    struct comparison c = {.golden = golden, .gradients = true};
+    c.tolerance = config.autocast                    ? &autocast_tolerance
+                  : config.parameter_dtype == MT_F64 ? &fp64_tolerance
+                                                     : &fp32_tolerance;
+    struct bench_model m;
+    open_model(&m, &config);
+    for (c.step = 0; c.step < GOLDEN_STEPS; c.step++) {
+        double loss = train_step(&m, c.step, compare_gradients, &c);
+        double expected = json_number_value(json_array_get(json_object_get(golden, "losses"), (size_t)c.step));
+        near_to("loss", loss, expected, c.tolerance->loss * expected);
+    }
+    c.gradients = false;
+    compare_parts(&m, &c);
+    close_model(&m);
+}
+
+static void every_case_of_the_golden_file_is_followed(void **state)
+{
+    (void)state;
+    json_error_t error;
+    json_t *cases = json_load_file(MT_TEST_DATA "/golden_model.json", 0, &error), *golden;
+    if (cases == NULL)
+        fail_msg("%s", error.text);
+    size_t i, checked = 0, with_flash = 0;
+    json_array_foreach(cases, i, golden)
+    {
+        struct mt_training_config config = config_of(golden);
+        print_message("%s\n", json_string_value(json_object_get(golden, "name")));
+        check_golden(golden, config);
+        checked++;
+        if (!mt_attention_takes_flash(&config.model))
+            continue;
+        config.attention = MT_ATTENTION_FLASH;
+        check_golden(golden, config);
+        with_flash++;
+    }
+    print_message("%zu cases, %zu of them with flash attention, too\n", checked, with_flash);
+    assert_true(checked >= 12);
+    json_decref(cases);
+}
+
+/* ---- against the eager model, and itself ---- */
+
+static struct mt_training_config small_config(void)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model = (struct mt_model_config){
+        .name = "custom", .vocab = 97, .d_model = 48, .d_ff = 80, .layers = 3, .heads = 3, .rope = true};
+    config.batch = 2;
+    config.seq = 13;
+    config.init = MT_INIT_REFERENCE;
+    config.data = MT_DATA_REFERENCE;
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_WEIGHTS;
+    return config;
+}
+
+/* The gradients of the eager model after its first backward, in the order of its parameters. */
+struct eager_gradients {
+    int64_t count;
+    char (*names)[MT_PARAMETER_NAME];
+    double **values;
+};
+
+static void run_eager(struct bench_model *m, struct mt_transformer *model, struct eager_gradients *out)
+{
+    struct mt_tensor *inputs, *targets;
+    mt_token_source_next(&m->rt, m->tokens, 0, &inputs, &targets);
+    struct mt_tensor *logits = mt_transformer_forward(&m->rt, model, inputs);
+    struct mt_tensor *loss = mt_cross_entropy(&m->rt, logits, targets);
+    mt_graph_backward(&m->rt, loss);
+    assert_int_equal(m->rt.status, MT_OK);
+    out->count = model->parameter_count;
+    out->names = mt_host_alloc((size_t)out->count * sizeof *out->names);
+    out->values = mt_host_alloc((size_t)out->count * sizeof *out->values);
+    for (int64_t i = 0; i < out->count; i++) {
+        snprintf(out->names[i], sizeof out->names[i], "%s", model->parameters[i].name);
+        out->values[i] = read_all(&m->rt, model->parameters[i].grad);
+    }
+    mt_tensor_release(&m->rt, inputs);
+    mt_tensor_release(&m->rt, targets);
+    mt_tensor_release(&m->rt, logits);
+    mt_tensor_release(&m->rt, loss);
+}
+
+static const double *eager_gradient(const struct eager_gradients *eager, const char *name)
+{
+    for (int64_t i = 0; i < eager->count; i++)
+        if (strcmp(eager->names[i], name) == 0)
+            return eager->values[i];
+    fail_msg("the eager model has no %s", name);
+    return NULL;
+}
+
+static void compare_with_eager(struct bench_model *m, void *context)
+{
+    const struct eager_gradients *eager = context;
+    assert_int_equal(m->model.part_count, eager->count);
+    for (int64_t i = 0; i < m->model.part_count; i++) {
+        const struct mt_fused_part *part = &m->model.parts[i];
+        const double *expected = eager_gradient(eager, part->name);
+        double *values = read_part(m, part, true);
+        for (size_t j = 0; j < part_count(part); j++)
+            if (!(fabs(values[j] - expected[j]) <= 1e-11 * (1 + fabs(expected[j]))))
+                fail_msg("%s[%zu]: %.15g, eager %.15g", part->name, j, values[j], expected[j]);
+        free(values);
+    }
+}
+
+static void every_element_of_every_gradient_is_the_eager_models(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct eager_gradients eager;
+    struct mt_transformer transformer;
+    struct bench_model m;
+    config.parameter_dtype = MT_F64;
+    open_model(&m, &config);
+    mt_transformer_create(&m.rt, &config, &transformer);
+    run_eager(&m, &transformer, &eager);
+    mt_transformer_destroy(&m.rt, &transformer);
+    train_step(&m, 0, compare_with_eager, &eager);
+    close_model(&m);
+    config.attention = MT_ATTENTION_FLASH;
+    open_model(&m, &config);
+    train_step(&m, 0, compare_with_eager, &eager);
+    close_model(&m);
+    for (int64_t i = 0; i < eager.count; i++)
+        free(eager.values[i]);
+    free(eager.values);
+    free(eager.names);
+}
+
+static void backward_once_more(struct bench_model *m, void *context)
+{
+    struct mt_tensor *inputs, *targets;
+    const struct mt_fused_part *part = &m->model.parts[*(int *)context];
+    double *once = read_part(m, part, true), *twice;
+    mt_fused_end_step(&m->rt, &m->model);
+    mt_token_source_next(&m->rt, m->tokens, 0, &inputs, &targets);
+    mt_fused_forward(&m->rt, &m->model, inputs);
+    mt_fused_loss(&m->rt, &m->model, targets);
+    mt_fused_backward(&m->rt, &m->model);
+    assert_int_equal(m->rt.status, MT_OK);
+    twice = read_part(m, part, true);
+    for (size_t i = 0; i < part_count(part); i++)
+        if (!(fabs(twice[i] - 2 * once[i]) <= 1e-13 * (1 + fabs(once[i]))))
+            fail_msg("%s[%zu]: %.15g after %.15g", part->name, i, twice[i], once[i]);
+    mt_tensor_release(&m->rt, inputs);
+    mt_tensor_release(&m->rt, targets);
+    free(once);
+    free(twice);
+}
+
+static void a_second_backward_adds_to_the_gradients_that_are_there(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    config.parameter_dtype = MT_F64;
+    for (int part = 0; part < 12; part++) {
+        struct bench_model m;
+        open_model(&m, &config);
+        train_step(&m, 0, backward_once_more, &part);
+        close_model(&m);
+    }
+}
+
+/* How long casts live changes what is computed when, and nothing else. */
+static void weights_that_are_cast_once_or_often_give_the_same_losses(void **state)
+{
+    (void)state;
+    static const mt_weight_cast casts[] = {MT_WEIGHT_CAST_REGION, MT_WEIGHT_CAST_LAYER, MT_WEIGHT_CAST_PERSISTENT};
+    double losses[3][GOLDEN_STEPS];
+    for (int i = 0; i < 3; i++) {
+        struct mt_training_config config = small_config();
+        struct bench_model m;
+        config.autocast = true;
+        config.weight_cast = casts[i];
+        open_model(&m, &config);
+        for (int64_t step = 0; step < GOLDEN_STEPS; step++)
+            losses[i][step] = train_step(&m, step, NULL, NULL);
+        close_model(&m);
+        assert_memory_equal(losses[i], losses[0], sizeof losses[0]);
+    }
+    assert_true(losses[0][GOLDEN_STEPS - 1] < losses[0][0] - 0.2);
+}
+
+/* ---- runs ---- */
+
+static const struct setup {
+    mt_mode mode;
+    bool autocast, rope;
+    mt_weight_cast weight_cast;
+    mt_attention_kind attention;
+    mt_zero_grad zero_grad;
+    const char *alloc;
+} setups[] = {
+    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch"},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, ""},
+    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, ""},
+    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+    {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+};
+enum { SETUPS = sizeof setups / sizeof setups[0] };
+
+static struct mt_training_config config_of_setup(size_t i)
+{
+    struct mt_training_config config = small_config();
+    config.mode = setups[i].mode;
+    config.autocast = setups[i].autocast;
+    config.model.rope = setups[i].rope;
+    config.weight_cast = setups[i].weight_cast;
+    config.attention = setups[i].attention;
+    config.zero_grad = setups[i].zero_grad;
+    config.warmup = 1;
+    return config;
+}
+
+static void record(struct recording *recording, size_t setup, const char *device)
+{
+    struct mt_training_config config = config_of_setup(setup);
+    recording_open(recording);
+    if (recording_train(recording, device, setups[setup].alloc, &config, NULL, NULL) != MT_OK)
+        fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
+}
+
+/* Equal but for address and time. */
+static bool events_equal(const struct mt_event *a, const struct mt_event *b)
+{
+    return a->sequence == b->sequence && a->kind == b->kind && a->requested_bytes == b->requested_bytes &&
+           a->block_bytes == b->block_bytes && a->segment == b->segment && a->offset == b->offset &&
+           a->label == b->label && a->span == b->span && a->stream == b->stream;
+}
+
+static void sim_and_the_device_emit_one_sequence(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    char sim[64];
+    assert_int_equal(mt_device_open(test_device, &device), MT_OK);
+    snprintf(sim, sizeof sim, "sim:%llu", (unsigned long long)device->capacity_bytes);
+    mt_device_close(device);
+    for (size_t setup = 0; setup < SETUPS; setup++) {
+        struct recording planned, executed;
+        record(&planned, setup, sim);
+        record(&executed, setup, test_device);
+        assert_int_equal(planned.count, executed.count);
+        for (size_t i = 0; i < planned.count; i++)
+            if (!events_equal(&planned.events[i], &executed.events[i]))
+                fail_msg("setup %zu: event %zu differs", setup, i);
+        recording_close(&planned);
+        recording_close(&executed);
+    }
+}
+
+/* Every block is labelled in full, and every block that a step took is given back in it, but gradients and moments. */
+static void every_block_is_known(void **state)
+{
+    (void)state;
+    for (size_t setup = 0; setup < SETUPS; setup++) {
+        struct recording recording;
+        record(&recording, setup, "sim");
+        for (size_t i = 0; i < recording.count; i++) {
+            const struct mt_event *event = &recording.events[i];
+            if (event->kind != MT_EVENT_ALLOC && event->kind != MT_EVENT_FREE)
+                continue;
+            const struct mt_label *label = recording_label_of(&recording, event);
+            assert_non_null(label);
+            assert_true(label->op[0] != '\0' && label->category < MT_CATEGORY_COUNT && label->phase < MT_PHASE_COUNT);
+            assert_true(label->span == event->span && event->span != 0);
+        }
+        recording_close(&recording);
+    }
+}
+
+static uint64_t peak_of(struct mt_training_config config)
+{
+    struct recording recording;
+    struct mt_alloc_stats stats;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, &stats), MT_OK);
+    recording_close(&recording);
+    return stats.all.peak_allocated_bytes;
+}
+
+static struct mt_training_config course_config(int64_t seq)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.seq = seq;
+    config.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD;
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_FLASH;
+    return config;
+}
+
+/* Parameters, gradients and two moments are 16 bytes a parameter; a step needs all of them at its end. */
+static uint64_t state_bytes(const struct mt_training_config *config)
+{
+    return 16 * mt_model_parameter_count(&config->model);
+}
+
+static void a_step_takes_less_than_the_eager_one(void **state)
+{
+    (void)state;
+    for (int64_t seq = 128; seq <= 512; seq *= 2)
+        for (int autocast = 0; autocast < 2; autocast++) {
+            struct mt_training_config fused = course_config(seq), eager = mt_training_config_default();
+            fused.autocast = eager.autocast = autocast == 1;
+            eager.seq = seq;
+            eager.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD;
+            uint64_t ours = peak_of(fused), theirs = peak_of(eager);
+            print_message("seq %lld, %s: %.2f GiB, eager %.2f, state %.2f\n", (long long)seq,
+                          autocast == 1 ? "bf16" : "fp32", (double)ours / 0x1p30, (double)theirs / 0x1p30,
+                          (double)state_bytes(&fused) / 0x1p30);
+            assert_true(ours < theirs);
+        }
+}
+
+/* What a step has beyond the state, where casts live for one product: the last block's tensors, and workspaces. */
+static void casts_of_a_layer_leave_the_peak_to_the_state(void **state)
+{
+    (void)state;
+    struct mt_training_config config = course_config(512);
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    uint64_t layer = peak_of(config), least = state_bytes(&config);
+    config.weight_cast = MT_WEIGHT_CAST_PERSISTENT;
+    uint64_t persistent = peak_of(config), casts = 2 * mt_model_parameter_count(&config.model);
+    print_message("layer %.2f GiB, persistent %.2f, state %.2f\n", (double)layer / 0x1p30, (double)persistent / 0x1p30,
+                  (double)least / 0x1p30);
+    assert_true(layer - least < (uint64_t)700 << 20);
+    assert_true(persistent < layer + casts);
+}
+
+/* A table that lacks an op is refused before anything is taken from the device. */
+static void a_device_without_the_kernels_is_refused(void **state)
+{
+    (void)state;
+    struct mtk_table without = mtk_cpu;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    struct mt_sink sink;
+    struct mt_alloc_settings settings;
+    struct mt_alloc *alloc;
+    struct mt_device *device;
+    without.adamw = NULL;
+    recording_open(&recording);
+    sink = recording_sink(&recording);
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_device_open("cpu:64MiB", &device), MT_OK);
+    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    device->kernels = &without;
+    assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "--impl eager"));
+    mt_alloc_destroy(alloc);
+    mt_device_close(device);
+    recording_close(&recording);
+}
+
+static void settings_that_exclude_each_other_are_refused(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    config.attention = MT_ATTENTION_CUSTOM;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    config.implementation = MT_IMPLEMENTATION_EAGER;
+    assert_int_equal(mt_training_config_check(&config), MT_OK);
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_PERSISTENT;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+}
+
+int main(int count, char **arguments)
+{
+    if (count > 1)
+        test_device = arguments[1];
+    if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
+        return SKIPPED;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_case_of_the_golden_file_is_followed),
+        cmocka_unit_test(every_element_of_every_gradient_is_the_eager_models),
+        cmocka_unit_test(a_second_backward_adds_to_the_gradients_that_are_there),
+        cmocka_unit_test(weights_that_are_cast_once_or_often_give_the_same_losses),
+        cmocka_unit_test(sim_and_the_device_emit_one_sequence),
+        cmocka_unit_test(every_block_is_known),
+        cmocka_unit_test(a_step_takes_less_than_the_eager_one),
+        cmocka_unit_test(casts_of_a_layer_leave_the_peak_to_the_state),
+        cmocka_unit_test(a_device_without_the_kernels_is_refused),
+        cmocka_unit_test(settings_that_exclude_each_other_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
