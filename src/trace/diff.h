@@ -5,7 +5,7 @@
  * segments had beyond it, which is what no block could use:
  *
  *   reserved peak = allocated peak + cached
- *                   └ sum of the rows        └ segments whose free bytes could serve nobody when more was asked for
+ *                   └ sum of the rows        └ what segments then had free, less what was not live then
  *
  * Ownership: arrays belong to the answer, mt_diff_release; text is borrowed from the trace of side A.
  * Threads: one at a time. */
@@ -22,7 +22,8 @@ struct mt_diff_run {
     const struct mt_run *run;
 };
 
-/* A run at its peaks. Invariants: requested_bytes <= allocated_bytes <= reserved_bytes. */
+/* A run at its peaks. Invariants: requested_bytes <= allocated_bytes <= reserved_bytes;
+ * reserved_bytes = live_bytes + free_bytes + segment_bytes; idle_bytes <= free_bytes. */
 struct mt_diff_side {
     uint64_t allocated_bytes, reserved_bytes; /* the peaks */
     uint64_t requested_bytes, blocks;         /* live at the peak of allocated bytes */
@@ -32,7 +33,10 @@ struct mt_diff_side {
     int64_t reserved_step;
     const char *reserved_phase, *reserved_span;
     uint64_t asked_bytes;        /* for a block of so many; 0: not known */
-    uint64_t free_bytes;         /* that the other segments had between their blocks */
+    uint64_t segment_bytes;      /* of that segment */
+    uint64_t live_bytes;         /* of the blocks in the others */
+    uint64_t free_bytes;         /* that the others had beside their blocks */
+    uint64_t idle_bytes;         /* of it, in segments without a block */
     uint64_t holes, widest_hole; /* in so many pieces, the widest of so many bytes */
 };
 
@@ -61,7 +65,7 @@ struct mt_diff_row {
     X(WORKSPACES, "workspaces")                     /* */                                                              \
     X(DATA, "data")                                 /* */                                                              \
     X(ROUNDING, "rounding")                         /* what blocks have beyond what was asked for */                   \
-    X(CACHED, "cached")                             /* of reserved bytes: segments that no block of the peak used */
+    X(CACHED, "cached") /* of reserved bytes: what segments held beyond the allocated peak */
 
 typedef enum mt_cause {
 #define X(name, text) MT_CAUSE_##name,
@@ -97,7 +101,8 @@ struct mt_diff {
     struct mt_diff_parts allocated, reserved;
 };
 
-/* Compares. MT_USAGE if one of the runs never got a block. Reads what was live at two moments of each run, from the
+/* Compares. MT_USAGE if one of the runs never got a block; MT_BAD_TRACE if what was live at a peak, or the segments then,
+ * do not sum to it. Reads what was live at two moments of each run, from the
  * nearest checkpoints: milliseconds, however long the runs. Release in any case. */
 mt_status mt_trace_diff(const struct mt_diff_run *a, const struct mt_diff_run *b, struct mt_diff *out);
 void mt_diff_release(struct mt_diff *diff);

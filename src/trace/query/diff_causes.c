@@ -10,8 +10,7 @@ static bool has_role(const struct diff_kind *kind, mt_role role)
     return strcmp(kind->role, mt_role_name(role)) == 0;
 }
 
-/* An operand of a matrix product, rounded for it: kept until the product's backward. */
-static bool is_operand_copy(const struct diff_kind *kind)
+bool diff_is_operand_copy(const struct diff_kind *kind)
 {
     return has_role(kind, MT_ROLE_SAVED) && strcmp(kind->op, "cast") == 0 &&
            strcmp(kind->category, mt_category_name(MT_CATEGORY_EINSUM)) == 0;
@@ -31,7 +30,7 @@ static bool find_cause_of_role(const struct diff_kind *kind, mt_cause *out)
                   {MT_ROLE_WORKSPACE, MT_CAUSE_WORKSPACES},
                   {MT_ROLE_DATA, MT_CAUSE_DATA}};
     *out = kind->is_of_earlier_step ? MT_CAUSE_LAST_GRADIENTS : MT_CAUSE_OPERAND_COPIES;
-    if (kind->is_of_earlier_step || is_operand_copy(kind))
+    if (kind->is_of_earlier_step || diff_is_operand_copy(kind))
         return true;
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
         *out = causes[i].cause;
@@ -60,11 +59,14 @@ static void add_to(struct diff_finding *finding, const struct diff_pair *pair, i
         finding->blocks[side] += pair->count;
         finding->requested_bytes[side] += pair->count * pair->of[side]->requested_bytes;
     }
-    int64_t whole = diff_pair_bytes(pair);
-    if (whole > (finding->most_up != NULL ? diff_pair_bytes(finding->most_up) : 0))
+    if (bytes > finding->most_up_bytes) {
         finding->most_up = pair;
-    if (whole < (finding->most_down != NULL ? diff_pair_bytes(finding->most_down) : 0))
+        finding->most_up_bytes = bytes;
+    }
+    if (bytes < finding->most_down_bytes) {
         finding->most_down = pair;
+        finding->most_down_bytes = bytes;
+    }
 }
 
 /* Bytes of an element; 0: no precision that we know. */
@@ -92,6 +94,12 @@ static int64_t precision_bytes(const struct diff_pair *pair)
     return (int64_t)((b_element - a_element) * elements * pair->count) / 2;
 }
 
+static void add_share(struct diff_finding *finding, const struct diff_pair *pair, int64_t bytes, bool is_shared)
+{
+    add_to(finding, pair, bytes);
+    finding->is_shared = finding->is_shared || is_shared;
+}
+
 static void collect_activation(const struct diff_pair *pair, const struct diff_kind *kind, struct diff_findings *out)
 {
     int64_t bytes = diff_pair_bytes(pair);
@@ -103,12 +111,12 @@ static void collect_activation(const struct diff_pair *pair, const struct diff_k
         add_to(finding_of(out, MT_CAUSE_ACTIVATION_COUNT, kind->category), pair, bytes);
         return;
     }
-    int64_t of_precision = precision_bytes(pair);
+    int64_t of_precision = precision_bytes(pair), of_size = (int64_t)((uint64_t)bytes - (uint64_t)of_precision);
+    bool is_shared = of_precision != 0 && of_size != 0;
     if (of_precision != 0)
-        add_to(finding_of(out, MT_CAUSE_ACTIVATION_PRECISION, kind->category), pair, of_precision);
-    if (of_precision != bytes)
-        add_to(finding_of(out, MT_CAUSE_ACTIVATION_SIZE, kind->category), pair,
-               (int64_t)((uint64_t)bytes - (uint64_t)of_precision));
+        add_share(finding_of(out, MT_CAUSE_ACTIVATION_PRECISION, kind->category), pair, of_precision, is_shared);
+    if (of_size != 0)
+        add_share(finding_of(out, MT_CAUSE_ACTIVATION_SIZE, kind->category), pair, of_size, is_shared);
 }
 
 void diff_findings_collect(const struct diff_pairs *pairs, struct diff_findings *out)

@@ -77,13 +77,18 @@ struct diff_finding {
     int64_t bytes;
     uint64_t blocks[MT_SIDE_COUNT]; /* of the pairs that have come together here, those that are on a side */
     uint64_t requested_bytes[MT_SIDE_COUNT];
-    const struct diff_pair *most_up, *most_down; /* the pairs that add and take most; NULL: none does */
+    const struct diff_pair *most_up, *most_down; /* the pairs that add and take most here; NULL: none does */
+    int64_t most_up_bytes, most_down_bytes;      /* by so much */
+    bool is_shared; /* some pairs changed in size and precision, and have their bytes in two findings */
 };
 
 struct diff_findings {
     struct diff_finding *items;
     size_t count;
 };
+
+/* Whether blocks are operands of matrix products, rounded for them and kept until the product's backward. */
+bool diff_is_operand_copy(const struct diff_kind *kind);
 
 /* What the pairs come from. Borrows them. The findings' bytes sum to what the pairs add. */
 void diff_findings_collect(const struct diff_pairs *pairs, struct diff_findings *out);
@@ -99,6 +104,7 @@ struct diff_context {
     struct mt_trace *keeper;         /* of side A: its texts outlive the answer */
     const struct mt_diff_side *side; /* both */
     struct diff_last_gradients last_gradients[MT_SIDE_COUNT];
+    const struct diff_pairs *pairs; /* that findings are made of */
 };
 
 /* The cause in words. `text` and `evidence` are kept. */

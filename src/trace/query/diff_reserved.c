@@ -10,6 +10,7 @@
 #include "trace/blocks.h"
 #include "trace/query/query.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* The block that the segment of event `mapped` was taken for: the next thing that happened. 0 if it never came. */
@@ -53,6 +54,7 @@ static void measure_segment(struct mt_diff_side *side, uint64_t segment_bytes, c
                             size_t count)
 {
     uint64_t end = 0;
+    side->idle_bytes += count == 0 ? segment_bytes : 0;
     for (size_t i = 0; i < count; i++) {
         if (blocks[i].offset > end)
             add_hole(side, blocks[i].offset - end);
@@ -75,9 +77,23 @@ static void measure_holes(struct mt_diff_side *side, int64_t mapped, const struc
             ;
         bool is_there =
             segment->mapped_event < mapped && (segment->unmapped_event == 0 || segment->unmapped_event > mapped);
+        if (segment->mapped_event == mapped)
+            side->segment_bytes += segment->bytes;
         if (is_there)
             measure_segment(side, segment->bytes, &blocks[begin], end - begin);
     }
+}
+
+/* Whether the segments are those of the peak, and the blocks lie in them beside each other. */
+static mt_status check_sum(const struct mt_run *run, const struct mt_diff_side *side)
+{
+    uint64_t sum = side->live_bytes + side->free_bytes + side->segment_bytes;
+    if (sum == side->reserved_bytes)
+        return MT_OK;
+    return mt_fail(MT_BAD_TRACE,
+                   "the trace is damaged: run %" PRId64 " reserved %" PRIu64 " bytes at most, but its segments then "
+                   "have %" PRIu64 "; memtrace run records it anew",
+                   run->id, side->reserved_bytes, sum);
 }
 
 static mt_status read_holes(const struct mt_diff_run *at, int64_t mapped, struct mt_diff_side *side)
@@ -88,8 +104,12 @@ static mt_status read_holes(const struct mt_diff_run *at, int64_t mapped, struct
     mt_status status = mt_trace_segments(at->trace, at->run, &segments, &segment_count);
     if (status == MT_OK)
         status = mt_trace_live(at->trace, at->run, mapped, &blocks, &block_count);
-    if (status == MT_OK)
+    if (status == MT_OK) {
+        for (size_t i = 0; i < block_count; i++)
+            side->live_bytes += blocks[i].block_bytes;
         measure_holes(side, mapped, segments, segment_count, blocks, block_count);
+        status = check_sum(at->run, side);
+    }
     free(segments);
     free(blocks);
     return status;

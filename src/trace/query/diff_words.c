@@ -72,7 +72,7 @@ static void add_title(const struct diff_context *context, const struct diff_find
         [MT_CAUSE_WORKSPACES] = "workspace",
         [MT_CAUSE_DATA] = "data",
         [MT_CAUSE_ROUNDING] = "rounding of requests to blocks",
-        [MT_CAUSE_CACHED] = "fragmentation: cached segments that could serve nobody",
+        [MT_CAUSE_CACHED] = "reserved beyond the allocated peak",
     };
     if (finding->cause == MT_CAUSE_LAST_GRADIENTS)
         mt_text_add(out, "gradients of the last step alive during %s",
@@ -136,17 +136,70 @@ static void add_tensor(const struct diff_kind *kind, const struct diff_kind *bef
     add_bytes(kind->requested_bytes, out);
 }
 
+/* Of a pair with blocks on both sides, A's. */
+static const struct diff_kind *kind_of(const struct diff_pair *pair)
+{
+    return pair->of[pair->of[MT_SIDE_A] != NULL ? MT_SIDE_A : MT_SIDE_B];
+}
+
+static bool is_on_both_sides(const struct diff_pair *pair)
+{
+    return pair->of[MT_SIDE_A] != NULL && pair->of[MT_SIDE_B] != NULL;
+}
+
+/* Whether one side keeps a tensor for a matrix product as it is, and the other one a copy of it in another precision. */
+static bool stands_for(const struct diff_pair *copy, const struct diff_pair *original)
+{
+    if (is_on_both_sides(copy) || is_on_both_sides(original))
+        return false;
+    const struct diff_kind *of_copy = kind_of(copy), *of_original = kind_of(original);
+    bool is_other_side = (copy->of[MT_SIDE_A] == NULL) != (original->of[MT_SIDE_A] == NULL);
+    return is_other_side && diff_is_operand_copy(of_copy) && !diff_is_operand_copy(of_original) &&
+           strcmp(of_original->role, mt_role_name(MT_ROLE_SAVED)) == 0 && copy->count == original->count &&
+           of_copy->shape[0] != '\0' && of_copy->shape == of_original->shape && of_copy->dtype != of_original->dtype;
+}
+
+/* What the finding's blocks stand for on the other side, or what stands there for them; NULL if that is not so. */
+static const struct diff_pair *find_counterpart(const struct diff_context *context, const struct diff_finding *finding)
+{
+    const struct diff_pair *most = finding->bytes > 0 ? finding->most_up : finding->most_down;
+    if (most == NULL || (finding->cause != MT_CAUSE_OPERAND_COPIES && finding->cause != MT_CAUSE_ACTIVATION_COUNT))
+        return NULL;
+    for (size_t i = 0; i < context->pairs->count; i++) {
+        const struct diff_pair *pair = &context->pairs->items[i];
+        if (finding->cause == MT_CAUSE_OPERAND_COPIES ? stands_for(most, pair) : stands_for(pair, most))
+            return pair;
+    }
+    return NULL;
+}
+
+/* "; in their place A keeps 32 x fp32 (4,32,256,256) of 32.00 MiB of Softmax" */
+static void add_counterpart(const struct diff_context *context, const struct diff_finding *finding, struct mt_text *out)
+{
+    const struct diff_pair *pair = find_counterpart(context, finding);
+    if (pair == NULL)
+        return;
+    const struct diff_kind *kind = kind_of(pair);
+    mt_text_add(out, "; in their place %c keeps %" PRIu64 " x ",
+                side_letter[pair->of[MT_SIDE_A] != NULL ? MT_SIDE_A : MT_SIDE_B], pair->count);
+    add_tensor(kind, NULL, out);
+    if (diff_is_operand_copy(kind))
+        mt_text_add(out, ", copied for a matrix product");
+    else
+        mt_text_add(out, " of %s, the product's operand as it is", kind->category);
+}
+
 /* "; the most: 32 x bf16 (10240,2560) of 50.00 MiB, cast at model.layers.*.ffn.w1" */
 static void add_example(const struct diff_finding *finding, struct mt_text *out)
 {
     const struct diff_pair *pair = finding->bytes > 0 ? finding->most_up : finding->most_down;
     if (pair == NULL)
         return;
-    const struct diff_kind *a = pair->of[MT_SIDE_A], *b = pair->of[MT_SIDE_B], *kind = a != NULL ? a : b;
+    const struct diff_kind *a = pair->of[MT_SIDE_A], *b = pair->of[MT_SIDE_B], *kind = kind_of(pair);
     mt_text_add(out, "; the most: %" PRIu64 " x ", pair->count);
     add_tensor(kind, NULL, out);
     if (a != NULL && b != NULL) {
-        mt_text_add(out, " -> ");
+        mt_text_add(out, " → ");
         add_tensor(b, a, out);
     }
     mt_text_add(out, ", %s", kind->op);
@@ -200,32 +253,50 @@ static void add_rounding(const struct diff_context *context, struct mt_text *out
     mt_text_add(out, "; sizes are rounded up, and a rest too small to split off stays with its block");
 }
 
-/* "2.66 GiB beyond A's allocated peak: when 100.00 MiB were asked for in optimizer, the 13.35 GiB that were free lay in
- * 2101 holes of at most 50.00 MiB" */
-static void add_fragmentation(const struct mt_diff_side *at, mt_side side, struct mt_text *out)
+/* "14.97 GiB were free in 822 pieces, the widest 50.00 MiB, 1.00 GiB of it in segments without a block" */
+static void add_free(const struct mt_diff_side *at, struct mt_text *out)
 {
+    if (at->holes == 0) {
+        mt_text_add(out, "nothing was free");
+        return;
+    }
+    add_bytes(at->free_bytes, out);
+    mt_text_add(out, " were free in %" PRIu64 " piece%s, the widest ", at->holes, plural(at->holes));
+    add_bytes(at->widest_hole, out);
+    if (at->idle_bytes == 0)
+        return;
+    mt_text_add(out, ", ");
+    add_bytes(at->idle_bytes, out);
+    mt_text_add(out, " of it in segments without a block");
+}
+
+/* "A's 2.66 GiB: when 100.00 MiB were asked for in optimizer, a segment of 100.00 MiB was taken, 14.97 GiB were free in
+ * 822 pieces, the widest 50.00 MiB, and 12.41 GiB less were live than at the allocated peak": what was free and the
+ * segment, less what was not live, are the bytes. */
+static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_text *out)
+{
+    mt_text_add(out, "%c's ", side_letter[side]);
     add_bytes(at->reserved_bytes - at->allocated_bytes, out);
-    mt_text_add(out, " beyond %c's allocated peak: when ", side_letter[side]);
+    mt_text_add(out, ": when ");
     if (at->asked_bytes > 0)
         add_bytes(at->asked_bytes, out);
     mt_text_add(out, "%s asked for in %s", at->asked_bytes > 0 ? " were" : "more was", phase_word(at->reserved_phase));
     if (at->reserved_span[0] != '\0')
         mt_text_add(out, " at %s", at->reserved_span);
-    if (at->holes == 0) {
-        mt_text_add(out, ", nothing was free");
-        return;
-    }
-    mt_text_add(out, ", ");
-    add_bytes(at->free_bytes, out);
-    mt_text_add(out, " were free in %" PRIu64 " hole%s, the widest ", at->holes, plural(at->holes));
-    add_bytes(at->widest_hole, out);
+    mt_text_add(out, ", a segment of ");
+    add_bytes(at->segment_bytes, out);
+    mt_text_add(out, " was taken, ");
+    add_free(at, out);
+    mt_text_add(out, ", and ");
+    add_bytes(at->allocated_bytes - at->live_bytes, out);
+    mt_text_add(out, " less were live than at the allocated peak");
 }
 
 static void add_cached(const struct diff_context *context, struct mt_text *out)
 {
     for (int side = 0; side < MT_SIDE_COUNT; side++) {
         mt_text_add(out, "%s", side == 0 ? "" : "; ");
-        add_fragmentation(&context->side[side], (mt_side)side, out);
+        add_beyond(&context->side[side], (mt_side)side, out);
     }
 }
 
@@ -247,6 +318,10 @@ static void add_evidence(const struct diff_context *context, const struct diff_f
     if (finding->cause == MT_CAUSE_WEIGHT_CASTS)
         mt_text_add(out, ", beside the parameters");
     add_example(finding, out);
+    add_counterpart(context, finding, out);
+    if (finding->is_shared)
+        mt_text_add(out, "; size and precision both changed: each is given the mean of what it makes before and after "
+                         "the other");
 }
 
 struct mt_diff_cause diff_cause_describe(const struct diff_context *context, const struct diff_finding *finding)

@@ -85,6 +85,20 @@ static mt_status check_labels(const struct diff_live *live)
     return MT_OK;
 }
 
+/* Whether what was live is what the run's summary says of its peak. */
+static mt_status check_peak(const struct mt_run *run, const struct mt_diff_side *side, const struct diff_live *live)
+{
+    uint64_t allocated = 0;
+    for (size_t i = 0; i < live->block_count; i++)
+        allocated += live->blocks[i].block_bytes;
+    if (allocated == side->allocated_bytes && side->requested_bytes <= allocated && allocated <= side->reserved_bytes)
+        return MT_OK;
+    return mt_fail(MT_BAD_TRACE,
+                   "the trace is damaged: run %" PRId64 " had %" PRIu64 " bytes allocated at most, but the blocks that "
+                   "were live then have %" PRIu64 "; memtrace run records it anew",
+                   run->id, side->allocated_bytes, allocated);
+}
+
 static mt_status load_side(const struct mt_diff_run *at, struct mt_trace *keeper, struct mt_diff_side *side,
                            struct diff_live *live)
 {
@@ -104,7 +118,8 @@ static mt_status load_side(const struct mt_diff_run *at, struct mt_trace *keeper
     side->blocks = live->block_count;
     for (size_t i = 0; i < live->block_count; i++)
         side->requested_bytes += live->blocks[i].requested_bytes;
-    return diff_reserved_read(at, keeper, side);
+    status = diff_reserved_read(at, keeper, side);
+    return status == MT_OK ? check_peak(at->run, side, live) : status;
 }
 
 static mt_status find_last_gradients(const struct mt_diff_run *at, const struct diff_live *live,
@@ -164,14 +179,16 @@ static void add_cause(const struct diff_context *context, const struct diff_find
     parts->causes[parts->cause_count++] = diff_cause_describe(context, finding);
 }
 
-static void make_causes(const struct diff_context *context, const struct diff_kinds *kinds, struct mt_diff_parts *parts)
+static void make_causes(struct diff_context *context, const struct diff_kinds *kinds, struct mt_diff_parts *parts)
 {
     struct diff_pairs pairs = {0};
     struct diff_findings findings = {0};
     diff_kinds_pair(kinds, &pairs);
     diff_findings_collect(&pairs, &findings);
+    context->pairs = &pairs;
     for (size_t i = 0; i < findings.count; i++)
         add_cause(context, &findings.items[i], parts);
+    context->pairs = NULL;
     const struct mt_diff_side *a = &context->side[MT_SIDE_A], *b = &context->side[MT_SIDE_B];
     struct diff_finding rounding = {
         .cause = MT_CAUSE_ROUNDING,
@@ -245,7 +262,7 @@ static void sort_parts(struct mt_diff_parts *parts)
         qsort(parts->causes, parts->cause_count, sizeof *parts->causes, compare_causes);
 }
 
-static void compare_states(const struct diff_context *context, const struct diff_live live[], struct mt_diff *out)
+static void compare_states(struct diff_context *context, const struct diff_live live[], struct mt_diff *out)
 {
     const struct mt_diff_side *a = &out->side[MT_SIDE_A], *b = &out->side[MT_SIDE_B];
     struct diff_kinds kinds = {0};
