@@ -1,25 +1,15 @@
 /** axe-core finds nothing to object to, in light and dark, wide and narrow, and with everything open. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
+import { violations } from "./axe.mjs";
 import { settle, startBrowser } from "./browser.mjs";
 import { makeSyntheticPage } from "./synthetic.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 let started;
 before(async () => {
     started = await startBrowser();
 });
 after(() => started.close());
-
-async function violations(page) {
-    // The page's policy lets no script in; the debugger's does not ask it.
-    const session = await page.context().newCDPSession(page);
-    await session.send("Runtime.evaluate", { expression: axe });
-    const { violations: found } = await page.evaluate(() => window.axe.run());
-    return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(" | ")}`);
-}
 
 for (const [name, words] of [
     ["one", ["small", "kernels"]],

@@ -1,0 +1,14 @@
+/** axe-core in a page. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** What axe-core objects to, a line each. */
+export async function violations(page) {
+    // The page's policy lets no script in; the debugger's does not ask it.
+    const session = await page.context().newCDPSession(page);
+    await session.send("Runtime.evaluate", { expression: axe });
+    const { violations: found } = await page.evaluate(() => window.axe.run());
+    return found.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(" | ")}`);
+}

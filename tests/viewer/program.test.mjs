@@ -1,0 +1,188 @@
+/**
+ * Pages as the program writes them, of runs that it made: what they say is what `memtrace peak` and `memtrace diff` say,
+ * to the byte; they ask for nothing, complain of nothing, and axe-core has nothing to object to.
+ */
+import assert from "node:assert/strict";
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { violations } from "./axe.mjs";
+import { settle, startBrowser } from "./browser.mjs";
+import { ask, makeStrangeTrace, MEMTRACE, simulate, STRANGE_TRACE, writeTimeline } from "./program.mjs";
+
+const skip = MEMTRACE && STRANGE_TRACE ? false : "MEMTRACE and STRANGE_TRACE name no programs";
+const AUTOCAST = ["--autocast", "bf16"];
+let started;
+const urls = {};
+
+function makePages(folder) {
+    simulate(folder, "baseline", []);
+    simulate(folder, "autocast", AUTOCAST);
+    simulate(folder, "oom", ["--device", "sim:24GiB"], 5);
+    simulate(folder, "empty", ["--device", "sim:1MiB"], 5);
+    makeStrangeTrace(folder, "strange.db");
+    urls.baseline = writeTimeline(folder, "baseline", ["--run", "baseline"]);
+    urls.diff = writeTimeline(folder, "diff", ["--run", "baseline", "--diff", "autocast"]);
+    urls.back = writeTimeline(folder, "back", ["--run", "autocast", "--diff", "memtrace.db:baseline"]);
+    urls.oom = writeTimeline(folder, "oom", ["--run", "oom"]);
+    urls.empty = writeTimeline(folder, "empty", ["--run", "empty"]);
+    urls.strange = writeTimeline(folder, "strange", ["--trace", "strange.db"]);
+}
+
+before(async () => {
+    if (skip) return;
+    started = await startBrowser();
+    makePages(started.folder);
+});
+after(() => started?.close());
+
+/** Runs `body` with an opened page, and has no problem left in the end. */
+async function withPage(name, body, options = {}) {
+    const page = await started.open(urls[name], options);
+    try {
+        assert.equal(await page.getAttribute("#page", "data-state"), "ready");
+        await body(page);
+        assert.deepEqual(page.problems, []);
+    } finally {
+        await page.context().close();
+    }
+}
+
+const legendOf = (page) =>
+    page
+        .locator("#legend button")
+        .evaluateAll((all) => all.map((each) => [each.children[1].textContent, Number(each.dataset.bytes)]))
+        .then((entries) => Object.fromEntries(entries.filter(([, bytes]) => bytes > 0)));
+
+/** What a row of the pinned moment's table says of each run. */
+const momentOf = (page, name) =>
+    page
+        .locator(`#moment-sizes tr:has(th:text-is("${name}")) td`)
+        .evaluateAll((all) => all.map((cell) => Number(cell.dataset.bytes)));
+
+const exact = (bytes) => `${bytes.toLocaleString("en-US")} bytes`;
+
+/** The page's first picture against `memtrace peak --json`. */
+async function expectPeak(page, peak) {
+    assert.deepEqual(
+        await legendOf(page),
+        Object.fromEntries(peak.by_category.map(({ category, allocated_bytes: bytes }) => [category, bytes])),
+    );
+    assert.deepEqual(await momentOf(page, "allocated"), [peak.allocated_bytes]);
+    const answer = await page.textContent("#answer");
+    assert.ok(answer.includes(exact(peak.allocated_bytes)), answer);
+    assert.equal(await page.locator('#answer [role="alert"]').count(), 0);
+    const blocks = peak.by_category.reduce((sum, share) => sum + share.blocks, 0);
+    assert.match(await page.textContent("#live-title"), new RegExp(`^${blocks.toLocaleString("en-US")} blocks live`));
+}
+
+test("the sums of the 2.7B model are those of memtrace peak", { skip }, () =>
+    withPage("baseline", async (page) => {
+        const peak = ask(started.folder, "peak", "--run", "baseline");
+        await expectPeak(page, peak);
+        assert.match(
+            await page.textContent("#answer"),
+            new RegExp(`step ${peak.allocated.step}, ${peak.allocated.phase}`),
+        );
+        assert.match(await page.textContent("#moment-where"), new RegExp(peak.allocated.phase));
+    }),
+);
+
+test("of a run out of memory, too, and what could not be had is said", { skip }, () =>
+    withPage("oom", async (page) => {
+        await expectPeak(page, ask(started.folder, "peak", "--run", "oom"));
+        const [refused] = ask(
+            started.folder,
+            "sql",
+            "SELECT requested_bytes AS bytes, label.op, category, path FROM event JOIN label ON label.run = :run AND " +
+                "label.id = label JOIN span ON span.run = :run AND span.id = label.span WHERE kind = 4",
+            "--run",
+            "oom",
+        ).rows;
+        assert.ok(refused, "there is one");
+        const answer = await page.textContent("#answer");
+        assert.match(answer, /^Out of memory: .* could not be had/);
+        for (const part of refused.slice(1)) assert.ok(answer.includes(part), `${part} in ${answer}`);
+    }),
+);
+
+/** Bytes at the peak by category: of side "a" or "b" of a difference. */
+function sumsOf(diff, side) {
+    const sums = {};
+    for (const row of diff.rows) sums[row.category] = (sums[row.category] ?? 0) + row[`${side}_bytes`];
+    return Object.fromEntries(Object.entries(sums).filter(([, bytes]) => bytes > 0));
+}
+
+test("the sums of two runs are those of memtrace diff", { skip }, async () => {
+    const diff = ask(started.folder, "diff", "baseline", "autocast");
+    const sides = [diff.a.allocated_bytes, diff.b.allocated_bytes];
+    assert.notEqual(sides[0], sides[1]);
+    await withPage("diff", async (page) => {
+        assert.deepEqual(await momentOf(page, "allocated"), sides);
+        assert.deepEqual(await legendOf(page), sumsOf(diff, "a"));
+        assert.equal(await page.locator('#answer [role="alert"]').count(), 0);
+        assert.match(await page.textContent("#answer"), /(higher|lower) than baseline/);
+    });
+    await withPage("back", async (page) => {
+        assert.deepEqual(await momentOf(page, "allocated"), sides.reverse());
+        assert.deepEqual(await legendOf(page), sumsOf(diff, "b"));
+    });
+});
+
+test("a run that never got a block is a page that says so", { skip }, () =>
+    withPage("empty", async (page) => {
+        assert.equal(ask(started.folder, "peak", "--run", "empty").allocated_bytes, 0);
+        const answer = await page.textContent("#answer");
+        assert.match(answer, /Nothing was allocated/);
+        assert.match(answer, /Out of memory/);
+    }),
+);
+
+test("a million allocations are shown, and sum up", { skip }, async () => {
+    simulate(started.folder, "long", ["--steps", "230"]);
+    urls.long = writeTimeline(started.folder, "long", ["--run", "long"]);
+    assert.ok(statSync(join(started.folder, "long.html")).size <= 10e6);
+    const [[allocations]] = ask(
+        started.folder,
+        "sql",
+        "SELECT count(*) FROM block_use JOIN run ON run.id = :run AND allocation >= first_event",
+        "--run",
+        "long",
+    ).rows;
+    assert.ok(allocations >= 1e6, `${allocations} allocations`);
+    await withPage("long", async (page) => {
+        await expectPeak(page, ask(started.folder, "peak", "--run", "long"));
+    });
+});
+
+test("names of a trace are shown as text, and none of them acts", { skip }, async () => {
+    const html = readFileSync(join(started.folder, "strange.html"), "utf8");
+    for (const part of ["<img src", "xxxxxxxxxx", "'taken'", "cut here"]) assert.ok(!html.includes(part), part);
+    await withPage("strange", async (page) => {
+        assert.equal(await page.title(), "memtrace timeline");
+        assert.equal(await page.locator("#page img, #page script, #page b b").count(), 0);
+        const legend = await legendOf(page);
+        assert.ok("<script>document.title='taken'</script>" in legend, Object.keys(legend).join());
+        const sum = Object.values(legend).reduce((bytes, each) => bytes + each, 0);
+        assert.equal(sum, ask(started.folder, "peak", "--trace", "strange.db").allocated_bytes);
+        for (const [typed, shown] of [
+            ["<script>", /<script>document\.title='taken'<\/script>/],
+            ["onerror", /"'><img src=x onerror=/],
+            ["xxxxxxxx", /x{100,} … x{20,}/],
+            ["&lt;", /&lt;b&gt;&amp;<b>/],
+        ]) {
+            await page.fill("#search", typed);
+            await page.press("#search", "Enter");
+            await settle(page);
+            assert.match(await page.textContent("#block-facts"), shown);
+        }
+        assert.equal(await page.title(), "memtrace timeline");
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+    });
+});
+
+for (const scheme of ["light", "dark"])
+    test(`axe-core finds nothing in any of them, ${scheme}`, { skip }, async () => {
+        for (const name of ["baseline", "diff", "oom", "empty", "strange"])
+            await withPage(name, async (page) => assert.deepEqual(await violations(page), [], name), { scheme });
+    });
