@@ -601,6 +601,8 @@ static const struct {
     {"UPDATE event SET requested_bytes = -5" NEWEST(2), MT_BAD_TRACE, 0},
     {"UPDATE event SET block_bytes = -512" NEWEST(2), MT_BAD_TRACE, 0},
     {"UPDATE event SET block_bytes = 0" NEWEST(2), MT_BAD_TRACE, 0},
+    {"UPDATE event SET requested_bytes = 1, block_bytes = 9223372036854775807" NEWEST(2), MT_BAD_TRACE, 0},
+    {"UPDATE event SET block_bytes = 1 << 56 WHERE kind = 2", MT_BAD_TRACE, 0},
     {"UPDATE event SET offset = -1" NEWEST(2), MT_BAD_TRACE, 0},
     {"UPDATE event SET segment = 4294967296" NEWEST(2), MT_BAD_TRACE, 0},
     {"UPDATE event SET segment = 1000000" NEWEST(2), MT_BAD_TRACE, 0},
@@ -671,7 +673,8 @@ static void a_damaged_trace_leads_nowhere(void **state)
 static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
 {
     static const char *const cases[] = {"first_event = 9223372036854775807", "event_count = -1", "first_event = -5",
-                                        "event_count = 9223372036854775807"};
+                                        "event_count = 9223372036854775807", "event_count = 4000000000000",
+                                        "event_count = event_count + 1", "first_event = first_event + 1"};
     struct fixture *whole = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture damaged = {.path = "test_blocks_numbers.db"};

@@ -36,7 +36,8 @@ struct mt_block_row {
 
 /* The blocks that were live at some moment of first_event <= id <= last_event, by alloc_event: those that were live
  * before it, from the nearest checkpoint, then those that were allocated in it. Of the whole run: run->first_event to
- * first_event + event_count - 1. About 200 ns an event. */
+ * first_event + event_count - 1. Their block_bytes sum to less than 2^63 (otherwise MT_BAD_TRACE), so no sum of sizes or of
+ * differences between them overflows. About 200 ns an event. */
 mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                           struct mt_block_row **out_rows, size_t *out_count);
 

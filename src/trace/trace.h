@@ -23,7 +23,8 @@ struct mt_trace;
 mt_status mt_trace_open(const char *path, struct mt_trace **out);
 void mt_trace_close(struct mt_trace *trace); /* may be NULL */
 
-/* A run, as of the opening. Its events are first_event <= id < first_event + event_count. */
+/* A run, as of the opening. Its events are first_event <= id < first_event + event_count, and none of these ids is above
+ * the highest in the trace: so what has room for every event is no larger than what was stored. */
 struct mt_run {
     int64_t id;       /* from 1 */
     const char *name; /* NULL: none */

@@ -13,11 +13,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Blocks under way. Invariants: alloc_event ascends along rows[0..count); by_alloc maps those that are live to their
- * rows. */
+/* Blocks under way. Invariants: alloc_event ascends along rows[0..count); total_bytes is the sum of their block_bytes;
+ * by_alloc maps those that are live to their rows. */
 struct block_list {
     struct mt_block_row *rows;
     size_t count;
+    uint64_t total_bytes;
     struct mt_number_map by_alloc;
     struct mt_number_limits limits;
     struct mt_row_visitor begins, ends; /* which SQL calls with its rows */
@@ -79,6 +80,9 @@ static mt_status begin_block(void *context, const struct mt_row *row)
         return status;
     if (list->count > 0 && block.alloc_event <= list->rows[list->count - 1].alloc_event)
         return fail_on_event(block.alloc_event, "does not come in its order");
+    if (block.block_bytes > INT64_MAX - list->total_bytes)
+        return fail_on_event(block.alloc_event, "makes the blocks of its run sum to 2^63 bytes or more");
+    list->total_bytes += block.block_bytes;
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
     list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = block;

@@ -11,7 +11,10 @@
 static const char runs_sql[] =
     "SELECT id, name, state, started_at, device, capacity_bytes, first_event, event_count, lost_events,"
     " complete_from_bytes, stall_count, stall_ns, (SELECT count(*) FROM step WHERE step.run = run.id),"
-    " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL) FROM run ORDER BY id";
+    " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL),"
+    " (SELECT max(id) FROM event) FROM run ORDER BY id";
+
+enum { LAST_EVENT = 14 }; /* the column of the trace's last event */
 
 static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement *row)
 {
@@ -33,13 +36,18 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
     };
 }
 
-/* Event ids are added up everywhere: those of a run must be numbers. */
-static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run)
+/* Event ids are added up everywhere, and arrays are as long as a run has events: those of a run must be numbers, and none
+ * lies beyond the last event that there is. */
+static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run, int64_t last_event)
 {
-    if (run->first_event >= 0 && run->event_count >= 0 && run->event_count < INT64_MAX - run->first_event)
+    bool are_numbers =
+        run->first_event >= 0 && run->event_count >= 0 && run->event_count < INT64_MAX - run->first_event;
+    if (are_numbers && (run->event_count == 0 || run->first_event + run->event_count - 1 <= last_event))
         return MT_OK;
-    return mt_fail(MT_BAD_TRACE, "%s is damaged: run %" PRId64 " has %" PRId64 " events from event %" PRId64,
-                   mt_database_path(trace->database), run->id, run->event_count, run->first_event);
+    return mt_fail(MT_BAD_TRACE,
+                   "%s is damaged: run %" PRId64 " has %" PRId64 " events from event %" PRId64 ", and event %" PRId64
+                   " is the last that there is",
+                   mt_database_path(trace->database), run->id, run->event_count, run->first_event, last_event);
 }
 
 mt_status mt_query_load_runs(struct mt_trace *trace)
@@ -50,7 +58,7 @@ mt_status mt_query_load_runs(struct mt_trace *trace)
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
         trace->runs = mt_query_room(trace->runs, trace->run_count, sizeof *trace->runs);
         trace->runs[trace->run_count] = read_run(trace, statement);
-        status = check_run(trace, &trace->runs[trace->run_count++]);
+        status = check_run(trace, &trace->runs[trace->run_count++], mt_statement_integer(statement, LAST_EVENT));
     }
     mt_statement_finalize(statement);
     return status;
