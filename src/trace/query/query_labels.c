@@ -1,7 +1,7 @@
 /* What do the numbers of labels stand for? And which numbers may a row name?
  *
  * A trace may be anybody's: arrays are indexed by what it says, so every number is checked where it is read. */
-#include "base/text.h"
+#include "base/memory.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
 
@@ -10,17 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first `length` bytes of a span, a star, and the rest of the span; kept. */
+static const char *keep_starred(struct mt_trace *trace, const char *span, size_t length, const char *rest)
+{
+    size_t rest_length = strlen(rest);
+    char *pattern = mt_host_alloc(length + 1 + rest_length + 1);
+    memcpy(pattern, span, length);
+    pattern[length] = '*';
+    memcpy(pattern + length + 1, rest, rest_length + 1);
+    const char *kept = mt_query_keep(trace, pattern);
+    free(pattern);
+    return kept;
+}
+
 const char *mt_query_place(struct mt_trace *trace, const char *span)
 {
     for (const char *part = span; *part != '\0';) {
         size_t length = strcspn(part, ".");
-        if (length > 0 && strspn(part, "0123456789") == length) {
-            struct mt_text pattern = {0};
-            mt_text_add(&pattern, "%.*s*%s", (int)(part - span), span, part + length);
-            const char *kept = mt_query_keep(trace, pattern.data);
-            mt_text_release(&pattern);
-            return kept;
-        }
+        if (length > 0 && strspn(part, "0123456789") == length)
+            return keep_starred(trace, span, (size_t)(part - span), part + length);
         part += length + (part[length] == '.');
     }
     return span;
