@@ -601,8 +601,8 @@ static void what_makes_no_sense_is_wrong_usage(void **state)
         {"--outptu a.csv", "\"--output\""},
         {"-o", "--output needs a value"},
         {"--diff nope --format folded", "plain"},
-        {"-o memtrace.db", "is the trace itself"},
-        {"-o ./memtrace.db", "is the trace itself"},
+        {"-o memtrace.db", "memtrace.db is a trace"},
+        {"-o ./memtrace.db", "./memtrace.db is a trace"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct said *said = shell("\"$M\" export %s", cases[i][0]);

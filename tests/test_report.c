@@ -424,7 +424,7 @@ static void refuses_what_makes_no_page(void **state)
     run(TINY "--seq 8");
     const struct said *said = MEMTRACE("report -o ./memtrace.db");
     assert_int_equal(said->code, MT_USAGE);
-    assert_says(said->err, "the trace itself");
+    assert_says(said->err, "is a trace");
     assert_int_equal(MEMTRACE("report --json -o page.json")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("report -o absent/page.html")->code, MT_FAILED);
     assert_int_not_equal(MEMTRACE("report --trace absent.db")->code, 0);

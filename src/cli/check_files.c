@@ -2,24 +2,10 @@
 #include "check_report.h"
 #include "check_text.h"
 #include "output.h"
+#include "output_file.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-
-/* Writes `text` to `path`, which is opened with `mode`. */
-static mt_status write_text(const char *path, const char *mode, const struct mt_text *text)
-{
-    FILE *file = fopen(path, mode);
-    if (file == NULL)
-        return mt_fail(MT_FAILED, "can't write %s: %s", path, strerror(errno));
-    errno = 0;
-    bool written = fwrite(mt_text_get(text), 1, text->length, file) == text->length;
-    if (fclose(file) != 0 || !written)
-        return mt_fail(MT_FAILED, "can't write %s: %s", path, strerror(errno));
-    return MT_OK;
-}
 
 /* What XML takes as it is but for five characters: control characters are none, even escaped. */
 static void add_xml(struct mt_text *out, const char *text)
@@ -75,7 +61,7 @@ mt_status mt_check_write_junit(const struct mt_check *check, const char *path)
     for (size_t i = 0; i < check->count; i++)
         add_test_case(check, &check->criteria[i], &out);
     mt_text_add(&out, "  </testsuite>\n</testsuites>\n");
-    mt_status status = write_text(path, "w", &out);
+    mt_status status = mt_output_file_put(path, MT_OUTPUT_BY_NAME, mt_text_get(&out));
     mt_text_release(&verdict);
     mt_text_release(&out);
     return status;
@@ -146,7 +132,7 @@ mt_status mt_check_append_summary(const struct mt_check *check, const struct mt_
     add_summary_hints(check, options, &out);
     mt_text_add(&out, "\n");
     if (status == MT_OK)
-        status = write_text(path, "a", &out);
+        status = mt_output_file_put(path, MT_OUTPUT_APPENDED, mt_text_get(&out));
     mt_text_release(&verdict);
     mt_text_release(&differences);
     mt_text_release(&out);

@@ -2,6 +2,7 @@
 #include "check_report.h"
 #include "check_self_test.h"
 #include "check_text.h"
+#include "output_file.h"
 
 #include <stdio.h>
 
@@ -137,6 +138,15 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
     return status;
 }
 
+/* No file that is read may be written to, and none that is written twice. */
+static mt_status check_outputs(const struct check_options *given)
+{
+    mt_status status = mt_output_file_check("--junit", given->junit, given->budget);
+    if (status == MT_OK)
+        status = mt_output_file_check("--summary", given->summary, given->budget);
+    return status == MT_OK ? mt_output_file_check("--junit", given->junit, given->summary) : status;
+}
+
 static mt_status run_check(const void *options_given)
 {
     const struct check_options *given = options_given;
@@ -144,7 +154,10 @@ static mt_status run_check(const void *options_given)
         return mt_check_self_test(&given->trace);
     struct mt_budget budget;
     struct mt_question question;
-    mt_status status = read_budget(given, &budget);
+    mt_status status = check_outputs(given);
+    if (status != MT_OK)
+        return status;
+    status = read_budget(given, &budget);
     if (status == MT_OK)
         status = mt_question_open(&given->trace, &question);
     if (status == MT_OK) {

@@ -140,19 +140,8 @@ static mt_status check_options(const struct export_options *export)
     return MT_OK;
 }
 
-/* An export over the trace would be the end of it. */
-static mt_status check_output(const struct export_options *export)
-{
-    struct stat trace, output;
-    if (export->output == NULL || stat(export->output, &output) != 0 || stat(export->trace.trace, &trace) != 0)
-        return MT_OK;
-    if (trace.st_dev == output.st_dev && trace.st_ino == output.st_ino)
-        return mt_fail(MT_USAGE, "%s is the trace itself: give the export another name", export->output);
-    return MT_OK;
-}
-
 static mt_status write_folded(const struct export_options *export, const struct mt_question *question,
-                              struct mt_export_file *file, mt_stack_layers layers)
+                              struct mt_output_file *file, mt_stack_layers layers)
 {
     mt_stack_moment moment = export->moment == NOT_GIVEN ? MT_STACKS_AT_PEAK : (mt_stack_moment) export->moment;
     if (export->diff == NULL)
@@ -167,7 +156,7 @@ static mt_status write_folded(const struct export_options *export, const struct 
 }
 
 static mt_status write_export(const struct export_options *export, const struct mt_question *question,
-                              struct mt_export_file *file)
+                              struct mt_output_file *file)
 {
     mt_stack_layers layers = export->merge_layers ? MT_LAYERS_MERGED : MT_LAYERS_EACH;
     mt_export_form form = export->format == FORMAT_JSON ? MT_EXPORT_JSON : MT_EXPORT_CSV;
@@ -195,12 +184,12 @@ static void note_size(const char *output)
 
 static mt_status export_run(const struct export_options *export, const struct mt_question *question)
 {
-    struct mt_export_file *file;
-    mt_export_compression compression = export->format == FORMAT_PPROF ? MT_COMPRESS_ALWAYS : MT_COMPRESS_BY_NAME;
-    mt_status status = mt_export_file_open(export->output, compression, &file);
+    struct mt_output_file *file;
+    mt_output_form compression = export->format == FORMAT_PPROF ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
+    mt_status status = mt_output_file_open(export->output, compression, &file);
     if (status != MT_OK)
         return status;
-    status = mt_export_file_close(file, write_export(export, question, file));
+    status = mt_output_file_close(file, write_export(export, question, file));
     if (status == MT_OK && export->output != NULL)
         note_size(export->output);
     return status;
@@ -213,7 +202,7 @@ static mt_status run_export(const void *given)
     if (status == MT_OK)
         status = check_options(&export);
     if (status == MT_OK)
-        status = check_output(&export);
+        status = mt_output_file_check("-o", export.output, NULL);
     if (status != MT_OK)
         return status;
     struct mt_question question;

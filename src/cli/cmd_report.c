@@ -1,15 +1,13 @@
 /* memtrace report: the tables of the published study, from the runs of a trace. */
 #include "command.h"
 #include "output.h"
+#include "output_file.h"
 #include "report_page.h"
 #include "report_sections.h"
 #include "report_study.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 typedef enum format { FORMAT_MARKDOWN, FORMAT_HTML, FORMAT_BY_NAME } format;
 static const char *const format_names[] = {[FORMAT_MARKDOWN] = "markdown", [FORMAT_HTML] = "html", NULL};
@@ -62,27 +60,11 @@ static format format_of(const struct report_options *report)
     return is_html ? FORMAT_HTML : FORMAT_MARKDOWN;
 }
 
-/* A page must not take the place of what it is made from. */
 static mt_status check_output(const struct report_options *report)
 {
-    struct stat trace, output;
     if (report->output != NULL && report->json)
         return mt_fail(MT_USAGE, "--json prints on standard output: -o is for a page");
-    if (report->output == NULL || stat(report->trace, &trace) != 0 || stat(report->output, &output) != 0)
-        return MT_OK;
-    if (trace.st_dev == output.st_dev && trace.st_ino == output.st_ino)
-        return mt_fail(MT_USAGE, "-o \"%s\" is the trace itself: name another file", report->output);
-    return MT_OK;
-}
-
-static mt_status write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    if (file == NULL)
-        return mt_fail(MT_FAILED, "can't write %s: %s", path, strerror(errno));
-    bool is_written = fputs(text, file) >= 0;
-    is_written = fclose(file) == 0 && is_written;
-    return is_written ? MT_OK : mt_fail(MT_FAILED, "can't write all of %s: %s", path, strerror(errno));
+    return mt_output_file_check("-o", report->output, NULL);
 }
 
 static mt_status write_page(const struct report_options *report, const struct mt_page *page)
@@ -93,11 +75,7 @@ static mt_status write_page(const struct report_options *report, const struct mt
     }
     struct mt_text text = {0};
     (format_of(report) == FORMAT_HTML ? mt_page_write_html : mt_page_write_markdown)(page, &text);
-    mt_status status = MT_OK;
-    if (report->output != NULL)
-        status = write_file(report->output, text.data);
-    else
-        fputs(text.data, stdout);
+    mt_status status = mt_output_file_put(report->output, MT_OUTPUT_BY_NAME, mt_text_get(&text));
     if (status == MT_OK && report->output != NULL)
         mt_note("wrote %s", report->output);
     mt_text_release(&text);

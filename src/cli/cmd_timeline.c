@@ -1,6 +1,6 @@
 /* memtrace timeline: the page that shows a run, or two. */
-#include "export_file.h"
 #include "output.h"
+#include "output_file.h"
 #include "page/page.h"
 #include "question.h"
 
@@ -48,7 +48,7 @@ static const struct mt_option options[] = {
 
 static void write_part(void *context, const void *data, size_t bytes)
 {
-    mt_export_write(context, data, bytes);
+    mt_output_file_write(context, data, bytes);
 }
 
 /* Says what is there now, unless it is stdout that it went to. */
@@ -63,12 +63,12 @@ static void tell_result(const char *path)
 
 static mt_status write_page(const struct mt_page_plan *plan, const char *path)
 {
-    struct mt_export_file *file;
-    mt_status status = mt_export_file_open(path, MT_COMPRESS_BY_NAME, &file);
+    struct mt_output_file *file;
+    mt_status status = mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file);
     if (status != MT_OK)
         return status;
     const struct mt_page_output output = {.context = file, .write = write_part};
-    status = mt_export_file_close(file, mt_page_write(plan, &output));
+    status = mt_output_file_close(file, mt_page_write(plan, &output));
     if (status == MT_OK)
         tell_result(path);
     return status;
@@ -99,7 +99,9 @@ static mt_status run_timeline(const void *given)
     const struct mt_trace_options asked = {.trace = timeline->trace, .run = timeline->run};
     struct mt_page_plan plan = {.program = "memtrace " MT_VERSION, .trace = timeline->trace};
     struct mt_question question;
-    mt_status status = mt_question_open(&asked, &question);
+    mt_status status = mt_output_file_check("-o", timeline->output, NULL);
+    if (status == MT_OK)
+        status = mt_question_open(&asked, &question);
     if (status != MT_OK)
         return status;
     add_source(&question, &plan);

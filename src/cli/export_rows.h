@@ -3,7 +3,7 @@
 #ifndef MT_CLI_EXPORT_ROWS_H
 #define MT_CLI_EXPORT_ROWS_H
 
-#include "export_file.h"
+#include "output_file.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@ typedef enum mt_export_form { MT_EXPORT_CSV, MT_EXPORT_JSON } mt_export_form;
 
 /* Invariant: `next` < column_count fields of the current row have been added. */
 struct mt_export_rows {
-    struct mt_export_file *file; /* borrowed */
+    struct mt_output_file *file; /* borrowed */
     mt_export_form form;
     const char *const *columns; /* borrowed */
     size_t column_count, next;
@@ -20,7 +20,7 @@ struct mt_export_rows {
 };
 
 /* Takes `head`, an object that is not empty. */
-void mt_export_rows_begin(struct mt_export_rows *rows, struct mt_export_file *file, mt_export_form form, json_t *head,
+void mt_export_rows_begin(struct mt_export_rows *rows, struct mt_output_file *file, mt_export_form form, json_t *head,
                           const char *const *columns, size_t column_count);
 
 /* The next field of the row. What is not known is empty in CSV and null in JSON. */

@@ -52,22 +52,22 @@ static mt_status add_run(const struct mt_question *question, const struct foldin
     return status;
 }
 
-static void print_line(struct mt_export_file *file, const struct mt_folded_row *row, int columns)
+static void print_line(struct mt_output_file *file, const struct mt_folded_row *row, int columns)
 {
     struct mt_text line = {0};
-    if (mt_export_is_terminal(file))
+    if (mt_output_file_is_terminal(file))
         mt_text_add_visible(&line, row->stack);
     else
         mt_text_add(&line, "%s", row->stack);
     for (int column = 0; column < columns; column++)
         mt_text_add(&line, " %" PRIu64, row->bytes[column]);
     mt_text_add(&line, "\n");
-    mt_export_print(file, mt_text_get(&line));
+    mt_output_file_print(file, mt_text_get(&line));
     mt_text_release(&line);
 }
 
 mt_status mt_export_folded(const struct mt_question *question, const struct mt_question *before,
-                           struct mt_export_file *file, mt_stack_moment moment, mt_stack_layers layers)
+                           struct mt_output_file *file, mt_stack_moment moment, mt_stack_layers layers)
 {
     struct folding folding = {moment, layers};
     struct mt_folded folded = {0};
@@ -78,13 +78,13 @@ mt_status mt_export_folded(const struct mt_question *question, const struct mt_q
     mt_folded_merge(&folded);
     for (size_t i = 0; i < folded.count && status == MT_OK; i++) {
         print_line(file, &folded.rows[i], columns);
-        status = mt_export_go_on(file);
+        status = mt_output_file_go_on(file);
     }
     mt_folded_release(&folded);
     return status;
 }
 
-mt_status mt_export_pprof(const struct mt_question *question, struct mt_export_file *file, mt_stack_layers layers)
+mt_status mt_export_pprof(const struct mt_question *question, struct mt_output_file *file, mt_stack_layers layers)
 {
     struct sums sums;
     mt_status status = sums_read(question, &sums);
@@ -96,9 +96,9 @@ mt_status mt_export_pprof(const struct mt_question *question, struct mt_export_f
     mt_text_add(&title, "memtrace run %" PRId64 "%s%s", question->run->id, name != NULL ? ": " : "",
                 name != NULL ? name : "");
     mt_pprof_write(&(struct mt_pprof){mt_text_get(&title), sums.labels, sums.sums, sums.count, layers}, &profile);
-    mt_export_write(file, profile.data, profile.length);
+    mt_output_file_write(file, profile.data, profile.length);
     mt_proto_release(&profile);
     mt_text_release(&title);
     sums_release(&sums);
-    return mt_export_go_on(file);
+    return mt_output_file_go_on(file);
 }

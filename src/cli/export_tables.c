@@ -94,7 +94,7 @@ static mt_status write_block(struct mt_export_rows *rows, const struct mt_block_
     return mt_export_row_end(rows);
 }
 
-mt_status mt_export_blocks(const struct mt_question *question, struct mt_export_file *file, mt_export_form form,
+mt_status mt_export_blocks(const struct mt_question *question, struct mt_output_file *file, mt_export_form form,
                            int64_t step)
 {
     struct mt_label_row *labels = NULL;
@@ -125,7 +125,7 @@ static const char *const event_columns[] = {"n",           "action",   "id",   "
 /* Where events go, once it is known that there are some to ask for. */
 struct event_export {
     const struct mt_question *question;
-    struct mt_export_file *file;
+    struct mt_output_file *file;
     mt_export_form form;
     struct mt_export_rows rows;
 };
@@ -154,7 +154,7 @@ static mt_status write_event(void *context, const struct mt_event_row *event)
     return mt_export_row_end(rows);
 }
 
-mt_status mt_export_events(const struct mt_question *question, struct mt_export_file *file, mt_export_form form,
+mt_status mt_export_events(const struct mt_question *question, struct mt_output_file *file, mt_export_form form,
                            int64_t step)
 {
     struct event_export events = {.question = question, .file = file, .form = form};
@@ -228,7 +228,7 @@ static mt_status write_peaks_of(const struct mt_question *question, int64_t step
     return status;
 }
 
-mt_status mt_export_peaks(const struct mt_question *question, struct mt_export_file *file, mt_export_form form,
+mt_status mt_export_peaks(const struct mt_question *question, struct mt_output_file *file, mt_export_form form,
                           int64_t step)
 {
     struct mt_export_rows rows;

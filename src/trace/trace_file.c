@@ -3,6 +3,7 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,4 +61,20 @@ bool mt_trace_file_is_writable(const char *path)
                     stat(path, &file) == 0 && file.st_nlink == 1;
     free(folder);
     return writable;
+}
+
+bool mt_trace_file_is_database(const char *path)
+{
+    static const char signature[16] = "SQLite format 3";
+    char begin[sizeof signature];
+    struct stat found;
+    if (stat(path, &found) != 0 || !S_ISREG(found.st_mode)) /* a pipe must not be waited for */
+        return false;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return false;
+    bool is_database =
+        fread(begin, 1, sizeof begin, file) == sizeof begin && memcmp(begin, signature, sizeof begin) == 0;
+    fclose(file);
+    return is_database;
 }
