@@ -42,6 +42,9 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
 struct mt_text;
 void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out);
 
+/* For people: the policy, and of its settings those that are not as they are by themselves. Reads back as the same. */
+void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out);
+
 /* What a policy makes of a request that nothing cached serves.
  * Invariant: requested <= block_bytes <= segment_bytes. */
 struct mt_alloc_need {

@@ -134,6 +134,17 @@ static void add_share(struct mt_text *out, double share)
     mt_text_add(out, ",gc_threshold=%s", digits);
 }
 
+void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out)
+{
+    mt_text_add(out, "policy=%s", policy_names[settings->policy]);
+    if (settings->max_split_bytes != UINT64_MAX)
+        mt_text_add(out, ",max_split=%" PRIu64, settings->max_split_bytes);
+    if (settings->roundup_power2_divisions != 0)
+        mt_text_add(out, ",roundup_power2_divisions=%d", settings->roundup_power2_divisions);
+    if (settings->gc_threshold > 0)
+        add_share(out, settings->gc_threshold);
+}
+
 void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out)
 {
     mt_text_add(out, "policy=%s", policy_names[settings->policy]);

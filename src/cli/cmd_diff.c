@@ -9,7 +9,7 @@ struct diff_options {
 
 static const struct mt_option options[] = {
     {.name = "A",
-     .help = "a run: its number, its name, or FILE:RUN of another trace",
+     .help = "a run: its number, its name, or FILE:RUN of another trace; FILE alone is its newest run",
      .kind = MT_OPTION_TEXT,
      .offset = offsetof(struct diff_options, a),
      .takes = MT_TAKES_RUN},

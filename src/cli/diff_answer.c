@@ -52,11 +52,14 @@ static void note_doubts(const struct mt_diff_answer *answer)
 {
     const struct mt_run *a = answer->question[MT_SIDE_A].run, *b = answer->question[MT_SIDE_B].run;
     const struct mt_run *runs[] = {a, b};
+    bool is_whole = true;
     for (int side = 0; side < MT_SIDE_COUNT; side++)
-        if (strcmp(runs[side]->state, "oom") == 0 || strcmp(runs[side]->state, "failed") == 0)
+        if (strcmp(runs[side]->state, "oom") == 0 || strcmp(runs[side]->state, "failed") == 0) {
+            is_whole = false;
             mt_note("run %" PRId64 " ended %s: its peaks are those until then", runs[side]->id,
                     strcmp(runs[side]->state, "oom") == 0 ? "out of memory" : "with a failure");
-    if (a->steps != b->steps && (a->steps < 2 || b->steps < 2))
+        }
+    if (is_whole && a->steps != b->steps && (a->steps < 2 || b->steps < 2))
         mt_note("%" PRId64 " and %" PRId64 " steps: a first step has no gradients and no optimizer state before its "
                 "backward; repeat the shorter run with --steps 2",
                 a->steps, b->steps);
@@ -104,10 +107,10 @@ static mt_status load_categories(struct mt_diff_answer *answer)
     return status;
 }
 
-static struct mt_diff_length *length_of(struct mt_diff_answer *answer, const char *seq)
+static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t seq)
 {
     for (size_t i = 0; i < answer->length_count; i++)
-        if (strcmp(answer->lengths[i].seq, seq) == 0)
+        if (answer->lengths[i].seq == seq)
             return &answer->lengths[i];
     answer->lengths = mt_host_resize(answer->lengths, answer->length_count + 1, sizeof *answer->lengths);
     answer->lengths[answer->length_count] = (struct mt_diff_length){.seq = seq};
@@ -120,14 +123,16 @@ static mt_status add_length(struct mt_diff_answer *answer, int side, const struc
     struct mt_trace *trace = answer->question[side].trace;
     struct mt_settings settings;
     mt_status status = mt_settings_load(trace, run, &settings);
-    const char *seq = mt_setting_find(settings.rows, settings.count, "seq");
-    if (status == MT_OK && seq[0] != '\0' && mt_settings_agree_but_for(&answer->settings[side], &settings, "seq")) {
+    int64_t seq = strtoll(mt_setting_find(settings.rows, settings.count, "seq"), NULL, 10);
+    if (status == MT_OK && seq > 0 && mt_settings_agree_but_for(&answer->settings[side], &settings, "seq")) {
         struct mt_peak_row peak;
         status = mt_trace_peak(trace, run, MT_MEASURE_RESERVED, &peak);
         struct mt_diff_length *length = length_of(answer, seq);
         length->run[side] = run;
         length->reserved_bytes[side] = peak.bytes;
-        length->published[side] = mt_published_find(settings.rows, settings.count);
+        length->published[side] = mt_published_is_comparable(settings.rows, settings.count)
+                                      ? mt_published_find(settings.rows, settings.count)
+                                      : NULL;
         mt_peak_row_release(&peak);
     }
     mt_settings_release(&settings);
@@ -137,8 +142,7 @@ static mt_status add_length(struct mt_diff_answer *answer, int side, const struc
 static int compare_lengths(const void *left, const void *right)
 {
     const struct mt_diff_length *a = left, *b = right;
-    long long a_seq = strtoll(a->seq, NULL, 10), b_seq = strtoll(b->seq, NULL, 10);
-    return (a_seq > b_seq) - (a_seq < b_seq);
+    return (a->seq > b->seq) - (a->seq < b->seq);
 }
 
 /* Those that both sides have. */
@@ -180,7 +184,7 @@ static mt_status load_lengths(struct mt_diff_answer *answer)
 double mt_diff_length_published_gib(const struct mt_diff_length *length)
 {
     const struct mt_published_cell *a = length->published[MT_SIDE_A], *b = length->published[MT_SIDE_B];
-    if (a == NULL || b == NULL)
+    if (a == NULL || b == NULL || a == b)
         return NAN;
     bool is_same_mode = strcmp(a->mode, b->mode) == 0;
     if (is_same_mode && strcmp(a->autocast, b->autocast) != 0)
@@ -191,7 +195,7 @@ double mt_diff_length_published_gib(const struct mt_diff_length *length)
 bool mt_diff_length_measured(const struct mt_diff_length *length, int64_t *out_bytes)
 {
     const struct mt_published_cell *a = length->published[MT_SIDE_A], *b = length->published[MT_SIDE_B];
-    if (a == NULL || b == NULL)
+    if (a == NULL || b == NULL || a == b)
         return false;
     *out_bytes = (int64_t)(b->measured_reserved_bytes - a->measured_reserved_bytes);
     return true;

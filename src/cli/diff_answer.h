@@ -15,10 +15,10 @@ struct mt_diff_category {
 
 /* The same two settings at one sequence length. */
 struct mt_diff_length {
-    const char *seq;
+    int64_t seq;
     const struct mt_run *run[MT_SIDE_COUNT]; /* the newest that are so */
     uint64_t reserved_bytes[MT_SIDE_COUNT];
-    const struct mt_published_cell *published[MT_SIDE_COUNT]; /* NULL: there is no such */
+    const struct mt_published_cell *published[MT_SIDE_COUNT]; /* NULL: none that these bytes are comparable with */
 };
 
 /* Ownership: everything; release it in any case. */

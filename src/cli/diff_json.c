@@ -34,12 +34,13 @@ static json_t *side_json(const struct mt_diff_answer *answer, mt_side which)
                         json_pack("{s:o, s:o, s:o}", "step", step_json(side->step), "phase", mt_json_text(side->phase),
                                   "span", mt_json_text(side->span)));
     json_object_set_new(object, "last_segment",
-                        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step", step_json(side->reserved_step),
-                                  "phase", mt_json_text(side->reserved_phase), "span",
+                        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step",
+                                  step_json(side->reserved_step), "phase", mt_json_text(side->reserved_phase), "span",
                                   mt_json_text(side->reserved_span), "asked_bytes",
                                   side->asked_bytes > 0 ? integer(side->asked_bytes) : json_null(), "free_bytes",
                                   integer(side->free_bytes), "holes", integer(side->holes), "widest_hole_bytes",
-                                  integer(side->widest_hole)));
+                                  integer(side->widest_hole), "idle_bytes", integer(side->idle_bytes), "live_bytes",
+                                  integer(side->live_bytes), "segment_bytes", integer(side->segment_bytes)));
     return object;
 }
 
@@ -114,7 +115,7 @@ static json_t *lengths_json(const struct mt_diff_answer *answer)
     for (size_t i = 0; i < answer->length_count; i++) {
         const struct mt_diff_length *row = &answer->lengths[i];
         uint64_t a = row->reserved_bytes[MT_SIDE_A], b = row->reserved_bytes[MT_SIDE_B];
-        json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "seq", mt_json_text(row->seq),
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "seq", (json_int_t)row->seq,
                                               "a_run", (json_int_t)row->run[MT_SIDE_A]->id, "b_run",
                                               (json_int_t)row->run[MT_SIDE_B]->id, "a_reserved_bytes", integer(a),
                                               "b_reserved_bytes", integer(b), "delta_bytes",

@@ -1,6 +1,7 @@
 /* A diff for people: the answer in one sentence, then what it rests on. */
 #include "diff_answer.h"
 
+#include "alloc/alloc.h"
 #include "output.h"
 #include "table.h"
 
@@ -109,6 +110,16 @@ static size_t add_causes_of(const struct mt_diff_parts *parts, bool is_up, struc
     return count;
 }
 
+/* A setting's value; of an allocator, what is not as it is by itself. */
+static void add_value(const struct mt_change *change, const char *value, struct mt_text *out)
+{
+    struct mt_alloc_settings settings;
+    if (strcmp(change->name, "alloc") == 0 && value[0] != '\0' && mt_alloc_settings_parse(value, &settings) == MT_OK)
+        mt_alloc_settings_format_short(&settings, out);
+    else
+        mt_text_add(out, "%s", value[0] != '\0' ? value : "unset");
+}
+
 /* "with autocast bf16", where that is the one thing that differs; "B" otherwise. */
 static void add_subject(const struct mt_diff_answer *answer, mt_side side, struct mt_text *out)
 {
@@ -118,21 +129,37 @@ static void add_subject(const struct mt_diff_answer *answer, mt_side side, struc
     }
     const struct mt_change *change = &answer->changes.items[0];
     const char *value = side == MT_SIDE_A ? change->a : change->b;
-    mt_text_add(out, "%s %s %s", side == MT_SIDE_A ? "with" : "With", change->name, value[0] != '\0' ? value : "unset");
+    mt_text_add(out, "%s %s ", side == MT_SIDE_A ? "with" : "With", change->name);
+    add_value(change, value, out);
 }
 
-/* "With autocast bf16 a run needs 4.28 GiB more than with autocast off" */
+static bool ran_out(const struct mt_diff_answer *answer, mt_side side)
+{
+    return strcmp(answer->question[side].run->state, "oom") == 0;
+}
+
+/* "With autocast bf16 the run needs 4.28 GiB more than with autocast off". Of a run that ran out of memory it is known
+ * only that it needs more than it had: so it is "at least" where that is the one that needs more, and "before memory ran
+ * out" elsewhere. */
 static void add_comparison(const struct mt_diff_answer *answer, struct mt_text *out)
 {
     int64_t bytes = answer->diff.allocated.delta_bytes;
+    bool is_a_oom = ran_out(answer, MT_SIDE_A), is_b_oom = ran_out(answer, MT_SIDE_B);
+    bool is_bound = (is_b_oom && !is_a_oom && bytes > 0) || (is_a_oom && !is_b_oom && bytes < 0);
     char size[MT_BYTES_TEXT];
     add_subject(answer, MT_SIDE_B, out);
-    mt_text_add(out, "%s needs ", answer->changes.count == 1 ? " the run" : "");
+    mt_text_add(out, "%s %s ", answer->changes.count == 1 ? " the run" : "",
+                is_b_oom && !is_bound ? "reached" : "needs");
     if (bytes == 0)
         mt_text_add(out, "as much as ");
     else
-        mt_text_add(out, "%s %s than ", mt_format_bytes(magnitude(bytes), size), bytes > 0 ? "more" : "less");
+        mt_text_add(out, "%s%s %s than ", is_bound ? "at least " : "", mt_format_bytes(magnitude(bytes), size),
+                    bytes > 0 ? "more" : "less");
     add_subject(answer, MT_SIDE_A, out);
+    if (is_a_oom && is_b_oom)
+        mt_text_add(out, " before both ran out of memory");
+    else if ((is_a_oom || is_b_oom) && !is_bound)
+        mt_text_add(out, " before memory ran out");
 }
 
 static void print_answer(const struct mt_diff_answer *answer)
@@ -183,8 +210,10 @@ static void print_changes(const struct mt_changes *changes)
     mt_text_add(&text, "They differ in ");
     for (size_t i = 0; i < changes->count; i++) {
         const struct mt_change *change = &changes->items[i];
-        mt_text_add(&text, "%s%s: %s -> %s", i > 0 ? "; " : "", change->name,
-                    change->a[0] != '\0' ? change->a : "unset", change->b[0] != '\0' ? change->b : "unset");
+        mt_text_add(&text, "%s%s: ", i > 0 ? "; " : "", change->name);
+        add_value(change, change->a, &text);
+        mt_text_add(&text, " → ");
+        add_value(change, change->b, &text);
     }
     print_sentence(mt_text_get(&text), 0);
     mt_text_release(&text);
@@ -370,7 +399,7 @@ static void add_gib(struct mt_table *table, const char *format, double gib)
 static void add_published(struct mt_table *table, const struct mt_diff_length *length)
 {
     for (int side = 0; side < MT_SIDE_COUNT; side++)
-        add_gib(table, "%.2f", length->published[side] != NULL ? length->published[side]->reserved_gib : NAN);
+        add_gib(table, "%.2f GiB", length->published[side] != NULL ? length->published[side]->reserved_gib : NAN);
     add_gib(table, "%+.2f GiB", mt_diff_length_published_gib(length));
     int64_t measured;
     if (mt_diff_length_measured(length, &measured))
@@ -409,7 +438,7 @@ static void print_lengths(const struct mt_diff_answer *answer)
     for (size_t i = 0; i < answer->length_count; i++) {
         const struct mt_diff_length *row = &answer->lengths[i];
         uint64_t a = row->reserved_bytes[MT_SIDE_A], b = row->reserved_bytes[MT_SIDE_B];
-        mt_table_add(table, row->seq);
+        mt_table_add_number(table, row->seq);
         mt_table_add_bytes(table, a);
         mt_table_add_bytes(table, b);
         add_signed(table, (int64_t)(b - a));

@@ -1,5 +1,6 @@
 #include "published.h"
 
+#include "alloc/alloc.h"
 #include "run_settings.h"
 
 #include <math.h>
@@ -50,6 +51,18 @@ const struct mt_published_cell *mt_published_find(const struct mt_setting_row *s
             has_setting(settings, count, "autocast", cells[i].autocast))
             return &cells[i];
     return NULL;
+}
+
+bool mt_published_is_comparable(const struct mt_setting_row *settings, size_t count)
+{
+    struct mt_alloc_settings usual;
+    struct mt_text text = {0};
+    if (mt_alloc_settings_parse("policy=torch", &usual) != MT_OK)
+        return false;
+    mt_alloc_settings_format(&usual, &text);
+    bool is_usual = has_setting(settings, count, "alloc", mt_text_get(&text));
+    mt_text_release(&text);
+    return is_usual;
 }
 
 const struct mt_published_cell *mt_published_cells(size_t *out_count)

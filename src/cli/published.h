@@ -20,6 +20,10 @@ struct mt_published_cell {
 /* The cell of a run with these settings; NULL where there is none: it was another model, batch, vocabulary or mode. */
 const struct mt_published_cell *mt_published_find(const struct mt_setting_row *settings, size_t count);
 
+/* Whether a run with these settings reserved memory by PyTorch's rules, as they are by themselves: figures of reserved
+ * bytes are comparable with no other. */
+bool mt_published_is_comparable(const struct mt_setting_row *settings, size_t count);
+
 /* All cells: by mode, then precision, then length. */
 const struct mt_published_cell *mt_published_cells(size_t *out_count);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define X(name, text) text,
@@ -85,6 +86,18 @@ static char *file_of(const char *which)
     return NULL;
 }
 
+static bool is_file(const char *name)
+{
+    struct stat about;
+    return stat(name, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+static mt_status fail_no_file(const char *trace, const char *which)
+{
+    return mt_fail(MT_USAGE, "there is no file \"%.*s\", and no run \"%s\" in %s", (int)strcspn(which, ":"), which,
+                   which, trace);
+}
+
 mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out)
 {
     char *file = which != NULL ? file_of(which) : NULL;
@@ -93,8 +106,12 @@ mt_status mt_question_open_named(const char *trace, const char *which, struct mt
         status = open_run(trace, which, out);
     else
         status = open_run(file, which[strlen(file) + 1] != '\0' ? which + strlen(file) + 1 : NULL, out);
-    if (status == MT_USAGE && file == NULL && which != NULL && strchr(which, ':') != NULL)
-        status = mt_fail_context(status, "%s names no file before its colon, and in %s", which, trace);
+    if (status != MT_OK && file == NULL && which != NULL && is_file(which)) {
+        file = mt_host_strdup(which);
+        status = open_run(file, NULL, out);
+    } else if (status != MT_OK && file == NULL && which != NULL && strchr(which, ':') != NULL) {
+        status = fail_no_file(trace, which);
+    }
     if (status == MT_OK)
         out->file = file;
     else

@@ -59,22 +59,16 @@ static char *model_text(const struct mt_report_run *run)
     return text.data != NULL ? text.data : mt_host_strdup("");
 }
 
-/* "policy=torch" in place of all its settings, where they are those that it has by itself. */
+/* "policy=torch", and what is not as it is by itself. */
 static char *allocator_text(const struct mt_report_run *run)
 {
     const char *whole = setting(run, "alloc");
-    char *policy = mt_host_strdup(whole);
     struct mt_alloc_settings settings;
-    struct mt_text usual = {0};
-    policy[strcspn(policy, ",")] = '\0';
-    if (mt_alloc_settings_parse(policy, &settings) == MT_OK)
-        mt_alloc_settings_format(&settings, &usual);
-    bool is_usual = strcmp(mt_text_get(&usual), whole) == 0;
-    mt_text_release(&usual);
-    if (is_usual)
-        return policy;
-    free(policy);
-    return mt_host_strdup(whole);
+    struct mt_text text = {0};
+    if (whole[0] == '\0' || mt_alloc_settings_parse(whole, &settings) != MT_OK)
+        return mt_host_strdup(whole);
+    mt_alloc_settings_format_short(&settings, &text);
+    return text.data;
 }
 
 static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run)

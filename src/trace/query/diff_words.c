@@ -320,8 +320,7 @@ static void add_evidence(const struct diff_context *context, const struct diff_f
     add_example(finding, out);
     add_counterpart(context, finding, out);
     if (finding->is_shared)
-        mt_text_add(out, "; size and precision both changed: each is given the mean of what it makes before and after "
-                         "the other");
+        mt_text_add(out, "; size and precision changed together, and share evenly what they do jointly");
 }
 
 struct mt_diff_cause diff_cause_describe(const struct diff_context *context, const struct diff_finding *finding)
