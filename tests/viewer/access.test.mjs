@@ -31,8 +31,10 @@ for (const [name, words] of [
                 await page.click("#copy");
                 await settle(page);
                 assert.deepEqual(await violations(page), []);
-                await page.click("#help");
-                assert.deepEqual(await violations(page), []);
+                if (name === "one") {
+                    await page.click("#help"); // the same for every run
+                    assert.deepEqual(await violations(page), []);
+                }
                 await page.context().close();
             }
         });
