@@ -1,6 +1,7 @@
 #include "published.h"
 
 #include "alloc/alloc.h"
+#include "base/text.h"
 #include "run_settings.h"
 
 #include <math.h>
