@@ -3,6 +3,7 @@
 #include "whatif/fragmentation.h"
 
 #include "base/memory.h"
+#include "trace/holes.h"
 
 #include <stdlib.h>
 
@@ -61,61 +62,6 @@ static const struct mt_block_row *next_block(const struct mt_advice_input *input
     return NULL;
 }
 
-static bool is_live(const struct mt_block_row *block, int64_t event)
-{
-    return block->alloc_event <= event && (block->free_event == 0 || block->free_event > event);
-}
-
-static bool is_mapped(const struct mt_segment_row *segment, int64_t event)
-{
-    return segment->mapped_event <= event && (segment->unmapped_event == 0 || segment->unmapped_event > event);
-}
-
-/* The live blocks by segment, then offset; the caller's. */
-static int compare_places(const void *left, const void *right)
-{
-    const struct mt_block_row *a = *(const struct mt_block_row *const *)left;
-    const struct mt_block_row *b = *(const struct mt_block_row *const *)right;
-    if (a->segment != b->segment)
-        return a->segment < b->segment ? -1 : 1;
-    return (a->offset > b->offset) - (a->offset < b->offset);
-}
-
-static const struct mt_block_row **list_live(const struct mt_advice_input *input, int64_t event, size_t *out_count)
-{
-    const struct mt_block_row **live = mt_host_alloc((input->block_count + 1) * sizeof(struct mt_block_row *));
-    *out_count = 0;
-    for (size_t i = 0; i < input->block_count; i++)
-        if (is_live(&input->blocks[i], event))
-            live[(*out_count)++] = &input->blocks[i];
-    qsort(live, *out_count, sizeof(struct mt_block_row *), compare_places);
-    return live;
-}
-
-static void add_hole(struct mt_fragmentation *found, uint64_t bytes)
-{
-    if (bytes == 0)
-        return;
-    found->hole_bytes += bytes;
-    found->hole_count++;
-    if (bytes > found->largest_bytes)
-        found->largest_bytes = bytes;
-}
-
-/* Adds the holes of a segment with `count` blocks; returns their bytes. */
-static uint64_t add_segment(struct mt_fragmentation *found, const struct mt_segment_row *segment,
-                            const struct mt_block_row *const *blocks, size_t count)
-{
-    uint64_t before = found->hole_bytes, at = 0;
-    for (size_t i = 0; i < count; i++) {
-        add_hole(found, blocks[i]->offset > at ? blocks[i]->offset - at : 0);
-        at = blocks[i]->offset + blocks[i]->block_bytes;
-        found->allocated_bytes += blocks[i]->block_bytes;
-    }
-    add_hole(found, segment->bytes > at ? segment->bytes - at : 0);
-    return found->hole_bytes - before;
-}
-
 /* The label of the largest of some blocks. */
 static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t count)
 {
@@ -126,35 +72,39 @@ static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t c
     return largest->label;
 }
 
-static void add_idle_segment(struct mt_fragmentation *found, const struct mt_segment_row *segment)
+/* What is found while segments are visited. */
+struct search {
+    struct mt_fragmentation *found;
+    uint64_t *holes_of_label; /* bytes beside blocks the largest of which has the label */
+};
+
+static void add_segment(void *context, const struct mt_segment_holes *holes)
 {
-    found->idle_bytes += segment->bytes;
-    if (segment->bytes > found->largest_bytes)
-        found->largest_bytes = segment->bytes;
+    struct search *search = context;
+    struct mt_fragmentation *found = search->found;
+    if (holes->largest_bytes > found->largest_bytes)
+        found->largest_bytes = holes->largest_bytes;
+    if (holes->block_count == 0) {
+        found->idle_bytes += holes->hole_bytes;
+        return;
+    }
+    found->allocated_bytes += holes->allocated_bytes;
+    found->hole_bytes += holes->hole_bytes;
+    found->hole_count += holes->hole_count;
+    uint32_t label = largest_label(holes->blocks, holes->block_count);
+    search->holes_of_label[label] += holes->hole_bytes;
+    if (search->holes_of_label[label] > search->holes_of_label[found->culprit])
+        found->culprit = label;
 }
 
-static void walk_segments(const struct mt_advice_input *input, int64_t event, struct mt_fragmentation *found)
+static void visit_segments(const struct mt_advice_input *input, int64_t event, struct mt_fragmentation *found)
 {
-    size_t count, at = 0;
-    const struct mt_block_row **live = list_live(input, event, &count);
+    const struct mt_layout layout = {input->blocks, input->block_count, input->segments, input->segment_count};
     uint64_t *holes_of_label = mt_host_alloc((input->label_count + 1) * sizeof *holes_of_label);
-    for (size_t i = 0; i < input->segment_count; i++) {
-        size_t first = at;
-        while (at < count && live[at]->segment == i)
-            at++;
-        if (!is_mapped(&input->segments[i], event))
-            continue;
-        if (at == first) {
-            add_idle_segment(found, &input->segments[i]);
-            continue;
-        }
-        uint32_t label = largest_label(live + first, at - first);
-        holes_of_label[label] += add_segment(found, &input->segments[i], live + first, at - first);
-        if (holes_of_label[label] > holes_of_label[found->culprit])
-            found->culprit = label;
-    }
+    struct search search = {found, holes_of_label};
+    const struct mt_hole_visitor visitor = {&search, add_segment};
+    mt_holes_visit(&layout, event, &visitor);
     free(holes_of_label);
-    free(live);
 }
 
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input)
@@ -166,6 +116,6 @@ struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *inpu
     const struct mt_block_row *asked = next_block(input, event);
     if (asked != NULL)
         found.asked_bytes = asked->requested_bytes;
-    walk_segments(input, asked != NULL ? asked->alloc_event : event, &found);
+    visit_segments(input, asked != NULL ? asked->alloc_event : event, &found);
     return found;
 }

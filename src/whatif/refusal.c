@@ -1,7 +1,8 @@
-/* The holes are read off the live blocks, which tile their segments with them. */
+/* The refusal changes nothing, so the holes that it met are those after it. */
 #include "whatif/refusal.h"
 
 #include "base/memory.h"
+#include "trace/holes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,54 +35,37 @@ static mt_status find_need(const struct mt_advice_input *input, struct mt_refusa
                    refusal->mark.event, refusal->mark.value);
 }
 
-/* The size of a segment that `event` gave back; 0: it did not. */
-static uint64_t given_back_by(const struct mt_advice_input *input, int64_t event)
+static int compare_unmapped(const void *left, const void *right)
 {
+    const struct mt_segment_row *a = *(const struct mt_segment_row *const *)left;
+    const struct mt_segment_row *b = *(const struct mt_segment_row *const *)right;
+    return (a->unmapped_event < b->unmapped_event) - (a->unmapped_event > b->unmapped_event);
+}
+
+/* The segments that were given back before `event`, the last one first; the caller's. */
+static const struct mt_segment_row **list_unmapped(const struct mt_advice_input *input, int64_t event,
+                                                   size_t *out_count)
+{
+    const struct mt_segment_row **unmapped =
+        mt_host_alloc((input->segment_count + 1) * sizeof(struct mt_segment_row *));
+    *out_count = 0;
     for (size_t i = 0; i < input->segment_count; i++)
-        if (input->segments[i].unmapped_event == event)
-            return input->segments[i].bytes;
-    return 0;
+        if (input->segments[i].unmapped_event != 0 && input->segments[i].unmapped_event < event)
+            unmapped[(*out_count)++] = &input->segments[i];
+    qsort(unmapped, *out_count, sizeof(struct mt_segment_row *), compare_unmapped);
+    return unmapped;
 }
 
 /* What was given back for the request is what its event directly follows: anything between would be another's. */
 static void find_given_back(const struct mt_advice_input *input, struct mt_refusal *refusal)
 {
-    uint64_t bytes;
-    for (int64_t event = refusal->mark.event - 1; (bytes = given_back_by(input, event)) > 0; event--) {
-        refusal->given_back_bytes += bytes;
+    size_t count;
+    const struct mt_segment_row **unmapped = list_unmapped(input, refusal->mark.event, &count);
+    for (size_t i = 0; i < count && unmapped[i]->unmapped_event == refusal->mark.event - 1 - (int64_t)i; i++) {
+        refusal->given_back_bytes += unmapped[i]->bytes;
         refusal->given_back_segments++;
     }
-}
-
-static bool is_live(const struct mt_block_row *block, int64_t event)
-{
-    return block->alloc_event < event && (block->free_event == 0 || block->free_event > event);
-}
-
-static bool is_mapped(const struct mt_segment_row *segment, int64_t event)
-{
-    return segment->mapped_event < event && (segment->unmapped_event == 0 || segment->unmapped_event > event);
-}
-
-static int compare_places(const void *left, const void *right)
-{
-    const struct mt_block_row *a = *(const struct mt_block_row *const *)left;
-    const struct mt_block_row *b = *(const struct mt_block_row *const *)right;
-    if (a->segment != b->segment)
-        return a->segment < b->segment ? -1 : 1;
-    return (a->offset > b->offset) - (a->offset < b->offset);
-}
-
-/* The live blocks by segment, then offset; the caller's. */
-static const struct mt_block_row **list_live(const struct mt_advice_input *input, int64_t event, size_t *out_count)
-{
-    const struct mt_block_row **live = mt_host_alloc((input->block_count + 1) * sizeof(struct mt_block_row *));
-    *out_count = 0;
-    for (size_t i = 0; i < input->block_count; i++)
-        if (is_live(&input->blocks[i], event))
-            live[(*out_count)++] = &input->blocks[i];
-    qsort(live, *out_count, sizeof(struct mt_block_row *), compare_places);
-    return live;
+    free(unmapped);
 }
 
 /* What holes of one segment have in common. */
@@ -116,8 +100,6 @@ static struct mt_hole_group *group_for(struct mt_refusal *refusal, struct hole_p
 
 static void add_hole(struct mt_refusal *refusal, struct hole_place place, uint64_t bytes)
 {
-    if (bytes == 0)
-        return;
     struct mt_hole_group *group = group_for(refusal, place, reason_of(refusal, place, bytes));
     group->count++;
     group->bytes += bytes;
@@ -131,39 +113,27 @@ static void add_hole(struct mt_refusal *refusal, struct hole_place place, uint64
 
 /* A segment's pool is that of the blocks in it. Of one without a block, which an allocator of ours would have given
  * back, its own size tells. */
-static struct hole_place place_of(const struct mt_refusal *refusal, const struct mt_segment_row *segment,
-                                  const struct mt_block_row *const *blocks, size_t count)
+static struct hole_place place_of(const struct mt_refusal *refusal, const struct mt_segment_holes *holes)
 {
-    uint64_t told_by = count > 0 ? blocks[0]->block_bytes : segment->bytes;
-    return (struct hole_place){segment->stream, told_by <= refusal->need.small_limit_bytes};
+    uint64_t told_by = holes->block_count > 0 ? holes->blocks[0]->block_bytes : holes->segment->bytes;
+    return (struct hole_place){holes->segment->stream, told_by <= refusal->need.small_limit_bytes};
 }
 
-static void add_segment(struct mt_refusal *refusal, const struct mt_segment_row *segment,
-                        const struct mt_block_row *const *blocks, size_t count)
+static void add_segment(void *context, const struct mt_segment_holes *holes)
 {
-    struct hole_place place = place_of(refusal, segment, blocks, count);
-    uint64_t at = 0;
-    for (size_t i = 0; i < count; i++) {
-        add_hole(refusal, place, blocks[i]->offset > at ? blocks[i]->offset - at : 0);
-        at = blocks[i]->offset + blocks[i]->block_bytes;
-        refusal->allocated_bytes += blocks[i]->block_bytes;
-    }
-    add_hole(refusal, place, segment->bytes > at ? segment->bytes - at : 0);
-    refusal->reserved_bytes += segment->bytes;
+    struct mt_refusal *refusal = context;
+    struct hole_place place = place_of(refusal, holes);
+    for (size_t i = 0; i < holes->hole_count; i++)
+        add_hole(refusal, place, holes->holes[i]);
+    refusal->allocated_bytes += holes->allocated_bytes;
+    refusal->reserved_bytes += holes->segment->bytes;
 }
 
-static void walk_segments(const struct mt_advice_input *input, struct mt_refusal *refusal)
+static void visit_segments(const struct mt_advice_input *input, struct mt_refusal *refusal)
 {
-    size_t count, at = 0;
-    const struct mt_block_row **live = list_live(input, refusal->mark.event, &count);
-    for (size_t i = 0; i < input->segment_count; i++) {
-        size_t first = at;
-        while (at < count && live[at]->segment == i)
-            at++;
-        if (is_mapped(&input->segments[i], refusal->mark.event))
-            add_segment(refusal, &input->segments[i], live + first, at - first);
-    }
-    free(live);
+    const struct mt_layout layout = {input->blocks, input->block_count, input->segments, input->segment_count};
+    const struct mt_hole_visitor visitor = {refusal, add_segment};
+    mt_holes_visit(&layout, refusal->mark.event, &visitor);
 }
 
 static int compare_groups(const void *left, const void *right)
@@ -202,7 +172,7 @@ mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refus
     if (status != MT_OK)
         return status;
     find_given_back(input, out);
-    walk_segments(input, out);
+    visit_segments(input, out);
     if (out->group_count > 0)
         qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
     uint64_t left = out->capacity_bytes > out->reserved_bytes ? out->capacity_bytes - out->reserved_bytes : 0;

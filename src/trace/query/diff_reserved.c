@@ -7,7 +7,7 @@
  *   segment 2  taken at the peak: [the block that was asked for][…]                 its own rest is no hole yet */
 #include "trace/query/diff_reserved.h"
 
-#include "trace/blocks.h"
+#include "trace/holes.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>
@@ -34,54 +34,25 @@ static mt_status read_asked(const struct mt_diff_run *at, int64_t mapped, uint64
     return status;
 }
 
-static int compare_places(const void *left, const void *right)
+static void add_segment(void *context, const struct mt_segment_holes *holes)
 {
-    const struct mt_block_row *a = left, *b = right;
-    if (a->segment != b->segment)
-        return a->segment < b->segment ? -1 : 1;
-    return (a->offset > b->offset) - (a->offset < b->offset);
+    struct mt_diff_side *side = context;
+    side->holes += holes->hole_count;
+    side->free_bytes += holes->hole_bytes;
+    side->idle_bytes += holes->block_count == 0 ? holes->hole_bytes : 0;
+    side->widest_hole = holes->largest_bytes > side->widest_hole ? holes->largest_bytes : side->widest_hole;
 }
 
-static void add_hole(struct mt_diff_side *side, uint64_t bytes)
+/* What there was when event `mapped` took a segment: this one, and the holes of those that were there before. */
+static void measure(struct mt_diff_side *side, int64_t mapped, const struct mt_layout *layout)
 {
-    side->holes++;
-    side->free_bytes += bytes;
-    side->widest_hole = bytes > side->widest_hole ? bytes : side->widest_hole;
-}
-
-/* The holes of one segment between its blocks, which lie at blocks[0..count) in order. */
-static void measure_segment(struct mt_diff_side *side, uint64_t segment_bytes, const struct mt_block_row *blocks,
-                            size_t count)
-{
-    uint64_t end = 0;
-    side->idle_bytes += count == 0 ? segment_bytes : 0;
-    for (size_t i = 0; i < count; i++) {
-        if (blocks[i].offset > end)
-            add_hole(side, blocks[i].offset - end);
-        end = blocks[i].offset + blocks[i].block_bytes;
-    }
-    if (segment_bytes > end)
-        add_hole(side, segment_bytes - end);
-}
-
-/* Of the segments that were there before event `mapped`. */
-static void measure_holes(struct mt_diff_side *side, int64_t mapped, const struct mt_segment_row *segments,
-                          size_t segment_count, struct mt_block_row *blocks, size_t block_count)
-{
-    if (block_count > 1)
-        qsort(blocks, block_count, sizeof *blocks, compare_places);
-    size_t begin = 0, end;
-    for (size_t i = 0; i < segment_count; i++, begin = end) {
-        const struct mt_segment_row *segment = &segments[i];
-        for (end = begin; end < block_count && blocks[end].segment <= segment->number; end++)
-            ;
-        bool is_there =
-            segment->mapped_event < mapped && (segment->unmapped_event == 0 || segment->unmapped_event > mapped);
-        if (segment->mapped_event == mapped)
-            side->segment_bytes += segment->bytes;
-        if (is_there)
-            measure_segment(side, segment->bytes, &blocks[begin], end - begin);
-    }
+    const struct mt_hole_visitor visitor = {side, add_segment};
+    for (size_t i = 0; i < layout->segment_count; i++)
+        if (layout->segments[i].mapped_event == mapped)
+            side->segment_bytes += layout->segments[i].bytes;
+    for (size_t i = 0; i < layout->block_count; i++)
+        side->live_bytes += layout->blocks[i].block_bytes;
+    mt_holes_visit(layout, mapped - 1, &visitor);
 }
 
 /* Whether the segments are those of the peak, and the blocks lie in them beside each other. */
@@ -105,9 +76,8 @@ static mt_status read_holes(const struct mt_diff_run *at, int64_t mapped, struct
     if (status == MT_OK)
         status = mt_trace_live(at->trace, at->run, mapped, &blocks, &block_count);
     if (status == MT_OK) {
-        for (size_t i = 0; i < block_count; i++)
-            side->live_bytes += blocks[i].block_bytes;
-        measure_holes(side, mapped, segments, segment_count, blocks, block_count);
+        const struct mt_layout layout = {blocks, block_count, segments, segment_count};
+        measure(side, mapped, &layout);
         status = check_sum(at->run, side);
     }
     free(segments);

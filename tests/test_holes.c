@@ -1,0 +1,162 @@
+/* Holes of random segments at random moments, against a map of every byte. */
+#include "base/memory.h"
+#include "base/random.h"
+#include "trace/holes.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { SEGMENTS = 6, BYTES = 64, EVENTS = 60, MOST_BLOCKS = 200 };
+
+/* A layout, and whether byte b of segment s is held after event e. */
+struct picture {
+    struct mt_block_row blocks[MOST_BLOCKS];
+    struct mt_segment_row segments[SEGMENTS];
+    size_t block_count;
+    bool held[EVENTS + 1][SEGMENTS][BYTES];
+    int64_t event; /* that is asked about */
+    size_t visited;
+};
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    *state = mt_splitmix64(*state);
+    return (*state >> 20) % below;
+}
+
+static void make_segments(struct picture *picture, uint64_t *random)
+{
+    for (uint32_t i = 0; i < SEGMENTS; i++) {
+        int64_t mapped = 1 + (int64_t)draw(random, EVENTS / 2);
+        int64_t unmapped = mapped + 1 + (int64_t)draw(random, EVENTS);
+        picture->segments[i] = (struct mt_segment_row){.number = i,
+                                                       .bytes = 1 + draw(random, BYTES),
+                                                       .mapped_event = mapped,
+                                                       .unmapped_event = unmapped <= EVENTS ? unmapped : 0};
+    }
+}
+
+static bool is_free(const struct picture *picture, const struct mt_block_row *block, int64_t last)
+{
+    for (int64_t event = block->alloc_event; event <= last; event++)
+        for (uint64_t at = 0; at < block->block_bytes; at++)
+            if (picture->held[event][block->segment][block->offset + at])
+                return false;
+    return true;
+}
+
+/* Adds a block where there is room for it while its segment is mapped. */
+static void try_block(struct picture *picture, uint64_t *random)
+{
+    const struct mt_segment_row *segment = &picture->segments[draw(random, SEGMENTS)];
+    int64_t end = segment->unmapped_event != 0 ? segment->unmapped_event : EVENTS + 1;
+    struct mt_block_row block = {.segment = segment->number, .offset = draw(random, segment->bytes)};
+    block.block_bytes = 1 + draw(random, segment->bytes - block.offset);
+    block.alloc_event = segment->mapped_event + (int64_t)draw(random, (uint64_t)(end - segment->mapped_event));
+    int64_t gone = block.alloc_event + 1 + (int64_t)draw(random, EVENTS);
+    gone = gone > end ? end : gone;
+    block.free_event = gone <= EVENTS ? gone : 0;
+    if (!is_free(picture, &block, gone - 1))
+        return;
+    for (int64_t event = block.alloc_event; event < gone; event++)
+        memset(&picture->held[event][block.segment][block.offset], true, block.block_bytes);
+    picture->blocks[picture->block_count++] = block;
+}
+
+/* The size of the hole at `*at`, which moves to its end; 0: there is no further one. */
+static uint64_t next_hole(const bool *held, uint64_t bytes, uint64_t *at)
+{
+    while (*at < bytes && held[*at])
+        ++*at;
+    uint64_t begin = *at;
+    while (*at < bytes && !held[*at])
+        ++*at;
+    return *at - begin;
+}
+
+static void compare_with_map(void *context, const struct mt_segment_holes *holes)
+{
+    struct picture *picture = context;
+    const struct mt_segment_row *segment = holes->segment;
+    const bool *held = picture->held[picture->event][segment->number];
+    uint64_t at = 0, sum = 0, largest = 0;
+    for (size_t i = 0; i < holes->hole_count; i++) {
+        uint64_t bytes = next_hole(held, segment->bytes, &at);
+        assert_int_equal(holes->holes[i], bytes);
+        sum += bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    assert_int_equal(next_hole(held, segment->bytes, &at), 0);
+    assert_int_equal(holes->hole_bytes, sum);
+    assert_int_equal(holes->largest_bytes, largest);
+    assert_int_equal(holes->allocated_bytes, segment->bytes - sum);
+    assert_true(segment->mapped_event <= picture->event);
+    assert_true(segment->unmapped_event == 0 || segment->unmapped_event > picture->event);
+    picture->visited++;
+}
+
+static size_t count_mapped(const struct picture *picture)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < SEGMENTS; i++) {
+        const struct mt_segment_row *segment = &picture->segments[i];
+        count += segment->mapped_event <= picture->event &&
+                 (segment->unmapped_event == 0 || segment->unmapped_event > picture->event);
+    }
+    return count;
+}
+
+static void holes_are_what_no_block_holds(void **state)
+{
+    (void)state;
+    uint64_t random = (uint64_t)time(NULL);
+    print_message("seed %" PRIu64 "\n", random);
+    for (int round = 0; round < 40; round++) {
+        struct picture *picture = mt_host_alloc(sizeof *picture);
+        make_segments(picture, &random);
+        for (int i = 0; i < MOST_BLOCKS; i++)
+            try_block(picture, &random);
+        const struct mt_layout layout = {picture->blocks, picture->block_count, picture->segments, SEGMENTS};
+        const struct mt_hole_visitor visitor = {picture, compare_with_map};
+        for (picture->event = 0; picture->event <= EVENTS; picture->event++) {
+            picture->visited = 0;
+            mt_holes_visit(&layout, picture->event, &visitor);
+            assert_int_equal(picture->visited, count_mapped(picture));
+        }
+        free(picture);
+    }
+}
+
+static void count_holes(void *context, const struct mt_segment_holes *holes)
+{
+    *(size_t *)context += holes->hole_count;
+}
+
+/* As a damaged trace may say: then nothing is free beside them, and nothing wraps around. */
+static void blocks_that_overlap_leave_no_hole_between_them(void **state)
+{
+    (void)state;
+    const struct mt_segment_row segment = {.bytes = 10, .mapped_event = 1};
+    const struct mt_block_row blocks[] = {{.alloc_event = 2, .block_bytes = 8},
+                                          {.alloc_event = 3, .offset = 4, .block_bytes = 20}};
+    const struct mt_layout layout = {blocks, 2, &segment, 1};
+    size_t holes = 0;
+    const struct mt_hole_visitor visitor = {&holes, count_holes};
+    mt_holes_visit(&layout, 3, &visitor);
+    assert_int_equal(holes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holes_are_what_no_block_holds),
+        cmocka_unit_test(blocks_that_overlap_leave_no_hole_between_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
