@@ -313,10 +313,10 @@ static void what_a_policy_needs_is_what_it_takes(void **state)
         struct mt_lifetime lifetime = {.requested_bytes = bytes, .begin = 2, .end = MT_POSITION_NEVER};
         struct mt_replay_result result;
         assert_int_equal(mt_replay_run(&lifetime, 1, &settings, need.segment_bytes, &result), MT_OK);
-        assert_int_equal(result.unmet, 1);
+        assert_true(result.fits);
         assert_int_equal(result.reserved_bytes, need.segment_bytes);
         assert_int_equal(mt_replay_run(&lifetime, 1, &settings, need.segment_bytes - 1, &result), MT_OK);
-        assert_int_equal(result.unmet, 0);
+        assert_false(result.fits);
     }
 }
 

@@ -67,7 +67,7 @@ static void the_sweep_is_the_naive_sum_and_the_replay_agrees(void **state)
         struct mt_replay_result result;
         assert_int_equal(mt_replay_run(lifetimes, count, &settings, UINT64_C(1) << 40, &result), MT_OK);
         assert_int_equal(result.requested_bytes, peak);
-        assert_int_equal(result.unmet, count);
+        assert_true(result.fits);
         assert_true(result.requested_bytes <= result.allocated_bytes &&
                     result.allocated_bytes <= result.reserved_bytes);
     }
@@ -88,14 +88,15 @@ static void the_first_lifetime_without_room_is_named(void **state)
     uint64_t capacity = UINT64_C(200) << 20;
     struct mt_replay_result result;
     assert_int_equal(mt_replay_run(lifetimes, COUNT, &settings, capacity, &result), MT_OK);
-    assert_true(result.unmet < COUNT);
+    assert_false(result.fits);
     assert_int_equal(result.reserved_bytes, capacity);
     struct mt_lifetime *met = lifetimes + result.unmet + 1; /* they were made from the last to the first */
     size_t met_count = COUNT - result.unmet - 1;
     struct mt_replay_result before;
     assert_int_equal(mt_replay_run(met, met_count, &settings, capacity, &before), MT_OK);
-    assert_int_equal(before.unmet, met_count);
+    assert_true(before.fits);
     assert_int_equal(mt_replay_run(met - 1, met_count + 1, &settings, capacity, &before), MT_OK);
+    assert_false(before.fits);
     assert_int_equal(before.unmet, 0);
 }
 
@@ -111,7 +112,7 @@ static void nothing_needs_nothing(void **state)
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
     assert_int_equal(mt_replay_run(&empty, 1, &settings, 1 << 30, &result), MT_OK);
     assert_int_equal(result.reserved_bytes, 0);
-    assert_int_equal(result.unmet, 1);
+    assert_true(result.fits);
 }
 
 /* The blocks of a recorded run, their events counted from 1; the caller's. */

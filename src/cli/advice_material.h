@@ -5,8 +5,9 @@
 #include "question.h"
 #include "whatif/advice.h"
 
-/* How many events a run has at most that is looked at as a whole, and how many are looked at at all. */
-enum { MT_ADVICE_WHOLE_EVENTS = 2000000, MT_ADVICE_MOST_EVENTS = 1 << 26 };
+/* How many events a run has at most that is looked at as a whole, and how many are looked at at all: that takes about 100
+ * bytes an event, so 1.6 GB at most. */
+enum { MT_ADVICE_WHOLE_EVENTS = 2000000, MT_ADVICE_MOST_EVENTS = 1 << 24 };
 
 /* Arrays that belong to it, and an input that borrows them. */
 struct mt_advice_material {

@@ -239,7 +239,7 @@ static void print_explanations(const struct mt_advice *advice)
         if (is_first_of_its_kind(advice, i))
             print_explanation(advice, i);
     for (size_t i = 0; i < advice->count; i++)
-        if (advice->findings[i].replay.unmet != SIZE_MAX)
+        if (!advice->findings[i].replay.fits)
             printf("%zu. Replayed so, the run would be out of memory: its segments would lie less well.\n", i + 1);
 }
 

@@ -61,7 +61,7 @@ static json_t *finding_json(const struct mt_finding *finding)
     json_object_set_new(row, "byte_seconds", is_timed ? json_real(finding->byte_seconds) : json_null());
     json_object_set_new(row, "claimed_bytes", json_integer((json_int_t)finding->claim_bytes));
     json_object_set_new(row, "replayed", replay_json(&finding->replay));
-    json_object_set_new(row, "fits", json_boolean(finding->replay.unmet == SIZE_MAX));
+    json_object_set_new(row, "fits", json_boolean(finding->replay.fits));
     json_object_set_new(row, "policy", json_string(mt_policy_name(finding->policy)));
     json_object_set_new(row, "hint", json_string(mt_finding_hint(finding)));
     return row;

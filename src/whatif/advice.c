@@ -8,6 +8,7 @@
 #include "whatif/candidates.h"
 #include "whatif/fragmentation.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,8 +178,6 @@ static mt_status replay_without(const struct adviser *adviser, const struct mt_c
     size_t lifetime_count;
     struct mt_lifetime *lifetimes = mt_lifetimes_with_cuts(&adviser->scene, cuts, count, &lifetime_count);
     mt_status status = mt_replay_run(lifetimes, lifetime_count, &input->settings, input->capacity_bytes, out);
-    if (out->unmet == lifetime_count)
-        out->unmet = SIZE_MAX;
     free(lifetimes);
     return status;
 }
@@ -285,7 +284,7 @@ static mt_status tell_fragmentation(struct adviser *adviser)
     mt_status status = replay_with_other_policy(adviser, &finding.policy, &finding.replay);
     if (status != MT_OK)
         return status;
-    if (finding.replay.unmet == SIZE_MAX && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
+    if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
         finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;
     bool is_worthwhile = (double)finding.bytes >= WORTHWHILE_SHARE * (double)found->reserved_bytes;
     if (finding.saved_bytes > 0 || (finding.bytes > 0 && (is_worthwhile || adviser->extent == MT_ADVICE_ALL)))
@@ -296,6 +295,7 @@ static mt_status tell_fragmentation(struct adviser *adviser)
 mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent extent, size_t limit,
                            struct mt_advice *out)
 {
+    assert(limit >= 1);
     *out = (struct mt_advice){.knows_uses = knows_uses(input)};
     struct adviser adviser = {.extent = extent, .limit = limit, .out = out};
     mt_scene_create(input, &adviser.scene);

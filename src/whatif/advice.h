@@ -9,7 +9,9 @@
  *
  * A claim says what the peak of requested bytes is without what is cut out. Each is checked: the lifetimes with the
  * cuts are replayed through an allocator of the run's own settings, and the replay's peak of requested bytes is the
- * claim's. */
+ * claim's.
+ *
+ * Threads: any; an input is only read, so several may ask about one at a time. */
 #ifndef MT_WHATIF_ADVICE_H
 #define MT_WHATIF_ADVICE_H
 
@@ -69,7 +71,7 @@ struct mt_finding {
     double byte_seconds;   /* sum of bytes times seconds wasted */
     uint64_t claim_bytes;  /* the peak of requested bytes if mended */
     uint64_t saved_bytes;
-    struct mt_replay_result replay; /* of the mended run; unmet < SIZE_MAX only if it ran out of memory */
+    struct mt_replay_result replay; /* of the mended run */
     mt_policy policy;               /* of that replay: the run's; of fragmentation, the other one */
 };
 
@@ -103,8 +105,8 @@ typedef enum mt_advice_extent {
     MT_ADVICE_ALL,
 } mt_advice_extent;
 
-/* Looks for every pattern; at most `limit` findings. Release in any case. Takes about 100 ns an event and, for each
- * finding, a replay. */
+/* Looks for every pattern; at most `limit` findings, which is 1 or more. Release in any case. Takes about 100 ns an event
+ * and, for each finding, a replay. */
 mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent extent, size_t limit,
                            struct mt_advice *out);
 void mt_advice_release(struct mt_advice *advice);

@@ -6,7 +6,9 @@
  *                                                   ├─ short ──┤
  *
  * Before an allocator refuses it gives every segment without a block back to the device, so every hole lies between
- * blocks. */
+ * blocks.
+ *
+ * Threads: any; an input is only read. */
 #ifndef MT_WHATIF_REFUSAL_H
 #define MT_WHATIF_REFUSAL_H
 

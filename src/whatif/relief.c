@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replays what is retold as it was, but for the settings. What is not met in *out is an index of its blocks. */
+/* Replays what is retold as it was, but for the settings. What is unmet in *out is an index of its blocks. */
 static mt_status replay(const struct mt_retold *retold, const struct mt_alloc_settings *settings,
                         struct mt_replay_result *out)
 {
@@ -23,12 +23,12 @@ static mt_status reproduce(struct mt_retold *retold, const struct mt_refusal *re
     struct mt_replay_result result;
     size_t count = retold->input.block_count;
     mt_status status = replay(retold, &retold->input.settings, &result);
-    if (status == MT_OK && result.unmet == count) {
+    if (status == MT_OK && result.fits) {
         retold->input.capacity_bytes = refusal->reserved_bytes + refusal->given_back_bytes;
         status = replay(retold, &retold->input.settings, &result);
     }
     out->capacity_bytes = retold->input.capacity_bytes;
-    out->is_reproduced = status == MT_OK && result.unmet == count - 1;
+    out->is_reproduced = status == MT_OK && !result.fits && result.unmet == count - 1;
     return status;
 }
 
@@ -47,7 +47,7 @@ static mt_status try_policy(const struct mt_retold *retold, struct mt_reliefs *o
     if (status == MT_OK)
         status = replay(retold, &settings, &relief.replay);
     relief.policy = settings.policy;
-    if (status == MT_OK && relief.replay.unmet == retold->input.block_count)
+    if (status == MT_OK && relief.replay.fits)
         add(out, &relief);
     return status;
 }
@@ -68,13 +68,13 @@ static void add_findings(const struct mt_retold *retold, const struct mt_advice 
     mt_policy policy = retold->input.settings.policy;
     for (size_t i = 0; i < advice->count; i++) {
         const struct mt_finding *finding = &advice->findings[i];
-        bool is_met = finding->replay.unmet == SIZE_MAX && finding->pattern != MT_PATTERN_FRAGMENTATION;
+        bool is_met = finding->replay.fits && finding->pattern != MT_PATTERN_FRAGMENTATION;
         const struct mt_relief relief = {MT_RELIEF_PATTERN, *finding, policy, finding->replay};
         if (is_met && !is_mended_alike(out, finding))
             add(out, &relief);
     }
     const struct mt_relief used_only = {.kind = MT_RELIEF_USED_ONLY, .policy = policy, .replay = advice->used_only};
-    if (advice->knows_uses && advice->used_only.unmet == SIZE_MAX)
+    if (advice->knows_uses && advice->used_only.fits)
         add(out, &used_only);
 }
 

@@ -1,6 +1,8 @@
 /* Relief: what would have met a request that was refused. The run up to it is replayed with one change, the request comes
  * last, and the change is told only if everything is met. Of what the run would have asked for after that, nobody knows
- * anything. */
+ * anything.
+ *
+ * Threads: any; input and refusal are only read. */
 #ifndef MT_WHATIF_RELIEF_H
 #define MT_WHATIF_RELIEF_H
 
@@ -30,7 +32,7 @@ struct mt_reliefs {
     size_t count;
 };
 
-/* `refusal` is that of `input`. Takes a replay for each of up to `limit` patterns and two more. Release in any case. */
+/* `refusal` is that of `input`. Takes a replay for each of up to `limit` patterns (1 or more) and two more. Release in any case. */
 mt_status mt_reliefs_create(const struct mt_advice_input *input, const struct mt_refusal *refusal, size_t limit,
                             struct mt_reliefs *out);
 void mt_reliefs_release(struct mt_reliefs *reliefs);

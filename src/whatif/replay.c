@@ -103,19 +103,21 @@ static void look_ahead(const struct stage *stage, const struct mt_moves *moves, 
         __builtin_prefetch(stage->blocks[moves->items[at + MOVES_AHEAD].index]);
 }
 
-static mt_status play_all(struct stage *stage, const struct mt_lifetime *lifetimes, size_t count, size_t *out_unmet)
+/* Sets whether all fits, and otherwise what was not met. */
+static mt_status play_all(struct stage *stage, const struct mt_lifetime *lifetimes, size_t count,
+                          struct mt_replay_result *out)
 {
     struct mt_moves moves;
     mt_moves_create(lifetimes, count, &moves);
     mt_status status = MT_OK;
-    *out_unmet = count;
     for (size_t i = 0; i < moves.count && status == MT_OK; i++) {
         const struct mt_move *move = &moves.items[i];
         look_ahead(stage, &moves, i);
         status = play(stage, &lifetimes[move->index], move);
         if (status == MT_OUT_OF_MEMORY)
-            *out_unmet = move->index;
+            out->unmet = move->index;
     }
+    out->fits = status == MT_OK;
     mt_moves_release(&moves);
     return status == MT_OUT_OF_MEMORY ? MT_OK : status;
 }
@@ -124,10 +126,10 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
                         uint64_t capacity_bytes, struct mt_replay_result *out)
 {
     struct stage stage;
-    *out = (struct mt_replay_result){.unmet = count};
+    *out = (struct mt_replay_result){0};
     mt_status status = stage_open(&stage, count, settings, capacity_bytes);
     if (status == MT_OK)
-        status = play_all(&stage, lifetimes, count, &out->unmet);
+        status = play_all(&stage, lifetimes, count, out);
     if (status == MT_OK) {
         struct mt_alloc_stats stats;
         mt_alloc_stats(stage.alloc, &stats);

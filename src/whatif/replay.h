@@ -5,7 +5,9 @@
  *
  * A position is a moment between events: an event with id e is at 2e, what is moved to just after it is at 2e + 1. So a
  * change never ties with what happened. Lifetimes that begin or end at one position do so in their order in the array,
- * ends first. */
+ * ends first.
+ *
+ * Threads: any; each replay has a device and an allocator of its own, and lifetimes are only read. */
 #ifndef MT_WHATIF_REPLAY_H
 #define MT_WHATIF_REPLAY_H
 
@@ -42,11 +44,12 @@ uint64_t mt_lifetimes_peak(const struct mt_lifetime *lifetimes, size_t count, in
  * Invariant: requested_bytes <= allocated_bytes <= reserved_bytes, each the peak of its own. */
 struct mt_replay_result {
     uint64_t requested_bytes, allocated_bytes, reserved_bytes;
-    size_t unmet; /* index of the first lifetime that could not be had: there the replay ends; count: all were */
+    bool fits;    /* every lifetime could be had */
+    size_t unmet; /* if not, the index of the first that could not: there the replay ends; otherwise 0 */
 };
 
 /* Allocates and frees the lifetimes in order of their positions, with the settings of a policy, on a device of that
- * capacity on which nothing is executed. MT_OK also where memory ran out: see unmet. */
+ * capacity on which nothing is executed. MT_OK also where memory ran out: see fits. */
 mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
                         uint64_t capacity_bytes, struct mt_replay_result *out);
 
