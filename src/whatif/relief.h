@@ -32,7 +32,8 @@ struct mt_reliefs {
     size_t count;
 };
 
-/* `refusal` is that of `input`. Takes a replay for each of up to `limit` patterns (1 or more) and two more. Release in any case. */
+/* `refusal` is that of `input`. Takes a replay for each of up to `limit` patterns (1 or more) and two more. Release in any
+ * case. */
 mt_status mt_reliefs_create(const struct mt_advice_input *input, const struct mt_refusal *refusal, size_t limit,
                             struct mt_reliefs *out);
 void mt_reliefs_release(struct mt_reliefs *reliefs);
