@@ -86,8 +86,8 @@ static void sizes_are_read_in_every_usual_spelling(void **state)
 static void what_is_no_size_is_refused_and_quoted(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"",      "GiB", "-1",  "+1",    "24XB",  "24GiBs",
-                                        "1e400", "nan", "inf", "16EiB", "9e18T", " 5"};
+    static const char *const texts[] = {"",    "GiB", "-1",    "+1",    "24XB", "24GiBs", "1e400",
+                                        "nan", "inf", "16EiB", "9e18T", " 5",   "0x10",   "0X1p3GiB"};
     for (size_t i = 0; i < COUNT(texts); i++) {
         uint64_t bytes = 77;
         assert_int_equal(mt_parse_bytes(texts[i], &bytes), MT_USAGE);

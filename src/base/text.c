@@ -53,31 +53,40 @@ static int unit_power(const char *unit)
     return known ? (int)(letter - letters) + 1 : -1;
 }
 
-mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes)
+/* The decimal number that `text` begins with, and what follows it and blanks; false if it begins with none. */
+static bool read_number(const char *text, double *out, const char **out_rest)
 {
     char *end;
+    bool is_hexadecimal = text[0] == '0' && tolower((unsigned char)text[1]) == 'x';
     errno = 0;
-    double value = strtod(text, &end);
-    bool is_number = end != text && isdigit((unsigned char)text[0]) && errno == 0;
-    while (*end == ' ')
-        end++;
-    int power = unit_power(end);
+    *out = strtod(text, &end);
+    *out_rest = end + strspn(end, " ");
+    return end != text && isdigit((unsigned char)text[0]) && !is_hexadecimal && errno == 0;
+}
+
+mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes)
+{
+    double value;
+    const char *unit;
+    bool is_number = read_number(text, &value, &unit);
+    int power = unit_power(unit);
     for (int i = 0; i < power; i++)
         value *= 1024;
     if (!is_number || power < 0 || value >= 0x1p63)
-        return mt_fail(MT_USAGE, "\"%s\" is not a size: write bytes or a number with KiB, MiB, GiB or TiB", text);
+        return mt_fail(
+            MT_USAGE,
+            "\"%s\" is not a size: write bytes or a number with KiB, MiB, GiB or TiB (KB, MB, GB and TB are the same)",
+            text);
     *out_bytes = (uint64_t)value;
     return MT_OK;
 }
 
 mt_status mt_parse_percent(const char *text, double *out_percent)
 {
-    char *end;
-    errno = 0;
-    double value = strtod(text, &end);
-    bool is_number = end != text && isdigit((unsigned char)text[0]) && errno == 0;
-    end += strspn(end, " ");
-    if (!is_number || (strcmp(end, "%") != 0 && *end != '\0') || value > 1e6)
+    double value;
+    const char *sign;
+    bool is_number = read_number(text, &value, &sign);
+    if (!is_number || (strcmp(sign, "%") != 0 && *sign != '\0') || value > 1e6)
         return mt_fail(MT_USAGE, "\"%s\" is not a percentage: write a number from 0, with or without %%", text);
     *out_percent = value;
     return MT_OK;
