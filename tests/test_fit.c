@@ -268,7 +268,7 @@ static void what_can_not_be_answered_gets_a_sentence(void **state)
         {"--device cuda", "only a simulated device", MT_USAGE},
         {"--device sim:rtx409", "\"rtx4090\"", MT_NO_DEVICE},
         {"--run 1 --seq 8", "leave the options out", MT_USAGE},
-        {"--run 7", "unknown run \"7\"", MT_USAGE},
+        {"--run 7", "there is no run \"7\"", MT_USAGE},
         {"--model smal", "\"small\"", MT_USAGE},
         {"--trace damaged.db", "it has no setting \"batch\"", MT_USAGE},
         {"--trace damaged.db", "options of memtrace run", MT_USAGE},

@@ -393,6 +393,16 @@ static void a_step_that_there_is_not_is_wrong_usage_and_nothing_is_begun(void **
     assert_false(comparison.began);
 }
 
+static void execute(const char *path, const char *sql)
+{
+    sqlite3 *database;
+    char *error = NULL;
+    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
+    if (sqlite3_exec(database, sql, NULL, NULL, &error) != SQLITE_OK)
+        fail_msg("%s: %s", sql, error);
+    sqlite3_close(database);
+}
+
 static void a_run_is_found_by_number_by_name_and_as_the_newest(void **state)
 {
     struct fixture *fixture = *state;
@@ -404,7 +414,49 @@ static void a_run_is_found_by_number_by_name_and_as_the_newest(void **state)
     assert_int_equal(mt_trace_find_run(fixture->trace, NULL, &run), MT_OK);
     assert_int_equal(run->id, 2);
     assert_int_equal(mt_trace_find_run(fixture->trace, "secnd", &run), MT_USAGE);
-    assert_non_null(strstr(mt_last_error(), "did you mean \"second\"?"));
+    assert_non_null(
+        strstr(mt_last_error(), "did you mean \"second\"? There are runs 1 to 2 (memtrace runs lists them)"));
+    assert_int_equal(mt_trace_find_run(fixture->trace, "12", &run), MT_USAGE);
+    assert_null(strstr(mt_last_error(), "did you mean"));
+    assert_non_null(strstr(mt_last_error(), "there is no run \"12\" in "));
+    assert_non_null(strstr(mt_last_error(), "there are runs 1 to 2 (memtrace runs lists them)"));
+}
+
+/* What is done to the derived tables, and the measures whose peaks can't be told then. */
+static void a_peak_that_does_not_add_up_is_damage(void **state)
+{
+    static const struct {
+        const char *damage, *reason;
+        mt_measure measure;
+    } cases[] = {
+        {"DELETE FROM summary_peak WHERE run = 1", "has allocations, and no peak", MT_MEASURE_ALLOCATED},
+        {"DELETE FROM summary_peak", "has allocations, and no peak", MT_MEASURE_RESERVED},
+        {"UPDATE summary_peak SET bytes = bytes - 1", "its categories sum to", MT_MEASURE_ALLOCATED},
+        {"UPDATE summary_peak SET bytes = 1 WHERE measure = 'reserved'", "its categories sum to", MT_MEASURE_RESERVED},
+        {"DELETE FROM summary_peak_category WHERE measure = 'requested'", "its categories sum to 0",
+         MT_MEASURE_REQUESTED},
+        {"UPDATE summary_peak_category SET allocated_bytes = -1", "its categories sum to", MT_MEASURE_ALLOCATED},
+    };
+    const struct fixture *fixture = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[64], copy[128];
+        struct mt_trace *trace;
+        const struct mt_run *run;
+        struct mt_peak_row peak;
+        snprintf(path, sizeof path, "test_query_peak_%d.db", (int)getpid());
+        snprintf(copy, sizeof copy, "VACUUM INTO '%s'", path);
+        unlink(path);
+        execute(fixture->path, copy);
+        execute(path, cases[i].damage);
+        assert_int_equal(mt_trace_open(path, &trace), MT_OK);
+        assert_int_equal(mt_trace_find_run(trace, "1", &run), MT_OK);
+        if (mt_trace_peak(trace, run, cases[i].measure, &peak) != MT_BAD_TRACE)
+            fail_msg("%s: no failure", cases[i].damage);
+        assert_non_null(strstr(mt_last_error(), cases[i].reason));
+        mt_peak_row_release(&peak);
+        mt_trace_close(trace);
+        unlink(path);
+    }
 }
 
 static mt_status begin_sql(void *context, size_t columns, const char *const *names)
@@ -655,6 +707,7 @@ int main(void)
         RANDOM_TEST(events_are_all_allocations_and_frees_in_order),
         RANDOM_TEST(a_step_that_there_is_not_is_wrong_usage_and_nothing_is_begun),
         RANDOM_TEST(a_run_is_found_by_number_by_name_and_as_the_newest),
+        RANDOM_TEST(a_peak_that_does_not_add_up_is_damage),
         RANDOM_TEST(sql_answers_and_knows_the_run),
         RANDOM_TEST(sql_refuses_everything_but_reading),
         RANDOM_TEST(sql_may_end_in_comments),

@@ -1,8 +1,34 @@
 /* How high did memory get, when, and what was it made of? */
+#include "base/checked.h"
+#include "base/event.h"
 #include "trace/query/query.h"
 #include "trace/summary.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+
+/* A trace that lacks the peak of a run that had blocks is damaged: whoever bounds it must not take it for 0. */
+static mt_status check_no_block(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_statement *statement;
+    mt_status status =
+        mt_query_prepare(trace, run,
+                         "SELECT run.id FROM run JOIN event ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
+                         " WHERE run.id = ?1 LIMIT 1",
+                         &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 2, run->first_event);
+    mt_statement_bind_integer(statement, 3, run->first_event + run->event_count);
+    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
+    bool row;
+    status = mt_statement_step(statement, &row);
+    if (status == MT_OK && row)
+        status = mt_fail(MT_BAD_TRACE, "%s is damaged: run %" PRId64 " has allocations, and no peak",
+                         mt_database_path(trace->database), run->id);
+    mt_statement_finalize(statement);
+    return status;
+}
 
 static mt_status find_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                            uint64_t *out_bytes, int64_t *out_event)
@@ -23,6 +49,8 @@ static mt_status find_peak(struct mt_trace *trace, const struct mt_run *run, int
         *out_event = mt_statement_integer(statement, 1);
     }
     mt_statement_finalize(statement);
+    if (status == MT_OK && !row && step == MT_STEP_WHOLE_RUN)
+        status = check_no_block(trace, run);
     return status;
 }
 
@@ -108,12 +136,25 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, i
     return status;
 }
 
-static uint64_t uncached_bytes(const struct mt_peak_row *peak)
+/* The invariants of struct mt_peak_row, which a damaged trace does not keep; fills in cached_bytes. */
+static mt_status check_sum(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                           struct mt_peak_row *peak)
 {
     uint64_t sum = 0;
+    bool overflows = false;
     for (size_t i = 0; i < peak->share_count; i++)
-        sum += peak->shares[i].allocated_bytes;
-    return sum;
+        overflows |= !mt_checked_add(
+            sum, measure == MT_MEASURE_REQUESTED ? peak->shares[i].requested_bytes : peak->shares[i].allocated_bytes,
+            &sum);
+    bool holds = measure == MT_MEASURE_RESERVED ? sum <= peak->bytes : sum == peak->bytes;
+    if (overflows || !holds)
+        return mt_fail(MT_BAD_TRACE,
+                       "%s is damaged: the peak of %s bytes of run %" PRId64 " is %" PRIu64
+                       ", and its categories sum to %" PRIu64,
+                       mt_database_path(trace->database), mt_measure_name(measure), run->id, peak->bytes, sum);
+    if (measure == MT_MEASURE_RESERVED)
+        peak->cached_bytes = peak->bytes - sum;
+    return MT_OK;
 }
 
 mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
@@ -126,9 +167,7 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
     status = read_moment(trace, run, out);
     if (status == MT_OK)
         status = read_shares(trace, run, step, measure, out);
-    if (status == MT_OK && measure == MT_MEASURE_RESERVED)
-        out->cached_bytes = out->bytes - uncached_bytes(out);
-    return status;
+    return status == MT_OK ? check_sum(trace, run, measure, out) : status;
 }
 
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out)

@@ -70,23 +70,39 @@ const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_cou
     return trace->runs;
 }
 
-enum { RUN_WORD = 96, LISTED_RUNS = 20 };
+enum { RUN_WORD = 96 };
 
-/* What --run accepts, newest first, its name beside the number. */
+/* The names of the runs, which they need not have: the nearest is what may have been meant. */
+static const char *nearest_name(const struct mt_trace *trace, const char *which)
+{
+    const char **names = mt_host_alloc(trace->run_count * sizeof *names);
+    size_t count = 0;
+    for (size_t i = trace->run_count; i-- > 0;)
+        if (trace->runs[i].name != NULL && trace->runs[i].name[0] != '\0')
+            names[count++] = trace->runs[i].name;
+    const char *nearest = mt_nearest(which, names, count);
+    free(names);
+    return nearest;
+}
+
+/* No number is near another one, and a list of hundreds of runs would help nobody. */
 static mt_status fail_no_such_run(const struct mt_trace *trace, const char *which)
 {
-    char words[LISTED_RUNS][RUN_WORD];
-    const char *names[LISTED_RUNS];
-    size_t count = trace->run_count < LISTED_RUNS ? trace->run_count : LISTED_RUNS;
-    for (size_t i = 0; i < count; i++) {
-        const struct mt_run *run = &trace->runs[trace->run_count - 1 - i];
-        names[i] = words[i];
-        if (run->name != NULL && run->name[0] != '\0')
-            snprintf(words[i], RUN_WORD, "%s", run->name);
-        else
-            snprintf(words[i], RUN_WORD, "%" PRId64, run->id);
-    }
-    return mt_fail_unknown("run", which, names, count);
+    int64_t first = trace->runs[0].id, last = trace->runs[trace->run_count - 1].id;
+    bool is_number = which[strspn(which, "0123456789")] == '\0';
+    const char *nearest = is_number ? NULL : nearest_name(trace, which);
+    struct mt_text text = {0};
+    mt_text_add(&text, "there is no run \"%s\" in %s", which, mt_database_path(trace->database));
+    if (nearest != NULL)
+        mt_text_add(&text, "; did you mean \"%s\"?", nearest);
+    mt_text_add(&text, nearest != NULL ? " There" : ", there");
+    if (first == last)
+        mt_text_add(&text, " is run %" PRId64, first);
+    else
+        mt_text_add(&text, " are runs %" PRId64 " to %" PRId64, first, last);
+    mt_status status = mt_fail(MT_USAGE, "%s (memtrace runs lists them)", mt_text_get(&text));
+    mt_text_release(&text);
+    return status;
 }
 
 static const struct mt_run *find_number(const struct mt_trace *trace, const char *which)
