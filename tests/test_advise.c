@@ -58,6 +58,7 @@ static void sentences_explain_what_the_table_tells(void **state)
     assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 2")->code, 0);
     const struct said *said = MEMTRACE("advise");
     assert_int_equal(said->code, 0);
+    assert_int_equal(strncmp(said->out, "The peak of ", 12), 0);
     assert_says(said->out, "gradients in forward");
     assert_says(said->out, "--zero-grad before-forward");
     assert_says(said->out, "used only");
@@ -68,6 +69,30 @@ static void sentences_explain_what_the_table_tells(void **state)
     said = MEMTRACE("advise --all");
     assert_int_equal(said->code, 0);
     assert_says(said->out, "idle between uses");
+}
+
+/* Offloading the optimizer's state saves more here, but takes time in every step. */
+static void what_costs_nothing_comes_first_and_parts_follow_their_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2 --alloc policy=torch")->code, 0);
+    const struct said *said = MEMTRACE("advise");
+    assert_says(said->out, " can fall by ");
+    assert_says(said->out, ": gradients live through a forward pass that has no use of them (grad, 12.69 GiB");
+    const char *option = strstr(said->out, "1    5.30 GiB  gradients in forward"),
+               *time = strstr(said->out, "opt_state");
+    assert_non_null(option);
+    assert_true(time != NULL && time > option);
+    assert_null(strstr(said->out, "FFN saved"));
+    said = MEMTRACE("advise --all");
+    const char *whole = strstr(said->out, "  saved  "), *part = strstr(said->out, "· FFN saved");
+    assert_true(whole != NULL && part != NULL && part > whole);
+    json_t *all = json_of(MEMTRACE("advise --all --json")), *few = json_of(MEMTRACE("advise --json"));
+    size_t found = json_array_size(json_object_get(all, "findings"));
+    assert_int_equal(integer_of(all, "left_out"), 0);
+    assert_true(found >= json_array_size(json_object_get(few, "findings")) + (size_t)integer_of(few, "left_out"));
+    json_decref(all);
+    json_decref(few);
 }
 
 static int set_up(void **state)
@@ -81,6 +106,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(earlier_zero_grad_lowers_the_peaks_by_what_was_claimed, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(sentences_explain_what_the_table_tells, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(what_costs_nothing_comes_first_and_parts_follow_their_whole, set_up,
+                                        leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,12 @@
 #include "advice_report.h"
 
+#include "base/memory.h"
 #include "output.h"
 #include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DURATION_TEXT = 32 };
@@ -84,6 +86,81 @@ static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_advice
     mt_text_release(&moment);
 }
 
+/* A finding in its place. */
+struct shown {
+    const struct mt_finding *finding;
+    size_t number; /* from 1 */
+    bool is_part;  /* of the last one before it that is not */
+};
+
+/* The findings as they are shown. */
+struct order {
+    struct shown *items;
+    size_t count;
+    uint64_t most_bytes; /* the largest saving of requested bytes */
+};
+
+/* What one option mends comes first, if that is worth it; what saves reserved bytes is not compared with what saves
+ * requested ones. */
+static int rank_of(const struct order *order, const struct mt_finding *finding)
+{
+    enum { WORTH_PART = 10 };
+    if (finding->pattern == MT_PATTERN_FRAGMENTATION)
+        return 2;
+    bool is_worth_it = finding->saved_bytes > 0 && finding->saved_bytes >= order->most_bytes / WORTH_PART;
+    return mt_finding_cost(finding) == MT_COST_OPTION && is_worth_it ? 0 : 1;
+}
+
+static bool is_placed(const struct order *order, const struct mt_finding *finding)
+{
+    for (size_t i = 0; i < order->count; i++)
+        if (order->items[i].finding == finding)
+            return true;
+    return false;
+}
+
+static void place(struct order *order, const struct mt_finding *finding, bool is_part)
+{
+    if (is_placed(order, finding))
+        return;
+    order->items[order->count] = (struct shown){.finding = finding, .number = order->count + 1, .is_part = is_part};
+    order->count++;
+}
+
+static void place_parts(struct order *order, const struct mt_advice *advice, const struct mt_finding *whole)
+{
+    for (size_t i = 0; i < advice->count; i++)
+        if (mt_finding_is_part(&advice->findings[i], whole))
+            place(order, &advice->findings[i], true);
+}
+
+static bool has_whole(const struct mt_advice *advice, const struct mt_finding *finding)
+{
+    for (size_t i = 0; i < advice->count; i++)
+        if (mt_finding_is_part(finding, &advice->findings[i]))
+            return true;
+    return false;
+}
+
+/* By rank, inside of it as they come, which is by savings; parts follow their whole. Release the items. */
+static struct order order_findings(const struct mt_advice *advice)
+{
+    struct order order = {.items = mt_host_alloc((advice->count + 1) * sizeof *order.items)};
+    for (size_t i = 0; i < advice->count; i++)
+        if (advice->findings[i].pattern != MT_PATTERN_FRAGMENTATION &&
+            advice->findings[i].saved_bytes > order.most_bytes)
+            order.most_bytes = advice->findings[i].saved_bytes;
+    for (int rank = 0; rank <= 2; rank++)
+        for (size_t i = 0; i < advice->count; i++) {
+            const struct mt_finding *finding = &advice->findings[i];
+            if (rank_of(&order, finding) != rank || has_whole(advice, finding))
+                continue;
+            place(&order, finding, false);
+            place_parts(&order, advice, finding);
+        }
+    return order;
+}
+
 /* "einsum backward, model.layers.*.ffn": what the blocks of a finding have in common. */
 static void add_what(struct mt_text *out, const struct mt_finding *finding)
 {
@@ -96,42 +173,61 @@ static void add_what(struct mt_text *out, const struct mt_finding *finding)
         mt_text_add(out, ", %s", finding->place);
 }
 
-static void add_finding(struct mt_table *table, size_t number, const struct mt_finding *finding)
+/* The same in few characters: the op, or category and role, and the place in its layer. */
+static void add_short_what(struct mt_text *out, const struct mt_finding *finding)
 {
-    char duration[DURATION_TEXT];
+    enum { WIDEST = 36 };
+    static const char layers[] = "layers.*.";
+    struct mt_text text = {0};
+    const char *layer = strstr(finding->place, layers);
+    if (finding->op[0] != '\0')
+        mt_text_add(&text, "%s", finding->op);
+    else
+        mt_text_add(&text, "%s%s%s", finding->category, finding->category[0] != '\0' ? " " : "", finding->role);
+    if (finding->place[0] != '\0')
+        mt_text_add(&text, ", %s", layer != NULL ? layer + strlen(layers) : finding->place);
+    if (text.length > WIDEST)
+        mt_text_add(out, "%.*s…", WIDEST - 1, text.data);
+    else
+        mt_text_add(out, "%s", mt_text_get(&text));
+    mt_text_release(&text);
+}
+
+static void add_finding(struct mt_table *table, const struct shown *shown)
+{
+    const struct mt_finding *finding = shown->finding;
+    bool is_timed = finding->pattern != MT_PATTERN_FRAGMENTATION;
+    char milliseconds[DURATION_TEXT];
     struct mt_text what = {0};
-    add_what(&what, finding);
-    mt_table_add_number(table, (int64_t)number);
+    mt_text_add(&what, "%s", shown->is_part ? "· " : "");
+    add_short_what(&what, finding);
+    snprintf(milliseconds, sizeof milliseconds, "%.2f ms", (double)finding->ns * 1e-6);
+    mt_table_add_number(table, (int64_t)shown->number);
     mt_table_add_bytes(table, finding->saved_bytes);
     mt_table_add(table, mt_pattern_name(finding->pattern));
     mt_table_add(table, mt_text_get(&what));
     mt_table_add_number(table, (int64_t)finding->blocks);
     mt_table_add_bytes(table, finding->bytes);
-    mt_table_add(table, finding->pattern == MT_PATTERN_FRAGMENTATION ? "" : format_duration(finding->ns, duration));
-    mt_table_add_bytes(table, finding->replay.requested_bytes);
-    mt_table_add_bytes(table, finding->replay.allocated_bytes);
+    mt_table_add(table, is_timed ? milliseconds : "");
+    mt_table_add(table, mt_remedy_cost_name(mt_finding_cost(finding)));
     mt_table_add_bytes(table, finding->replay.reserved_bytes);
     mt_text_release(&what);
 }
 
-static void print_findings(const struct mt_advice *advice)
+static void print_findings(const struct order *order)
 {
-    static const struct mt_column columns[] = {{"#", MT_ALIGN_RIGHT},
-                                               {"saves", MT_ALIGN_RIGHT},
-                                               {"pattern", MT_ALIGN_LEFT},
-                                               {"what", MT_ALIGN_LEFT},
-                                               {"blocks", MT_ALIGN_RIGHT},
-                                               {"bytes", MT_ALIGN_RIGHT},
-                                               {"for", MT_ALIGN_RIGHT},
-                                               {"requested then", MT_ALIGN_RIGHT},
-                                               {"allocated then", MT_ALIGN_RIGHT},
-                                               {"reserved then", MT_ALIGN_RIGHT}};
+    static const struct mt_column columns[] = {
+        {"#", MT_ALIGN_RIGHT},   {"saves", MT_ALIGN_RIGHT},  {"pattern", MT_ALIGN_LEFT},
+        {"what", MT_ALIGN_LEFT}, {"blocks", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT},
+        {"for", MT_ALIGN_RIGHT}, {"costs", MT_ALIGN_LEFT},   {"reserved then", MT_ALIGN_RIGHT}};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < advice->count; i++)
-        add_finding(table, i + 1, &advice->findings[i]);
+    for (size_t i = 0; i < order->count; i++)
+        add_finding(table, &order->items[i]);
     putchar('\n');
     mt_table_print(table);
     mt_table_destroy(table);
+    puts("\nEach was replayed: the peak of requested bytes falls by what is said (of fragmentation, that of reserved "
+         "ones).");
 }
 
 /* What a pattern says of its blocks, before and after for how long. */
@@ -177,25 +273,26 @@ static bool are_alike(const struct mt_finding *a, const struct mt_finding *b)
     return a->pattern == b->pattern && mt_finding_hint(a) == mt_finding_hint(b);
 }
 
-static bool is_first_of_its_kind(const struct mt_advice *advice, size_t index)
+static bool is_first_of_its_kind(const struct order *order, size_t index)
 {
     for (size_t i = 0; i < index; i++)
-        if (are_alike(&advice->findings[i], &advice->findings[index]))
+        if (are_alike(order->items[i].finding, order->items[index].finding))
             return false;
     return true;
 }
 
 /* "180 ms (5462 events)" of one finding, "176 ms to 182 ms" of several. */
-static void add_durations(struct mt_text *out, const struct mt_advice *advice, size_t first)
+static void add_durations(struct mt_text *out, const struct order *order, size_t first)
 {
-    const struct mt_finding *finding = &advice->findings[first];
+    const struct mt_finding *finding = order->items[first].finding;
     uint64_t least = finding->ns, most = finding->ns;
     size_t count = 0;
-    for (size_t i = first; i < advice->count; i++) {
-        if (!are_alike(&advice->findings[i], finding))
+    for (size_t i = first; i < order->count; i++) {
+        const struct mt_finding *other = order->items[i].finding;
+        if (!are_alike(other, finding))
             continue;
-        least = advice->findings[i].ns < least ? advice->findings[i].ns : least;
-        most = advice->findings[i].ns > most ? advice->findings[i].ns : most;
+        least = other->ns < least ? other->ns : least;
+        most = other->ns > most ? other->ns : most;
         count++;
     }
     char from[DURATION_TEXT], to[DURATION_TEXT];
@@ -206,25 +303,25 @@ static void add_durations(struct mt_text *out, const struct mt_advice *advice, s
         mt_text_add(out, " to %s", to);
 }
 
-static void add_numbers(struct mt_text *out, const struct mt_advice *advice, size_t first)
+static void add_numbers(struct mt_text *out, const struct order *order, size_t first)
 {
-    for (size_t i = first; i < advice->count; i++)
-        if (are_alike(&advice->findings[i], &advice->findings[first]))
-            mt_text_add(out, "%s%zu", i > first ? ", " : "", i + 1);
+    for (size_t i = first; i < order->count; i++)
+        if (are_alike(order->items[i].finding, order->items[first].finding))
+            mt_text_add(out, "%s%zu", i > first ? ", " : "", order->items[i].number);
 }
 
 /* What is the matter with a finding and those like it, and what to do. */
-static void print_explanation(const struct mt_advice *advice, size_t first)
+static void print_explanation(const struct mt_advice *advice, const struct order *order, size_t first)
 {
-    const struct mt_finding *finding = &advice->findings[first];
+    const struct mt_finding *finding = order->items[first].finding;
     struct mt_text text = {0};
-    add_numbers(&text, advice, first);
+    add_numbers(&text, order, first);
     mt_text_add(&text, ". ");
     if (finding->pattern == MT_PATTERN_FRAGMENTATION) {
         add_fragmentation(&text, &advice->fragmentation, finding);
     } else {
         mt_text_add(&text, "%s ", explanations[finding->pattern].before);
-        add_durations(&text, advice, first);
+        add_durations(&text, order, first);
         mt_text_add(&text, "%s.", explanations[finding->pattern].after);
     }
     mt_print_name(mt_text_get(&text));
@@ -232,15 +329,49 @@ static void print_explanation(const struct mt_advice *advice, size_t first)
     mt_text_release(&text);
 }
 
-static void print_explanations(const struct mt_advice *advice)
+static void print_explanations(const struct mt_advice *advice, const struct order *order)
 {
     putchar('\n');
-    for (size_t i = 0; i < advice->count; i++)
-        if (is_first_of_its_kind(advice, i))
-            print_explanation(advice, i);
-    for (size_t i = 0; i < advice->count; i++)
-        if (!advice->findings[i].replay.fits)
-            printf("%zu. Replayed so, the run would be out of memory: its segments would lie less well.\n", i + 1);
+    for (size_t i = 0; i < order->count; i++)
+        if (is_first_of_its_kind(order, i))
+            print_explanation(advice, order, i);
+    for (size_t i = 0; i < order->count; i++)
+        if (!order->items[i].finding->replay.fits)
+            printf("%zu. Replayed so, the run would be out of memory: its segments would lie less well.\n",
+                   order->items[i].number);
+}
+
+/* What the blocks of a finding do, in a sentence that goes on with what they are. */
+static const char *const reasons[MT_PATTERN_COUNT] = {
+    [MT_PATTERN_KEPT_GRADIENTS] = "gradients live through a forward pass that has no use of them",
+    [MT_PATTERN_LATE_FREE] = "blocks stay after their last use",
+    [MT_PATTERN_EARLY_ALLOCATION] = "blocks are there before their first use",
+    [MT_PATTERN_IDLE] = "blocks are idle between two uses",
+    [MT_PATTERN_NEVER_USED] = "blocks are never used",
+    [MT_PATTERN_DEAD_WRITE] = "blocks are written and never read",
+    [MT_PATTERN_TWO_PRECISIONS] = "copies are idle beside what they are copies of",
+    [MT_PATTERN_LEAK] = "every step leaves blocks behind",
+};
+
+/* The answer in one sentence: what saves most, or nearly as much and costs nothing. */
+static void print_headline(const struct mt_advice *advice, const struct order *order)
+{
+    char peak[MT_BYTES_TEXT], saved[MT_BYTES_TEXT], bytes[MT_BYTES_TEXT];
+    mt_format_bytes(advice->peak_bytes, peak);
+    if (order->most_bytes == 0) {
+        printf("Nothing was found that would lower the peak of %s.\n\n", peak);
+        return;
+    }
+    const struct mt_finding *finding = order->items[0].finding;
+    struct mt_text text = {0};
+    mt_text_add(&text, "The peak of %s can fall by %s: %s (", peak, mt_format_bytes(finding->saved_bytes, saved),
+                reasons[finding->pattern]);
+    add_short_what(&text, finding);
+    mt_text_add(&text, ", %s in %" PRIu64 " block%s).", mt_format_bytes(finding->bytes, bytes), finding->blocks,
+                finding->blocks == 1 ? "" : "s");
+    mt_print_name(mt_text_get(&text));
+    printf("\n→ %s\n\n", mt_finding_hint(finding));
+    mt_text_release(&text);
 }
 
 static void print_notes(const struct mt_question *question, const struct mt_advice_material *material,
@@ -253,20 +384,21 @@ static void print_notes(const struct mt_question *question, const struct mt_advi
                ", around the peak: replays begin with what was live then.\n",
                question->run->event_count, material->first_step, material->last_step);
     if (advice->left_out > 0)
-        printf("\n%zu more kind%s of blocks could be there for less time: --top N and --all tell of them.\n",
-               advice->left_out, advice->left_out == 1 ? "" : "s");
+        printf("\n%zu more kind%s of blocks could be there for less time: --all tells of them.\n", advice->left_out,
+               advice->left_out == 1 ? "" : "s");
 }
 
 void mt_advice_print(const struct mt_question *question, const struct mt_advice_material *material,
                      const struct mt_run_peaks *peaks, const struct mt_advice *advice)
 {
+    struct order order = order_findings(advice);
+    print_headline(advice, &order);
     mt_question_print_title(question);
     print_peaks(peaks, advice);
-    if (advice->count > 0) {
-        print_findings(advice);
-        print_explanations(advice);
-    } else {
-        puts("\nNothing was found that would lower the peak.");
+    if (order.count > 0) {
+        print_findings(&order);
+        print_explanations(advice, &order);
     }
     print_notes(question, material, advice);
+    free(order.items);
 }

@@ -14,13 +14,13 @@ struct advise_options {
 static const struct mt_option options[] = {
     {.name = "--top",
      .value = "N",
-     .help = "how many findings (5 unless given)",
+     .help = "how many findings (5 unless given; all of them with --all)",
      .kind = MT_OPTION_INTEGER,
      .offset = offsetof(struct advise_options, limit),
      .low = 1,
      .high = INT32_MAX},
     {.name = "--all",
-     .help = "tell also of what wastes little and saves nothing",
+     .help = "tell also of what saves nothing, and of the parts of what is told",
      .kind = MT_OPTION_FLAG,
      .offset = offsetof(struct advise_options, all)},
     MT_TRACE_OPTIONS,
@@ -63,6 +63,7 @@ static json_t *finding_json(const struct mt_finding *finding)
     json_object_set_new(row, "replayed", replay_json(&finding->replay));
     json_object_set_new(row, "fits", json_boolean(finding->replay.fits));
     json_object_set_new(row, "policy", json_string(mt_policy_name(finding->policy)));
+    json_object_set_new(row, "cost", json_string(mt_remedy_cost_name(mt_finding_cost(finding))));
     json_object_set_new(row, "hint", json_string(mt_finding_hint(finding)));
     return row;
 }
@@ -98,6 +99,15 @@ static void print_json(const struct mt_question *question, const struct mt_advic
     mt_json_print(object);
 }
 
+/* Nobody who asks for all has to say how many that are. */
+static size_t count_told(const struct advise_options *advise)
+{
+    enum { USUAL = 5 };
+    if (advise->limit > 0)
+        return (size_t)advise->limit;
+    return advise->all ? INT32_MAX : USUAL;
+}
+
 static mt_status answer(const struct mt_question *question, const struct advise_options *advise)
 {
     struct mt_advice_material material;
@@ -108,7 +118,7 @@ static mt_status answer(const struct mt_question *question, const struct advise_
         status = mt_run_peaks_load(question, &peaks);
     if (status == MT_OK)
         status = mt_advice_create(&material.input, advise->all ? MT_ADVICE_ALL : MT_ADVICE_WORTHWHILE,
-                                  (size_t)advise->limit, &advice);
+                                  count_told(advise), &advice);
     if (status == MT_OK)
         (advise->trace.json ? print_json : mt_advice_print)(question, &material, &peaks, &advice);
     mt_advice_release(&advice);
@@ -141,14 +151,15 @@ const struct mt_command mt_command_advise = {
         "never\n"
         "used, written and never read, kept in two precisions, left behind by every step, gradients kept through the\n"
         "forward pass; and for reserved memory that holds no block. What it saves is told of the peak of requested\n"
-        "bytes (of fragmentation, of reserved ones), and each claim is checked: the run's allocations are made again\n"
-        "with the change, by an allocator of the same settings, and the peaks of that replay are the last columns.\n"
-        "Savings do not add up: two findings may speak of the same bytes.\n",
+        "bytes (of fragmentation, which comes last, of reserved ones), and each claim is checked: the run's\n"
+        "allocations are made again with the change, by an allocator of the same settings. What one option mends\n"
+        "comes first if it saves a tenth of the most or more; then the largest saving. Savings do not add up: two\n"
+        "findings may speak of the same bytes.\n",
     .examples = "  memtrace advise\n"
-                "  memtrace advise --top 20 --all\n"
-                "  memtrace advise --run baseline --json | jq '.findings[0]'\n",
+                "  memtrace advise --all\n"
+                "  memtrace advise --run 1 --json | jq '.findings[0]'\n",
     .options = options,
-    .defaults = &(const struct advise_options){.trace.trace = MT_DEFAULT_TRACE, .limit = 5},
+    .defaults = &(const struct advise_options){.trace.trace = MT_DEFAULT_TRACE},
     .options_bytes = sizeof(struct advise_options),
     .run = run_advise,
 };

@@ -29,7 +29,7 @@ struct adviser {
     struct mt_scene scene;
     struct mt_candidates candidates;
     mt_advice_extent extent;
-    size_t limit;
+    size_t limit, set_aside; /* candidates that are parts of others */
     struct mt_advice *out;
 };
 
@@ -65,6 +65,66 @@ static size_t enter_best(uint64_t *best, size_t count, size_t limit, uint64_t sa
     memmove(best + at + 1, best + at, (kept - at) * sizeof *best);
     best[at] = saved;
     return kept + 1;
+}
+
+/* Whether what `part` says is that of `whole`, or `whole` leaves it open. */
+static bool is_within(const char *part, const char *whole)
+{
+    return whole[0] == '\0' || strcmp(part, whole) == 0;
+}
+
+bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole)
+{
+    const char *const texts[][2] = {{part->category, whole->category},
+                                    {part->role, whole->role},
+                                    {part->op, whole->op},
+                                    {part->phase, whole->phase},
+                                    {part->place, whole->place}};
+    bool is_equal = true;
+    if (part->pattern != whole->pattern || whole->category[0] != '\0')
+        return false;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (!is_within(texts[i][0], texts[i][1]))
+            return false;
+        is_equal = is_equal && strcmp(texts[i][0], texts[i][1]) == 0;
+    }
+    return !is_equal;
+}
+
+static struct mt_finding finding_of(const struct mt_candidate *candidate)
+{
+    return (struct mt_finding){.pattern = candidate->pattern,
+                               .category = candidate->category,
+                               .role = candidate->role,
+                               .op = candidate->op,
+                               .phase = candidate->phase,
+                               .place = candidate->place};
+}
+
+static bool has_whole(const struct mt_candidates *candidates, const struct mt_candidate *candidate)
+{
+    struct mt_finding part = finding_of(candidate);
+    for (size_t i = 0; i < candidates->count; i++) {
+        struct mt_finding whole = finding_of(&candidates->items[i]);
+        if (mt_finding_is_part(&part, &whole))
+            return true;
+    }
+    return false;
+}
+
+static void set_parts_aside(struct adviser *adviser)
+{
+    struct mt_candidates *candidates = &adviser->candidates;
+    bool *is_part = mt_host_alloc((candidates->count + 1) * sizeof *is_part);
+    for (size_t i = 0; i < candidates->count; i++)
+        is_part[i] = has_whole(candidates, &candidates->items[i]);
+    size_t kept = 0;
+    for (size_t i = 0; i < candidates->count; i++)
+        if (!is_part[i])
+            candidates->items[kept++] = candidates->items[i];
+    adviser->set_aside = candidates->count - kept;
+    candidates->count = kept;
+    free(is_part);
 }
 
 /* Weighs candidates, most promising first, and drops those that can't be among the best. Those that save nothing count
@@ -184,17 +244,12 @@ static mt_status replay_without(const struct adviser *adviser, const struct mt_c
 
 static mt_status tell(struct adviser *adviser, struct mt_candidate *candidate, struct mt_finding *out)
 {
-    *out = (struct mt_finding){.pattern = candidate->pattern,
-                               .category = candidate->category,
-                               .role = candidate->role,
-                               .op = candidate->op,
-                               .phase = candidate->phase,
-                               .place = candidate->place,
-                               .total_blocks = count_blocks(candidate),
-                               .byte_seconds = candidate->byte_seconds,
-                               .claim_bytes = candidate->curve.peak_bytes,
-                               .saved_bytes = saved_by(adviser, candidate),
-                               .policy = adviser->scene.input->settings.policy};
+    *out = finding_of(candidate);
+    out->total_blocks = count_blocks(candidate);
+    out->byte_seconds = candidate->byte_seconds;
+    out->claim_bytes = candidate->curve.peak_bytes;
+    out->saved_bytes = saved_by(adviser, candidate);
+    out->policy = adviser->scene.input->settings.policy;
     int64_t moment = adviser->scene.curve.peak_position;
     if (candidate->peak_bytes == 0)
         moment = mt_curve_cut(&adviser->scene.curve, candidate->cuts, candidate->count).most_position;
@@ -208,7 +263,7 @@ static mt_status tell_best(struct adviser *adviser)
     struct mt_advice *out = adviser->out;
     qsort(candidates->items, candidates->count, sizeof *candidates->items, compare_savings);
     size_t count = count_told(adviser);
-    out->left_out = candidates->count - count;
+    out->left_out = candidates->count + adviser->set_aside - count;
     out->findings = mt_host_alloc((count + 1) * sizeof *out->findings); /* and one of fragmentation */
     mt_status status = MT_OK;
     for (size_t i = 0; i < count && status == MT_OK; i++)
@@ -302,6 +357,8 @@ mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent
     mt_candidates_create(&adviser.scene, &adviser.candidates);
     out->peak_bytes = adviser.scene.curve.peak_bytes;
     out->peak_event = adviser.scene.curve.peak_position / 2;
+    if (extent == MT_ADVICE_WORTHWHILE)
+        set_parts_aside(&adviser);
     weigh(&adviser);
     mt_status status = replay_unchanged(&adviser);
     if (status == MT_OK)

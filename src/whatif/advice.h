@@ -101,7 +101,8 @@ struct mt_advice {
 };
 
 typedef enum mt_advice_extent {
-    MT_ADVICE_WORTHWHILE, /* what lowers the peak, then what wastes a hundredth of all byte-seconds or more */
+    MT_ADVICE_WORTHWHILE, /* what lowers the peak, then what wastes a hundredth of all byte-seconds or more; none that
+                           * is a part of another one */
     MT_ADVICE_ALL,
 } mt_advice_extent;
 
@@ -111,7 +112,22 @@ mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent
                            struct mt_advice *out);
 void mt_advice_release(struct mt_advice *advice);
 
+/* Whether `part` speaks of some of the blocks that `whole` speaks of, and of the same waste; `whole` then is of all
+ * categories. */
+bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole);
+
 /* What could be done about it: a setting of ours, or what to change in a program. Static text. */
 const char *mt_finding_hint(const struct mt_finding *finding);
+
+/* What that costs. */
+typedef enum mt_remedy_cost {
+    MT_COST_OPTION,  /* nothing: it is one option */
+    MT_COST_PROGRAM, /* a change of the program, and no time */
+    MT_COST_TIME,    /* computing or copying, in every step */
+} mt_remedy_cost;
+mt_remedy_cost mt_finding_cost(const struct mt_finding *finding);
+
+/* "option", "program", "time". */
+const char *mt_remedy_cost_name(mt_remedy_cost cost);
 
 #endif

@@ -56,6 +56,28 @@ static const char *fragmentation_hint(const struct mt_finding *finding)
     return "memtrace run --alloc policy=tight; in PyTorch, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 }
 
+mt_remedy_cost mt_finding_cost(const struct mt_finding *finding)
+{
+    switch (finding->pattern) {
+    case MT_PATTERN_KEPT_GRADIENTS:
+        return MT_COST_OPTION;
+    case MT_PATTERN_FRAGMENTATION:
+        return finding->saved_bytes > 0 ? MT_COST_OPTION : MT_COST_PROGRAM;
+    case MT_PATTERN_IDLE:
+    case MT_PATTERN_TWO_PRECISIONS:
+        return MT_COST_TIME;
+    default:
+        return MT_COST_PROGRAM;
+    }
+}
+
+const char *mt_remedy_cost_name(mt_remedy_cost cost)
+{
+    static const char *const names[] = {
+        [MT_COST_OPTION] = "option", [MT_COST_PROGRAM] = "program", [MT_COST_TIME] = "time"};
+    return names[cost];
+}
+
 const char *mt_finding_hint(const struct mt_finding *finding)
 {
     switch (finding->pattern) {
