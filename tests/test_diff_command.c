@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,7 +178,7 @@ static const json_t *length_of(const json_t *diff, int seq)
     const json_t *row;
     json_array_foreach(json_object_get(diff, "lengths"), i, row)
     {
-        if (atoi(json_string_value(json_object_get(row, "seq"))) == seq)
+        if (integer_of(row, "seq") == seq)
             return row;
     }
     fail_msg("there is no row of length %d", seq);
@@ -260,10 +261,13 @@ static void runs_are_named_by_number_name_and_file(void **state)
     (void)state;
     run(TINY "--seq 8 --name short --trace one.db");
     run(TINY "--seq 16 --name long --trace other.db");
-    assert_fails("short long --trace one.db", MT_USAGE, "unknown run \"long\"");
+    assert_fails("short long --trace one.db", MT_USAGE, "there is no run \"long\"");
     assert_pair("one.db:short other.db:1", 1, 1);
     assert_pair("short other.db:long --trace one.db", 1, 1);
-    assert_fails("one.db:short none.db:1 --trace one.db", MT_USAGE, "none.db:1 names no file");
+    run(TINY "--seq 32 --trace other.db");
+    assert_pair("one.db other.db", 1, 2); /* the newest of each */
+    assert_pair("one.db: other.db:long", 1, 1);
+    assert_fails("one.db:short none.db:1 --trace one.db", MT_USAGE, "there is no file \"none.db\"");
 }
 
 static void what_cannot_be_compared_is_answered_with_what_to_do(void **state)
@@ -275,7 +279,7 @@ static void what_cannot_be_compared_is_answered_with_what_to_do(void **state)
     run(TINY "--seq 8");
     assert_fails("", MT_USAGE, "memtrace diff A B");
     assert_fails("1", MT_USAGE, "Name two runs");
-    assert_fails("1 7", MT_USAGE, "unknown run \"7\"");
+    assert_fails("1 7", MT_USAGE, "there is no run \"7\"");
     assert_fails("1 2 3", MT_USAGE, "one argument too many");
 }
 
@@ -288,7 +292,7 @@ static void the_answer_begins_with_the_reason(void **state)
     assert_int_equal(said->code, MT_OK);
     assert_int_equal(strncmp(said->out, "With autocast bf16 the run needs ", 33), 0);
     assert_non_null(strstr(said->out, "weight casts cached for the autocast region"));
-    assert_non_null(strstr(said->out, "They differ in autocast: off -> bf16"));
+    assert_non_null(strstr(said->out, "They differ in autocast: off → bf16"));
     assert_string_equal(said->err, "");
     assert_non_null(strstr(memtrace("diff 1 1")->out, "needs as much as"));
 }
@@ -319,6 +323,61 @@ static void doubts_are_noted(void **state)
     assert_non_null(strstr(said->err, "settings, so no cause"));
 }
 
+/* Of a run that ended early, only a bound is known. */
+static void what_a_run_out_of_memory_needs_is_a_bound(void **state)
+{
+    (void)state;
+    const char *small = "--model small --mode fwd --device sim:2GiB --json";
+    assert_int_equal(memtrace("run %s --seq 64", small)->code, MT_OK);
+    assert_int_equal(memtrace("run %s --seq 512", small)->code, MT_OUT_OF_MEMORY);
+    assert_int_equal(memtrace("run %s --seq 1024", small)->code, MT_OUT_OF_MEMORY);
+    const struct said *said = memtrace("diff 1 2");
+    assert_non_null(strstr(said->out, "With seq 512 the run needs at least "));
+    assert_null(strstr(said->err, "--steps"));
+    assert_non_null(strstr(memtrace("diff 2 1")->out, "With seq 64 the run needs at least "));
+    said = memtrace("diff 2 3"); /* both */
+    assert_non_null(strstr(said->out, "With seq 1024 the run reached "));
+    assert_null(strstr(said->out, "at least"));
+}
+
+/* Figures of another allocator stand beside its runs only, and none beside two runs of one configuration. */
+static void published_figures_stand_beside_runs_that_they_are_of(void **state)
+{
+    (void)state;
+    const char *config = "--model 2.7B --batch 4 --mode fwd --seq 128 --steps 1";
+    static const char *const rest[] = {"", "--autocast bf16", "--alloc policy=torch",
+                                       "--alloc policy=torch --autocast bf16"};
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
+        assert_int_equal(memtrace("run --device sim %s %s", config, rest[i])->code, MT_OK);
+    static const char *const without[] = {"1 2", "1 3", "3 3"};
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
+        assert_null(strstr(memtrace("diff %s", without[i])->out, "published"));
+    assert_non_null(strstr(memtrace("diff 3 4")->out, "18.51 GiB    22.76 GiB"));
+    assert_non_null(strstr(memtrace("diff 1 3")->out, "alloc: policy=tight → policy=torch"));
+}
+
+/* What does not sum is no answer. */
+static void a_damaged_trace_is_refused(void **state)
+{
+    (void)state;
+    static const char *const damages[] = {
+        "update event set kind = 99 where id % 7 = 0",
+        "update event set kind = 99 where kind = 3",
+        "update event set block_bytes = 2 * block_bytes",
+        "update summary_peak set bytes = bytes + 512",
+    };
+    run(TINY "--seq 8 --trace whole.db");
+    run(TINY "--seq 16 --trace whole.db");
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        sqlite3 *handle;
+        assert_int_equal(system("cp whole.db memtrace.db"), 0);
+        assert_int_equal(sqlite3_open("memtrace.db", &handle), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(handle, damages[i], NULL, NULL, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_close(handle), SQLITE_OK);
+        assert_fails("1 2", MT_BAD_TRACE, "damaged");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +390,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_still_being_written_is_compared_as_far_as_it_is, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(doubts_are_noted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_run_out_of_memory_needs_is_a_bound, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(published_figures_stand_beside_runs_that_they_are_of, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_trace_is_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
