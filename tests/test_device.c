@@ -36,6 +36,36 @@ static void expect_refused(const char *spelling, mt_status status, const char *w
         fail_msg("%s: \"%s\" does not say \"%s\"", spelling, mt_last_error(), words);
 }
 
+static void only_a_simulated_device_is_taken_for_one(void **state)
+{
+    (void)state;
+    static const char *const simulated[] = {"sim", "sim:h200", "sim:24GiB", "sim:", "sim (H200)"};
+    static const char *const others[] = {"simulator", "simulator:1GiB", "si", "", "cpu", "cuda:0 (sim)", "Sim", " sim"};
+    for (size_t i = 0; i < sizeof simulated / sizeof simulated[0]; i++)
+        assert_true(mt_device_is_simulated(simulated[i]));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(mt_device_is_simulated(others[i]));
+}
+
+/* Also where a double has no room for all of its digits. */
+static void a_simulated_device_of_so_many_bytes_has_just_these(void **state)
+{
+    (void)state;
+    static const uint64_t capacities[] = {0, 1, 24 * GIB, ((uint64_t)1 << 53) + 1, UINT64_MAX};
+    for (size_t i = 0; i < sizeof capacities / sizeof capacities[0]; i++) {
+        struct mt_device *device;
+        char spelling[MT_DEVICE_NAME];
+        assert_int_equal(mt_device_open_simulated(capacities[i], &device), MT_OK);
+        assert_true(device->capacity_bytes == capacities[i]);
+        assert_string_equal(device->name, mt_device_spell_simulated(capacities[i], spelling));
+        assert_true(mt_device_is_simulated(spelling));
+        mt_device_close(device);
+    }
+    struct mt_device *spelled = open_device("sim:25769803776");
+    assert_true(spelled->capacity_bytes == 24 * GIB && spelled->profile.memory_bytes == 24 * GIB);
+    mt_device_close(spelled);
+}
+
 static void sim_without_a_card_is_an_h200(void **state)
 {
     (void)state;
@@ -314,6 +344,8 @@ int main(void)
 {
     static char small_sim[] = "sim:8MiB", small_cpu[] = "cpu:8MiB", sim[] = "sim", cpu[] = "cpu:1GiB";
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_simulated_device_is_taken_for_one),
+        cmocka_unit_test(a_simulated_device_of_so_many_bytes_has_just_these),
         cmocka_unit_test(sim_without_a_card_is_an_h200),
         cmocka_unit_test(sim_with_a_size_has_that_capacity_and_the_rates_of_an_h200),
         cmocka_unit_test(every_listed_card_opens_under_its_name),

@@ -1,4 +1,5 @@
 /* memtrace steps: how long steps took, run by run. */
+#include "device/device.h"
 #include "output.h"
 #include "question.h"
 #include "table.h"
@@ -31,7 +32,7 @@ struct listing {
 /* Whether the times are the roofline's. */
 static bool is_estimated(const struct mt_run *run)
 {
-    return strncmp(run->device, "sim", 3) == 0;
+    return mt_device_is_simulated(run->device);
 }
 
 static bool is_oom(const struct mt_run *run)

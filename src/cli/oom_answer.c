@@ -161,10 +161,10 @@ static void add_remedies(struct mt_oom_answer *answer, const struct mt_fit_remed
 static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_plan *plan)
 {
     const struct mt_run *run = answer->question->run;
-    bool is_simulated = strncmp(run->device, "sim", 3) == 0;
+    bool is_simulated = mt_device_is_simulated(run->device);
     mt_status status = mt_run_plan_of_run(answer->question->trace, run, plan);
     snprintf(answer->device, sizeof answer->device, "%.*s", (int)strcspn(run->device, " "), run->device);
-    snprintf(answer->simulated_device, sizeof answer->simulated_device, "sim:%" PRIu64, answer->limit_bytes);
+    mt_device_spell_simulated(answer->limit_bytes, answer->simulated_device);
     if (is_simulated && answer->limit_bytes == run->capacity_bytes)
         strcpy(answer->simulated_device, answer->device);
     plan->device = answer->simulated_device;

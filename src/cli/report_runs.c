@@ -81,7 +81,7 @@ static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run
     run->seq = number(run, "seq");
     run->d_model = number(run, "d_model");
     run->is_oom = strcmp(run->run->state, "oom") == 0;
-    run->is_estimated = strncmp(run->run->device, "sim", 3) == 0;
+    run->is_estimated = mt_device_is_simulated(run->run->device);
     run->published = mt_published_find(run->settings, run->setting_count);
     run->model = model_text(run);
     run->allocator = allocator_text(run);

@@ -236,7 +236,7 @@ static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
     if (tally->there > 0)
         printf("; %zu were in the trace already (--again runs them anew)", tally->there);
     putchar('\n');
-    if (strncmp(sweep->grid->cells[0].plan.device, "sim", 3) == 0)
+    if (mt_device_is_simulated(sweep->grid->cells[0].plan.device))
         puts("Times on sim are estimates: each op's roofline time on the card that it stands for.");
 }
 

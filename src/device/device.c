@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct backend {
@@ -46,6 +47,28 @@ mt_status mt_device_open(const char *spelling, struct mt_device **out)
         if (strcmp(kind, backends[i].kind) == 0)
             return backends[i].open(argument, out);
     return fail_unknown_kind(kind);
+}
+
+bool mt_device_is_simulated(const char *spelling)
+{
+    return strcspn(spelling, ": ") == strlen("sim") && strncmp(spelling, "sim", strlen("sim")) == 0;
+}
+
+char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text)
+{
+    snprintf(text, MT_DEVICE_NAME, "sim:%" PRIu64, capacity_bytes);
+    return text;
+}
+
+mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out)
+{
+    mt_status status = mt_sim_open(NULL, out);
+    if (status != MT_OK)
+        return status;
+    struct mt_device *device = *out;
+    device->capacity_bytes = device->profile.memory_bytes = capacity_bytes;
+    mt_device_spell_simulated(capacity_bytes, device->name);
+    return MT_OK;
 }
 
 void mt_device_close(struct mt_device *device)

@@ -49,7 +49,7 @@ struct mt_device_memory {
     uint64_t library_bytes; /* of that, by libraries as they started later */
 };
 
-enum { MT_DEVICE_MARKS = 16 };
+enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 64 };
 
 /* What a backend does. NULL where it says optional. */
 struct mt_device_table {
@@ -113,7 +113,7 @@ struct mt_kernel_watch {
 struct mt_device {
     const struct mt_device_table *table;
     const struct mtk_table *kernels; /* NULL: nothing is executed */
-    char name[64];                   /* as opened: "sim:h200" */
+    char name[MT_DEVICE_NAME];       /* as opened: "sim:h200" */
     uint64_t capacity_bytes;
     uint64_t reserved_bytes;
     uint64_t reserve_count;            /* calls so far */
@@ -127,6 +127,14 @@ struct mt_device {
  * with the nearest match. Owned by the caller, who closes it after everything that uses it. */
 mt_status mt_device_open(const char *spelling, struct mt_device **out);
 void mt_device_close(struct mt_device *device);
+
+/* Whether a spelling, or what a trace says of its run's device, is that of a simulated one. */
+bool mt_device_is_simulated(const char *spelling);
+
+/* The spelling of a simulated device of so many bytes, "sim:8589934592", into `text` of MT_DEVICE_NAME bytes, which it
+ * returns; and such a device opened, as mt_device_open opens it, but of any capacity. */
+char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text);
+mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out);
 
 /* The spellings that mt_device_open knows, for help texts: names of cards, ending with NULL. */
 const char *const *mt_device_cards(void);

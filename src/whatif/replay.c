@@ -57,10 +57,9 @@ static mt_status stage_open(struct stage *stage, size_t count, const struct mt_a
                             uint64_t capacity_bytes)
 {
     *stage = (struct stage){0};
-    mt_status status = mt_device_open("sim", &stage->device);
+    mt_status status = mt_device_open_simulated(capacity_bytes, &stage->device);
     if (status != MT_OK)
         return status;
-    stage->device->capacity_bytes = capacity_bytes;
     stage->interner = mt_interner_create();
     stage->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
     struct mt_sink sink = mt_sink_discarding(stage->interner);
