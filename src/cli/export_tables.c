@@ -22,34 +22,13 @@ static mt_status check_step(const struct mt_run *run, int64_t step)
                    step, run->steps);
 }
 
-/* Makes the window that of a step; its end stays where the run ended within it. */
-static void cut_to_step(struct window *window, const struct mt_mark_row *marks, size_t count, int64_t step)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (marks[i].value != (uint64_t)step)
-            continue;
-        if (marks[i].kind == MT_EVENT_STEP_BEGIN)
-            window->first = marks[i].event;
-        if (marks[i].kind == MT_EVENT_STEP_END)
-            window->last = marks[i].event;
-    }
-}
-
 static mt_status find_window(const struct mt_question *question, int64_t step, struct window *out)
 {
     const struct mt_run *run = question->run;
     *out = (struct window){run->first_event, run->first_event + run->event_count - 1};
     if (step == MT_ALL_STEPS)
         return MT_OK;
-    struct mt_mark_row *marks = NULL;
-    size_t count;
-    mt_status status = check_step(run, step);
-    if (status == MT_OK)
-        status = mt_trace_marks(question->trace, run, out->first, out->last, &marks, &count);
-    if (status == MT_OK)
-        cut_to_step(out, marks, count, step);
-    free(marks);
-    return status;
+    return mt_trace_step_events(question->trace, run, step, &out->first, &out->last);
 }
 
 static const char *const block_columns[] = {

@@ -47,21 +47,9 @@ static mt_status read_allocated_peak(const struct mt_diff_run *at, struct mt_tra
 static mt_status read_step(const struct mt_diff_run *at, int64_t step, struct diff_live *live)
 {
     live->step_begin = INT64_MIN;
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        at->trace, at->run, "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, step);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row) {
-        live->step_begin = mt_statement_integer(statement, 0);
-        live->step_end = mt_statement_is_null(statement, 1) ? at->run->first_event + at->run->event_count - 1
-                                                            : mt_statement_integer(statement, 1);
-    }
-    mt_statement_finalize(statement);
-    return status;
+    if (step < 0)
+        return MT_OK;
+    return mt_trace_step_events(at->trace, at->run, step, &live->step_begin, &live->step_end);
 }
 
 /* Texts of both sides are compared, so they are kept in one place. */
