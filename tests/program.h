@@ -2,6 +2,8 @@
 #ifndef MT_TESTS_PROGRAM_H
 #define MT_TESTS_PROGRAM_H
 
+#include "folder.h"
+
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,26 +99,6 @@ static inline const char *text_of(const json_t *object, const char *key)
 static inline void assert_schema(const json_t *object, const char *schema)
 {
     assert_string_equal(text_of(object, "schema"), schema);
-}
-
-/* Makes a folder that begins with `name` and enters it; the state of the test. */
-static inline void *enter_folder(const char *name)
-{
-    char folder[64];
-    snprintf(folder, sizeof folder, "%s.XXXXXX", name);
-    assert_non_null(mkdtemp(folder));
-    assert_int_equal(chdir(folder), 0);
-    return strdup(folder);
-}
-
-static inline int leave_folder(void **state)
-{
-    char *folder = *state, command[128];
-    assert_int_equal(chdir(".."), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
-    free(folder);
-    return 0;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* Blocks, labels, segments and marks of random runs, against the events as they were emitted; and what damaged traces say,
  * which may lead nowhere. */
+#include "folder.h"
 #include "recording.h"
 #include "synthetic.h"
 #include "trace/blocks.h"
@@ -672,9 +673,13 @@ static void a_damaged_trace_leads_nowhere(void **state)
 
 static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
 {
-    static const char *const cases[] = {"first_event = 9223372036854775807", "event_count = -1", "first_event = -5",
-                                        "event_count = 9223372036854775807", "event_count = 4000000000000",
-                                        "event_count = event_count + 1", "first_event = first_event + 1"};
+    static const char *const cases[] = {"first_event = 9223372036854775807",
+                                        "event_count = -1",
+                                        "first_event = -5",
+                                        "event_count = 9223372036854775807",
+                                        "event_count = 4000000000000",
+                                        "event_count = event_count + 1",
+                                        "first_event = first_event + 1"};
     struct fixture *whole = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture damaged = {.path = "test_blocks_numbers.db"};
@@ -690,6 +695,12 @@ static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
 }
 
 #define RANDOM_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static int enter(void **state)
+{
+    *state = enter_folder("test_blocks");
+    return 0;
+}
 
 int main(void)
 {
@@ -707,5 +718,5 @@ int main(void)
         cmocka_unit_test(a_run_that_is_still_being_written_is_answered_for_as_well),
         cmocka_unit_test(every_block_of_an_eager_run_has_the_label_that_it_was_given),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter, leave_folder);
 }

@@ -1,0 +1,35 @@
+/* A folder of a test's own: what it writes is gone with it. */
+#ifndef MT_TESTS_FOLDER_H
+#define MT_TESTS_FOLDER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Makes a folder that begins with `name` and enters it; the state of the test. */
+static inline void *enter_folder(const char *name)
+{
+    char folder[64];
+    snprintf(folder, sizeof folder, "%s.XXXXXX", name);
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    return strdup(folder);
+}
+
+static inline int leave_folder(void **state)
+{
+    char *folder = *state, command[128];
+    assert_int_equal(chdir(".."), 0);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    free(folder);
+    return 0;
+}
+
+#endif
