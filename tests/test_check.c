@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <sqlite3.h>
 
 /* A model that runs in no time. */
 #define TINY "run --device sim --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --batch 2 "
@@ -35,6 +36,12 @@ static json_int_t peak_bytes(const char *key)
     return bytes;
 }
 
+static void assert_begins(const char *text, const char *part)
+{
+    if (strncmp(text, part, strlen(part)) != 0)
+        fail_msg("it does not begin with \"%s\": %s", part, text);
+}
+
 /* Whether the option keeps a bound of `bytes` and misses one of a byte less. */
 static void assert_exact(const char *option, json_int_t bytes)
 {
@@ -46,7 +53,8 @@ static void assert_exact(const char *option, json_int_t bytes)
     said = shell("\"$M\" check %s %lld", option, (long long)bytes - 1);
     assert_int_equal(said->code, MT_FAILED);
     assert_says(said->out, "by 1 B");
-    assert_says(said->err, "run 3 (large) fails 1 of 2 criteria");
+    assert_begins(said->out, "run 3 (large) fails 1 of 1 criterion\n");
+    assert_string_equal(said->err, "memtrace: run 3 (large) does not pass\n");
 }
 
 static void peaks_pass_at_their_bound_and_fail_a_byte_below(void **state)
@@ -162,7 +170,7 @@ static void questions_without_sense_are_wrong_usage(void **state)
         {"--largest 'Norm<=x'", "--largest \"Norm<=x\": \"x\" is not a size"},
         {"--against large", "compared with itself"},
         {"--against smal", "did you mean \"small\"?"},
-        {"--against nowhere.db:small", "names no file"},
+        {"--against nowhere.db:small", "there is no file \"nowhere.db\""},
         {"--budget nowhere.json", "nowhere.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -363,6 +371,30 @@ static size_t count_elements(const char *text, const char *name)
     return count;
 }
 
+/* A run of which the trace has lost what is to be checked must not pass. */
+static void a_trace_without_what_is_checked_never_passes(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"DELETE FROM summary_peak", "--max-allocated 1TiB"},
+        {"DELETE FROM summary_peak_category", "--category 'Param<=1TiB'"},
+        {"DELETE FROM summary_category", "--largest 'Param<=1TiB'"},
+        {"UPDATE summary_peak SET bytes = 1", "--max-reserved 1TiB"},
+        {"DELETE FROM event", "--max-allocated 1TiB"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sqlite3 *database;
+        assert_int_equal(shell("cp memtrace.db damaged.db")->code, 0);
+        assert_int_equal(sqlite3_open("damaged.db", &database), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(database, cases[i][0], NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(database);
+        const struct said *said = shell("\"$M\" check --trace damaged.db %s", cases[i][1]);
+        if (said->code != MT_BAD_TRACE || said->out[0] != '\0')
+            fail_msg("%s: exit code %d: %s%s", cases[i][0], said->code, said->out, said->err);
+        assert_says(said->err, "damaged");
+    }
+}
+
 static void junit_is_xml_with_a_case_for_each_criterion(void **state)
 {
     (void)state;
@@ -377,6 +409,7 @@ static void junit_is_xml_with_a_case_for_each_criterion(void **state)
     assert_says(said->out, "a &lt;leaky&gt; &amp; &quot;odd&quot; | &apos;name&apos;\\x01");
     assert_int_equal(MEMTRACE("check --max-allocated 1TiB --junit junit.xml")->code, MT_OK);
     said = shell("cat junit.xml");
+    assert_says(said->out, "<testsuite name=\"memtrace check\" tests=\"2\"");
     assert_int_equal(count_elements(said->out, "testcase"), 2);
     assert_int_equal(count_elements(said->out, "failure"), 0);
     said = MEMTRACE("check --max-allocated 1TiB --junit nowhere/junit.xml");
@@ -391,9 +424,9 @@ static void the_summary_is_appended_and_escaped(void **state)
     assert_int_equal(MEMTRACE("check --trace summary.db --max-allocated 1 --summary summary.md")->code, MT_FAILED);
     assert_int_equal(MEMTRACE("check --max-allocated 1TiB --summary summary.md")->code, MT_OK);
     const struct said *said = shell("cat summary.md");
-    assert_says(said->out, "### memtrace check: run 1 (a &lt;leaky> &amp; \"odd\" \\| 'name'\\\\x01) fails 1 of 2");
+    assert_says(said->out, "### memtrace check: run 1 (a &lt;leaky> &amp; \"odd\" \\| 'name'\\\\x01) fails 1 of 1 ");
     assert_says(said->out, "| **fails** | max-allocated |");
-    assert_says(said->out, "### memtrace check: run 3 (large) passes 2 criteria");
+    assert_says(said->out, "### memtrace check: run 3 (large) passes 1 criterion");
 }
 
 static void the_self_test_finds_its_leak_and_leaves_nothing_behind(void **state)
@@ -409,8 +442,16 @@ static void the_self_test_finds_its_leak_and_leaves_nothing_behind(void **state)
     assert_true(json_is_true(json_object_get(tried, "works")));
     json_decref(tried);
     said = shell("TMPDIR=nowhere \"$M\" check --self-test");
-    assert_int_equal(said->code, MT_BAD_TRACE);
+    assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "the gate could not be tried");
+    static const char *const criteria[] = {
+        "--max-allocated 1GiB",  "--no-leaks",     "--against 1",       "--budget b.json",
+        "--category 'Param<=1'", "--tolerance 1%", "--junit junit.xml", "--run 1"};
+    for (size_t i = 0; i < sizeof criteria / sizeof criteria[0]; i++) {
+        said = shell("\"$M\" check --self-test %s", criteria[i]);
+        assert_int_equal(said->code, MT_USAGE);
+        assert_says(said->err, "give it alone");
+    }
 }
 
 int main(void)
@@ -427,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_run_that_did_not_end_well_never_passes),
         cmocka_unit_test(a_run_under_way_is_to_be_checked_later),
         cmocka_unit_test(a_leak_fails_and_its_bytes_add_up),
+        cmocka_unit_test(a_trace_without_what_is_checked_never_passes),
         cmocka_unit_test(junit_is_xml_with_a_case_for_each_criterion),
         cmocka_unit_test(the_summary_is_appended_and_escaped),
         cmocka_unit_test(the_self_test_finds_its_leak_and_leaves_nothing_behind),

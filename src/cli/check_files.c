@@ -47,22 +47,22 @@ static void add_test_case(const struct mt_check *check, const struct mt_criterio
 
 mt_status mt_check_write_junit(const struct mt_check *check, const char *path)
 {
-    struct mt_text verdict = {0}, out = {0};
-    mt_check_add_verdict(check, &verdict);
+    struct mt_text run = {0}, out = {0};
+    mt_check_add_run(check, &run);
     mt_text_add(&out,
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-                "<testsuites tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n  <testsuite name=\"",
-                check->count, check->failed);
-    add_xml(&out, mt_text_get(&verdict));
-    mt_text_add(&out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"0\" timestamp=\"", check->count,
-                check->failed);
+                "<testsuites tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n  <testsuite name=\"memtrace check\""
+                " tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"0\" timestamp=\"",
+                check->count, check->failed, check->count, check->failed);
     add_xml(&out, check->question->run->started_at);
-    mt_text_add(&out, "\">\n");
+    mt_text_add(&out, "\">\n    <properties>\n      <property name=\"run\" value=\"");
+    add_xml(&out, mt_text_get(&run));
+    mt_text_add(&out, "\"/>\n    </properties>\n");
     for (size_t i = 0; i < check->count; i++)
         add_test_case(check, &check->criteria[i], &out);
     mt_text_add(&out, "  </testsuite>\n</testsuites>\n");
     mt_status status = mt_output_file_put(path, MT_OUTPUT_BY_NAME, mt_text_get(&out));
-    mt_text_release(&verdict);
+    mt_text_release(&run);
     mt_text_release(&out);
     return status;
 }

@@ -64,6 +64,26 @@ static mt_status measure_largest(const struct mt_question *question, struct meas
     return status;
 }
 
+static uint64_t largest_bytes(const struct measured *measured, const char *category)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < measured->largest_count; i++)
+        if (strcmp(measured->largest[i].category, category) == 0 && measured->largest[i].max_bytes > bytes)
+            bytes = measured->largest[i].max_bytes;
+    return bytes;
+}
+
+/* What lives at the peak was allocated: a trace that knows nothing of it is damaged, and would keep to any bound. */
+static mt_status check_largest(const struct mt_question *question, const struct measured *measured)
+{
+    const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_REQUESTED];
+    for (size_t i = 0; i < peak->share_count; i++)
+        if (peak->shares[i].requested_bytes > 0 && largest_bytes(measured, peak->shares[i].category) == 0)
+            return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " has %s, and no allocation of it",
+                           question->run->id, peak->shares[i].category);
+    return MT_OK;
+}
+
 static mt_status measure_peaks(const struct mt_question *question, struct measured *out)
 {
     *out = (struct measured){0};
@@ -88,15 +108,6 @@ static uint64_t live_bytes(const struct measured *measured, const char *category
         if (strcmp(peak->shares[i].category, category) == 0)
             return peak->shares[i].allocated_bytes;
     return 0;
-}
-
-static uint64_t largest_bytes(const struct measured *measured, const char *category)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < measured->largest_count; i++)
-        if (strcmp(measured->largest[i].category, category) == 0 && measured->largest[i].max_bytes > bytes)
-            bytes = measured->largest[i].max_bytes;
-    return bytes;
 }
 
 static bool is_listed(const char *const *names, size_t count, const char *name)
@@ -248,6 +259,8 @@ mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question 
     mt_status status = measure_peaks(question, &measured);
     if (status == MT_OK && budget->bound_count > 0)
         status = measure_largest(question, &measured);
+    if (status == MT_OK && budget->bound_count > 0)
+        status = check_largest(question, &measured);
     if (status == MT_OK)
         status = check_categories(budget, &measured);
     if (status == MT_OK) {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a check that failed, without the verdict, which goes to stderr. */
-enum { MOST_LINES = 9, TITLE_LINES = 1 };
+/* Of a check that failed: the verdict, and the titles of the columns. */
+enum { MOST_LINES = 9, TITLE_LINES = 2 };
 
 static void print_hints(const struct mt_check_hints *hints)
 {
@@ -66,6 +66,15 @@ static void print_failed(const struct mt_check *check, const struct mt_check_hin
     print_hints(hints);
 }
 
+static void print_verdict(const struct mt_check *check)
+{
+    struct mt_text line = {0};
+    mt_check_add_verdict(check, &line);
+    mt_print_name(mt_text_get(&line));
+    putchar('\n');
+    mt_text_release(&line);
+}
+
 static void print_passed(const struct mt_check *check)
 {
     struct mt_text line = {0};
@@ -87,6 +96,7 @@ mt_status mt_check_print(const struct mt_check *check, const struct mt_trace_opt
     if (status == MT_OK) {
         struct mt_check_hints hints;
         mt_check_hints_create(check, options, &hints);
+        print_verdict(check);
         print_failed(check, &hints, mt_text_get(&differences));
         mt_check_hints_release(&hints);
     }

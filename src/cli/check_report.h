@@ -4,7 +4,7 @@
 
 #include "check_gate.h"
 
-/* One line if it passed; otherwise nine at most: the criteria that failed, as many as fit, and what to ask next. */
+/* One line if it passed; otherwise nine at most: the verdict, the criteria that failed, as many as fit, and what to ask next. */
 mt_status mt_check_print(const struct mt_check *check, const struct mt_trace_options *options);
 
 /* memtrace.check/1 of docs/json.md. */

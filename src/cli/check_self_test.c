@@ -318,7 +318,7 @@ mt_status mt_check_self_test(const struct mt_trace_options *options)
     mt_status status = try_all(&test);
     end(&test);
     if (status != MT_OK)
-        return mt_fail_context(MT_BAD_TRACE, "the gate could not be tried");
+        return mt_fail_context(MT_USAGE, "the gate could not be tried");
     (options->json ? print_json : print_table)(&test);
     if (test.broken > 0) {
         mt_note("check: the gate is broken: %zu of %zu criteria do not what they must", test.broken, test.count);

@@ -1,5 +1,6 @@
 #include "check_text.h"
 
+#include "alloc/alloc.h"
 #include "output.h"
 #include "run_settings.h"
 #include "trace/recorder.h"
@@ -69,21 +70,32 @@ void mt_criterion_add_finding(const struct mt_check *check, const struct mt_crit
         add_excess(criterion, out);
 }
 
-static void add_run(const struct mt_run *run, struct mt_text *out)
+void mt_check_add_run(const struct mt_check *check, struct mt_text *out)
 {
+    const struct mt_run *run = check->question->run;
     mt_text_add(out, "run %" PRId64, run->id);
     if (run->name != NULL)
         mt_text_add(out, " (%s)", run->name);
 }
 
+/* Nobody asked whether it ended well: that counts where it did not. */
+static size_t count_told(const struct mt_check *check)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < check->count; i++)
+        count += check->criteria[i].kind != MT_CRITERION_ENDED || !check->criteria[i].passed;
+    return count;
+}
+
 void mt_check_add_verdict(const struct mt_check *check, struct mt_text *out)
 {
-    const char *criteria = check->count == 1 ? "criterion" : "criteria";
-    add_run(check->question->run, out);
+    size_t count = count_told(check);
+    const char *criteria = count == 1 ? "criterion" : "criteria";
+    mt_check_add_run(check, out);
     if (check->failed == 0)
-        mt_text_add(out, " passes %zu %s", check->count, criteria);
+        mt_text_add(out, " passes %zu %s", count, criteria);
     else
-        mt_text_add(out, " fails %zu of %zu %s", check->failed, check->count, criteria);
+        mt_text_add(out, " fails %zu of %zu %s", check->failed, count, criteria);
 }
 
 /* The share of its bound that a criterion uses; below 0: it bounds no bytes. */
@@ -106,6 +118,24 @@ void mt_check_add_nearest(const struct mt_check *check, struct mt_text *out)
     mt_criterion_add_finding(check, nearest, out);
 }
 
+/* A value as people write it: of an allocator's settings only those that are not as they are by themselves. */
+static void add_value(struct mt_text *out, const char *name, const char *value)
+{
+    struct mt_alloc_settings settings;
+    if (strcmp(name, "alloc") == 0 && value[0] != '\0' && mt_alloc_settings_parse(value, &settings) == MT_OK)
+        mt_alloc_settings_format_short(&settings, out);
+    else
+        mt_text_add(out, "%s", value);
+}
+
+static void add_difference(struct mt_text *out, const char *name, const char *before, const char *now)
+{
+    mt_text_add(out, "%s%s ", out->length > 0 ? ", " : "", name);
+    add_value(out, name, before);
+    mt_text_add(out, " → ");
+    add_value(out, name, now);
+}
+
 mt_status mt_check_add_differences(const struct mt_check *check, struct mt_text *out)
 {
     struct mt_setting_row *ours = NULL, *theirs = NULL;
@@ -118,7 +148,7 @@ mt_status mt_check_add_differences(const struct mt_check *check, struct mt_text 
     for (size_t i = 0; i < our_count && status == MT_OK; i++) {
         const char *before = mt_run_setting_find(theirs, their_count, ours[i].name);
         if (strcmp(before, ours[i].value) != 0)
-            mt_text_add(out, "%s%s %s → %s", out->length > 0 ? ", " : "", ours[i].name, before, ours[i].value);
+            add_difference(out, ours[i].name, before, ours[i].value);
     }
     free(ours);
     free(theirs);

@@ -8,6 +8,9 @@
 /* Adds what was found: "54.10 GiB, over 52.00 GiB by 2.10 GiB (4.04 %)". */
 void mt_criterion_add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out);
 
+/* Adds "run 3 (nightly)". */
+void mt_check_add_run(const struct mt_check *check, struct mt_text *out);
+
 /* Adds "run 3 (nightly) passes 5 criteria" or "run 3 (nightly) fails 2 of 5 criteria". */
 void mt_check_add_verdict(const struct mt_check *check, struct mt_text *out);
 

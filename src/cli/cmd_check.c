@@ -112,10 +112,10 @@ static mt_status report(const struct mt_check *check, const struct check_options
         status = mt_check_append_summary(check, &given->trace, given->summary);
     if (status != MT_OK || check->failed == 0)
         return status;
-    struct mt_text verdict = {0};
-    mt_check_add_verdict(check, &verdict);
-    status = mt_fail(MT_FAILED, "%s", mt_text_get(&verdict));
-    mt_text_release(&verdict);
+    struct mt_text run = {0};
+    mt_check_add_run(check, &run);
+    status = mt_fail(MT_FAILED, "%s does not pass", mt_text_get(&run));
+    mt_text_release(&run);
     return status;
 }
 
@@ -147,11 +147,24 @@ static mt_status check_outputs(const struct check_options *given)
     return status == MT_OK ? mt_output_file_check("--junit", given->junit, given->summary) : status;
 }
 
+/* It is about runs of its own, and a criterion that it did not look at would seem kept. */
+static mt_status run_self_test(const struct check_options *given)
+{
+    bool is_alone = given->live.count == 0 && given->largest.count == 0 && !given->no_leaks && given->against == NULL &&
+                    given->budget == NULL && given->junit == NULL && given->summary == NULL &&
+                    given->tolerance_percent == MT_NO_TOLERANCE && given->trace.run == NULL;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        is_alone &= given->most_bytes[i] == MT_NO_BOUND;
+    if (!is_alone)
+        return mt_fail(MT_USAGE, "--self-test checks runs of its own, against budgets of its own: give it alone");
+    return mt_check_self_test(&given->trace);
+}
+
 static mt_status run_check(const void *options_given)
 {
     const struct check_options *given = options_given;
     if (given->self_test)
-        return mt_check_self_test(&given->trace);
+        return run_self_test(given);
     struct mt_budget budget;
     struct mt_question question;
     mt_status status = check_outputs(given);
@@ -179,7 +192,8 @@ const struct mt_command mt_command_check = {
         "--category bounds what lives at the peak of allocated bytes, rounding included; --largest what one\n"
         "allocation asks for. --no-leaks takes what is live at the ends of the last steps (8 at most, without the\n"
         "first one's), by kinds that are alike but for layer and shape: one that never falls and has grown, leaks.\n"
-        "It needs three full steps. --against compares the peaks allocated and reserved and what each category has at\n"
+        "It needs three full steps. Sizes are in powers of 1024: 52GB is 52GiB. --against compares the peaks allocated "
+        "and reserved and what each category has at\n"
         "the allocated one. A budget file is JSON with the options' names:\n"
         "\n"
         "  {\"max-allocated\": \"52GiB\", \"category\": {\"AttnScores\": \"40MiB\"}, \"largest\": {\"Softmax\": "
@@ -188,7 +202,7 @@ const struct mt_command mt_command_check = {
         "\n"
         "--self-test asks whether the gate closes. It records a run that leaks and one that does not, and every\n"
         "criterion must let through what just keeps to it and stop what just does not. The leak must be found: so it\n"
-        "exits with 1 if the gate works, with 0 if it let something through, and with 3 if it could not be tried.\n",
+        "exits with 1 if the gate works, with 0 if it let something through, and with 2 if it could not be tried.\n",
     .examples =
         "  memtrace run --device sim --model small --steps 4 && memtrace check --max-allocated 52GiB --no-leaks\n"
         "  memtrace check --category \"AttnScores<=2GiB\" --largest \"Softmax<=1GiB\" --junit check.xml\n"
