@@ -481,6 +481,21 @@ static void top_and_categories_have_the_promised_keys(void **state)
     json_decref(each);
 }
 
+static void no_line_of_a_table_ends_in_blanks(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 3")->code, 0);
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 128 --steps 3")->code, 0);
+    static const char *const commands[] = {"runs",       "peak",   "top",  "diff 1 2",
+                                           "categories", "events", "used", "top --at peak --each",
+                                           "steps",      "advise", "help", "sql 'SELECT name, NULL AS b FROM run'"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const struct said *said = shell("\"$M\" %s | grep -n ' $'", commands[i]);
+        if (said->out[0] != '\0')
+            fail_msg("%s: %.200s", commands[i], said->out);
+    }
+}
+
 static void events_are_the_same_as_table_csv_and_json(void **state)
 {
     (void)state;
@@ -600,6 +615,7 @@ int main(void)
         CLI_TEST(peak_sums_to_the_byte),
         CLI_TEST(top_and_categories_have_the_promised_keys),
         CLI_TEST(events_are_the_same_as_table_csv_and_json),
+        CLI_TEST(no_line_of_a_table_ends_in_blanks),
         CLI_TEST(sql_reads_and_does_not_write),
         CLI_TEST(names_from_a_trace_do_not_reach_a_terminal_raw),
         CLI_TEST(what_is_no_trace_exits_with_3),

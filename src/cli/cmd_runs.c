@@ -1,4 +1,6 @@
 /* memtrace runs: what a trace holds. */
+#include "alloc/alloc.h"
+#include "base/text.h"
 #include "output.h"
 #include "question.h"
 #include "table.h"
@@ -40,6 +42,18 @@ static json_t *run_json(const struct mt_run *run, const struct summary *summary)
                      (json_int_t)summary->peak_bytes, "settings", settings);
 }
 
+/* As short as --alloc takes it; nothing for a run that was imported without it. */
+static void add_allocator(struct mt_table *table, const struct summary *summary)
+{
+    struct mt_alloc_settings settings;
+    struct mt_text text = {0};
+    const char *alloc = mt_setting_find(summary->settings, summary->setting_count, "alloc");
+    if (alloc[0] != '\0' && mt_alloc_settings_parse(alloc, &settings) == MT_OK)
+        mt_alloc_settings_format_short(&settings, &text);
+    mt_table_add(table, mt_text_get(&text));
+    mt_text_release(&text);
+}
+
 static void add_row(struct mt_table *table, const struct mt_run *run, const struct summary *summary)
 {
     mt_table_add_number(table, run->id);
@@ -47,9 +61,10 @@ static void add_row(struct mt_table *table, const struct mt_run *run, const stru
     mt_table_add(table, run->state);
     mt_table_add(table, run->started_at);
     mt_table_add(table, run->device);
-    static const char *const settings[] = {"model", "batch", "seq", "mode", "autocast"};
+    static const char *const settings[] = {"model", "impl", "batch", "seq", "mode", "autocast"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         mt_table_add(table, mt_setting_find(summary->settings, summary->setting_count, settings[i]));
+    add_allocator(table, summary);
     mt_table_add_number(table, run->steps);
     mt_table_add_number(table, run->event_count);
     mt_table_add_bytes(table, summary->peak_bytes);
@@ -77,11 +92,11 @@ static mt_status list_run(void *context, struct mt_trace *trace, const struct mt
 static mt_status print_table(struct mt_trace *trace, const char *which)
 {
     static const struct mt_column columns[] = {
-        {"run", MT_ALIGN_RIGHT},           {"name", MT_ALIGN_LEFT},   {"state", MT_ALIGN_LEFT},
-        {"started", MT_ALIGN_LEFT},        {"device", MT_ALIGN_LEFT}, {"model", MT_ALIGN_LEFT},
-        {"batch", MT_ALIGN_RIGHT},         {"seq", MT_ALIGN_RIGHT},   {"mode", MT_ALIGN_LEFT},
-        {"autocast", MT_ALIGN_LEFT},       {"steps", MT_ALIGN_RIGHT}, {"events", MT_ALIGN_RIGHT},
-        {"peak allocated", MT_ALIGN_RIGHT}};
+        {"run", MT_ALIGN_RIGHT},    {"name", MT_ALIGN_LEFT},     {"state", MT_ALIGN_LEFT},
+        {"started", MT_ALIGN_LEFT}, {"device", MT_ALIGN_LEFT},   {"model", MT_ALIGN_LEFT},
+        {"impl", MT_ALIGN_LEFT},    {"batch", MT_ALIGN_RIGHT},   {"seq", MT_ALIGN_RIGHT},
+        {"mode", MT_ALIGN_LEFT},    {"autocast", MT_ALIGN_LEFT}, {"alloc", MT_ALIGN_LEFT},
+        {"steps", MT_ALIGN_RIGHT},  {"events", MT_ALIGN_RIGHT},  {"peak allocated", MT_ALIGN_RIGHT}};
     struct listing listing = {.table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
     mt_status status = mt_runs_visit(trace, which, list_run, &listing);
     if (status == MT_OK)

@@ -94,20 +94,13 @@ static void add_counts(struct mt_text *out, const struct mt_training_config *con
         add_number(out, "--seed", (int64_t)config->seed);
 }
 
-static bool is_only_policy(const struct mt_alloc_settings *alloc)
-{
-    return alloc->max_split_bytes == UINT64_MAX && alloc->roundup_power2_divisions == 0 && alloc->gc_threshold == 0;
-}
-
 /* Without the settings that a policy has by itself. */
 static void add_alloc(struct mt_text *out, const struct mt_alloc_settings *alloc)
 {
     struct mt_text text = {0};
     if (alloc->policy == MT_POLICY_TIGHT)
         return;
-    mt_alloc_settings_format(alloc, &text);
-    if (is_only_policy(alloc))
-        text.data[strcspn(text.data, ",")] = '\0';
+    mt_alloc_settings_format_short(alloc, &text);
     add_word(out, "--alloc", text.data);
     mt_text_release(&text);
 }

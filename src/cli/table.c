@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 1000 };
+enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2 };
 
 /* Cells row by row, their texts one after another.
  * Invariants: cell_count <= cell_capacity; starts[i] < text.length; widths[c] >= the width of every cell of column c
@@ -93,24 +93,31 @@ void mt_table_add_bytes(struct mt_table *table, uint64_t bytes)
     mt_table_add(table, mt_format_bytes(bytes, text));
 }
 
-static void print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes)
+/* Blanks wait for text after them, so that no line ends in some: `pending` stand before this cell. Returns how many stand
+ * before the next one. */
+static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
     int padding = table->widths[column] - display_width(text, bytes);
-    bool is_last = column + 1 == table->column_count;
-    if (table->columns[column].align == MT_ALIGN_RIGHT)
-        printf("%*s", padding, "");
-    fwrite(text, 1, bytes, stdout);
-    if (table->columns[column].align == MT_ALIGN_LEFT && !is_last)
-        printf("%*s", padding, "");
-    fputs(is_last ? "\n" : "  ", stdout);
+    bool is_right = table->columns[column].align == MT_ALIGN_RIGHT;
+    if (bytes == 0 || is_right)
+        pending += padding;
+    if (bytes > 0) {
+        printf("%*s%.*s", pending, "", (int)bytes, text);
+        pending = is_right ? 0 : padding;
+    }
+    if (column + 1 < table->column_count)
+        return pending + COLUMN_GAP;
+    putchar('\n');
+    return 0;
 }
 
 static void print_header(struct mt_table *table)
 {
     bool styled = mt_output_is_styled();
     fputs(styled ? "\033[1m" : "", stdout);
+    int pending = 0;
     for (size_t i = 0; i < table->column_count; i++)
-        print_cell(table, i, table->columns[i].title, strlen(table->columns[i].title));
+        pending = print_cell(table, i, table->columns[i].title, strlen(table->columns[i].title), pending);
     fputs(styled ? "\033[0m" : "", stdout);
     table->has_header = true;
 }
@@ -119,8 +126,10 @@ void mt_table_print(struct mt_table *table)
 {
     if (!table->has_header)
         print_header(table);
+    int pending = 0;
     for (size_t cell = 0; cell < table->cell_count; cell++)
-        print_cell(table, cell % table->column_count, table->text.data + table->starts[cell], cell_bytes(table, cell));
+        pending = print_cell(table, cell % table->column_count, table->text.data + table->starts[cell],
+                             cell_bytes(table, cell), pending);
     table->cell_count = 0;
     table->text.length = 0;
 }
