@@ -428,10 +428,12 @@ static void refuses_what_makes_no_page(void **state)
     assert_int_equal(MEMTRACE("report --json -o page.json")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("report -o absent/page.html")->code, MT_FAILED);
     assert_int_not_equal(MEMTRACE("report --trace absent.db")->code, 0);
-    assert_int_equal(shell("\"$M\" " TINY "--seq 64 --device sim:1GiB --trace only.db --steps 1000000 & "
-                           "sleep 0.5; kill -9 $!; wait $! || \"$M\" report --trace only.db")
-                         ->code,
-                     MT_USAGE);
+    assert_int_equal(
+        shell("\"$M\" " TINY "--seq 64 --device sim:1GiB --trace only.db --steps 1000000 & "
+              "for i in $(seq 1000); do \"$M\" runs --trace only.db | grep -q running && break; sleep 0.01; done; "
+              "kill -9 $!; wait $! || \"$M\" report --trace only.db")
+            ->code,
+        MT_USAGE);
     assert_says(shell("\"$M\" report --trace only.db")->err, "nothing to report");
 }
 
