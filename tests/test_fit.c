@@ -25,7 +25,7 @@ static int set_up(void **state)
 static json_t *fit(const char *arguments)
 {
     const struct said *said = shell("\"$M\" fit --json %s", arguments);
-    json_t *answer = json_of_code(said, strstr(said->out, "\"fits\": true,\n  \"needs") != NULL ? 0 : MT_FAILED);
+    json_t *answer = json_of_code(said, said->code == 0 ? 0 : MT_FAILED);
     assert_int_equal(json_is_true(json_object_get(answer, "fits")), said->code == 0);
     return answer;
 }
@@ -60,17 +60,20 @@ static void assert_does_not_fit(const char *command, const char *more)
 static void check_figures(const json_t *object, const char *command)
 {
     char device[64];
-    json_int_t needs = integer_of(object, "needs_bytes");
     if (json_is_true(json_object_get(object, "fits"))) {
         json_t *run = json_of(shell("PATH=$PWD:$PATH; %s --no-trace --json", command));
-        assert_int_equal(integer_of(json_object_get(run, "peak"), "reserved_bytes"), needs);
+        assert_int_equal(integer_of(json_object_get(run, "peak"), "reserved_bytes"),
+                         integer_of(object, "reserved_bytes"));
+        assert_true(json_is_null(json_object_get(object, "enough_bytes")));
         json_decref(run);
         return;
     }
+    json_int_t enough = integer_of(object, "enough_bytes");
+    assert_true(json_is_null(json_object_get(object, "reserved_bytes")));
     assert_does_not_fit(command, "");
-    snprintf(device, sizeof device, "--device sim:%" JSON_INTEGER_FORMAT, needs);
+    snprintf(device, sizeof device, "--device sim:%" JSON_INTEGER_FORMAT, enough);
     assert_fits(command, device);
-    snprintf(device, sizeof device, "--device sim:%" JSON_INTEGER_FORMAT, needs - UNIT_MIB * MIB);
+    snprintf(device, sizeof device, "--device sim:%" JSON_INTEGER_FORMAT, enough - UNIT_MIB * MIB);
     assert_does_not_fit(command, device);
 }
 
@@ -107,10 +110,14 @@ static const char *check_changes(const json_t *answer, const char *key)
 static void check_answer(const json_t *answer)
 {
     assert_schema(answer, "memtrace.fit/1");
+    const char *taken = json_is_true(json_object_get(answer, "fits")) ? "reserved_bytes" : "enough_bytes";
     assert_int_equal(integer_of(answer, "room_bytes"),
-                     integer_of(answer, "capacity_bytes") - integer_of(answer, "needs_bytes"));
+                     integer_of(answer, "capacity_bytes") - integer_of(answer, taken));
+    assert_int_equal(integer_of(answer, "capacity_bytes"),
+                     integer_of(answer, "memory_bytes") - integer_of(answer, "reserve_bytes"));
     check_figures(answer, text_of(answer, "command"));
     const char *single = check_changes(answer, "changes"), *combined = check_changes(answer, "combined");
+    check_changes(answer, "gentler");
     const char *remedy = single != NULL ? single : combined;
     if (remedy == NULL)
         assert_true(json_is_null(json_object_get(answer, "remedy")));
@@ -118,18 +125,30 @@ static void check_answer(const json_t *answer)
         assert_string_equal(text_of(answer, "remedy"), remedy);
 }
 
-/* The size fits and one more does not; of none, 1 does not. */
+static bool is_certain(const json_t *answer, const char *key)
+{
+    char certain[32];
+    snprintf(certain, sizeof certain, "%s_is_certain", key);
+    return json_is_true(json_object_get(json_object_get(answer, "largest"), certain));
+}
+
+/* The size fits, of none nothing has to; no larger one does that is said not to, and where it is said to be certain, none
+ * of some more. */
 static void check_largest(const json_t *answer, const char *key)
 {
-    const json_t *value = json_object_get(json_object_get(answer, "largest"), key);
+    char tried_key[32], more[64];
+    const json_t *largest = json_object_get(answer, "largest"), *value = json_object_get(largest, key);
     const char *command = text_of(answer, "command");
-    json_int_t largest = json_is_null(value) ? 0 : json_integer_value(value);
-    char more[64];
-    snprintf(more, sizeof more, "--%s %" JSON_INTEGER_FORMAT, key, largest);
-    if (largest > 0)
+    json_int_t size = json_is_null(value) ? 0 : json_integer_value(value);
+    snprintf(tried_key, sizeof tried_key, "%s_tried_to", key);
+    snprintf(more, sizeof more, "--%s %" JSON_INTEGER_FORMAT, key, size);
+    if (size > 0)
         assert_fits(command, more);
-    snprintf(more, sizeof more, "--%s %" JSON_INTEGER_FORMAT, key, largest + 1);
-    assert_does_not_fit(command, more);
+    json_int_t end = integer_of(largest, tried_key) + (is_certain(answer, key) ? 12 : 0);
+    for (json_int_t above = size + 1; above <= end; above++) {
+        snprintf(more, sizeof more, "--%s %" JSON_INTEGER_FORMAT, key, above);
+        assert_does_not_fit(command, more);
+    }
 }
 
 static size_t change_count(const json_t *answer, const char *key)
@@ -154,7 +173,7 @@ static void single_changes_are_what_run_finds(void **state)
     (void)state;
     json_t *answer = fit_on(230, SIZES "--mode fwd_bwd --alloc policy=torch");
     assert_false(json_is_true(json_object_get(answer, "fits")));
-    assert_int_equal(change_count(answer, "changes"), 6);
+    assert_int_equal(change_count(answer, "changes"), 7);
     assert_int_equal(change_count(answer, "combined"), 0);
     check_answer(answer);
     check_largest(answer, "batch");
@@ -173,11 +192,121 @@ static void the_edges_are_right_wherever_the_limit_is(void **state)
     }
 }
 
+#define SCATTERED "--model 2.7B --layers 2 --steps 2 --alloc policy=torch "
+
+/* Other sequences leave other holes: here some fit that are longer than one that does not. */
+static void a_size_is_found_above_smaller_ones_that_do_not_fit(void **state)
+{
+    (void)state;
+    json_int_t last = 0;
+    for (json_int_t seq = 436; seq < 460; seq++) {
+        char more[64];
+        snprintf(more, sizeof more, "--seq %" JSON_INTEGER_FORMAT, seq);
+        if (code_of("memtrace run --device sim:6GiB " SCATTERED, more) == 0)
+            last = seq;
+    }
+    json_t *answer = fit("--device sim:6GiB --seq 512 " SCATTERED);
+    assert_int_equal(integer_of(json_object_get(answer, "largest"), "seq"), last);
+    assert_true(is_certain(answer, "seq"));
+    assert_does_not_fit("memtrace run --device sim:6GiB " SCATTERED, "--seq 433");
+    assert_true(last > 433);
+    json_decref(answer);
+}
+
+static void of_a_card_the_context_is_kept_free(void **state)
+{
+    (void)state;
+    json_t *answer = fit("--device sim:l4 --model small --batch 1");
+    assert_int_equal(integer_of(answer, "memory_bytes"), (json_int_t)24 << 30);
+    assert_int_equal(integer_of(answer, "reserve_bytes"), 600 * MIB);
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:23976MiB");
+    assert_says(text_of(answer, "command"), "--device sim:23976MiB ");
+    check_answer(answer);
+    json_decref(answer);
+    answer = fit("--device sim:l4 --model small --batch 1 --reserve 0");
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4");
+    assert_int_equal(integer_of(answer, "capacity_bytes"), (json_int_t)24 << 30);
+    json_decref(answer);
+}
+
+/* 200 MiB of reserve are what 200 MiB less of memory are, in every claim. */
+static void a_reserve_counts_in_every_claim(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"room_bytes", "changes", "combined", "gentler", "remedy", "largest", "command"};
+    json_t *kept = fit("--device sim:430MiB --reserve 200MiB " SIZES), *less = fit("--device sim:230MiB " SIZES);
+    check_answer(kept);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!json_equal(json_object_get(kept, keys[i]), json_object_get(less, keys[i])))
+            fail_msg("%s differs", keys[i]);
+    json_decref(kept);
+    json_decref(less);
+    const struct said *said = MEMTRACE("fit --device sim:430MiB --reserve 1GiB " SIZES);
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "leaves nothing of the 430.00 MiB");
+    assert_says(MEMTRACE("fit --device sim:430MiB --reserve 200MiB " SIZES)->out,
+                "memtrace run --device sim:230MiB has");
+    assert_says(MEMTRACE("fit --device sim:430MiB " SIZES)->out, "Nothing is kept free");
+}
+
+static void a_deep_cut_comes_with_a_gentler_one(void **state)
+{
+    (void)state;
+    json_t *answer = fit("--device sim:180MiB " SIZES "--alloc policy=torch");
+    const json_t *gentler = json_object_get(answer, "gentler");
+    check_answer(answer);
+    assert_says(text_of(answer, "remedy"), "--batch ");
+    assert_int_equal(json_array_size(gentler), 1);
+    json_t *changed = json_array_get(gentler, 0);
+    assert_true(json_is_true(json_object_get(changed, "fits")));
+    const char *before = strstr(text_of(answer, "remedy"), "--batch "),
+               *after = strstr(text_of(changed, "command"), "--batch ");
+    assert_true(atoi(after + strlen("--batch ")) > atoi(before + strlen("--batch ")));
+    json_decref(answer);
+    assert_says(MEMTRACE("fit --device sim:180MiB " SIZES "--alloc policy=torch")->out, "less has to be cut");
+}
+
+static void the_fused_model_is_a_change_and_has_its_own(void **state)
+{
+    (void)state;
+    json_t *answer = fit_on(150, SIZES "--autocast bf16");
+    check_answer(answer);
+    assert_int_equal(change_count(answer, "changes"), 6);
+    json_decref(answer);
+    answer = fit_on(120, SIZES "--impl fused --autocast bf16 --attention weights");
+    check_answer(answer);
+    assert_int_equal(change_count(answer, "changes"), 6);
+    json_decref(answer);
+}
+
+static void a_run_that_goes_on_is_asked_about_as_a_whole(void **state)
+{
+    (void)state;
+    sqlite3 *trace;
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim --steps 5")->code, 0);
+    assert_int_equal(sqlite3_open("memtrace.db", &trace), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(trace, "UPDATE run SET state = 'running'", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(trace);
+    const struct said *said = MEMTRACE("fit --device sim:2GiB --json");
+    assert_string_equal(said->err, "");
+    json_t *answer = json_of(said);
+    assert_int_equal(integer_of(answer, "steps"), 5);
+    json_decref(answer);
+}
+
+static void what_the_exit_code_says_is_in_the_manual(void **state)
+{
+    (void)state;
+    assert_says(MEMTRACE("help fit --man")->out, "failed, or the run does not fit");
+    assert_says(MEMTRACE("fit --help")->out, "12 at\nmost are simulated");
+    assert_says(MEMTRACE("fit --device sim:1GiB " SIZES)->out, "million parameters");
+}
+
 static void changes_are_combined_where_no_single_one_suffices(void **state)
 {
     (void)state;
     json_t *answer = fit("--device sim:650MiB --model small --layers 2 --seq 512 --autocast bf16 --steps 2");
-    assert_int_equal(change_count(answer, "changes"), 5);
+    assert_int_equal(change_count(answer, "changes"), 6);
     assert_int_equal(change_count(answer, "combined"), 1);
     assert_true(json_is_string(json_object_get(answer, "remedy")));
     check_answer(answer);
@@ -196,7 +325,7 @@ static void a_model_too_large_for_any_change_is_said_to_be(void **state)
     const struct said *said = MEMTRACE("fit " SIZES "--device sim:64MiB");
     assert_int_equal(said->code, MT_FAILED);
     assert_says(said->out, "None of these makes it fit: the parameters, their gradients and the optimizer's two");
-    assert_says(said->out, "none: batch 1 does not fit either");
+    assert_says(said->out, "none (batch 1 does not fit either)");
     assert_says(said->err, "does not fit sim:64MiB");
 }
 
@@ -222,7 +351,11 @@ static void the_trace_is_asked_where_no_option_describes_a_run(void **state)
     assert_int_equal(MEMTRACE("run " SIZES "--device cpu:1GiB --steps 1 --layers 1 --seq 8 --mode fwd")->code, 0);
     json_t *answer = fit("");
     assert_int_equal(integer_of(answer, "run"), 2);
-    assert_string_equal(text_of(answer, "device"), "sim:1073741824");
+    assert_string_equal(text_of(answer, "device"), "cpu:1GiB");
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:1073741824");
+    assert_int_equal(integer_of(answer, "reserve_bytes"), 0);
+    assert_int_equal(integer_of(answer, "seq"), 8);
+    assert_string_equal(text_of(answer, "mode"), "fwd");
     assert_int_equal(integer_of(answer, "steps"), 1);
     json_decref(answer);
     answer = fit("--run first --device sim:100MiB");
@@ -356,7 +489,7 @@ static void assert_comes_back(const char *given)
     assert_int_equal(shell("%s", remove)->code, 0);
     if (shell("\"$M\" run --device sim %s --trace a.db", given)->code != 0)
         fail_msg("can't be run: %s", given);
-    json_t *answer = fit("--trace a.db");
+    json_t *answer = fit("--trace a.db --reserve 0");
     if (code_of(text_of(answer, "command"), "") != 0)
         fail_msg("%s: can't be run: %s", given, text_of(answer, "command"));
     assert_int_equal(shell("PATH=$PWD:$PATH; %s --trace b.db", text_of(answer, "command"))->code, 0);
@@ -392,6 +525,13 @@ int main(void)
         TEST(a_run_that_fits_needs_no_change),
         TEST(single_changes_are_what_run_finds),
         TEST(the_edges_are_right_wherever_the_limit_is),
+        TEST(a_size_is_found_above_smaller_ones_that_do_not_fit),
+        TEST(of_a_card_the_context_is_kept_free),
+        TEST(a_reserve_counts_in_every_claim),
+        TEST(a_deep_cut_comes_with_a_gentler_one),
+        TEST(the_fused_model_is_a_change_and_has_its_own),
+        TEST(a_run_that_goes_on_is_asked_about_as_a_whole),
+        TEST(what_the_exit_code_says_is_in_the_manual),
         TEST(changes_are_combined_where_no_single_one_suffices),
         TEST(a_model_too_large_for_any_change_is_said_to_be),
         TEST(the_largest_model_and_the_smallest_card_are_the_edge),

@@ -12,6 +12,7 @@ struct mt_command {
     const char *summary;             /* one sentence: the list of commands and the first line of its help */
     const char *usage;               /* what follows the name: "[N] [OPTIONS]" */
     const char *details;             /* paragraphs between usage and options; NULL: none */
+    const char *failed_means;        /* what exit code 1 says, where it is an answer; NULL: that it failed */
     const char *examples;            /* lines to paste into a shell */
     const struct mt_option *options; /* ends with a NULL name */
     const void *defaults;            /* the options struct before anything is parsed */

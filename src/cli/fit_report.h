@@ -2,13 +2,16 @@
 #ifndef MT_CLI_FIT_REPORT_H
 #define MT_CLI_FIT_REPORT_H
 
+#include "fit_device.h"
 #include "fit_search.h"
 #include "trace/trace.h"
 
-/* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. */
+/* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. The plan's device
+ * is the simulated one of `device`. */
 struct mt_fit_question {
     const struct mt_run_plan *plan;
     const struct mt_run *run;
+    const struct mt_fit_device *device;
 };
 
 /* Adds the options that make a remedy: "--zero-grad before-forward --batch 2". */

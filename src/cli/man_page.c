@@ -161,7 +161,7 @@ static void add_examples(struct mt_text *out, const char *examples)
     add_paragraphs(out, examples);
 }
 
-static void add_exit_status(struct mt_text *out)
+static void add_exit_status(struct mt_text *out, const struct mt_command *command)
 {
     static const struct {
         int code;
@@ -174,7 +174,10 @@ static void add_exit_status(struct mt_text *out)
     mt_text_add(out, ".SH \"EXIT STATUS\"\n");
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         mt_text_add(out, ".TP\n.B %d\n", statuses[i].code);
-        add_line(out, statuses[i].text, strlen(statuses[i].text));
+        const char *text = statuses[i].text;
+        if (statuses[i].code == MT_FAILED && command != NULL && command->failed_means != NULL)
+            text = command->failed_means;
+        add_line(out, text, strlen(text));
     }
 }
 
@@ -229,7 +232,7 @@ static void add_program_page(struct mt_text *out)
     mt_text_add(out, "Each command has a page of its own, and answers to\n.BR \\-\\-help .\n");
     add_commands(out);
     add_examples(out, MT_PROGRAM_EXAMPLES);
-    add_exit_status(out);
+    add_exit_status(out, NULL);
     add_files(out);
 }
 
@@ -245,7 +248,7 @@ static void add_command_page(const struct mt_command *command, struct mt_text *o
     }
     add_options(out, command);
     add_examples(out, command->examples);
-    add_exit_status(out);
+    add_exit_status(out, command);
     if (asks_a_trace(command))
         add_files(out);
 }

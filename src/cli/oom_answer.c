@@ -150,7 +150,7 @@ static void add_remedies(struct mt_oom_answer *answer, const struct mt_fit_remed
 {
     for (size_t i = 0; i < count && answer->change_count < MT_MOST_OOM_SIMULATED; i++) {
         struct mt_oom_change change = {
-            .proof = MT_PROOF_SIMULATION, .remedy = remedies[i], .reserved_bytes = remedies[i].fit.needs_bytes};
+            .proof = MT_PROOF_SIMULATION, .remedy = remedies[i], .reserved_bytes = remedies[i].fit.reserved_bytes};
         change.remedy.plan.device = answer->device;
         if (remedies[i].fit.fits)
             add_change(answer, &change);
@@ -183,8 +183,9 @@ static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_ru
     if (status != MT_OK)
         return status;
     remedy.changes.has[MT_CHANGE_ALLOC] = true;
-    remedy.fit = (struct mt_fit){simulation.fits, simulation.capacity_bytes, simulation.peak_reserved_bytes,
-                                 simulation.peak_reserved_bytes};
+    remedy.fit = (struct mt_fit){.fits = simulation.fits,
+                                 .capacity_bytes = simulation.capacity_bytes,
+                                 .reserved_bytes = simulation.peak_reserved_bytes};
     add_remedies(answer, &remedy, 1);
     return MT_OK;
 }
@@ -214,7 +215,7 @@ static mt_status simulate(struct mt_oom_answer *answer)
         return status;
     status = add_simulated(answer, &plan);
     if (status == MT_OK && answer->change_count == 0)
-        status = mt_fit_find_smallest_card(&plan, &answer->smallest_card);
+        status = mt_fit_find_smallest_card(&plan, 0, &answer->smallest_card);
     return status;
 }
 

@@ -123,7 +123,7 @@ void mt_oom_answer_print_json(const struct mt_oom_answer *answer)
     json_object_set_new(object, "by_place", shares_json(&answer->places, "place"));
     json_object_set_new(object, "changes", changes_json(answer));
     json_object_set_new(object, "needs_bytes",
-                        answer->is_simulated ? bytes_json(answer->fit.fit.needs_bytes) : json_null());
+                        answer->is_simulated ? bytes_json(answer->fit.fit.enough_bytes) : json_null());
     json_object_set_new(object, "replayed", json_boolean(answer->reliefs.is_reproduced));
     json_object_set_new(object, "smallest_card", mt_json_text(answer->smallest_card));
     mt_json_print(object);

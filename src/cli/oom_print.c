@@ -146,7 +146,7 @@ static void print_need_of_run(const struct mt_oom_answer *answer)
     if (!answer->is_simulated)
         return;
     printf("Simulated to its end, the run as it is needs %s, %s more than there is.\n",
-           mt_format_bytes(fit->needs_bytes, needs), mt_format_bytes(fit->needs_bytes - fit->capacity_bytes, more));
+           mt_format_bytes(fit->enough_bytes, needs), mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), more));
     if (answer->smallest_card != NULL)
         printf("No change that was simulated makes it fit; the smallest of the known cards that it fits is sim:%s.\n",
                answer->smallest_card);
@@ -322,7 +322,7 @@ static void print_in_vain(const struct mt_oom_answer *answer)
             continue;
         mt_text_add(&line, line.length == 0 ? "Simulated too, and not enough: " : ", ");
         mt_fit_remedy_add_changes(remedy, &line);
-        mt_text_add(&line, " (%s short)", mt_format_bytes(remedy->fit.needs_bytes - remedy->fit.capacity_bytes, size));
+        mt_text_add(&line, " (%s short)", mt_format_bytes((uint64_t)-mt_fit_room_bytes(&remedy->fit), size));
     }
     if (line.length > 0)
         print_line(&line);

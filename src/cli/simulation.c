@@ -12,7 +12,7 @@ struct simulation {
     struct mt_alloc *alloc;
 };
 
-static mt_status open_device(const char *spelling, struct mt_device **out)
+mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out)
 {
     if (strncmp(spelling, "sim", 3) != 0)
         return mt_fail(MT_USAGE,
@@ -48,7 +48,7 @@ static struct mt_simulation measure(const struct simulation *simulation, mt_stat
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
 {
     struct simulation simulation = {0};
-    mt_status status = open_device(plan->device, &simulation.device);
+    mt_status status = mt_simulated_device_open(plan->device, &simulation.device);
     if (status != MT_OK)
         return status;
     simulation.interner = mt_interner_create();

@@ -16,4 +16,7 @@ struct mt_simulation {
 enum { MT_SIMULATED_STEPS = 12 };
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out);
 
+/* Opens a device by a spelling of device.h, which must be a simulated one, otherwise MT_USAGE. */
+mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out);
+
 #endif
