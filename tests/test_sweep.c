@@ -244,6 +244,36 @@ static void the_table_shows_what_varies(void **state)
     assert_says(said->err, "cell 4 of 4: custom, fwd_bwd, autocast off, seq 16, batch 4, zero-grad before-backward\n");
 }
 
+/* Another process holds the trace's ring, as a run does that is written. */
+static void a_trace_that_another_writes_ends_the_sweep_at_once(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" run " SIZES "--steps 50000 >/dev/null 2>&1 & "
+                                    "until [ -s memtrace.db-ring ]; do sleep 0.02; done; "
+                                    "\"$M\" sweep " SIZES "--seq 8,16,32 --batch 1; code=$?; "
+                                    "kill -9 $!; wait; (exit $code)");
+    assert_true(said->code != 0);
+    assert_string_equal(said->out, "");
+    assert_says(said->err, "cell 1 of 3 can't be begun: ");
+    assert_null(strstr(said->err, "cell 2 of 3"));
+}
+
+static void an_interrupted_sweep_tells_what_there_is_and_goes_on(void **state)
+{
+    (void)state;
+    static const char sweep_text[] = "sweep " SIZES "--steps 1000 --seq 8,16,24,32,40,48,56,64 --batch 1";
+    const struct said *said = shell("timeout --preserve-status -s INT 0.2 \"$M\" %s", sweep_text);
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->err, "this cell is ended first");
+    assert_says(said->err, "of 8 cells; the same command, without --again, runs the others");
+    assert_says(said->out, " done, 0 out of memory, 0 failed");
+    json_t *sweep = json_of(shell("\"$M\" %s --json", sweep_text));
+    assert_int_equal(row_count(sweep), 8);
+    assert_true(integer_of(sweep, "was_there") > 0);
+    assert_int_equal(runs_in("memtrace.db"), 8);
+    json_decref(sweep);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
@@ -254,6 +284,8 @@ int main(void)
         TEST(what_run_has_made_counts_as_there),
         TEST(a_run_that_did_not_end_by_itself_is_run_again),
         TEST(a_cell_out_of_memory_is_a_result),
+        TEST(a_trace_that_another_writes_ends_the_sweep_at_once),
+        TEST(an_interrupted_sweep_tells_what_there_is_and_goes_on),
         TEST(a_cell_that_fails_keeps_none_from_running),
         TEST(values_that_can_not_be_are_found_before_anything_runs),
         TEST(names_tell_the_cells_apart),

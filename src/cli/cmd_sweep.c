@@ -6,6 +6,7 @@
 #include "sweep_report.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ static const struct mt_option options[] = {
      .value = "DEVICE",
      .help = "as of memtrace run (auto)",
      .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
      .offset = offsetof(struct sweep_options, run.device)},
     {.name = "--kernels",
      .help = "trace each kernel of a GPU, too",
@@ -176,7 +178,7 @@ static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struc
     mt_text_release(&text);
 }
 
-/* Running out of memory is an answer; whatever else goes wrong is kept with the cell. */
+/* Running out of memory is an answer; whatever else goes wrong is kept with the cell, and told if the sweep goes on. */
 static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_result *out)
 {
     struct mt_run_result result;
@@ -188,28 +190,64 @@ static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_resu
     if (status != MT_OK) {
         out->outcome = MT_CELL_FAILED;
         out->error = mt_host_strdup(error);
-        mt_note("%s", out->error);
+        if (out->run != 0)
+            mt_note("%s", out->error);
     }
     mt_run_result_release(&result);
     return status;
 }
 
-/* Runs every cell that is not there, whatever comes of the others; the status of the first that failed. */
-static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_result *results)
+/* Set by the first ^C: the only thing that a handler may do, and the one variable here that outlives a call. */
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int number)
+{
+    static const char text[] = "\nmemtrace: this cell is ended first; ^C again leaves it undone\n";
+    (void)number;
+    is_interrupted = 1;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        return; /* nobody to tell */
+}
+
+/* A second ^C ends the program as usual. Where it is ignored, as in a job in the background, it stays so. */
+static void catch_interrupt(struct sigaction *out_before)
+{
+    const struct sigaction catching = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    is_interrupted = 0;
+    if (sigaction(SIGINT, NULL, out_before) == 0 && out_before->sa_handler != SIG_IGN)
+        sigaction(SIGINT, &catching, NULL);
+}
+
+/* Runs every cell that is not there, whatever comes of the others; the status of the first that failed. But a trace that
+ * takes no run, such as one that another process writes, would take none of the next either: that ends it, and so does
+ * ^C. The first *out_count cells were seen to. */
+static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_result *results, size_t *out_count)
 {
     mt_status first = MT_OK;
-    for (size_t i = 0; i < grid->cell_count; i++) {
+    *out_count = 0;
+    for (size_t i = 0; i < grid->cell_count && !is_interrupted; i++) {
+        mt_status status = MT_OK;
         note_cell(grid, i, &results[i]);
         if (results[i].outcome != MT_CELL_WAS_THERE)
-            first = mt_status_keep(first, run_cell(&grid->cells[i], &results[i]));
+            status = run_cell(&grid->cells[i], &results[i]);
+        if (status != MT_OK && results[i].run == 0)
+            return status;
+        first = mt_status_keep(first, status);
+        *out_count = i + 1;
     }
     return first;
 }
 
-/* What the program ends with if cells failed. */
-static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, const struct mt_sweep_result *results)
+/* What the program ends with if cells failed, or after the first `count` of them. */
+static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, const struct mt_sweep_result *results,
+                            size_t count)
 {
+    static const char resume[] = "the same command, without --again, runs the others";
     size_t failed = 0;
+    if (count < grid->cell_count && status != MT_OK && results[count].error != NULL)
+        return mt_fail(status, "cell %zu of %zu can't be begun: %s", count + 1, grid->cell_count, results[count].error);
+    if (count < grid->cell_count)
+        return mt_fail(MT_FAILED, "interrupted after %zu of %zu cells; %s", count, grid->cell_count, resume);
     for (size_t i = 0; i < grid->cell_count; i++)
         failed += results[i].outcome == MT_CELL_FAILED;
     return mt_fail(status, "%zu of %zu cells failed", failed, grid->cell_count);
@@ -218,13 +256,20 @@ static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, 
 static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_grid *grid,
                             struct mt_sweep_result *results)
 {
+    struct sigaction before;
     mt_status status = prepare(sweep, grid, results);
     if (status != MT_OK)
         return status;
-    mt_status cells = run_cells(grid, results);
-    const struct mt_sweep done = {sweep->run.trace, grid, results};
-    status = (sweep->run.json ? mt_sweep_print_json : mt_sweep_print_table)(&done);
-    return cells == MT_OK ? status : fail_cells(cells, grid, results);
+    struct mt_sweep_grid seen_to = *grid;
+    catch_interrupt(&before);
+    mt_status cells = run_cells(grid, results, &seen_to.cell_count);
+    sigaction(SIGINT, &before, NULL);
+    const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
+    if (seen_to.cell_count > 0)
+        status = (sweep->run.json ? mt_sweep_print_json : mt_sweep_print_table)(&done);
+    if (cells == MT_OK && seen_to.cell_count == grid->cell_count)
+        return status;
+    return fail_cells(cells, grid, results, seen_to.cell_count);
 }
 
 static mt_status run_sweep(const void *given)
@@ -257,7 +302,7 @@ const struct mt_command mt_command_sweep = {
         "A run that is out of memory is a result like another, and the sweep goes on. It goes on after one that\n"
         "failed, too, but then ends with that one's exit code. A cell that the trace has already, with the same\n"
         "settings and done or out of memory, is not run again: so a sweep that was interrupted is taken up by the\n"
-        "same command.\n",
+        "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at once.\n",
     .examples = "  memtrace sweep --model small,medium --seq 128,256,512 --autocast off,bf16 --device sim\n"
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n",
