@@ -27,6 +27,7 @@ static const struct mt_option options[] = {
      .value = "DEVICE",
      .help = "where the study runs (sim)",
      .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
      .offset = offsetof(struct report_options, device)},
     {.name = "--format",
      .value = "FORMAT",

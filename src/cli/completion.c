@@ -1,8 +1,20 @@
 /* What the scripts for all shells share. */
 #include "completion.h"
 
+#include "device/device.h"
+
+/* Kinds of devices, and every card that can be simulated. */
+static void add_devices(struct mt_text *out)
+{
+    mt_text_add(out, "auto cuda cpu sim");
+    for (const char *const *card = mt_device_cards(); *card != NULL; card++)
+        mt_text_add(out, " sim:%s", *card);
+}
+
 void mt_completion_add_words(const struct mt_option *option, struct mt_text *out)
 {
+    if (option->takes == MT_TAKES_DEVICE)
+        add_devices(out);
     if (option->choices == NULL)
         return;
     for (int i = 0; option->choices[i] != NULL; i++)

@@ -74,8 +74,11 @@ static const char functions[] =
 /* "file small medium", "run ", "text ": the kind, a space, and words; nothing for a flag. */
 static void add_takes(const struct mt_option *option, struct mt_text *out)
 {
-    static const char *const kinds[] = {
-        [MT_TAKES_TEXT] = "text", [MT_TAKES_FILE] = "file", [MT_TAKES_RUN] = "run", [MT_TAKES_COMMAND] = "command"};
+    static const char *const kinds[] = {[MT_TAKES_TEXT] = "text",
+                                        [MT_TAKES_FILE] = "file",
+                                        [MT_TAKES_RUN] = "run",
+                                        [MT_TAKES_COMMAND] = "command",
+                                        [MT_TAKES_DEVICE] = "text"};
     struct mt_text takes = {0};
     mt_text_add(&takes, "%s ", kinds[option->takes]);
     mt_completion_add_words(option, &takes);

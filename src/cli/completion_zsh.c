@@ -28,9 +28,10 @@ static void add_spec(struct mt_text *out, const char *text, const char *special)
 /* What completes a value, behind its name. */
 static void add_action(const struct mt_option *option, struct mt_text *out)
 {
-    struct mt_text words = {0};
+    struct mt_text words = {0}, escaped = {0}; /* a colon as it is would end the action */
     mt_completion_add_words(option, &words);
-    const char *list = mt_text_get(&words);
+    add_spec(&escaped, mt_text_get(&words), ":\\");
+    const char *list = mt_text_get(&escaped);
     if (option->takes == MT_TAKES_RUN)
         mt_text_add(out, "_memtrace_runs");
     else if (option->takes == MT_TAKES_COMMAND)
@@ -42,6 +43,7 @@ static void add_action(const struct mt_option *option, struct mt_text *out)
     else if (words.length > 0)
         mt_text_add(out, "(%s)", list);
     mt_text_release(&words);
+    mt_text_release(&escaped);
 }
 
 static void add_argument(const struct mt_option *option, const char *name, struct mt_text *out)

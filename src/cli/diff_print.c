@@ -12,7 +12,6 @@
 #include <string.h>
 
 enum {
-    LINE_WIDTH = 110,
     NAMED_CAUSES = 2,     /* that the first sentence names for each direction */
     SMALL_CAUSE_PART = 50 /* a cause below this part of the largest matters little */
 };
@@ -45,7 +44,7 @@ static void print_wrapped(const char *text, size_t indent)
     size_t column = indent;
     for (const char *word = text; *word != '\0';) {
         size_t bytes = strcspn(word, " "), width = word_width(word, bytes);
-        if (column > indent && column + 1 + width > LINE_WIDTH) {
+        if (column > indent && column + 1 + width > (size_t)mt_output_width()) {
             printf("\n%*s", (int)indent, "");
             column = indent;
         }

@@ -30,10 +30,11 @@ struct mt_option_list {
 
 /* What a shell can complete a value with, where its kind does not say it. */
 typedef enum mt_option_takes {
-    MT_TAKES_TEXT,   /* anything; of MT_OPTION_TEXT, `choices` are suggestions if there are some */
-    MT_TAKES_FILE,   /* a file's name, or one of those */
-    MT_TAKES_RUN,    /* a run of the trace */
-    MT_TAKES_COMMAND /* a command of the program */
+    MT_TAKES_TEXT,    /* anything; of MT_OPTION_TEXT, `choices` are suggestions if there are some */
+    MT_TAKES_FILE,    /* a file's name, or one of those */
+    MT_TAKES_RUN,     /* a run of the trace */
+    MT_TAKES_COMMAND, /* a command of the program */
+    MT_TAKES_DEVICE   /* a device, such as a simulated card */
 } mt_option_takes;
 
 /* One option ("--steps") or, if the name does not begin with a dash, one positional argument ("QUERY"). Positional

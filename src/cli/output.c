@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 void mt_output_begin(void)
@@ -63,6 +64,16 @@ bool mt_output_is_styled(void)
     bool refused = no_color != NULL && no_color[0] != '\0';
     bool able = terminal != NULL && strcmp(terminal, "dumb") != 0;
     return mt_output_is_terminal() && !refused && able;
+}
+
+int mt_output_width(void)
+{
+    struct winsize size;
+    if (!mt_output_is_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return MT_MOST_WIDTH;
+    if (size.ws_col < MT_LEAST_WIDTH)
+        return MT_LEAST_WIDTH;
+    return size.ws_col < MT_MOST_WIDTH ? size.ws_col : MT_MOST_WIDTH;
 }
 
 bool mt_notes_are_on_terminal(void)

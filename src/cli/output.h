@@ -26,6 +26,11 @@ bool mt_output_is_terminal(void);
 bool mt_output_is_styled(void);
 bool mt_notes_are_on_terminal(void);
 
+/* How many columns sentences on stdout may take: those of the terminal, MT_LEAST_WIDTH at least and MT_MOST_WIDTH, which
+ * is as wide as reads well, at most; MT_MOST_WIDTH too where stdout is no terminal, so that files are the same everywhere. */
+enum { MT_LEAST_WIDTH = 80, MT_MOST_WIDTH = 110 };
+int mt_output_width(void);
+
 /* A line on stderr, "memtrace: …". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

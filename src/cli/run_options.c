@@ -12,6 +12,7 @@ const struct mt_option mt_run_option_table[] = {
      .value = "DEVICE",
      .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)",
      .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
      .offset = offsetof(struct mt_run_options, device)},
     {.name = "--kernels",
      .help = "trace each kernel of a GPU, too: memtrace kernels asks about them",
