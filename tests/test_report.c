@@ -254,6 +254,27 @@ static void published_figures_stand_beside_ours(void **state)
     json_decref(page);
 }
 
+/* Figures of PyTorch's allocator are not held against another one, and sentences say which they are of. */
+static void allocators_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--seq 128", "--seq 256", "--seq 128 --alloc policy=torch",
+                                          "--seq 256 --alloc policy=torch"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char command[128];
+        snprintf(command, sizeof command, "run --device sim --model 2.7B --mode fwd --steps 2 %s", options[i]);
+        run(command);
+    }
+    json_t *page = report();
+    assert_int_equal(json_array_size(rows_of(table_of(page, "peaks", "published"))), 2);
+    assert_int_equal(json_array_size(rows_of(table_of(page, "peaks", "peaks"))), 2);
+    json_decref(page);
+    const struct said *said = MEMTRACE("report");
+    assert_says(said->out, "2.7B, forward pass, policy=tight: for 2 times the tokens");
+    assert_says(said->out, "2.7B, forward pass, policy=torch: for 2 times the tokens");
+    assert_null(strstr(said->out, "± 0.00"));
+}
+
 /* Two kernels of a step, one of them a product's. */
 static void give_kernels(const struct mt_sink *sink)
 {
@@ -448,6 +469,7 @@ int main(void)
         TEST(residual_stream_is_what_the_formula_says),
         TEST(dtypes_are_read_from_labels),
         TEST(published_figures_stand_beside_ours),
+        TEST(allocators_are_told_apart),
         TEST(kernels_are_shown_by_phase),
         TEST(what_is_absent_is_hinted_at),
         TEST(warm_up_is_compared),

@@ -24,7 +24,7 @@ static void add_gib(struct mt_page *page, double gib)
 static void add_others(struct mt_page *page, const struct mt_report_run *baseline, const struct mt_report_run *autocast)
 {
     const struct mt_published_cell *a = baseline->published, *b = autocast->published;
-    if (a == NULL || b == NULL) {
+    if (a == NULL || b == NULL || !mt_report_is_prediction(autocast)) {
         mt_page_cell_absent(page);
         mt_page_cell_absent(page);
         return;
@@ -103,6 +103,7 @@ static void say_nearness(struct mt_page *page, const struct mt_report_pairs *pai
 /* The differences of a group's pairs, shortest sequence first. */
 struct group {
     const struct mt_report_run *const *runs; /* under autocast */
+    struct mt_report_columns columns;        /* of all groups */
     struct mt_diff *diffs;
     size_t count;
 };
@@ -110,7 +111,7 @@ struct group {
 static mt_status load_group(struct mt_report *report, const struct mt_report_pairs *pairs, size_t begin, size_t end,
                             struct group *out)
 {
-    *out = (struct group){.runs = pairs->autocast.runs + begin};
+    *out = (struct group){.runs = pairs->autocast.runs + begin, .columns = mt_report_columns_of(&pairs->autocast)};
     out->diffs = mt_host_alloc((end - begin) * sizeof *out->diffs);
     mt_status status = MT_OK;
     for (size_t i = begin; i < end && status == MT_OK; i++) {
@@ -164,9 +165,10 @@ static void add_sum(struct mt_page *page, const struct group *group)
         mt_page_cell_difference(page, group->diffs[i].allocated.delta_bytes);
 }
 
+/* In what it is another one than the page's other groups. */
 static void describe_group(const struct group *group, struct mt_text *out)
 {
-    mt_text_add(out, "%s, %s", group->runs[0]->model, mt_report_mode(group->runs[0]));
+    mt_report_describe(&group->columns, group->runs[0], out);
 }
 
 /* A column a length, after the one of causes; titles are the caller's. */

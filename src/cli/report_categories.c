@@ -10,6 +10,7 @@
 /* The categories of a pair of runs; `autocast` is NULL where fp32 stands alone. */
 struct comparison {
     const struct mt_report_run *baseline, *autocast;
+    struct mt_report_columns axes; /* in which runs of the page differ */
     struct mt_category_row *rows[2];
     size_t counts[2];
 };
@@ -141,8 +142,9 @@ static void add_table(struct mt_page *page, const struct comparison *comparison)
     struct mt_report_columns columns = {0};
     struct mt_text title = {0};
     add_columns(&columns, comparison);
-    mt_text_add(&title, "Largest allocation, and how many a step: %s, %s, seq %s", comparison->baseline->model,
-                mt_report_mode(comparison->baseline), comparison->baseline->seq_text);
+    mt_text_add(&title, "Largest allocation, and how many a step: ");
+    mt_report_describe(&comparison->axes, comparison->baseline, &title);
+    mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
     mt_page_table(page, "categories", title.data, columns.items, columns.count);
     mt_text_release(&title);
     for (size_t i = 0; i < comparison->counts[0]; i++)
@@ -160,7 +162,9 @@ static void add_table(struct mt_page *page, const struct comparison *comparison)
 static mt_status add_comparison(struct mt_report *report, const struct mt_report_run *baseline,
                                 const struct mt_report_run *autocast)
 {
-    struct comparison comparison = {.baseline = baseline, .autocast = autocast};
+    struct mt_report_rows all = mt_report_select(report, NULL, NULL);
+    struct comparison comparison = {.baseline = baseline, .autocast = autocast, .axes = mt_report_columns_of(&all)};
+    mt_report_rows_release(&all);
     mt_status status = load(report, &comparison);
     if (status == MT_OK)
         add_table(report->page, &comparison);

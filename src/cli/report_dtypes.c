@@ -129,13 +129,12 @@ static void say_reasons(struct mt_page *page, const struct labels *labels)
     if (is_dtype(labels, "parameters", "fp32") && is_dtype(labels, "logits", "bf16"))
         mt_page_say(page, "Matrix products take copies of their operands in bf16, so what they make is bf16, too, the "
                           "logits among it; the parameters themselves stay fp32, and so does the gradient that is kept "
-                          "of each, so that small updates are not rounded away.");
+                          "of each.");
     if (is_dtype(labels, "norm's output", "fp32") && is_dtype(labels, "softmax's output", "fp32") &&
         is_dtype(labels, "loss", "fp32"))
         mt_page_say(page,
                     "Norm and loss sum many values, and softmax takes exponentials: they stay fp32, as sums in few "
-                    "bits stop growing (see Accumulation). bf16 has fp32's range, so no loss scaling is needed; its "
-                    "8 bits of precision are what keeps sums out of it.");
+                    "bits stop growing (see Accumulation).");
     mt_text_release(&narrow);
     mt_text_release(&wide);
 }

@@ -19,6 +19,12 @@ static bool held_backward_workspace(const struct mt_published_cell *cell)
     return strcmp(cell->mode, "fwd") == 0 && !is_first;
 }
 
+/* What was published as reserved; NULL: nothing that the run's allocator is comparable with. */
+static const struct mt_published_cell *published_of(const struct mt_report_run *run)
+{
+    return mt_published_is_comparable(run->settings, run->setting_count) ? run->published : NULL;
+}
+
 /* On a smaller card than the measured one an allocator gives segments back that it would keep there. */
 static bool has_measured(const struct mt_report_run *run)
 {
@@ -55,7 +61,7 @@ static void add_published(struct mt_page *page, const struct mt_published_cell *
 
 static void add_row(struct mt_page *page, const struct mt_report_columns *columns, const struct mt_report_run *run)
 {
-    const struct mt_published_cell *cell = run->published;
+    const struct mt_published_cell *cell = published_of(run);
     mt_report_axis_cells(page, columns, run);
     mt_page_cell(page, mt_report_mode(run));
     mt_page_cell_count(page, run->seq);
@@ -68,7 +74,7 @@ static void add_row(struct mt_page *page, const struct mt_report_columns *column
 static void add_table(struct mt_page *page, const struct mt_report_rows *rows, const char *key, const char *title)
 {
     struct mt_report_columns columns = mt_report_columns_of(rows);
-    bool has_published = rows->runs[0]->published != NULL;
+    bool has_published = published_of(rows->runs[0]) != NULL;
     static const char *const measures[] = {"allocated", "reserved"};
     mt_report_column(&columns, "pass", MT_ALIGN_LEFT);
     mt_report_column(&columns, "seq", MT_ALIGN_RIGHT);
@@ -94,7 +100,7 @@ static struct mt_report_rows select_rows(const struct mt_report *report, const c
     struct mt_report_rows rows = mt_report_select(report, autocast, NULL);
     size_t kept = 0;
     for (size_t i = 0; i < rows.count; i++)
-        if ((rows.runs[i]->published != NULL) == (wanted == ORIGIN_PUBLISHED))
+        if ((published_of(rows.runs[i]) != NULL) == (wanted == ORIGIN_PUBLISHED))
             rows.runs[kept++] = rows.runs[i];
     rows.count = kept;
     return rows;
@@ -188,7 +194,8 @@ static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const
 }
 
 /* First and last are of one group, from the shortest sequence to the longest. */
-static void say_growth(struct mt_page *page, const struct mt_report_run *first, const struct mt_report_run *last)
+static void say_growth(struct mt_page *page, const struct mt_report_columns *columns, const struct mt_report_run *first,
+                       const struct mt_report_run *last)
 {
     struct mt_text text = {0};
     char from[MT_BYTES_TEXT], to[MT_BYTES_TEXT];
@@ -198,10 +205,10 @@ static void say_growth(struct mt_page *page, const struct mt_report_run *first, 
     const struct mt_report_run *const runs[] = {first, last};
     const uint64_t state[] = {state_bytes(first), state_bytes(last)};
     const uint64_t rest[] = {first->allocated.bytes - state[0], last->allocated.bytes - state[1]};
-    mt_text_add(&text,
-                "%s, %s: for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
-                first->model, mt_report_mode(first), (double)last->seq / (double)first->seq, first->seq_text,
-                last->seq_text, (double)last->allocated.bytes / (double)first->allocated.bytes,
+    mt_report_describe(columns, first, &text);
+    mt_text_add(&text, ": for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
+                (double)last->seq / (double)first->seq, first->seq_text, last->seq_text,
+                (double)last->allocated.bytes / (double)first->allocated.bytes,
                 mt_format_bytes(first->allocated.bytes, from), mt_format_bytes(last->allocated.bytes, to));
     mt_text_add(&text, "Of it %s take ", is_step ? "parameters, gradients and optimizer state" : "the parameters");
     add_two_sizes(&text, runs, state);
@@ -219,15 +226,19 @@ static const struct mt_report_run *last_whole(const struct mt_report_rows *rows,
     return end > begin ? rows->runs[end - 1] : NULL;
 }
 
-static void say_group_growth(struct mt_page *page, const struct mt_report_rows *rows)
+/* Groups are named by what tells them from all others of the page. */
+static void say_group_growth(const struct mt_report *report, const struct mt_report_rows *rows)
 {
+    struct mt_report_rows all = mt_report_select(report, NULL, NULL);
+    struct mt_report_columns columns = mt_report_columns_of(&all);
     for (size_t begin = 0; begin < rows->count;) {
         size_t end = mt_report_group_end(rows, begin);
         const struct mt_report_run *last = last_whole(rows, begin, end);
         if (last != NULL && !rows->runs[begin]->is_oom)
-            say_growth(page, rows->runs[begin], last);
+            say_growth(report->page, &columns, rows->runs[begin], last);
         begin = end;
     }
+    mt_report_rows_release(&all);
 }
 
 /* How many cells of that precision were published. */
@@ -275,12 +286,12 @@ void mt_report_peak_tables(struct mt_report *report, const char *autocast)
     if (published.count > 0) {
         add_table(report->page, &published, "published", "Peaks of the published configuration");
         say_distance(report->page, &published);
-        say_group_growth(report->page, &published);
+        say_group_growth(report, &published);
     }
     hint_at_study(report, &published, autocast);
     if (other.count > 0) {
         add_table(report->page, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks");
-        say_group_growth(report->page, &other);
+        say_group_growth(report, &other);
     }
     mt_report_rows_release(&published);
     mt_report_rows_release(&other);
@@ -298,7 +309,7 @@ static void add_refusal(struct mt_page *page, const struct mt_report_columns *co
     mt_page_cell_bytes(page, run->steps.oom_bytes >= 0 ? (uint64_t)run->steps.oom_bytes : 0);
     mt_page_cell(page, run->steps.oom_category);
     mt_page_cell(page, run->steps.oom_span);
-    if (run->published == NULL)
+    if (published_of(run) == NULL)
         mt_page_cell_absent(page);
     else
         add_published(page, run->published);
@@ -339,7 +350,7 @@ static void say_narrow_fits(struct mt_report *report)
     char reserved[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
     for (size_t i = 0; i < report->run_count; i++) {
         const struct mt_report_run *run = &report->runs[i];
-        if (run->is_oom || run->published == NULL || !isnan(run->published->reserved_gib) ||
+        if (run->is_oom || published_of(run) == NULL || !isnan(run->published->reserved_gib) ||
             (double)run->run->capacity_bytes > card_bytes)
             continue;
         mt_page_say(

@@ -10,6 +10,10 @@
 static const mt_timed_part parts[] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
+/* Of milliseconds with two digits. */
+static const double LEAST_SHOWN = 0.005;
+
+/* A deviation that would be shown as nothing is not shown. */
 static void add_time(struct mt_page *page, const struct mt_time_statistics *time)
 {
     char text[2 * MT_BYTES_TEXT];
@@ -17,7 +21,7 @@ static void add_time(struct mt_page *page, const struct mt_time_statistics *time
         mt_page_cell_absent(page);
         return;
     }
-    if (time->count == 1)
+    if (time->count == 1 || time->deviation < LEAST_SHOWN)
         snprintf(text, sizeof text, "%.2f", time->mean);
     else
         snprintf(text, sizeof text, "%.2f ± %.2f", time->mean, time->deviation);
@@ -74,7 +78,7 @@ static void add_table(struct mt_page *page, const struct mt_report_rows *rows)
     mt_report_column(&columns, "optimizer ms", MT_ALIGN_RIGHT);
     mt_report_column(&columns, "step ms", MT_ALIGN_RIGHT);
     mt_report_column(&columns, "time is", MT_ALIGN_LEFT);
-    mt_report_table(page, rows, &columns, "steps", "Time of a step, mean ± standard deviation");
+    mt_report_table(page, rows, &columns, "steps", "Time of a step, mean ± standard deviation where there is one");
     for (size_t i = 0; i < rows->count; i++)
         add_row(page, &columns, rows->runs[i]);
 }
