@@ -1,5 +1,8 @@
 /**
- * Prints how large and how fast a page is: node measure.mjs [ALLOCATIONS | PAGE.html] …
+ * Prints how large and how fast a page is: node measure.mjs [--rows TITLE | --promised TITLE] [ALLOCATIONS | PAGE.html] …
+ *
+ * With a title as rows for tools/bench, in the form that bench/report.h tells; --promised puts the targets to them, which
+ * are those of a page of one million allocations.
  *
  * Times are the page's own, of its work in a frame, the median of FRAMES; "shown" is from one frame to the next as the
  * browser presents them. The heap is the page's and the worker's is gone by then; arrays' own memory counts.
@@ -76,30 +79,53 @@ async function heapOf(page) {
     return usedSize + backingStorageSize + embedderHeapUsedSize;
 }
 
+/** What was measured: [{ what, unit, value, target }]; without a target nothing was promised. */
 async function measure(browser, url) {
-    const rows = [["file", `${(statSync(fileURLToPath(url)).size / 1e6).toFixed(2)} MB`, "10 MB"]];
     const page = await openPage(browser, url);
     const first = await stateOf(page);
-    rows.push(["first picture", `${Number(first.firstMs).toFixed(0)} ms`, "1000 ms"]);
-    rows.push(["heap", `${((await heapOf(page)) / 1e6).toFixed(0)} MB`, "200 MB"]);
+    const heap = await heapOf(page);
     const full = await measureFrames(page);
-    rows.push(["frame, full view", `${full.own.toFixed(1)} ms, shown every ${full.shown.toFixed(1)} ms`, "33 ms"]);
     const hits = await measureHits(page);
-    rows.push(["hit test", `${hits.median.toFixed(2)} ms, at worst ${hits.worst.toFixed(2)} ms`, "1 ms"]);
     await page.goto(`${url}#x=time&from=${first.length * 0.45}&to=${first.length * 0.55}`);
     await settle(page);
     const tenth = await measureFrames(page);
-    rows.push(["frame, a tenth", `${tenth.own.toFixed(1)} ms, shown every ${tenth.shown.toFixed(1)} ms`, "8 ms"]);
     await page.context().close();
-    return rows;
+    return [
+        { what: "file", unit: "MB", value: statSync(fileURLToPath(url)).size / 1e6, target: 10 },
+        { what: "first picture", unit: "ms", value: Number(first.firstMs), target: 1000 },
+        { what: "heap", unit: "MB", value: heap / 1e6, target: 200 },
+        { what: "frame, full view", unit: "ms", value: full.own, target: 33 },
+        { what: "frame, a tenth", unit: "ms", value: tenth.own, target: 8 },
+        { what: "from frame to frame, full view", unit: "ms", value: full.shown },
+        { what: "from frame to frame, a tenth", unit: "ms", value: tenth.shown },
+        { what: "hit test", unit: "ms", value: hits.median, target: 1 },
+        { what: "hit test, the worst", unit: "ms", value: hits.worst },
+    ];
 }
 
+function printTable(title, rows) {
+    console.log(title);
+    for (const { what, unit, value, target } of rows)
+        console.log(`  ${what.padEnd(32)}${value.toFixed(2).padStart(9)} ${unit}${target ? `, target ${target}` : ""}`);
+}
+
+function printRows({ title, promised }, rows) {
+    for (const { what, unit, value, target } of rows) {
+        const bound = promised && target ? ["<=", target] : ["", ""];
+        console.log([`${title}: ${what}`, unit, value.toPrecision(6), "", ...bound].join("\t"));
+    }
+}
+
+const words = process.argv.slice(2);
+const form = ["--rows", "--promised"].includes(words[0])
+    ? { promised: words[0] === "--promised", title: words.splice(0, 2)[1] }
+    : null;
 const started = await startBrowser();
-for (const what of process.argv.length > 2 ? process.argv.slice(2) : ["1000000"]) {
+for (const what of words.length > 0 ? words : ["1000000"]) {
     const count = Number(what);
     const url = count > 0 ? started.write(`n${count}`, makeSyntheticPage(count, ["noise"])) : pathToFileURL(what).href;
-    console.log(count > 0 ? `${count} allocations` : what);
-    for (const [name, value, target] of await measure(started.browser, url))
-        console.log(`  ${name.padEnd(18)} ${value.padEnd(40)} target ${target}`);
+    const rows = await measure(started.browser, url);
+    if (form) printRows(form, rows);
+    else printTable(count > 0 ? `${count} allocations` : what, rows);
 }
 await started.close();
