@@ -15,5 +15,9 @@ const struct mtk_table mtk_cuda = {
     .pick = mtk_cuda_pick,
     .place_add = mtk_cuda_place_add,
     .rotate = mtk_cuda_rotate,
+    .softmax = mtk_cuda_softmax,
+    .softmax_grad = mtk_cuda_softmax_grad,
+    .attention = mtk_cuda_attention,
+    .attention_grad = mtk_cuda_attention_grad,
     .random = mtk_cuda_random,
 };

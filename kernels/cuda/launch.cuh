@@ -50,26 +50,40 @@ __device__ __forceinline__ void mtk_await_turn()
 #endif
 }
 
-/* Queues a kernel that begins with mtk_await_turn. `name` is for the error. */
+/* Queues a kernel that begins with mtk_await_turn, with `shared_bytes` of shared memory besides what it declares. `name` is
+ * for the error. */
 template <class... PARAMETERS, class... ARGUMENTS>
-static mt_status mtk_launch(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
-                            struct mtk_queue *queue, const ARGUMENTS &...arguments)
+static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
+                                   unsigned shared_bytes, struct mtk_queue *queue, const ARGUMENTS &...arguments)
 {
+    constexpr unsigned USUAL_SHARED_BYTES = 48 << 10; /* more has to be asked for */
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = threads;
+    config.dynamicSmemBytes = shared_bytes;
     config.stream = queue->stream;
     config.attrs = &overlap;
     config.numAttrs = queue->overlaps ? 1 : 0;
-    cudaError_t error = cudaLaunchKernelEx(&config, kernel, PARAMETERS(arguments)...);
+    cudaError_t error = cudaSuccess;
+    if (shared_bytes > USUAL_SHARED_BYTES)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+    if (error == cudaSuccess)
+        error = cudaLaunchKernelEx(&config, kernel, PARAMETERS(arguments)...);
     if (error == cudaSuccess)
         return MT_OK;
     (void)cudaGetLastError();
-    return mt_fail(MT_FAILED, "launch of %s with %u x %u blocks of %u x %u threads: %s (%d)", name, blocks.x, blocks.y,
-                   threads.x, threads.y, cudaGetErrorString(error), (int)error);
+    return mt_fail(MT_FAILED, "launch of %s with %u x %u blocks of %u x %u threads and %u bytes shared: %s (%d)", name,
+                   blocks.x, blocks.y, threads.x, threads.y, shared_bytes, cudaGetErrorString(error), (int)error);
+}
+
+template <class... PARAMETERS, class... ARGUMENTS>
+static mt_status mtk_launch(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
+                            struct mtk_queue *queue, const ARGUMENTS &...arguments)
+{
+    return mtk_launch_shared(name, kernel, blocks, threads, 0, queue, arguments...);
 }
 
 #endif

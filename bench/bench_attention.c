@@ -1,0 +1,167 @@
+/* What attention of one head takes on a card: forward and backward as one op each, batch 8, in fp32 and bf16, and as
+ * matrices of weights, softmax by itself.
+ *
+ *   bench_attention [LONGEST]
+ *
+ * LONGEST is the longest sequence, 16384 unless given. Medians of some launches, by the card's clock. Where there is no
+ * usable card nothing is measured. */
+#include "bench/report.h"
+#include "device/device.h"
+
+#include <stdlib.h>
+
+enum { BATCH = 8, LAUNCHES = 15, FROM = 0, TO = 1 };
+
+/* The card, and memory for one call's views. */
+struct bench {
+    struct mt_device *device;
+    struct mtk_queue *queue;
+    mt_addr memory;
+    uint64_t bytes, taken;
+};
+
+static struct mtk_view take(struct bench *bench, mt_dtype dtype, int64_t length, int64_t columns)
+{
+    struct mtk_view view = {.address = bench->memory + bench->taken,
+                            .dtype = dtype,
+                            .shape = {BATCH, 1, length, columns},
+                            .stride = {length * columns, length * columns, columns, 1}};
+    bench->taken += (uint64_t)(BATCH * length * columns) * mt_dtype_bytes(dtype);
+    return view;
+}
+
+static struct mtk_view take_noise(struct bench *bench, mt_dtype dtype, int64_t length, int64_t columns)
+{
+    struct mtk_view view = take(bench, dtype, length, columns);
+    bench->device->kernels->random(bench->taken, 0, 1, &view, bench->queue);
+    return view;
+}
+
+/* Something to launch again and again. */
+struct subject {
+    mt_status (*launch)(struct bench *bench, const void *call);
+    const void *call;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Milliseconds of one launch; NAN if it fails. */
+static double median_ms(struct bench *bench, const struct subject *subject)
+{
+    double ms[LAUNCHES];
+    for (int i = -2; i < LAUNCHES; i++) {
+        mt_device_mark(bench->device, FROM);
+        mt_status status = subject->launch(bench, subject->call);
+        mt_device_mark(bench->device, TO);
+        if (status != MT_OK || mt_device_elapsed_ms(bench->device, FROM, TO, &ms[i < 0 ? 0 : i]) != MT_OK) {
+            fprintf(stderr, "bench_attention: %s\n", mt_last_error());
+            return NAN;
+        }
+    }
+    qsort(ms, LAUNCHES, sizeof ms[0], compare);
+    return ms[LAUNCHES / 2];
+}
+
+static mt_status launch_forward(struct bench *bench, const void *call)
+{
+    const struct mtk_attention_grad *a = call;
+    return bench->device->kernels->attention(a->scale, &a->out, &a->lse, &a->q, &a->k, &a->v, bench->queue);
+}
+
+static mt_status launch_backward(struct bench *bench, const void *call)
+{
+    return bench->device->kernels->attention_grad(call, bench->queue);
+}
+
+/* What was promised, of one case. */
+static double target_of(mt_dtype dtype, int64_t length, int64_t features, double target)
+{
+    return dtype == MT_BF16 && length == 16384 && features == 64 ? target : NAN;
+}
+
+static void report(const char *what, mt_dtype dtype, int64_t length, int64_t features, double ms, double target)
+{
+    char text[128];
+    snprintf(text, sizeof text, "attention %s, %s, d %lld, seq %lld", what, mt_dtype_name(dtype), (long long)features,
+             (long long)length);
+    bench_report(text, "ms", ms, NAN, isnan(target) ? "" : BENCH_AT_MOST, target);
+}
+
+static void measure_attention(struct bench *bench, mt_dtype dtype, int64_t length, int64_t features)
+{
+    bench->taken = 0;
+    struct mtk_attention_grad call = {.scale = 1 / sqrt((double)features),
+                                      .q = take_noise(bench, dtype, length, features),
+                                      .k = take_noise(bench, dtype, length, features),
+                                      .v = take_noise(bench, dtype, length, features),
+                                      .grad = take_noise(bench, dtype, length, features),
+                                      .out = take(bench, dtype, length, features),
+                                      .lse = take(bench, MT_F32, length, 1),
+                                      .delta = take(bench, MT_F32, length, 1),
+                                      .dq = take(bench, dtype, length, features),
+                                      .dk = take(bench, dtype, length, features),
+                                      .dv = take(bench, dtype, length, features)};
+    report("forward", dtype, length, features, median_ms(bench, &(struct subject){launch_forward, &call}),
+           target_of(dtype, length, features, 1.8));
+    report("backward", dtype, length, features, median_ms(bench, &(struct subject){launch_backward, &call}),
+           target_of(dtype, length, features, 3.5));
+}
+
+struct softmax {
+    struct mtk_view out, in;
+};
+
+static mt_status launch_softmax(struct bench *bench, const void *call)
+{
+    const struct softmax *s = call;
+    return bench->device->kernels->softmax(0.125, MTK_KEYS_UP_TO_QUERY, &s->out, NULL, &s->in, bench->queue);
+}
+
+static mt_status launch_softmax_grad(struct bench *bench, const void *call)
+{
+    const struct softmax *s = call;
+    return bench->device->kernels->softmax_grad(0.125, MTK_KEYS_UP_TO_QUERY, &s->out, &s->in, &s->in, NULL,
+                                                bench->queue);
+}
+
+static void measure_softmax(struct bench *bench, mt_dtype dtype, int64_t length)
+{
+    bench->taken = 0;
+    struct softmax call = {.out = take(bench, dtype, length, length), .in = take_noise(bench, dtype, length, length)};
+    report("weights", dtype, length, 0, median_ms(bench, &(struct subject){launch_softmax, &call}), NAN);
+    report("weights' gradient", dtype, length, 0, median_ms(bench, &(struct subject){launch_softmax_grad, &call}), NAN);
+}
+
+static void measure(struct bench *bench, int64_t longest)
+{
+    static const int64_t features[] = {16, 32, 64, 80, 128};
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
+        measure_attention(bench, MT_BF16, longest, features[i]);
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
+        measure_attention(bench, MT_F32, longest / 4, features[i]);
+    measure_softmax(bench, MT_F32, longest / 4);
+    measure_softmax(bench, MT_BF16, longest / 4);
+}
+
+int main(int argc, char **argv)
+{
+    int64_t longest = argc > 1 ? atoll(argv[1]) : 16384;
+    struct bench bench = {.bytes = (uint64_t)4 << 30};
+    if (mt_device_open("cuda", &bench.device) != MT_OK) {
+        fprintf(stderr, "bench_attention: nothing is measured: %s\n", mt_last_error());
+        return 0;
+    }
+    bench.queue = mt_device_queue(bench.device, 0);
+    mt_status status = mt_device_reserve(bench.device, bench.bytes, &bench.memory);
+    if (status == MT_OK) {
+        measure(&bench, longest);
+        mt_device_release(bench.device, bench.memory, bench.bytes);
+    } else
+        fprintf(stderr, "bench_attention: %s\n", mt_last_error());
+    mt_device_close(bench.device);
+    return status == MT_OK ? 0 : 1;
+}

@@ -1,0 +1,419 @@
+/* The gradients of causal attention, from weights that are computed anew: with p = e^(scale q·k - lse), delta_t =
+ * grad_t·out_t, and s = scale p (grad·v - delta),
+ *
+ *   dv_u = sum over t >= u of p grad_t     dk_u = sum over t >= u of s q_t     dq_t = sum over u <= t of s k_u
+ *
+ * in three kernels: delta; dk and dv, whose blocks take some keys and stream the queries after them; and dq, whose blocks
+ * take some queries and stream the keys before them. So everything is summed by one thread in one order, at the price of
+ * computing p and grad·v twice. Every row is written, nothing is added to.
+ *
+ * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they multiply. fp32 is
+ * multiplied as it is. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
+#include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/plain_tiles.cuh"
+
+namespace
+{
+
+/* ---- delta ---- */
+
+constexpr int DELTA_THREADS = 256, DELTA_WARPS = DELTA_THREADS / 32;
+
+__device__ __forceinline__ float value_of(float value)
+{
+    return value;
+}
+
+__device__ __forceinline__ float value_of(mtk_bf16 value)
+{
+    return __bfloat162float(value);
+}
+
+/* A warp takes a row. */
+template <class E>
+__global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_constant__ mtk_flash<E> call)
+{
+    mtk_await_turn();
+    int64_t number = (int64_t)blockIdx.x * DELTA_WARPS + threadIdx.x / 32;
+    if (number >= (int64_t)call.total * call.length)
+        return;
+    int head = (int)(number / call.length), row = (int)(number % call.length), lane = (int)threadIdx.x % 32;
+    mtk_part part = {0, head / call.heads, head % call.heads};
+    mtk_head<E> grad = mtk_head_of(call.grad, part), out = mtk_head_of(call.out, part);
+    mtk_head<float> delta = mtk_head_of(call.delta, part);
+    float sum = 0;
+    for (int d = lane; d < call.features; d += 32)
+        sum += value_of(grad.base[row * grad.row + d]) * value_of(out.base[row * out.row + d]);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2)
+        sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane == 0)
+        delta.base[row * delta.row] = sum;
+}
+
+template <class E> mt_status launch_delta(const mtk_flash<E> &call, struct mtk_queue *queue)
+{
+    int64_t blocks = mtk_ceiling((int64_t)call.total * call.length, DELTA_WARPS);
+    return mtk_launch("attention_grad (delta)", delta_kernel<E>, (unsigned)blocks, DELTA_THREADS, queue, call);
+}
+
+/* ---- bf16 ---- */
+
+/* A block owns OWN rows, a warp 16 of them, and streams tiles of others, of which a warp takes SUB at once. */
+constexpr int WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, SUB = 32;
+
+template <int WIDTH> __host__ __device__ constexpr int streamed()
+{
+    return WIDTH <= 80 ? 64 : 32;
+}
+
+/* Two pairs of streamed tiles, in which the two own ones lie first; then, for dk and dv, two pairs of columns. */
+template <int WIDTH> constexpr unsigned shared_bytes()
+{
+    return 4 * streamed<WIDTH>() * (mtk_pitch(WIDTH) * sizeof(mtk_bf16) + sizeof(float));
+}
+
+/* Turns the product of own rows and streamed ones into weights p, and that of `grad` and v into s / scale. `lse_log2` and
+ * `delta` by element. */
+template <class COLUMN>
+__device__ __forceinline__ void differentiate(float (&weight)[SUB / 8][4], float (&slope)[SUB / 8][4], float scale_log2,
+                                              COLUMN column)
+{
+#pragma unroll
+    for (int n = 0; n < SUB / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float lse_log2, delta;
+            bool seen = column(n, e, &lse_log2, &delta);
+            weight[n][e] = seen ? mtk_exp2(weight[n][e] * scale_log2 - lse_log2) : 0;
+            slope[n][e] = weight[n][e] * (slope[n][e] - delta);
+        }
+}
+
+/* Begins to copy the streamed queries from `first` on: q, grad, lse, delta. */
+template <int WIDTH>
+__device__ __forceinline__ void copy_queries(mtk_bf16 *tile, float *columns, const mtk_flash<mtk_bf16> &call,
+                                             mtk_part part, int first)
+{
+    constexpr int ROWS = streamed<WIDTH>();
+    static_assert(2 * ROWS <= THREADS, "a thread copies one number of the columns");
+    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile, mtk_head_of(call.q, part), first, call.length, call.features);
+    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile + ROWS * mtk_pitch(WIDTH), mtk_head_of(call.grad, part), first,
+                                        call.length, call.features);
+    int n = (int)threadIdx.x, row = first + n % ROWS;
+    if (n >= 2 * ROWS)
+        return;
+    mtk_head<float> column = mtk_head_of(n < ROWS ? call.lse : call.delta, part);
+    bool there = row < call.length;
+    mtk_copy_4(columns + n, there ? column.base + row * column.row : column.base, there);
+}
+
+/* dk and dv: a block takes OWN keys. Products are made with keys as rows and queries as columns. */
+template <int WIDTH>
+__global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
+    key_gradients_bf16(const __grid_constant__ mtk_flash<mtk_bf16> call)
+{
+    extern __shared__ __align__(16) mtk_bf16 tiles[];
+    constexpr int ROWS = streamed<WIDTH>(), TILE = ROWS * mtk_pitch(WIDTH);
+    mtk_await_turn();
+    mtk_part part = mtk_part_of(call);
+    int lane = (int)threadIdx.x % 32, first_key = part.tile * OWN, warp_key = (int)threadIdx.x / 32 * 16;
+    float scale_log2 = call.scale * MTK_LOG2_E;
+    uint32_t k[WIDTH / 16][4], v[WIDTH / 16][4];
+    float dk[WIDTH / 8][4], dv[WIDTH / 8][4];
+    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles, mtk_head_of(call.k, part), first_key, call.length, call.features);
+    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles + OWN * mtk_pitch(WIDTH), mtk_head_of(call.v, part), first_key,
+                                       call.length, call.features);
+    mtk_copies_wait();
+    __syncthreads();
+    mtk_left_read<WIDTH>(k, tiles, warp_key);
+    mtk_left_read<WIDTH>(v, tiles + OWN * mtk_pitch(WIDTH), warp_key);
+    mtk_clear(dk);
+    mtk_clear(dv);
+    __syncthreads();
+    mtk_bf16 *here = tiles, *next = tiles + 2 * TILE;
+    float *here_columns = reinterpret_cast<float *>(tiles + 4 * TILE), *next_columns = here_columns + 2 * ROWS;
+    copy_queries<WIDTH>(here, here_columns, call, part, first_key);
+    for (int first = first_key; first < call.length; first += ROWS) {
+        mtk_copies_wait();
+        __syncthreads(); /* this tile is there, and nobody reads the one before it any more */
+        if (first + ROWS < call.length)
+            copy_queries<WIDTH>(next, next_columns, call, part, first + ROWS);
+#pragma unroll
+        for (int sub = 0; sub < ROWS; sub += SUB) {
+            const mtk_bf16 *q = here + sub * mtk_pitch(WIDTH), *grad = q + TILE;
+            const float *lse = here_columns + sub, *delta = lse + ROWS;
+            int key = first_key + warp_key + lane / 4, query = first + sub + lane % 4 * 2;
+            bool all_seen = first + sub >= first_key + warp_key + 15;
+            float weight[SUB / 8][4], slope[SUB / 8][4];
+            uint32_t left[SUB / 16][4];
+            if (first + sub + SUB - 1 < first_key + warp_key) /* all of these queries come before the warp's keys */
+                continue;
+            mtk_clear(weight);
+            mtk_clear(slope);
+            mtk_times_rows<WIDTH>(weight, k, q);
+            mtk_times_rows<WIDTH>(slope, v, grad);
+            differentiate(weight, slope, scale_log2, [&](int n, int e, float *out_lse, float *out_delta) {
+                int column = n * 8 + e % 2;
+                *out_lse = lse[column + lane % 4 * 2] * MTK_LOG2_E;
+                *out_delta = delta[column + lane % 4 * 2];
+                return all_seen || query + column >= key + e / 2 * 8;
+            });
+            mtk_left_of(left, weight);
+            mtk_times_tile<WIDTH>(dv, left, grad);
+            mtk_left_of(left, slope);
+            mtk_times_tile<WIDTH>(dk, left, q);
+        }
+        mtk_bf16 *was = here;
+        here = next;
+        next = was;
+        float *columns_were = here_columns;
+        here_columns = next_columns;
+        next_columns = columns_were;
+    }
+    mtk_rows_write<WIDTH>(mtk_head_of(call.dk, part), first_key + warp_key, call.length, call.features, dk, call.scale,
+                          call.scale);
+    mtk_rows_write<WIDTH>(mtk_head_of(call.dv, part), first_key + warp_key, call.length, call.features, dv, 1, 1);
+}
+
+/* Begins to copy the streamed keys and values from `first` on. */
+template <int WIDTH>
+__device__ __forceinline__ void copy_keys(mtk_bf16 *tile, const mtk_flash<mtk_bf16> &call, mtk_part part, int first)
+{
+    constexpr int ROWS = streamed<WIDTH>();
+    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile, mtk_head_of(call.k, part), first, call.length, call.features);
+    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile + ROWS * mtk_pitch(WIDTH), mtk_head_of(call.v, part), first, call.length,
+                                        call.features);
+}
+
+/* dq: a block takes OWN queries. */
+template <int WIDTH>
+__global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
+    query_gradients_bf16(const __grid_constant__ mtk_flash<mtk_bf16> call)
+{
+    extern __shared__ __align__(16) mtk_bf16 tiles[];
+    constexpr int ROWS = streamed<WIDTH>(), TILE = ROWS * mtk_pitch(WIDTH);
+    mtk_await_turn();
+    mtk_part part = mtk_part_of(call);
+    int lane = (int)threadIdx.x % 32, warp_query = (int)threadIdx.x / 32 * 16;
+    int first_query = ((int)(gridDim.x / (unsigned)call.total) - 1 - part.tile) * OWN;
+    int end = min(first_query + OWN, call.length);
+    float scale_log2 = call.scale * MTK_LOG2_E, dq[WIDTH / 8][4], lse[2], delta[2];
+    uint32_t q[WIDTH / 16][4], grad[WIDTH / 16][4];
+    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles, mtk_head_of(call.q, part), first_query, call.length, call.features);
+    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles + OWN * mtk_pitch(WIDTH), mtk_head_of(call.grad, part), first_query,
+                                       call.length, call.features);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        mtk_head<float> lses = mtk_head_of(call.lse, part), deltas = mtk_head_of(call.delta, part);
+        int row = min(first_query + warp_query + lane / 4 + half * 8, call.length - 1);
+        lse[half] = lses.base[row * lses.row] * MTK_LOG2_E;
+        delta[half] = deltas.base[row * deltas.row];
+    }
+    mtk_copies_wait();
+    __syncthreads();
+    mtk_left_read<WIDTH>(q, tiles, warp_query);
+    mtk_left_read<WIDTH>(grad, tiles + OWN * mtk_pitch(WIDTH), warp_query);
+    mtk_clear(dq);
+    __syncthreads();
+    mtk_bf16 *here = tiles, *next = tiles + 2 * TILE;
+    copy_keys<WIDTH>(here, call, part, 0);
+    for (int first = 0; first < end; first += ROWS) {
+        mtk_copies_wait();
+        __syncthreads(); /* this tile is there, and nobody reads the one before it any more */
+        if (first + ROWS < end)
+            copy_keys<WIDTH>(next, call, part, first + ROWS);
+#pragma unroll
+        for (int sub = 0; sub < ROWS; sub += SUB) {
+            const mtk_bf16 *keys = here + sub * mtk_pitch(WIDTH), *values = keys + TILE;
+            int query = first_query + warp_query + lane / 4, key = first + sub + lane % 4 * 2;
+            bool all_seen = first + sub + SUB - 1 <= first_query + warp_query;
+            float weight[SUB / 8][4], slope[SUB / 8][4];
+            uint32_t left[SUB / 16][4];
+            if (first + sub > first_query + warp_query + 15) /* all of these keys come after the warp's queries */
+                continue;
+            mtk_clear(weight);
+            mtk_clear(slope);
+            mtk_times_rows<WIDTH>(weight, q, keys);
+            mtk_times_rows<WIDTH>(slope, grad, values);
+            differentiate(weight, slope, scale_log2, [&](int n, int e, float *out_lse, float *out_delta) {
+                *out_lse = lse[e / 2];
+                *out_delta = delta[e / 2];
+                return all_seen || key + n * 8 + e % 2 <= query + e / 2 * 8;
+            });
+            mtk_left_of(left, slope);
+            mtk_times_tile<WIDTH>(dq, left, keys);
+        }
+        mtk_bf16 *was = here;
+        here = next;
+        next = was;
+    }
+    mtk_rows_write<WIDTH>(mtk_head_of(call.dq, part), first_query + warp_query, call.length, call.features, dq,
+                          call.scale, call.scale);
+}
+
+template <int WIDTH> mt_status launch(const mtk_flash<mtk_bf16> &call, struct mtk_queue *queue)
+{
+    unsigned blocks = (unsigned)mtk_flash_blocks(call, OWN);
+    mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients_bf16<WIDTH>, blocks, THREADS,
+                                         shared_bytes<WIDTH>(), queue, call);
+    if (status != MT_OK)
+        return status;
+    return mtk_launch_shared("attention_grad (dq)", query_gradients_bf16<WIDTH>, blocks, THREADS, shared_bytes<WIDTH>(),
+                             queue, call);
+}
+
+/* ---- fp32 ---- */
+
+/* Two own tiles, two streamed ones, and two of what products made. */
+template <int WIDTH> constexpr unsigned plain_shared_bytes()
+{
+    return (2 * (MTK_OWN + MTK_STREAM) * mtk_plain_pitch(WIDTH) + 2 * MTK_OWN * MTK_WEIGHT_PITCH) * sizeof(float);
+}
+
+/* Where they lie. */
+template <int WIDTH> struct plain_space {
+    float *own, *own_too, *streamed, *streamed_too, *weights, *slopes;
+
+    __device__ explicit plain_space(float *from)
+        : own(from), own_too(own + MTK_OWN * mtk_plain_pitch(WIDTH)),
+          streamed(own_too + MTK_OWN * mtk_plain_pitch(WIDTH)),
+          streamed_too(streamed + MTK_STREAM * mtk_plain_pitch(WIDTH)),
+          weights(streamed_too + MTK_STREAM * mtk_plain_pitch(WIDTH)), slopes(weights + MTK_OWN * MTK_WEIGHT_PITCH)
+    {
+    }
+};
+
+/* Turns the product of a query and a key into p, and that of `grad` and v into s. */
+__device__ __forceinline__ void plain_differentiate(float &weight, float &slope, const mtk_flash<float> &call,
+                                                    const mtk_head<float> &lse, const mtk_head<float> &delta, int query,
+                                                    int key)
+{
+    bool seen = key <= query && query < call.length;
+    weight = seen ? expf(weight * call.scale - lse.base[query * lse.row]) : 0;
+    slope = seen ? call.scale * weight * (slope - delta.base[query * delta.row]) : 0;
+}
+
+/* dk and dv: a block takes MTK_OWN keys. */
+template <int WIDTH>
+__global__ void __launch_bounds__(MTK_PLAIN_THREADS) key_gradients_fp32(const __grid_constant__ mtk_flash<float> call)
+{
+    extern __shared__ __align__(16) float plain_tiles[];
+    const plain_space<WIDTH> space(plain_tiles);
+    mtk_await_turn();
+    mtk_part part = mtk_part_of(call);
+    const mtk_head<float> q = mtk_head_of(call.q, part), grad = mtk_head_of(call.grad, part);
+    const mtk_head<float> lse = mtk_head_of(call.lse, part), delta = mtk_head_of(call.delta, part);
+    const float ones[MTK_OWN_EACH] = {1, 1, 1, 1};
+    int first_key = part.tile * MTK_OWN;
+    float dk[MTK_OWN_EACH][WIDTH / MTK_SIDE], dv[MTK_OWN_EACH][WIDTH / MTK_SIDE];
+    mtk_plain_clear<WIDTH>(dk);
+    mtk_plain_clear<WIDTH>(dv);
+    mtk_plain_copy<WIDTH, MTK_OWN>(space.own, mtk_head_of(call.k, part), first_key, call.length, call.features);
+    mtk_plain_copy<WIDTH, MTK_OWN>(space.own_too, mtk_head_of(call.v, part), first_key, call.length, call.features);
+    for (int first = first_key; first < call.length; first += MTK_STREAM) {
+        float weight[MTK_OWN_EACH][MTK_STREAM_EACH], slope[MTK_OWN_EACH][MTK_STREAM_EACH];
+        __syncthreads();
+        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed, q, first, call.length, call.features);
+        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed_too, grad, first, call.length, call.features);
+        __syncthreads();
+        mtk_plain_dots<WIDTH>(weight, space.own, space.streamed);
+        mtk_plain_dots<WIDTH>(slope, space.own_too, space.streamed_too);
+#pragma unroll
+        for (int i = 0; i < MTK_OWN_EACH; i++)
+#pragma unroll
+            for (int j = 0; j < MTK_STREAM_EACH; j++)
+                plain_differentiate(weight[i][j], slope[i][j], call, lse, delta, first + mtk_x() + j * MTK_SIDE,
+                                    first_key + mtk_y() + i * MTK_SIDE);
+        mtk_plain_share(space.weights, weight);
+        mtk_plain_share(space.slopes, slope);
+        __syncthreads();
+        mtk_plain_add<WIDTH>(dv, space.weights, space.streamed_too);
+        mtk_plain_add<WIDTH>(dk, space.slopes, space.streamed);
+    }
+    mtk_plain_write<WIDTH>(mtk_head_of(call.dk, part), first_key, call.length, call.features, dk, ones);
+    mtk_plain_write<WIDTH>(mtk_head_of(call.dv, part), first_key, call.length, call.features, dv, ones);
+}
+
+/* dq: a block takes MTK_OWN queries. */
+template <int WIDTH>
+__global__ void __launch_bounds__(MTK_PLAIN_THREADS) query_gradients_fp32(const __grid_constant__ mtk_flash<float> call)
+{
+    extern __shared__ __align__(16) float plain_tiles[];
+    const plain_space<WIDTH> space(plain_tiles);
+    mtk_await_turn();
+    mtk_part part = mtk_part_of(call);
+    const mtk_head<float> k = mtk_head_of(call.k, part), v = mtk_head_of(call.v, part);
+    const mtk_head<float> lse = mtk_head_of(call.lse, part), delta = mtk_head_of(call.delta, part);
+    const float ones[MTK_OWN_EACH] = {1, 1, 1, 1};
+    int first_query = ((int)(gridDim.x / (unsigned)call.total) - 1 - part.tile) * MTK_OWN;
+    int end = min(first_query + MTK_OWN, call.length);
+    float dq[MTK_OWN_EACH][WIDTH / MTK_SIDE];
+    mtk_plain_clear<WIDTH>(dq);
+    mtk_plain_copy<WIDTH, MTK_OWN>(space.own, mtk_head_of(call.q, part), first_query, call.length, call.features);
+    mtk_plain_copy<WIDTH, MTK_OWN>(space.own_too, mtk_head_of(call.grad, part), first_query, call.length,
+                                   call.features);
+    for (int first = 0; first < end; first += MTK_STREAM) {
+        float weight[MTK_OWN_EACH][MTK_STREAM_EACH], slope[MTK_OWN_EACH][MTK_STREAM_EACH];
+        __syncthreads();
+        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed, k, first, call.length, call.features);
+        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed_too, v, first, call.length, call.features);
+        __syncthreads();
+        mtk_plain_dots<WIDTH>(weight, space.own, space.streamed);
+        mtk_plain_dots<WIDTH>(slope, space.own_too, space.streamed_too);
+#pragma unroll
+        for (int i = 0; i < MTK_OWN_EACH; i++)
+#pragma unroll
+            for (int j = 0; j < MTK_STREAM_EACH; j++)
+                plain_differentiate(weight[i][j], slope[i][j], call, lse, delta, first_query + mtk_y() + i * MTK_SIDE,
+                                    first + mtk_x() + j * MTK_SIDE);
+        mtk_plain_share(space.slopes, slope);
+        __syncthreads();
+        mtk_plain_add<WIDTH>(dq, space.slopes, space.streamed);
+    }
+    mtk_plain_write<WIDTH>(mtk_head_of(call.dq, part), first_query, call.length, call.features, dq, ones);
+}
+
+template <int WIDTH> mt_status launch(const mtk_flash<float> &call, struct mtk_queue *queue)
+{
+    unsigned blocks = (unsigned)mtk_flash_blocks(call, MTK_OWN);
+    mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients_fp32<WIDTH>, blocks,
+                                         MTK_PLAIN_THREADS, plain_shared_bytes<WIDTH>(), queue, call);
+    if (status != MT_OK)
+        return status;
+    return mtk_launch_shared("attention_grad (dq)", query_gradients_fp32<WIDTH>, blocks, MTK_PLAIN_THREADS,
+                             plain_shared_bytes<WIDTH>(), queue, call);
+}
+
+/* ---- */
+
+template <class E> mt_status backward(const struct mtk_attention_grad *grad, struct mtk_queue *queue)
+{
+    mtk_flash<E> call = mtk_flash_of<E>(grad->scale, &grad->q);
+    call.q = mtk_heads_of<E>(&grad->q);
+    call.k = mtk_heads_of<E>(&grad->k);
+    call.v = mtk_heads_of<E>(&grad->v);
+    call.out = mtk_heads_of<E>(&grad->out);
+    call.lse = mtk_heads_of<float>(&grad->lse);
+    call.grad = mtk_heads_of<E>(&grad->grad);
+    call.dq = mtk_heads_of<E>(&grad->dq);
+    call.dk = mtk_heads_of<E>(&grad->dk);
+    call.dv = mtk_heads_of<E>(&grad->dv);
+    call.delta = mtk_heads_of<float>(&grad->delta);
+    mt_status status = launch_delta(call, queue);
+    if (status != MT_OK)
+        return status;
+    return mtk_with_width(call.features, [&](auto width) { return launch<decltype(width)::value>(call, queue); });
+}
+
+} // namespace
+
+mt_status mtk_cuda_attention_grad(const struct mtk_attention_grad *call, struct mtk_queue *queue)
+{
+    const struct mtk_view *const views[] = {&call->q,    &call->k,  &call->v,  &call->out,
+                                            &call->grad, &call->dq, &call->dk, &call->dv};
+    mt_status status = mtk_flash_check("attention_grad", views, 8);
+    if (status != MT_OK)
+        return status;
+    return call->q.dtype == MT_BF16 ? backward<mtk_bf16>(call, queue) : backward<float>(call, queue);
+}

@@ -1,0 +1,397 @@
+/* Softmax and attention on a card against the CPU's table: random shapes, strides and dtypes, every width of heads,
+ * lengths around the edges of tiles; nothing but the outputs' elements may change, and the same call gives the same bits
+ * again. */
+#include "gpu.h"
+#include "strided.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { SEED = 9100, ALIGNMENT = 256 };
+
+#define ARENA_BYTES ((uint64_t)256 << 20)
+
+/* The card, with one piece of memory that a call's views take from the beginning on. */
+static struct card {
+    struct mt_device *device;
+    mt_addr memory;
+    uint64_t taken_bytes;
+} card;
+
+static const struct mtk_table *ops(void)
+{
+    return card.device->kernels;
+}
+
+static struct mtk_queue *queue(void)
+{
+    return mt_device_queue(card.device, 0);
+}
+
+static struct dice start(int test)
+{
+    printf("seed %d\n", SEED + test);
+    return (struct dice){.state = (uint64_t)(SEED + test) << 32};
+}
+
+static void expect_done(const char *name, mt_status status)
+{
+    if (status != MT_OK)
+        fail_msg("%s: %s", name, mt_last_error());
+}
+
+/* The view on the card, with all that lies around it. */
+static struct mtk_view upload(const struct strided *s)
+{
+    struct mtk_view view = s->view;
+    mt_addr at = card.memory + card.taken_bytes;
+    card.taken_bytes += (s->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    assert_true(card.taken_bytes <= ARENA_BYTES);
+    assert_int_equal(mt_device_write(card.device, at, s->before, s->bytes, 0), MT_OK);
+    view.address = at + GUARD_BYTES;
+    return view;
+}
+
+/* What became of it, as a twin of `s`. */
+static struct strided download(const struct strided *s, const struct mtk_view *on_card)
+{
+    struct strided got = *s;
+    got.buffer = mt_host_alloc(s->bytes);
+    got.before = mt_host_alloc(s->bytes);
+    got.view.address = (mt_addr)(uintptr_t)(got.buffer + GUARD_BYTES);
+    memcpy(got.before, s->before, s->bytes);
+    assert_int_equal(mt_device_read(card.device, got.buffer, on_card->address - GUARD_BYTES, s->bytes, 0), MT_OK);
+    return got;
+}
+
+/* How far an element may be off: `relative` of itself, and of the largest of all: what is small may be a difference. */
+struct slack {
+    double relative, of_all;
+};
+
+static struct slack slack_of(mt_dtype dtype)
+{
+    return dtype == MT_F64    ? (struct slack){1e-12, 1e-12}
+           : dtype == MT_BF16 ? (struct slack){0x1p-7, 0x1p-7}
+                              : (struct slack){1e-5, 1e-5};
+}
+
+static double largest(const struct strided *s)
+{
+    struct place place = {{0}};
+    double largest = 0;
+    do
+        largest = fmax(largest, fabs(element(s, place)));
+    while (place_next(&place, s->view.shape));
+    return largest;
+}
+
+/* Compares what the card made with what the CPU made in `expected`, and what lies around it with what was there. */
+static void expect_twin(const char *name, const struct strided *expected, const struct mtk_view *on_card,
+                        struct slack slack)
+{
+    struct strided got = download(expected, on_card);
+    struct place place = {{0}};
+    double all = slack.of_all * largest(expected);
+    const int64_t *shape = expected->view.shape;
+    do {
+        double mine = element(&got, place), twin = element(expected, place);
+        if (!(fabs(mine - twin) <= slack.relative * fabs(twin) + all))
+            fail_msg("%s of %s (%d %d %d %d) at (%d, %d, %d, %d): %.9g, the twin %.9g", name,
+                     mt_dtype_name(expected->view.dtype), (int)shape[0], (int)shape[1], (int)shape[2], (int)shape[3],
+                     (int)place.at[0], (int)place.at[1], (int)place.at[2], (int)place.at[3], mine, twin);
+    } while (place_next(&place, shape));
+    if (!strided_surroundings_unchanged(&got))
+        fail_msg("%s: something beside the output's elements was written", name);
+    strided_destroy(&got);
+}
+
+static void destroy_all(struct strided *all, int count)
+{
+    for (int i = 0; i < count; i++)
+        strided_destroy(&all[i]);
+    card.taken_bytes = 0;
+}
+
+/* ---- softmax ---- */
+
+static void roll_shape(struct dice *dice, int64_t *shape)
+{
+    static const int64_t sizes[] = {1, 2, 3, 5},
+                         lengths[] = {1, 3, 4, 7, 31, 32, 33, 64, 100, 129, 256, 1000, 1025, 2048};
+    for (int d = 0; d < 3; d++)
+        shape[d] = sizes[roll(dice, 4)];
+    shape[3] = lengths[roll(dice, sizeof lengths / sizeof lengths[0])];
+    if (roll(dice, 3) == 0)
+        shape[2] = 70 + (int64_t)roll(dice, 3);
+}
+
+/* A number for each row, in fp32, or fp64 where the rows are. */
+static struct strided create_column(struct dice *dice, mt_dtype dtype, const int64_t *shape)
+{
+    int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
+    return strided_create(dice, dtype == MT_F64 ? MT_F64 : MT_F32, rows);
+}
+
+static void softmax_is_its_twin(void **state)
+{
+    (void)state;
+    struct dice dice = start(0);
+    for (int round = 0; round < 300; round++) {
+        int64_t shape[MT_MAX_DIMS];
+        roll_shape(&dice, shape);
+        mt_dtype dtype = roll_float_dtype(&dice);
+        mtk_keys keys = roll(&dice, 2) == 0 ? MTK_KEYS_ALL : MTK_KEYS_UP_TO_QUERY;
+        bool wants_lse = roll(&dice, 2) == 0;
+        int from = roll(&dice, 4) == 0 ? 0 : 2; /* in place, now and then */
+        struct strided all[] = {strided_create(&dice, dtype, shape), create_column(&dice, dtype, shape),
+                                strided_create(&dice, dtype, shape)};
+        struct mtk_view out = upload(&all[0]), lse = upload(&all[1]), in = upload(&all[2]);
+        expect_done("softmax",
+                    mtk_cpu.softmax(0.75, keys, &all[0].view, wants_lse ? &all[1].view : NULL, &all[from].view, NULL));
+        expect_done("softmax",
+                    ops()->softmax(0.75, keys, &out, wants_lse ? &lse : NULL, from == 0 ? &out : &in, queue()));
+        expect_twin("softmax", &all[0], &out, slack_of(dtype));
+        expect_twin("softmax, lse", &all[1], &lse, slack_of(all[1].view.dtype));
+        destroy_all(all, 3);
+    }
+}
+
+static void softmax_grad_is_its_twin(void **state)
+{
+    (void)state;
+    struct dice dice = start(1);
+    for (int round = 0; round < 300; round++) {
+        int64_t shape[MT_MAX_DIMS];
+        roll_shape(&dice, shape);
+        mt_dtype dtype = roll_float_dtype(&dice);
+        mtk_keys keys = roll(&dice, 2) == 0 ? MTK_KEYS_ALL : MTK_KEYS_UP_TO_QUERY;
+        bool from_input = roll(&dice, 2) == 0;
+        struct strided all[] = {strided_create(&dice, dtype, shape), strided_create(&dice, dtype, shape),
+                                strided_create(&dice, dtype, shape), create_column(&dice, dtype, shape)};
+        struct mtk_view v[4];
+        for (int i = 0; i < 4; i++)
+            v[i] = upload(&all[i]);
+        expect_done("softmax_grad", mtk_cpu.softmax_grad(0.75, keys, &all[0].view, &all[1].view, &all[2].view,
+                                                         from_input ? &all[3].view : NULL, NULL));
+        expect_done("softmax_grad",
+                    ops()->softmax_grad(0.75, keys, &v[0], &v[1], &v[2], from_input ? &v[3] : NULL, queue()));
+        struct slack slack = slack_of(dtype);
+        slack.relative *= 4; /* a difference of a gradient and a sum of many */
+        expect_twin("softmax_grad", &all[0], &v[0], slack);
+        destroy_all(all, 4);
+    }
+}
+
+/* ---- attention ---- */
+
+/* Heads (B,H,T,D) of dense rows, in memory by position or by head, with gaps that keep rows aligned. */
+static struct strided create_heads(struct dice *dice, mt_dtype dtype, const int64_t *shape)
+{
+    struct strided s = {.view.dtype = dtype};
+    bool by_position = roll(dice, 2) == 0;
+    int inner = by_position ? 1 : 2, outer = by_position ? 2 : 1;
+    int64_t *stride = s.view.stride;
+    memcpy(s.view.shape, shape, sizeof s.view.shape);
+    stride[3] = 1;
+    stride[inner] = shape[3] + 8 * (int64_t)roll(dice, 2);
+    stride[outer] = stride[inner] * shape[inner] + 8 * (int64_t)roll(dice, 2);
+    stride[0] = stride[outer] * shape[outer];
+    strided_allocate(&s, stride[0] * shape[0]);
+    struct place place = {{0}};
+    do
+        element_set(&s, place, ((double)roll(dice, 255) - 127) / 64); /* of 8 bits, which bf16 holds */
+    while (place_next(&place, shape));
+    memcpy(s.before, s.buffer, s.bytes);
+    return s;
+}
+
+/* One call forward and backward: all that they read and write. */
+enum { Q, K, V, OUT, LSE, GRAD, DELTA, DQ, DK, DV, VIEWS };
+
+struct attention {
+    struct strided host[VIEWS];
+    struct mtk_view card[VIEWS];
+    double scale;
+};
+
+static void attention_create(struct attention *a, struct dice *dice, mt_dtype dtype, const int64_t *shape)
+{
+    a->scale = 1 / sqrt((double)shape[3]);
+    for (int i = 0; i < VIEWS; i++) {
+        a->host[i] = i == LSE || i == DELTA ? create_column(dice, dtype, shape) : create_heads(dice, dtype, shape);
+        a->card[i] = upload(&a->host[i]);
+    }
+}
+
+static mt_status forward(const struct mtk_table *table, double scale, const struct mtk_view *const *v, bool wants_lse,
+                         struct mtk_queue *on)
+{
+    return table->attention(scale, v[OUT], wants_lse ? v[LSE] : NULL, v[Q], v[K], v[V], on);
+}
+
+static mt_status backward(const struct mtk_table *table, double scale, const struct mtk_view *const *v,
+                          struct mtk_queue *on)
+{
+    const struct mtk_attention_grad call = {.scale = scale,
+                                            .dq = *v[DQ],
+                                            .dk = *v[DK],
+                                            .dv = *v[DV],
+                                            .delta = *v[DELTA],
+                                            .grad = *v[GRAD],
+                                            .q = *v[Q],
+                                            .k = *v[K],
+                                            .v = *v[V],
+                                            .out = *v[OUT],
+                                            .lse = *v[LSE]};
+    return table->attention_grad(&call, on);
+}
+
+static void check_attention(struct dice *dice, mt_dtype dtype, const int64_t *shape)
+{
+    static const char *const names[VIEWS] = {"q", "k", "v", "out", "lse", "grad", "delta", "dq", "dk", "dv"};
+    struct attention a;
+    const struct mtk_view *host[VIEWS], *on_card[VIEWS];
+    attention_create(&a, dice, dtype, shape);
+    for (int i = 0; i < VIEWS; i++) {
+        host[i] = &a.host[i].view;
+        on_card[i] = &a.card[i];
+    }
+    expect_done("attention", forward(&mtk_cpu, a.scale, host, true, NULL));
+    expect_done("attention", forward(ops(), a.scale, on_card, true, queue()));
+    expect_done("attention_grad", backward(&mtk_cpu, a.scale, host, NULL));
+    expect_done("attention_grad", backward(ops(), a.scale, on_card, queue()));
+    for (int i = 0; i < VIEWS; i++) {
+        bool is_delta = i == DELTA && dtype == MT_BF16; /* made of rounded rows */
+        expect_twin(names[i], &a.host[i], &a.card[i], slack_of(is_delta ? MT_BF16 : a.host[i].view.dtype));
+    }
+    destroy_all(a.host, VIEWS);
+}
+
+static const mt_dtype head_dtypes[] = {MT_F32, MT_BF16};
+
+static void attention_of_every_width_is_its_twin(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = {8, 16, 24, 32, 40, 64, 72, 80, 96, 128};
+    struct dice dice = start(2);
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            check_attention(&dice, head_dtypes[dtype], (int64_t[]){2, 3, 70 + (int64_t)roll(&dice, 20), widths[i]});
+            check_attention(&dice, head_dtypes[dtype], (int64_t[]){1, 2, 150 + (int64_t)roll(&dice, 150), widths[i]});
+        }
+}
+
+static void attention_of_every_length_is_its_twin(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 192, 256, 300, 513};
+    static const int64_t widths[] = {16, 64, 80, 128};
+    struct dice dice = start(3);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int dtype = 0; dtype < 2; dtype++)
+            check_attention(&dice, head_dtypes[dtype], (int64_t[]){1, 2, lengths[i], widths[roll(&dice, 4)]});
+}
+
+static void the_same_call_gives_the_same_bits(void **state)
+{
+    (void)state;
+    struct dice dice = start(4);
+    for (int dtype = 0; dtype < 2; dtype++) {
+        struct attention a;
+        struct strided first[VIEWS];
+        const struct mtk_view *on_card[VIEWS];
+        attention_create(&a, &dice, head_dtypes[dtype], (int64_t[]){2, 4, 700, 64});
+        for (int i = 0; i < VIEWS; i++)
+            on_card[i] = &a.card[i];
+        for (int round = 0; round < 8; round++) {
+            expect_done("attention", forward(ops(), a.scale, on_card, true, queue()));
+            expect_done("attention_grad", backward(ops(), a.scale, on_card, queue()));
+            for (int i = 0; i < VIEWS; i++) {
+                struct strided got = download(&a.host[i], &a.card[i]);
+                if (round == 0)
+                    first[i] = got;
+                assert_memory_equal(got.buffer, first[i].buffer, got.bytes);
+                if (round > 0)
+                    strided_destroy(&got);
+            }
+        }
+        for (int i = 0; i < VIEWS; i++)
+            strided_destroy(&first[i]);
+        destroy_all(a.host, VIEWS);
+    }
+}
+
+static void without_lse_the_output_is_the_same(void **state)
+{
+    (void)state;
+    struct dice dice = start(5);
+    struct attention a;
+    const struct mtk_view *on_card[VIEWS], *host[VIEWS];
+    attention_create(&a, &dice, MT_BF16, (int64_t[]){1, 2, 90, 64});
+    for (int i = 0; i < VIEWS; i++) {
+        on_card[i] = &a.card[i];
+        host[i] = &a.host[i].view;
+    }
+    expect_done("attention", forward(&mtk_cpu, a.scale, host, false, NULL));
+    expect_done("attention", forward(ops(), a.scale, on_card, false, queue()));
+    expect_twin("out", &a.host[OUT], &a.card[OUT], slack_of(MT_BF16));
+    expect_twin("lse", &a.host[LSE], &a.card[LSE], slack_of(MT_F32));
+    destroy_all(a.host, VIEWS);
+}
+
+static void what_kernels_do_not_take_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        mt_dtype dtype;
+        int64_t features, row;
+        const char *says;
+    } cases[] = {{MT_F64, 16, 16, "none for fp64"},
+                 {MT_F32, 12, 12, "heads of 12 features"},
+                 {MT_BF16, 16, 20, "multiples of 16"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mtk_view view = {.address = card.memory,
+                                .dtype = cases[i].dtype,
+                                .shape = {1, 1, 4, cases[i].features},
+                                .stride = {4 * cases[i].row, 4 * cases[i].row, cases[i].row, 1}};
+        assert_int_equal(ops()->attention(1, &view, NULL, &view, &view, &view, queue()), MT_FAILED);
+        if (strstr(mt_last_error(), cases[i].says) == NULL)
+            fail_msg("%s does not say \"%s\"", mt_last_error(), cases[i].says);
+    }
+}
+
+static int open_card(void **state)
+{
+    (void)state;
+    expect_done("open", mt_device_open("cuda", &card.device));
+    expect_done("reserve", mt_device_reserve(card.device, ARENA_BYTES, &card.memory));
+    return 0;
+}
+
+static int close_card(void **state)
+{
+    (void)state;
+    mt_device_release(card.device, card.memory, ARENA_BYTES);
+    mt_device_close(card.device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(softmax_is_its_twin),
+        cmocka_unit_test(softmax_grad_is_its_twin),
+        cmocka_unit_test(attention_of_every_width_is_its_twin),
+        cmocka_unit_test(attention_of_every_length_is_its_twin),
+        cmocka_unit_test(the_same_call_gives_the_same_bits),
+        cmocka_unit_test(without_lse_the_output_is_the_same),
+        cmocka_unit_test(what_kernels_do_not_take_is_refused),
+    };
+    return gpu_is_there() ? cmocka_run_group_tests(tests, open_card, close_card) : SKIPPED;
+}
