@@ -12,6 +12,8 @@
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
 
+#include <math_constants.h>
+
 namespace
 {
 
@@ -73,20 +75,76 @@ template <int WIDTH> constexpr unsigned shared_bytes()
     return 4 * streamed<WIDTH>() * (mtk_pitch(WIDTH) * sizeof(mtk_bf16) + sizeof(float));
 }
 
-/* Turns the product of own rows and streamed ones into weights p, and that of `grad` and v into s / scale. `lse_log2` and
- * `delta` by element. */
-template <class COLUMN>
+/* Turns the product of own rows and streamed ones into weights p, and that of `grad` and v into s / scale. COLUMNS tells
+ * lse (in powers of 2) and delta of an element. */
+template <class COLUMNS>
 __device__ __forceinline__ void differentiate(float (&weight)[SUB / 8][4], float (&slope)[SUB / 8][4], float scale_log2,
-                                              COLUMN column)
+                                              const COLUMNS &columns)
 {
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            float lse_log2, delta;
-            bool seen = column(n, e, &lse_log2, &delta);
-            weight[n][e] = seen ? mtk_exp2(weight[n][e] * scale_log2 - lse_log2) : 0;
-            slope[n][e] = weight[n][e] * (slope[n][e] - delta);
+            weight[n][e] = mtk_exp2(weight[n][e] * scale_log2 - columns.lse(n, e));
+            slope[n][e] = weight[n][e] * (slope[n][e] - columns.delta(n, e));
+        }
+}
+
+/* lse and delta of a thread's streamed columns: 2 in each piece. */
+struct streamed_columns {
+    float2 lses[SUB / 8], deltas[SUB / 8];
+
+    __device__ __forceinline__ streamed_columns(const float *lse, const float *delta)
+    {
+#pragma unroll
+        for (int n = 0; n < SUB / 8; n++) {
+            int column = n * 8 + (int)threadIdx.x % 4 * 2;
+            lses[n] = *reinterpret_cast<const float2 *>(lse + column);
+            lses[n].x *= MTK_LOG2_E;
+            lses[n].y *= MTK_LOG2_E;
+            deltas[n] = *reinterpret_cast<const float2 *>(delta + column);
+        }
+    }
+
+    __device__ __forceinline__ float lse(int n, int e) const
+    {
+        return e % 2 == 0 ? lses[n].x : lses[n].y;
+    }
+
+    __device__ __forceinline__ float delta(int n, int e) const
+    {
+        return e % 2 == 0 ? deltas[n].x : deltas[n].y;
+    }
+};
+
+/* lse and delta of a thread's own rows, g and g + 8. */
+struct own_columns {
+    float lses[2], deltas[2];
+
+    __device__ __forceinline__ float lse(int, int e) const
+    {
+        return lses[e / 2];
+    }
+
+    __device__ __forceinline__ float delta(int, int e) const
+    {
+        return deltas[e / 2];
+    }
+};
+
+/* -inf where a key is after its query: `first_own` and `first_streamed` are the numbers of a warp's rows and columns. */
+enum own_rows { OWN_KEYS, OWN_QUERIES };
+template <own_rows OWN_ARE>
+__device__ __forceinline__ void mask(float (&score)[SUB / 8][4], int first_own, int first_streamed)
+{
+    int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < SUB / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int own = first_own + lane / 4 + e / 2 * 8, other = first_streamed + n * 8 + lane % 4 * 2 + e % 2;
+            if (OWN_ARE == OWN_KEYS ? own > other : other > own)
+                score[n][e] = -CUDART_INF_F;
         }
 }
 
@@ -117,7 +175,7 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
     constexpr int ROWS = streamed<WIDTH>(), TILE = ROWS * mtk_pitch(WIDTH);
     mtk_await_turn();
     mtk_part part = mtk_part_of(call);
-    int lane = (int)threadIdx.x % 32, first_key = part.tile * OWN, warp_key = (int)threadIdx.x / 32 * 16;
+    int first_key = part.tile * OWN, warp_key = (int)threadIdx.x / 32 * 16, own = first_key + warp_key;
     float scale_log2 = call.scale * MTK_LOG2_E;
     uint32_t k[WIDTH / 16][4], v[WIDTH / 16][4];
     float dk[WIDTH / 8][4], dv[WIDTH / 8][4];
@@ -143,22 +201,17 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
         for (int sub = 0; sub < ROWS; sub += SUB) {
             const mtk_bf16 *q = here + sub * mtk_pitch(WIDTH), *grad = q + TILE;
             const float *lse = here_columns + sub, *delta = lse + ROWS;
-            int key = first_key + warp_key + lane / 4, query = first + sub + lane % 4 * 2;
-            bool all_seen = first + sub >= first_key + warp_key + 15;
             float weight[SUB / 8][4], slope[SUB / 8][4];
             uint32_t left[SUB / 16][4];
-            if (first + sub + SUB - 1 < first_key + warp_key) /* all of these queries come before the warp's keys */
+            if (first + sub + SUB - 1 < own) /* all of these queries come before the warp's keys */
                 continue;
             mtk_clear(weight);
             mtk_clear(slope);
             mtk_times_rows<WIDTH>(weight, k, q);
             mtk_times_rows<WIDTH>(slope, v, grad);
-            differentiate(weight, slope, scale_log2, [&](int n, int e, float *out_lse, float *out_delta) {
-                int column = n * 8 + e % 2;
-                *out_lse = lse[column + lane % 4 * 2] * MTK_LOG2_E;
-                *out_delta = delta[column + lane % 4 * 2];
-                return all_seen || query + column >= key + e / 2 * 8;
-            });
+            if (first + sub < own + 15)
+                mask<OWN_KEYS>(weight, own, first + sub);
+            differentiate(weight, slope, scale_log2, streamed_columns(lse, delta));
             mtk_left_of(left, weight);
             mtk_times_tile<WIDTH>(dv, left, grad);
             mtk_left_of(left, slope);
@@ -196,9 +249,10 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
     mtk_await_turn();
     mtk_part part = mtk_part_of(call);
     int lane = (int)threadIdx.x % 32, warp_query = (int)threadIdx.x / 32 * 16;
-    int first_query = ((int)(gridDim.x / (unsigned)call.total) - 1 - part.tile) * OWN;
+    int first_query = ((int)(gridDim.x / (unsigned)call.total) - 1 - part.tile) * OWN, own = first_query + warp_query;
     int end = min(first_query + OWN, call.length);
-    float scale_log2 = call.scale * MTK_LOG2_E, dq[WIDTH / 8][4], lse[2], delta[2];
+    float scale_log2 = call.scale * MTK_LOG2_E, dq[WIDTH / 8][4];
+    own_columns columns;
     uint32_t q[WIDTH / 16][4], grad[WIDTH / 16][4];
     mtk_tile_copy<WIDTH, OWN, THREADS>(tiles, mtk_head_of(call.q, part), first_query, call.length, call.features);
     mtk_tile_copy<WIDTH, OWN, THREADS>(tiles + OWN * mtk_pitch(WIDTH), mtk_head_of(call.grad, part), first_query,
@@ -207,8 +261,8 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
     for (int half = 0; half < 2; half++) {
         mtk_head<float> lses = mtk_head_of(call.lse, part), deltas = mtk_head_of(call.delta, part);
         int row = min(first_query + warp_query + lane / 4 + half * 8, call.length - 1);
-        lse[half] = lses.base[row * lses.row] * MTK_LOG2_E;
-        delta[half] = deltas.base[row * deltas.row];
+        columns.lses[half] = lses.base[row * lses.row] * MTK_LOG2_E;
+        columns.deltas[half] = deltas.base[row * deltas.row];
     }
     mtk_copies_wait();
     __syncthreads();
@@ -226,21 +280,17 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
 #pragma unroll
         for (int sub = 0; sub < ROWS; sub += SUB) {
             const mtk_bf16 *keys = here + sub * mtk_pitch(WIDTH), *values = keys + TILE;
-            int query = first_query + warp_query + lane / 4, key = first + sub + lane % 4 * 2;
-            bool all_seen = first + sub + SUB - 1 <= first_query + warp_query;
             float weight[SUB / 8][4], slope[SUB / 8][4];
             uint32_t left[SUB / 16][4];
-            if (first + sub > first_query + warp_query + 15) /* all of these keys come after the warp's queries */
+            if (first + sub > own + 15) /* all of these keys come after the warp's queries */
                 continue;
             mtk_clear(weight);
             mtk_clear(slope);
             mtk_times_rows<WIDTH>(weight, q, keys);
             mtk_times_rows<WIDTH>(slope, grad, values);
-            differentiate(weight, slope, scale_log2, [&](int n, int e, float *out_lse, float *out_delta) {
-                *out_lse = lse[e / 2];
-                *out_delta = delta[e / 2];
-                return all_seen || key + n * 8 + e % 2 <= query + e / 2 * 8;
-            });
+            if (first + sub + SUB - 1 > own)
+                mask<OWN_QUERIES>(weight, own, first + sub);
+            differentiate(weight, slope, scale_log2, columns);
             mtk_left_of(left, slope);
             mtk_times_tile<WIDTH>(dq, left, keys);
         }
