@@ -600,7 +600,7 @@ static void what_makes_no_sense_is_wrong_usage(void **state)
         {"--format jsn", "\"json\""},
         {"--outptu a.csv", "\"--output\""},
         {"-o", "--output needs a value"},
-        {"--diff nope --format folded", "plain"},
+        {"--diff nope --format folded", "there is no run \"nope\""},
         {"-o memtrace.db", "memtrace.db is a trace"},
         {"-o ./memtrace.db", "./memtrace.db is a trace"},
     };

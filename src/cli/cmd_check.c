@@ -203,6 +203,7 @@ const struct mt_command mt_command_check = {
         "--self-test asks whether the gate closes. It records a run that leaks and one that does not, and every\n"
         "criterion must let through what just keeps to it and stop what just does not. The leak must be found: so it\n"
         "exits with 1 if the gate works, with 0 if it let something through, and with 2 if it could not be tried.\n",
+    .failed_means = "the run does not pass; of --self-test: the gate works",
     .examples =
         "  memtrace run --device sim --model small --steps 4 && memtrace check --max-allocated 52GiB --no-leaks\n"
         "  memtrace check --category \"AttnScores<=2GiB\" --largest \"Softmax<=1GiB\" --junit check.xml\n"
