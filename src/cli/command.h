@@ -2,7 +2,7 @@
 #ifndef MT_CLI_COMMAND_H
 #define MT_CLI_COMMAND_H
 
-#include "options.h"
+#include "cli/program/options.h"
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  *
  *   memtrace COMMAND [OPTIONS]     the exit code is the status of base/status.h */
 #include "base/memory.h"
-#include "command.h"
-#include "output.h"
+#include "cli/command.h"
+#include "cli/output/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,237 @@
+#include "cli/check/check_budget.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mt_bound_kind_name(mt_bound_kind kind)
+{
+    return kind == MT_BOUND_LIVE ? "category" : "largest";
+}
+
+struct mt_budget mt_budget_empty(void)
+{
+    struct mt_budget budget = {.tolerance_percent = MT_NO_TOLERANCE};
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        budget.most_bytes[measure] = MT_NO_BOUND;
+    return budget;
+}
+
+void mt_budget_release(struct mt_budget *budget)
+{
+    for (size_t i = 0; i < budget->bound_count; i++)
+        free(budget->bounds[i].category);
+    free(budget->bounds);
+    free(budget->against);
+    *budget = mt_budget_empty();
+}
+
+void mt_budget_set_against(struct mt_budget *budget, const char *against)
+{
+    free(budget->against);
+    budget->against = mt_host_strdup(against);
+}
+
+static void set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *category, uint64_t bytes)
+{
+    for (size_t i = 0; i < budget->bound_count; i++) {
+        struct mt_category_bound *bound = &budget->bounds[i];
+        if (bound->kind == kind && strcmp(bound->category, category) == 0) {
+            bound->bytes = bytes;
+            return;
+        }
+    }
+    budget->bounds = mt_host_resize(budget->bounds, budget->bound_count + 1, sizeof *budget->bounds);
+    budget->bounds[budget->bound_count++] =
+        (struct mt_category_bound){.kind = kind, .category = mt_host_strdup(category), .bytes = bytes};
+}
+
+static size_t trimmed_length(const char *text, size_t length)
+{
+    while (length > 0 && text[length - 1] == ' ')
+        length--;
+    return length;
+}
+
+mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, const char *text)
+{
+    const char *option = mt_bound_kind_name(kind), *sign = strstr(text, "<="), *name = text + strspn(text, " ");
+    size_t length = sign > name ? trimmed_length(name, (size_t)(sign - name)) : 0;
+    if (length == 0)
+        return mt_fail(MT_USAGE, "--%s \"%s\": write NAME<=SIZE in quotes, as in --%s \"AttnScores<=40MiB\"", option,
+                       text, option);
+    uint64_t bytes;
+    mt_status status = mt_parse_bytes(sign + 2 + strspn(sign + 2, " "), &bytes);
+    if (status != MT_OK)
+        return mt_fail_context(status, "--%s \"%s\"", option, text);
+    struct mt_text category = {0};
+    mt_text_add(&category, "%.*s", (int)length, name);
+    set_bound(budget, kind, category.data, bytes);
+    mt_text_release(&category);
+    return MT_OK;
+}
+
+/* A size as JSON has it: bytes, or a text with a unit. */
+static mt_status read_bytes(const char *key, const json_t *value, uint64_t *out)
+{
+    if (json_is_integer(value) && json_integer_value(value) >= 0) {
+        *out = (uint64_t)json_integer_value(value);
+        return MT_OK;
+    }
+    if (!json_is_string(value))
+        return mt_fail(MT_USAGE, "\"%s\" must be a size: \"40MiB\", or a whole number of bytes", key);
+    mt_status status = mt_parse_bytes(json_string_value(value), out);
+    return status == MT_OK ? status : mt_fail_context(status, "\"%s\"", key);
+}
+
+static mt_status read_most(struct mt_budget *budget, const char *key, mt_measure measure, const json_t *value)
+{
+    return read_bytes(key, value, &budget->most_bytes[measure]);
+}
+
+static mt_status read_bounds(struct mt_budget *budget, mt_bound_kind kind, const json_t *value)
+{
+    const char *key = mt_bound_kind_name(kind), *category;
+    json_t *size;
+    if (!json_is_object(value))
+        return mt_fail(MT_USAGE, "\"%s\" must be an object: {\"AttnScores\": \"40MiB\"}", key);
+    json_object_foreach((json_t *)value, category, size)
+    {
+        uint64_t bytes;
+        mt_status status = read_bytes(category, size, &bytes);
+        if (status != MT_OK)
+            return mt_fail_context(status, "\"%s\"", key);
+        set_bound(budget, kind, category, bytes);
+    }
+    return MT_OK;
+}
+
+static mt_status read_no_leaks(struct mt_budget *budget, const json_t *value)
+{
+    if (!json_is_boolean(value))
+        return mt_fail(MT_USAGE, "\"no-leaks\" must be true or false");
+    budget->no_leaks = json_is_true(value);
+    return MT_OK;
+}
+
+static mt_status read_against(struct mt_budget *budget, const json_t *value)
+{
+    if (json_is_integer(value)) {
+        char number[MT_BYTES_TEXT];
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        mt_budget_set_against(budget, number);
+        return MT_OK;
+    }
+    if (!json_is_string(value))
+        return mt_fail(MT_USAGE, "\"against\" must be a run: its number, its name, or \"FILE:RUN\"");
+    mt_budget_set_against(budget, json_string_value(value));
+    return MT_OK;
+}
+
+static mt_status read_tolerance(struct mt_budget *budget, const json_t *value)
+{
+    if (json_is_number(value) && json_number_value(value) >= 0) {
+        budget->tolerance_percent = json_number_value(value);
+        return MT_OK;
+    }
+    if (!json_is_string(value))
+        return mt_fail(MT_USAGE, "\"tolerance\" must be a percentage: \"1%%\", or a number from 0");
+    mt_status status = mt_parse_percent(json_string_value(value), &budget->tolerance_percent);
+    return status == MT_OK ? status : mt_fail_context(status, "\"tolerance\"");
+}
+
+/* The keys of a budget file. */
+#define KEYS(X)                                                                                                        \
+    X(MAX_ALLOCATED, "max-allocated")                                                                                  \
+    X(MAX_REQUESTED, "max-requested")                                                                                  \
+    X(MAX_RESERVED, "max-reserved")                                                                                    \
+    X(CATEGORY, "category")                                                                                            \
+    X(LARGEST, "largest")                                                                                              \
+    X(NO_LEAKS, "no-leaks")                                                                                            \
+    X(AGAINST, "against")                                                                                              \
+    X(TOLERANCE, "tolerance")
+#define X(name, text) KEY_##name,
+enum key { KEYS(X) KEY_COUNT };
+#undef X
+#define X(name, text) text,
+static const char *const key_names[] = {KEYS(X)};
+#undef X
+
+static enum key find_key(const char *name)
+{
+    int key = 0;
+    while (key < KEY_COUNT && strcmp(key_names[key], name) != 0)
+        key++;
+    return (enum key)key;
+}
+
+static mt_status read_key(struct mt_budget *budget, const char *name, const json_t *value)
+{
+    switch (find_key(name)) {
+    case KEY_MAX_ALLOCATED:
+        return read_most(budget, name, MT_MEASURE_ALLOCATED, value);
+    case KEY_MAX_REQUESTED:
+        return read_most(budget, name, MT_MEASURE_REQUESTED, value);
+    case KEY_MAX_RESERVED:
+        return read_most(budget, name, MT_MEASURE_RESERVED, value);
+    case KEY_CATEGORY:
+        return read_bounds(budget, MT_BOUND_LIVE, value);
+    case KEY_LARGEST:
+        return read_bounds(budget, MT_BOUND_LARGEST, value);
+    case KEY_NO_LEAKS:
+        return read_no_leaks(budget, value);
+    case KEY_AGAINST:
+        return read_against(budget, value);
+    case KEY_TOLERANCE:
+        return read_tolerance(budget, value);
+    case KEY_COUNT:
+        break;
+    }
+    return mt_fail_unknown("key", name, key_names, KEY_COUNT);
+}
+
+static mt_status read_keys(struct mt_budget *budget, const json_t *object)
+{
+    if (!json_is_object(object))
+        return mt_fail(MT_USAGE, "a budget is an object: {\"max-allocated\": \"52GiB\"}");
+    mt_status status = MT_OK;
+    for (void *at = json_object_iter((json_t *)object); at != NULL && status == MT_OK;
+         at = json_object_iter_next((json_t *)object, at))
+        status = read_key(budget, json_object_iter_key(at), json_object_iter_value(at));
+    return status;
+}
+
+mt_status mt_budget_read(const char *path, struct mt_budget *budget)
+{
+    json_error_t error;
+    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (object == NULL && error.line < 0)
+        return mt_fail(MT_USAGE, "the budget %s can't be read: %s", path, error.text);
+    if (object == NULL)
+        return mt_fail(MT_USAGE, "the budget %s is no JSON: line %d: %s", path, error.line, error.text);
+    mt_status status = read_keys(budget, object);
+    json_decref(object);
+    return status == MT_OK ? status : mt_fail_context(status, "the budget %s", path);
+}
+
+static bool demands_something(const struct mt_budget *budget)
+{
+    bool demands = budget->bound_count > 0 || budget->no_leaks || budget->against != NULL;
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        demands |= budget->most_bytes[measure] != MT_NO_BOUND;
+    return demands;
+}
+
+mt_status mt_budget_check(const struct mt_budget *budget)
+{
+    if (!demands_something(budget))
+        return mt_fail(MT_USAGE, "nothing to check: say what the run must keep to, as in memtrace check --max-allocated"
+                                 " 52GiB --no-leaks (memtrace help check lists all there is)");
+    if (budget->tolerance_percent >= 0 && budget->against == NULL)
+        return mt_fail(MT_USAGE, "a tolerance is how much more than another run is allowed: name that run, as in"
+                                 " --against baseline --tolerance 1%%");
+    return MT_OK;
+}

@@ -1,0 +1,219 @@
+/* memtrace check: a gate for continuous integration. */
+#include "cli/check/check_report.h"
+#include "cli/check/check_self_test.h"
+#include "cli/check/check_text.h"
+#include "cli/output/output_file.h"
+
+#include <stdio.h>
+
+struct check_options {
+    struct mt_trace_options trace;
+    uint64_t most_bytes[MT_MEASURE_COUNT];
+    struct mt_option_list live, largest;
+    bool no_leaks, self_test;
+    const char *against, *budget, *junit, *summary;
+    double tolerance_percent;
+};
+
+#define MOST(measure, flag, text)                                                                                      \
+    {                                                                                                                  \
+        .name = flag, .value = "SIZE", .help = text, .kind = MT_OPTION_BYTES,                                          \
+        .offset = offsetof(struct check_options, most_bytes) + measure * sizeof(uint64_t)                              \
+    }
+
+static const struct mt_option options[] = {
+    MOST(MT_MEASURE_ALLOCATED, "--max-allocated", "the most that the peak of live blocks may be: 52GiB"),
+    MOST(MT_MEASURE_REQUESTED, "--max-requested", "the same of what was asked for, without rounding"),
+    MOST(MT_MEASURE_RESERVED, "--max-reserved", "the most that may be taken of the device"),
+    {.name = "--category",
+     .value = "NAME<=SIZE",
+     .help = "the most of a category that may live at the allocated peak; may be repeated",
+     .kind = MT_OPTION_LIST,
+     .offset = offsetof(struct check_options, live)},
+    {.name = "--largest",
+     .value = "NAME<=SIZE",
+     .help = "the most that one allocation of a category may ask for; may be repeated",
+     .kind = MT_OPTION_LIST,
+     .offset = offsetof(struct check_options, largest)},
+    {.name = "--no-leaks",
+     .help = "no kind of block may grow from one step's end to the next",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct check_options, no_leaks)},
+    {.name = "--against",
+     .value = "RUN|FILE:RUN",
+     .help = "no peak and no category may be more than in that run",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_RUN,
+     .offset = offsetof(struct check_options, against)},
+    {.name = "--tolerance",
+     .value = "PERCENT",
+     .help = "but for so much (1%)",
+     .kind = MT_OPTION_PERCENT,
+     .offset = offsetof(struct check_options, tolerance_percent)},
+    {.name = "--budget",
+     .value = "FILE",
+     .help = "JSON with the same names; what is given here goes before it",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct check_options, budget)},
+    {.name = "--junit",
+     .value = "FILE",
+     .help = "write JUnit's XML there, too",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct check_options, junit)},
+    {.name = "--summary",
+     .value = "FILE",
+     .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct check_options, summary)},
+    {.name = "--self-test",
+     .help = "check a run into which a leak is injected: exits with 1 since it is found",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct check_options, self_test)},
+    MT_TRACE_OPTIONS,
+};
+
+static mt_status add_bounds(struct mt_budget *budget, mt_bound_kind kind, const struct mt_option_list *list)
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < list->count && status == MT_OK; i++)
+        status = mt_budget_add_bound(budget, kind, list->items[i]);
+    return status;
+}
+
+/* What the budget file says, and over it what the command line says. */
+static mt_status read_budget(const struct check_options *given, struct mt_budget *out)
+{
+    *out = mt_budget_empty();
+    mt_status status = given->budget != NULL ? mt_budget_read(given->budget, out) : MT_OK;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        if (given->most_bytes[i] != MT_NO_BOUND)
+            out->most_bytes[i] = given->most_bytes[i];
+    if (status == MT_OK)
+        status = add_bounds(out, MT_BOUND_LIVE, &given->live);
+    if (status == MT_OK)
+        status = add_bounds(out, MT_BOUND_LARGEST, &given->largest);
+    out->no_leaks |= given->no_leaks;
+    if (given->against != NULL)
+        mt_budget_set_against(out, given->against);
+    if (given->tolerance_percent >= 0)
+        out->tolerance_percent = given->tolerance_percent;
+    return status == MT_OK ? mt_budget_check(out) : status;
+}
+
+static mt_status report(const struct mt_check *check, const struct check_options *given)
+{
+    mt_status status = (given->trace.json ? mt_check_print_json : mt_check_print)(check, &given->trace);
+    if (status == MT_OK && given->junit != NULL)
+        status = mt_check_write_junit(check, given->junit);
+    if (status == MT_OK && given->summary != NULL)
+        status = mt_check_append_summary(check, &given->trace, given->summary);
+    if (status != MT_OK || check->failed == 0)
+        return status;
+    struct mt_text run = {0};
+    mt_check_add_run(check, &run);
+    status = mt_fail(MT_FAILED, "%s does not pass", mt_text_get(&run));
+    mt_text_release(&run);
+    return status;
+}
+
+static mt_status check_question(const struct mt_budget *budget, const struct mt_question *question,
+                                const struct check_options *given)
+{
+    struct mt_question against = {0};
+    mt_status status = MT_OK;
+    if (budget->against != NULL)
+        status = mt_question_open_named(given->trace.trace, budget->against, &against);
+    if (status != MT_OK)
+        return mt_fail_context(status, "--against");
+    struct mt_check check;
+    status = mt_check_run(budget, question, budget->against != NULL ? &against : NULL, &check);
+    if (status == MT_OK)
+        status = report(&check, given);
+    mt_check_release(&check);
+    if (budget->against != NULL)
+        mt_question_close(&against);
+    return status;
+}
+
+/* No file that is read may be written to, and none that is written twice. */
+static mt_status check_outputs(const struct check_options *given)
+{
+    mt_status status = mt_output_file_check("--junit", given->junit, given->budget);
+    if (status == MT_OK)
+        status = mt_output_file_check("--summary", given->summary, given->budget);
+    return status == MT_OK ? mt_output_file_check("--junit", given->junit, given->summary) : status;
+}
+
+/* It is about runs of its own, and a criterion that it did not look at would seem kept. */
+static mt_status run_self_test(const struct check_options *given)
+{
+    bool is_alone = given->live.count == 0 && given->largest.count == 0 && !given->no_leaks && given->against == NULL &&
+                    given->budget == NULL && given->junit == NULL && given->summary == NULL &&
+                    given->tolerance_percent == MT_NO_TOLERANCE && given->trace.run == NULL;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        is_alone &= given->most_bytes[i] == MT_NO_BOUND;
+    if (!is_alone)
+        return mt_fail(MT_USAGE, "--self-test checks runs of its own, against budgets of its own: give it alone");
+    return mt_check_self_test(&given->trace);
+}
+
+static mt_status run_check(const void *options_given)
+{
+    const struct check_options *given = options_given;
+    if (given->self_test)
+        return run_self_test(given);
+    struct mt_budget budget;
+    struct mt_question question;
+    mt_status status = check_outputs(given);
+    if (status != MT_OK)
+        return status;
+    status = read_budget(given, &budget);
+    if (status == MT_OK)
+        status = mt_question_open(&given->trace, &question);
+    if (status == MT_OK) {
+        status = check_question(&budget, &question, given);
+        mt_question_close(&question);
+    }
+    mt_budget_release(&budget);
+    return status;
+}
+
+const struct mt_command mt_command_check = {
+    .name = "check",
+    .summary = "Passes a run that keeps to a budget and fails one that does not: a gate for continuous integration.",
+    .usage = "[OPTIONS]",
+    .details =
+        "At least one of the criteria must be given; besides, a run that did not end well never passes. Exits with 0\n"
+        "if it passes, with 1 if not, and with 2 if the question makes no sense, as for a category that there is not.\n"
+        "\n"
+        "--category bounds what lives at the peak of allocated bytes, rounding included; --largest what one\n"
+        "allocation asks for. --no-leaks takes what is live at the ends of the last steps (8 at most, without the\n"
+        "first one's), by kinds that are alike but for layer and shape: one that never falls and has grown, leaks.\n"
+        "It needs three full steps. Sizes are in powers of 1024: 52GB is 52GiB. --against compares the peaks allocated "
+        "and reserved and what each category has at\n"
+        "the allocated one. A budget file is JSON with the options' names:\n"
+        "\n"
+        "  {\"max-allocated\": \"52GiB\", \"category\": {\"AttnScores\": \"40MiB\"}, \"largest\": {\"Softmax\": "
+        "\"1GiB\"},\n"
+        "   \"no-leaks\": true, \"against\": \"main.db:baseline\", \"tolerance\": \"1%\"}\n"
+        "\n"
+        "--self-test asks whether the gate closes. It records a run that leaks and one that does not, and every\n"
+        "criterion must let through what just keeps to it and stop what just does not. The leak must be found: so it\n"
+        "exits with 1 if the gate works, with 0 if it let something through, and with 2 if it could not be tried.\n",
+    .failed_means = "the run does not pass; of --self-test: the gate works",
+    .examples =
+        "  memtrace run --device sim --model small --steps 4 && memtrace check --max-allocated 52GiB --no-leaks\n"
+        "  memtrace check --category \"AttnScores<=2GiB\" --largest \"Softmax<=1GiB\" --junit check.xml\n"
+        "  memtrace run --device sim --model small --name pr && memtrace check --against 1 --tolerance 100% ||"
+        " echo 'more than in run 1'\n"
+        "  ! memtrace check --self-test\n",
+    .options = options,
+    .defaults = &(const struct check_options){.trace.trace = MT_DEFAULT_TRACE,
+                                              .most_bytes = {MT_NO_BOUND, MT_NO_BOUND, MT_NO_BOUND},
+                                              .tolerance_percent = MT_NO_TOLERANCE},
+    .options_bytes = sizeof(struct check_options),
+    .run = run_check,
+};

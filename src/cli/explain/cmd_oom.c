@@ -1,0 +1,45 @@
+/* memtrace oom: why did a run end out of memory, and what would have kept it going? */
+#include "cli/command.h"
+#include "cli/explain/oom_answer.h"
+#include "trace/recorder.h"
+
+static const struct mt_option options[] = {MT_TRACE_OPTIONS};
+
+static mt_status run_oom(const void *given)
+{
+    const struct mt_trace_options *asked = given;
+    struct mt_question question;
+    mt_status status = mt_question_open_ended(asked, mt_run_state_name(MT_RUN_OOM), &question);
+    if (status != MT_OK)
+        return status;
+    struct mt_oom_answer answer;
+    status = mt_oom_answer_load(&question, &answer);
+    if (status == MT_OK)
+        (asked->json ? mt_oom_answer_print_json : mt_oom_answer_print)(&answer);
+    mt_oom_answer_release(&answer);
+    mt_question_close(&question);
+    return status;
+}
+
+const struct mt_command mt_command_oom = {
+    .name = "oom",
+    .summary = "Tells why a run ended out of memory, and what would have kept it going.",
+    .usage = "[OPTIONS]",
+    .details =
+        "It speaks of the newest run of the trace that ended so: of what was asked for and by whom, what the device\n"
+        "had left, what was reserved but free and why that could not serve, what was live, and of the changes that\n"
+        "would have sufficed, from the one that costs training least. Each of these was tried:\n"
+        "\n"
+        "  simulation  the whole run was made again with the change, on a simulated device of the same size, and ran "
+        "to\n"
+        "              its end: only a run of memtrace run can be made again\n"
+        "  replay      the allocations up to the request were made again with the change, and the request was met; "
+        "what\n"
+        "              would have been asked for after it is not known\n",
+    .examples = "  memtrace run --device sim:2GiB --model small || memtrace oom\n"
+                "  memtrace oom --json | jq -r '.changes[0].command'\n",
+    .options = options,
+    .defaults = &(const struct mt_trace_options){.trace = MT_DEFAULT_TRACE},
+    .options_bytes = sizeof(struct mt_trace_options),
+    .run = run_oom,
+};

@@ -1,0 +1,244 @@
+#include "cli/explain/diff_answer.h"
+
+#include "base/memory.h"
+#include "cli/output/output.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Leaves nothing to close if it fails. */
+static mt_status open_side(const char *trace, const char *which, struct mt_question *out)
+{
+    mt_status status = mt_question_open_named(trace, which, out);
+    if (status != MT_OK)
+        *out = (struct mt_question){0};
+    return status;
+}
+
+/* Two runs named by nobody are those that are best compared. */
+static mt_status open_pair(const char *trace, struct mt_question question[])
+{
+    struct mt_trace *opened;
+    const struct mt_run *runs[MT_SIDE_COUNT];
+    char numbers[MT_SIDE_COUNT][MT_BYTES_TEXT];
+    mt_status status = mt_trace_open(trace, &opened);
+    if (status != MT_OK)
+        return status;
+    status = mt_changes_find_pair(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
+    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++)
+        snprintf(numbers[side], sizeof numbers[side], "%" PRId64, runs[side]->id);
+    mt_trace_close(opened);
+    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++)
+        status = open_side(trace, numbers[side], &question[side]);
+    return status;
+}
+
+static mt_status open_named(const char *trace, const char *a, const char *b, struct mt_question question[])
+{
+    if (a == NULL || b == NULL)
+        return mt_fail(MT_USAGE,
+                       "%s is compared with what? Name two runs, memtrace diff A B, or none for the newest "
+                       "two that differ in one setting",
+                       a != NULL ? a : b);
+    mt_status status = open_side(trace, a, &question[MT_SIDE_A]);
+    return status == MT_OK ? open_side(trace, b, &question[MT_SIDE_B]) : status;
+}
+
+/* What makes two runs hard to compare is said, and not refused: the bytes add up all the same. */
+static void note_doubts(const struct mt_diff_answer *answer)
+{
+    const struct mt_run *a = answer->question[MT_SIDE_A].run, *b = answer->question[MT_SIDE_B].run;
+    const struct mt_run *runs[] = {a, b};
+    bool is_whole = true;
+    for (int side = 0; side < MT_SIDE_COUNT; side++)
+        if (strcmp(runs[side]->state, "oom") == 0 || strcmp(runs[side]->state, "failed") == 0) {
+            is_whole = false;
+            mt_note("run %" PRId64 " ended %s: its peaks are those until then", runs[side]->id,
+                    strcmp(runs[side]->state, "oom") == 0 ? "out of memory" : "with a failure");
+        }
+    if (is_whole && a->steps != b->steps && (a->steps < 2 || b->steps < 2))
+        mt_note("%" PRId64 " and %" PRId64 " steps: a first step has no gradients and no optimizer state before its "
+                "backward; repeat the shorter run with --steps 2",
+                a->steps, b->steps);
+    if (answer->changes.count > 1)
+        mt_note("the runs differ in %zu settings, so no cause can be put down to one of them", answer->changes.count);
+}
+
+static struct mt_diff_category *category_of(struct mt_diff_answer *answer, const char *name)
+{
+    for (size_t i = 0; i < answer->category_count; i++)
+        if (strcmp(answer->categories[i].category, name) == 0)
+            return &answer->categories[i];
+    answer->categories = mt_host_resize(answer->categories, answer->category_count + 1, sizeof *answer->categories);
+    answer->categories[answer->category_count] = (struct mt_diff_category){.category = name};
+    return &answer->categories[answer->category_count++];
+}
+
+static uint64_t larger_of(const uint64_t bytes[])
+{
+    return bytes[MT_SIDE_A] > bytes[MT_SIDE_B] ? bytes[MT_SIDE_A] : bytes[MT_SIDE_B];
+}
+
+static int compare_categories(const void *left, const void *right)
+{
+    const struct mt_diff_category *a = left, *b = right;
+    uint64_t a_bytes = larger_of(a->max_bytes), b_bytes = larger_of(b->max_bytes);
+    if (a_bytes != b_bytes)
+        return a_bytes < b_bytes ? 1 : -1;
+    return strcmp(a->category, b->category);
+}
+
+static mt_status load_categories(struct mt_diff_answer *answer)
+{
+    mt_status status = MT_OK;
+    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
+        struct mt_category_row *rows = NULL;
+        size_t count = 0;
+        status = mt_trace_categories(answer->question[side].trace, answer->question[side].run, NULL, &rows, &count);
+        for (size_t i = 0; i < count; i++)
+            category_of(answer, rows[i].category)->max_bytes[side] = rows[i].max_bytes;
+        free(rows);
+    }
+    if (answer->category_count > 1)
+        qsort(answer->categories, answer->category_count, sizeof *answer->categories, compare_categories);
+    return status;
+}
+
+static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t seq)
+{
+    for (size_t i = 0; i < answer->length_count; i++)
+        if (answer->lengths[i].seq == seq)
+            return &answer->lengths[i];
+    answer->lengths = mt_host_resize(answer->lengths, answer->length_count + 1, sizeof *answer->lengths);
+    answer->lengths[answer->length_count] = (struct mt_diff_length){.seq = seq};
+    return &answer->lengths[answer->length_count++];
+}
+
+/* Notes the run for its length, if it is a side's but for that. Later ones take the place of earlier ones. */
+static mt_status add_length(struct mt_diff_answer *answer, int side, const struct mt_run *run)
+{
+    struct mt_trace *trace = answer->question[side].trace;
+    struct mt_settings settings;
+    mt_status status = mt_settings_load(trace, run, &settings);
+    int64_t seq = strtoll(mt_setting_find(settings.rows, settings.count, "seq"), NULL, 10);
+    if (status == MT_OK && seq > 0 && mt_settings_agree_but_for(&answer->settings[side], &settings, "seq")) {
+        struct mt_peak_row peak;
+        status = mt_trace_peak(trace, run, MT_MEASURE_RESERVED, &peak);
+        struct mt_diff_length *length = length_of(answer, seq);
+        length->run[side] = run;
+        length->reserved_bytes[side] = peak.bytes;
+        length->published[side] = mt_published_is_comparable(settings.rows, settings.count)
+                                      ? mt_published_find(settings.rows, settings.count)
+                                      : NULL;
+        mt_peak_row_release(&peak);
+    }
+    mt_settings_release(&settings);
+    return status;
+}
+
+static int compare_lengths(const void *left, const void *right)
+{
+    const struct mt_diff_length *a = left, *b = right;
+    return (a->seq > b->seq) - (a->seq < b->seq);
+}
+
+/* Those that both sides have. */
+static void keep_whole_lengths(struct mt_diff_answer *answer)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < answer->length_count; i++)
+        if (answer->lengths[i].run[MT_SIDE_A] != NULL && answer->lengths[i].run[MT_SIDE_B] != NULL)
+            answer->lengths[kept++] = answer->lengths[i];
+    answer->length_count = kept;
+    if (kept > 1)
+        qsort(answer->lengths, kept, sizeof *answer->lengths, compare_lengths);
+}
+
+static bool differ_in_length(const struct mt_changes *changes)
+{
+    for (size_t i = 0; i < changes->count; i++)
+        if (strcmp(changes->items[i].name, "seq") == 0)
+            return true;
+    return false;
+}
+
+static mt_status load_lengths(struct mt_diff_answer *answer)
+{
+    mt_status status = MT_OK;
+    if (differ_in_length(&answer->changes))
+        return MT_OK;
+    for (int side = 0; side < MT_SIDE_COUNT; side++) {
+        size_t count;
+        const struct mt_run *runs = mt_trace_runs(answer->question[side].trace, &count);
+        for (size_t i = 0; i < count && status == MT_OK; i++)
+            if (strcmp(runs[i].state, "done") == 0)
+                status = add_length(answer, side, &runs[i]);
+    }
+    keep_whole_lengths(answer);
+    return status;
+}
+
+double mt_diff_length_published_gib(const struct mt_diff_length *length)
+{
+    const struct mt_published_cell *a = length->published[MT_SIDE_A], *b = length->published[MT_SIDE_B];
+    if (a == NULL || b == NULL || a == b)
+        return NAN;
+    bool is_same_mode = strcmp(a->mode, b->mode) == 0;
+    if (is_same_mode && strcmp(a->autocast, b->autocast) != 0)
+        return isnan(b->autocast_gib) ? -a->autocast_gib : b->autocast_gib;
+    return b->reserved_gib - a->reserved_gib;
+}
+
+bool mt_diff_length_measured(const struct mt_diff_length *length, int64_t *out_bytes)
+{
+    const struct mt_published_cell *a = length->published[MT_SIDE_A], *b = length->published[MT_SIDE_B];
+    if (a == NULL || b == NULL || a == b)
+        return false;
+    *out_bytes = (int64_t)(b->measured_reserved_bytes - a->measured_reserved_bytes);
+    return true;
+}
+
+static mt_status load(struct mt_diff_answer *answer)
+{
+    mt_status status = MT_OK;
+    struct mt_diff_run runs[MT_SIDE_COUNT];
+    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
+        const struct mt_question *question = &answer->question[side];
+        runs[side] = (struct mt_diff_run){question->trace, question->run};
+        status = mt_settings_load(question->trace, question->run, &answer->settings[side]);
+    }
+    if (status == MT_OK)
+        status = mt_trace_diff(&runs[MT_SIDE_A], &runs[MT_SIDE_B], &answer->diff);
+    if (status != MT_OK)
+        return status;
+    mt_changes_find(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], &answer->changes);
+    status = load_categories(answer);
+    return status == MT_OK ? load_lengths(answer) : status;
+}
+
+mt_status mt_diff_answer_load(const char *trace, const char *a, const char *b, struct mt_diff_answer *out)
+{
+    *out = (struct mt_diff_answer){0};
+    mt_status status =
+        a == NULL && b == NULL ? open_pair(trace, out->question) : open_named(trace, a, b, out->question);
+    if (status == MT_OK)
+        status = load(out);
+    if (status == MT_OK)
+        note_doubts(out);
+    return status;
+}
+
+void mt_diff_answer_release(struct mt_diff_answer *answer)
+{
+    mt_diff_release(&answer->diff);
+    for (int side = 0; side < MT_SIDE_COUNT; side++) {
+        mt_settings_release(&answer->settings[side]);
+        mt_question_close(&answer->question[side]);
+    }
+    free(answer->categories);
+    free(answer->lengths);
+    *answer = (struct mt_diff_answer){0};
+}

@@ -1,0 +1,55 @@
+/* What `memtrace diff` has found, before it is printed one way or the other. */
+#ifndef MT_CLI_DIFF_ANSWER_H
+#define MT_CLI_DIFF_ANSWER_H
+
+#include "cli/output/question.h"
+#include "cli/report/published.h"
+#include "cli/run/run_changes.h"
+#include "trace/diff.h"
+
+/* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
+struct mt_diff_category {
+    const char *category;
+    uint64_t max_bytes[MT_SIDE_COUNT];
+};
+
+/* The same two settings at one sequence length. */
+struct mt_diff_length {
+    int64_t seq;
+    const struct mt_run *run[MT_SIDE_COUNT]; /* the newest that are so */
+    uint64_t reserved_bytes[MT_SIDE_COUNT];
+    const struct mt_published_cell *published[MT_SIDE_COUNT]; /* NULL: none that these bytes are comparable with */
+};
+
+/* Ownership: everything; release it in any case. */
+struct mt_diff_answer {
+    struct mt_question question[MT_SIDE_COUNT];
+    struct mt_settings settings[MT_SIDE_COUNT];
+    struct mt_changes changes;
+    struct mt_diff diff;
+    struct mt_diff_category *categories; /* the largest of either first */
+    size_t category_count;
+    struct mt_diff_length *lengths; /* ascending; none where the sequence length itself differs */
+    size_t length_count;
+};
+
+/* Answers for two runs, named as mt_question_open_named says; both NULL: those that mt_changes_find_pair finds. Notes on
+ * stderr what makes them hard to compare. */
+mt_status mt_diff_answer_load(const char *trace, const char *a, const char *b, struct mt_diff_answer *out);
+void mt_diff_answer_release(struct mt_diff_answer *answer);
+
+/* What the publication says that B reserves more than A, in GiB; NAN where it says nothing. */
+double mt_diff_length_published_gib(const struct mt_diff_length *length);
+
+/* The same as measured with PyTorch; false where it was not. */
+bool mt_diff_length_measured(const struct mt_diff_length *length, int64_t *out_bytes);
+
+/* Print it: for people, as many rows as asked for, causes that matter little in one line unless all are; or as JSON. */
+struct mt_diff_print {
+    int64_t rows;
+    bool all;
+};
+void mt_diff_answer_print(const struct mt_diff_answer *answer, const struct mt_diff_print *how);
+void mt_diff_answer_print_json(const struct mt_diff_answer *answer);
+
+#endif

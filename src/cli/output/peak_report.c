@@ -1,0 +1,197 @@
+#include "cli/output/peak_report.h"
+
+#include "cli/output/output.h"
+#include "cli/output/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out)
+{
+    *out = (struct mt_run_peaks){0};
+    mt_status status = MT_OK;
+    for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++)
+        status = mt_trace_peak(question->trace, question->run, (mt_measure)measure, &out->of[measure]);
+    return status;
+}
+
+void mt_run_peaks_release(struct mt_run_peaks *peaks)
+{
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        mt_peak_row_release(&peaks->of[measure]);
+}
+
+struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
+{
+    return (struct mt_run_peaks){{
+        [MT_MEASURE_ALLOCATED] = {.bytes = stats->all.peak_allocated_bytes},
+        [MT_MEASURE_REQUESTED] = {.bytes = stats->all.peak_requested_bytes},
+        [MT_MEASURE_RESERVED] = {.bytes = stats->peak_reserved_bytes},
+    }};
+}
+
+/* Peaks of stats have no event, and a run that never got a block has no peak. */
+static bool has_moment(const struct mt_peak_row *peak)
+{
+    return peak->event != 0 && peak->bytes > 0;
+}
+
+static json_t *shares_json(const struct mt_peak_row *peak)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < peak->share_count; i++) {
+        const struct mt_peak_share *share = &peak->shares[i];
+        json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "category", mt_json_text(share->category),
+                                              "allocated_bytes", (json_int_t)share->allocated_bytes, "requested_bytes",
+                                              (json_int_t)share->requested_bytes, "blocks", (json_int_t)share->blocks));
+    }
+    return list;
+}
+
+static json_t *moment_json(const struct mt_peak_row *peak, mt_measure measure)
+{
+    if (!has_moment(peak))
+        return json_null();
+    json_t *moment =
+        json_pack("{s:I, s:o, s:o, s:o, s:I}", "bytes", (json_int_t)peak->bytes, "step",
+                  peak->step >= 0 ? json_integer(peak->step) : json_null(), "phase", mt_json_text(peak->phase), "span",
+                  mt_json_text(peak->span), "time_ns", (json_int_t)peak->time_ns);
+    if (measure == MT_MEASURE_RESERVED)
+        json_object_set_new(moment, "cached_bytes", json_integer((json_int_t)peak->cached_bytes));
+    json_object_set_new(moment, "by_category", shares_json(peak));
+    return moment;
+}
+
+void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object)
+{
+    char key[32];
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
+        snprintf(key, sizeof key, "%s_bytes", mt_measure_name((mt_measure)measure));
+        json_object_set_new(object, key, json_integer((json_int_t)peaks->of[measure].bytes));
+    }
+    const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
+    bool is_known = has_moment(allocated) || allocated->bytes == 0;
+    json_object_set_new(object, "by_category", is_known ? shares_json(allocated) : json_null());
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        json_object_set_new(object, mt_measure_name((mt_measure)measure),
+                            moment_json(&peaks->of[measure], (mt_measure)measure));
+}
+
+static void add_moment(struct mt_table *table, const struct mt_peak_row *peak)
+{
+    char text[MT_BYTES_TEXT];
+    if (!has_moment(peak)) {
+        for (int i = 0; i < 4; i++)
+            mt_table_add(table, "-");
+        return;
+    }
+    mt_table_add(table, mt_format_step(peak->step, text));
+    mt_table_add(table, peak->phase);
+    mt_table_add(table, peak->span);
+    snprintf(text, sizeof text, "%.3f ms", (double)peak->time_ns / 1e6);
+    mt_table_add(table, text);
+}
+
+static void print_peaks(const struct mt_run_peaks *peaks)
+{
+    static const struct mt_column columns[] = {
+        {"peak of", MT_ALIGN_LEFT}, {"size", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT}, {"step", MT_ALIGN_LEFT},
+        {"phase", MT_ALIGN_LEFT},   {"span", MT_ALIGN_LEFT},  {"time", MT_ALIGN_RIGHT}};
+    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
+        const struct mt_peak_row *peak = &peaks->of[measure];
+        mt_table_add(table, mt_measure_name((mt_measure)measure));
+        mt_table_add_bytes(table, peak->bytes);
+        mt_table_add_number(table, (int64_t)peak->bytes);
+        add_moment(table, peak);
+    }
+    mt_table_print(table);
+    mt_table_destroy(table);
+}
+
+/* What a category had at a peak; nothing if it had nothing. */
+static struct mt_peak_share find_share(const struct mt_peak_row *peak, const char *category)
+{
+    for (size_t i = 0; i < peak->share_count; i++)
+        if (strcmp(peak->shares[i].category, category) == 0)
+            return peak->shares[i];
+    return (struct mt_peak_share){.category = category};
+}
+
+static void add_percent(struct mt_table *table, uint64_t part, uint64_t whole)
+{
+    char text[MT_BYTES_TEXT];
+    snprintf(text, sizeof text, "%.1f %%", whole > 0 ? 100.0 * (double)part / (double)whole : 0.0);
+    mt_table_add(table, text);
+}
+
+/* A row of the table of shares: of the allocated peak size, share and blocks, then the sizes at the other two. */
+static void add_share(struct mt_table *table, const struct mt_run_peaks *peaks, const char *category)
+{
+    struct mt_peak_share allocated = find_share(&peaks->of[MT_MEASURE_ALLOCATED], category);
+    mt_table_add(table, category);
+    mt_table_add_bytes(table, allocated.allocated_bytes);
+    add_percent(table, allocated.allocated_bytes, peaks->of[MT_MEASURE_ALLOCATED].bytes);
+    mt_table_add_number(table, (int64_t)allocated.blocks);
+    mt_table_add_bytes(table, find_share(&peaks->of[MT_MEASURE_REQUESTED], category).requested_bytes);
+    mt_table_add_bytes(table, find_share(&peaks->of[MT_MEASURE_RESERVED], category).allocated_bytes);
+}
+
+/* The categories of `peak` that none of the `before` peaks had. */
+static void add_shares(struct mt_table *table, const struct mt_run_peaks *peaks, int measure)
+{
+    const struct mt_peak_row *peak = &peaks->of[measure];
+    for (size_t i = 0; i < peak->share_count; i++) {
+        bool was_shown = false;
+        for (int before = 0; before < measure; before++)
+            was_shown = was_shown || find_share(&peaks->of[before], peak->shares[i].category).blocks > 0;
+        if (!was_shown)
+            add_share(table, peaks, peak->shares[i].category);
+    }
+}
+
+static void add_cached(struct mt_table *table, uint64_t cached_bytes)
+{
+    mt_table_add(table, "(cached)");
+    for (int i = 0; i < 4; i++)
+        mt_table_add(table, "");
+    mt_table_add_bytes(table, cached_bytes);
+}
+
+static void add_total(struct mt_table *table, const struct mt_run_peaks *peaks)
+{
+    const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
+    uint64_t blocks = 0;
+    for (size_t i = 0; i < allocated->share_count; i++)
+        blocks += allocated->shares[i].blocks;
+    mt_table_add(table, "total");
+    mt_table_add_bytes(table, allocated->bytes);
+    add_percent(table, allocated->bytes, allocated->bytes);
+    mt_table_add_number(table, (int64_t)blocks);
+    mt_table_add_bytes(table, peaks->of[MT_MEASURE_REQUESTED].bytes);
+    mt_table_add_bytes(table, peaks->of[MT_MEASURE_RESERVED].bytes);
+}
+
+/* Each column is what was live at its own peak, so each adds up to it. */
+static void print_shares(const struct mt_run_peaks *peaks)
+{
+    static const struct mt_column columns[] = {{"made of", MT_ALIGN_LEFT},    {"allocated", MT_ALIGN_RIGHT},
+                                               {"share", MT_ALIGN_RIGHT},     {"blocks", MT_ALIGN_RIGHT},
+                                               {"requested", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
+    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        add_shares(table, peaks, measure);
+    add_cached(table, peaks->of[MT_MEASURE_RESERVED].cached_bytes);
+    add_total(table, peaks);
+    putchar('\n');
+    mt_table_print(table);
+    mt_table_destroy(table);
+}
+
+void mt_run_peaks_print(const struct mt_run_peaks *peaks)
+{
+    print_peaks(peaks);
+    if (peaks->of[MT_MEASURE_ALLOCATED].share_count > 0)
+        print_shares(peaks);
+}

@@ -1,0 +1,183 @@
+#include "cli/output/question.h"
+
+#include "base/label.h"
+#include "base/memory.h"
+#include "cli/output/output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define X(name, text) text,
+const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
+#undef X
+
+static void note_state(const struct mt_run *run)
+{
+    if (strcmp(run->state, "running") == 0)
+        mt_note("run %" PRId64 " is still running: these are its first %" PRId64 " events", run->id, run->event_count);
+    else if (strcmp(run->state, "interrupted") == 0)
+        mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
+    if (run->lost_events > 0)
+        mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
+}
+
+static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
+{
+    *out = (struct mt_question){0};
+    mt_status status = mt_trace_open(trace, &out->trace);
+    if (status != MT_OK)
+        return status;
+    status = mt_trace_find_run(out->trace, which, &out->run);
+    if (status == MT_OK)
+        note_state(out->run);
+    else
+        mt_trace_close(out->trace);
+    return status;
+}
+
+mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out)
+{
+    return open_run(options->trace, options->run, out);
+}
+
+static const struct mt_run *find_newest(struct mt_trace *trace, const char *state)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    while (count > 0 && strcmp(runs[count - 1].state, state) != 0)
+        count--;
+    return count > 0 ? &runs[count - 1] : NULL;
+}
+
+mt_status mt_question_open_ended(const struct mt_trace_options *options, const char *state, struct mt_question *out)
+{
+    if (options->run != NULL)
+        return mt_question_open(options, out);
+    *out = (struct mt_question){0};
+    mt_status status = mt_trace_open(options->trace, &out->trace);
+    if (status != MT_OK)
+        return status;
+    out->run = find_newest(out->trace, state);
+    if (out->run != NULL) {
+        note_state(out->run);
+        return MT_OK;
+    }
+    mt_question_close(out);
+    return mt_fail(
+        MT_USAGE,
+        "no run of %s ended with the state %s, so there is nothing to tell: memtrace runs lists how each ended",
+        options->trace, state);
+}
+
+/* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */
+static char *file_of(const char *which)
+{
+    for (const char *colon = strchr(which, ':'); colon != NULL; colon = strchr(colon + 1, ':')) {
+        char *file = mt_host_strdup(which);
+        file[colon - which] = '\0';
+        if (access(file, F_OK) == 0)
+            return file;
+        free(file);
+    }
+    return NULL;
+}
+
+static bool is_file(const char *name)
+{
+    struct stat about;
+    return stat(name, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+static mt_status fail_no_file(const char *trace, const char *which)
+{
+    return mt_fail(MT_USAGE, "there is no file \"%.*s\", and no run \"%s\" in %s", (int)strcspn(which, ":"), which,
+                   which, trace);
+}
+
+mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out)
+{
+    char *file = which != NULL ? file_of(which) : NULL;
+    mt_status status;
+    if (file == NULL)
+        status = open_run(trace, which, out);
+    else
+        status = open_run(file, which[strlen(file) + 1] != '\0' ? which + strlen(file) + 1 : NULL, out);
+    if (status != MT_OK && file == NULL && which != NULL && is_file(which)) {
+        file = mt_host_strdup(which);
+        status = open_run(file, NULL, out);
+    } else if (status != MT_OK && file == NULL && which != NULL && strchr(which, ':') != NULL) {
+        status = fail_no_file(trace, which);
+    }
+    if (status == MT_OK)
+        out->file = file;
+    else
+        free(file);
+    return status;
+}
+
+mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit visit, void *context)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    mt_status status = which != NULL ? mt_trace_find_run(trace, which, &runs) : MT_OK;
+    if (which != NULL)
+        count = 1;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = visit(context, trace, &runs[i]);
+    return status;
+}
+
+void mt_question_close(struct mt_question *question)
+{
+    mt_trace_close(question->trace);
+    free(question->file);
+    *question = (struct mt_question){0};
+}
+
+json_t *mt_question_json(const struct mt_question *question, const char *name)
+{
+    char schema[64];
+    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
+    const struct mt_run *run = question->run;
+    return json_pack("{s:s, s:I, s:o, s:o, s:o}", "schema", schema, "run", (json_int_t)run->id, "name",
+                     mt_json_text(run->name), "state", mt_json_text(run->state), "device", mt_json_text(run->device));
+}
+
+void mt_question_print_title(const struct mt_question *question)
+{
+    const struct mt_run *run = question->run;
+    printf("run %" PRId64, run->id);
+    if (run->name != NULL) {
+        fputs(" (", stdout);
+        mt_print_name(run->name);
+        putchar(')');
+    }
+    fputs(", ", stdout);
+    mt_print_name(run->device);
+    printf(", ");
+    mt_print_name(run->state);
+    printf(", %" PRId64 " step%s\n\n", run->steps, run->steps == 1 ? "" : "s");
+}
+
+mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value)
+{
+    struct mt_setting_row *rows;
+    size_t count;
+    mt_status status = mt_trace_settings(question->trace, question->run, &rows, &count);
+    *out_value = mt_setting_find(rows, count, name);
+    free(rows);
+    return status;
+}
+
+char *mt_format_step(int64_t step, char *text)
+{
+    if (step < 0)
+        snprintf(text, MT_BYTES_TEXT, "init");
+    else
+        snprintf(text, MT_BYTES_TEXT, "step %" PRId64, step);
+    return text;
+}

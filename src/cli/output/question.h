@@ -1,0 +1,50 @@
+/* What the commands that question a trace share: opening it, and telling which run it is about. */
+#ifndef MT_CLI_QUESTION_H
+#define MT_CLI_QUESTION_H
+
+#include "cli/command.h"
+#include "trace/trace.h"
+
+#include <jansson.h>
+
+/* A trace and the run that is asked about. */
+struct mt_question {
+    struct mt_trace *trace;
+    const struct mt_run *run;
+    char *file; /* that was named with the run; NULL: the run was looked for in the trace that the command is about */
+};
+
+/* Opens --trace and finds --run. Notes on stderr what must be known of a run that did not end in order. Close it if
+ * MT_OK. */
+mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
+
+/* The same, but without --run the newest run that ended in that state: MT_USAGE if none did. */
+mt_status mt_question_open_ended(const struct mt_trace_options *options, const char *state, struct mt_question *out);
+
+/* The same for a run that is named beside --run, as where two are compared: a number or a name of the trace `trace`, or
+ * FILE:RUN of another one (what stands before a colon is a file if there is one of that name). FILE:, or FILE where
+ * `trace` has no run of that name, is the file's newest. `which` NULL: the newest run of `trace`. Each question has an opening of its own, of the same file too, so texts of two are not to be compared
+ * by their pointers. */
+mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out);
+void mt_question_close(struct mt_question *question);
+
+/* Calls `visit` with every run of the trace, oldest first, or with the one that is asked for, until it fails. */
+typedef mt_status (*mt_run_visit)(void *context, struct mt_trace *trace, const struct mt_run *run);
+mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit visit, void *context);
+
+/* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name, state, device. The caller's. */
+json_t *mt_question_json(const struct mt_question *question, const char *name);
+
+/* "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
+void mt_question_print_title(const struct mt_question *question);
+
+/* The value of a setting of the run, "" if it has none. Borrowed from the trace. */
+mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value);
+
+/* The phases by enumeration, ending with NULL: the choices of --phase. */
+extern const char *const mt_phase_names[];
+
+/* "step 2", or "init" for what precedes the first: into `text` of MT_BYTES_TEXT bytes, which it returns. */
+char *mt_format_step(int64_t step, char *text);
+
+#endif

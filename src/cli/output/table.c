@@ -1,0 +1,135 @@
+#include "cli/output/table.h"
+
+#include "base/memory.h"
+#include "cli/output/output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2 };
+
+/* Cells row by row, their texts one after another.
+ * Invariants: cell_count <= cell_capacity; starts[i] < text.length; widths[c] >= the width of every cell of column c
+ * that was added. */
+struct mt_table {
+    const struct mt_column *columns;
+    size_t column_count;
+    int *widths; /* in characters */
+    struct mt_text text;
+    size_t *starts; /* of the cells in `text`; each ends with '\n', which no visible text has */
+    size_t cell_count, cell_capacity;
+    bool has_header; /* printed already */
+};
+
+/* Characters, not bytes. */
+static int display_width(const char *text, size_t bytes)
+{
+    int width = 0;
+    for (size_t i = 0; i < bytes; i++)
+        width += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return width;
+}
+
+static size_t cell_bytes(const struct mt_table *table, size_t cell)
+{
+    size_t end = cell + 1 < table->cell_count ? table->starts[cell + 1] : table->text.length;
+    return end - table->starts[cell] - 1;
+}
+
+static void widen(struct mt_table *table, size_t column, int width)
+{
+    if (width > table->widths[column])
+        table->widths[column] = width;
+}
+
+struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
+{
+    struct mt_table *table = mt_host_alloc(sizeof *table);
+    *table = (struct mt_table){.columns = columns, .column_count = count};
+    table->widths = mt_host_alloc(count * sizeof *table->widths);
+    for (size_t i = 0; i < count; i++)
+        widen(table, i, display_width(columns[i].title, strlen(columns[i].title)));
+    return table;
+}
+
+void mt_table_destroy(struct mt_table *table)
+{
+    if (table == NULL)
+        return;
+    mt_text_release(&table->text);
+    free(table->starts);
+    free(table->widths);
+    free(table);
+}
+
+void mt_table_add(struct mt_table *table, const char *text)
+{
+    if (table->cell_count == table->cell_capacity) {
+        table->cell_capacity = table->cell_capacity * 2 + table->column_count * 16;
+        table->starts = mt_host_resize(table->starts, table->cell_capacity, sizeof *table->starts);
+    }
+    size_t cell = table->cell_count++;
+    table->starts[cell] = table->text.length;
+    mt_text_add_visible(&table->text, text);
+    mt_text_add(&table->text, "\n");
+    int width = display_width(table->text.data + table->starts[cell], cell_bytes(table, cell));
+    widen(table, cell % table->column_count, width);
+    if (table->cell_count == ROWS_AT_ONCE * table->column_count)
+        mt_table_print(table);
+}
+
+void mt_table_add_number(struct mt_table *table, int64_t number)
+{
+    char text[MT_BYTES_TEXT];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    mt_table_add(table, text);
+}
+
+void mt_table_add_bytes(struct mt_table *table, uint64_t bytes)
+{
+    char text[MT_BYTES_TEXT];
+    mt_table_add(table, mt_format_bytes(bytes, text));
+}
+
+/* Blanks wait for text after them, so that no line ends in some: `pending` stand before this cell. Returns how many stand
+ * before the next one. */
+static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
+{
+    int padding = table->widths[column] - display_width(text, bytes);
+    bool is_right = table->columns[column].align == MT_ALIGN_RIGHT;
+    if (bytes == 0 || is_right)
+        pending += padding;
+    if (bytes > 0) {
+        printf("%*s%.*s", pending, "", (int)bytes, text);
+        pending = is_right ? 0 : padding;
+    }
+    if (column + 1 < table->column_count)
+        return pending + COLUMN_GAP;
+    putchar('\n');
+    return 0;
+}
+
+static void print_header(struct mt_table *table)
+{
+    bool styled = mt_output_is_styled();
+    fputs(styled ? "\033[1m" : "", stdout);
+    int pending = 0;
+    for (size_t i = 0; i < table->column_count; i++)
+        pending = print_cell(table, i, table->columns[i].title, strlen(table->columns[i].title), pending);
+    fputs(styled ? "\033[0m" : "", stdout);
+    table->has_header = true;
+}
+
+void mt_table_print(struct mt_table *table)
+{
+    if (!table->has_header)
+        print_header(table);
+    int pending = 0;
+    for (size_t cell = 0; cell < table->cell_count; cell++)
+        pending = print_cell(table, cell % table->column_count, table->text.data + table->starts[cell],
+                             cell_bytes(table, cell), pending);
+    table->cell_count = 0;
+    table->text.length = 0;
+}

@@ -1,0 +1,160 @@
+/* memtrace help: the list of commands, or what one does; and the same for man and for shells. */
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/program/completion.h"
+#include "cli/program/man_page.h"
+
+#include <stdio.h>
+
+/* A shell that completions are made for. */
+enum { NO_SHELL = -1 };
+static const char *const shell_names[] = {"bash", "zsh", "fish", NULL};
+static void (*const add_completion[])(struct mt_text *out) = {mt_completion_add_bash, mt_completion_add_zsh,
+                                                              mt_completion_add_fish};
+
+struct help_options {
+    bool help, json, man;
+    int shell;
+    const char *command; /* NULL: all */
+};
+
+static const struct mt_option options[] = {
+    {.name = "COMMAND",
+     .help = "the command to explain",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct help_options, command),
+     .takes = MT_TAKES_COMMAND},
+    {.name = "--man",
+     .help = "print the page for man, of the command or of the program",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct help_options, man)},
+    {.name = "--completions",
+     .value = "SHELL",
+     .help = "print what the shell reads to complete commands, options and values",
+     .kind = MT_OPTION_CHOICE,
+     .offset = offsetof(struct help_options, shell),
+     .choices = shell_names},
+    MT_OPTION_JSON(struct help_options),
+    MT_OPTION_HELP(struct help_options),
+    MT_OPTIONS_END,
+};
+
+void mt_help_print(const struct mt_command *command)
+{
+    struct mt_text list = {0};
+    mt_options_describe(command->options, &list);
+    printf("%s\n\nusage: memtrace %s%s%s\n", command->summary, command->name, command->usage[0] != '\0' ? " " : "",
+           command->usage);
+    if (command->details != NULL)
+        printf("\n%s", command->details);
+    printf("\nOptions:\n%s\nExamples:\n%s", list.data, command->examples);
+    mt_text_release(&list);
+}
+
+void mt_help_print_all(void)
+{
+    puts(MT_PROGRAM_SUMMARY "\n\nusage: memtrace COMMAND [OPTIONS]\n\nCommands:");
+    for (const struct mt_command *const *command = mt_commands; *command != NULL; command++)
+        printf("  %-12s%s\n", (*command)->name, (*command)->summary);
+    puts("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 not a trace or a damaged one, 4 no such device, 5 out of\n"
+         "device memory.\n\n"
+         "Examples:");
+    fputs(MT_PROGRAM_EXAMPLES, stdout);
+}
+
+static json_t *option_json(const struct mt_option *option)
+{
+    json_t *choices = json_array();
+    for (int i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
+        json_array_append_new(choices, json_string(option->choices[i]));
+    return json_pack("{s:s, s:o, s:s, s:o}", "name", option->name, "value",
+                     option->kind == MT_OPTION_FLAG ? json_null() : mt_json_text(option->value), "help", option->help,
+                     "choices", choices);
+}
+
+static json_t *command_json(const struct mt_command *command)
+{
+    json_t *list = json_array();
+    for (const struct mt_option *option = command->options; option->name != NULL; option++)
+        json_array_append_new(list, option_json(option));
+    return json_pack("{s:s, s:s, s:o}", "name", command->name, "summary", command->summary, "options", list);
+}
+
+/* Of one command, or of all. */
+static void print_json(const struct mt_command *command)
+{
+    json_t *rows = json_array();
+    if (command != NULL)
+        json_array_append_new(rows, command_json(command));
+    for (size_t i = 0; command == NULL && mt_commands[i] != NULL; i++)
+        json_array_append_new(rows, command_json(mt_commands[i]));
+    mt_json_print(json_pack("{s:s, s:o}", "schema", "memtrace.help/1", "rows", rows));
+}
+
+static void print_man_page(const struct mt_command *command)
+{
+    struct mt_text page = {0};
+    mt_man_page_add(command, &page);
+    fputs(mt_text_get(&page), stdout);
+    mt_text_release(&page);
+}
+
+static void print_completion(int shell)
+{
+    struct mt_text script = {0};
+    add_completion[shell](&script);
+    fputs(mt_text_get(&script), stdout);
+    mt_text_release(&script);
+}
+
+static mt_status check_options(const struct help_options *help)
+{
+    if (help->man + help->json + (help->shell != NO_SHELL) > 1)
+        return mt_fail(MT_USAGE, "--man, --completions and --json exclude each other");
+    if (help->shell != NO_SHELL && help->command != NULL)
+        return mt_fail(MT_USAGE, "completions are of all commands at once: memtrace help --completions %s",
+                       shell_names[help->shell]);
+    return MT_OK;
+}
+
+static mt_status run_help(const void *given)
+{
+    const struct help_options *help = given;
+    const struct mt_command *command = NULL;
+    mt_status status = check_options(help);
+    if (status == MT_OK && help->command != NULL)
+        status = mt_command_find(help->command, &command);
+    if (status != MT_OK)
+        return status;
+    if (help->shell != NO_SHELL)
+        print_completion(help->shell);
+    else if (help->man)
+        print_man_page(command);
+    else if (help->json)
+        print_json(command);
+    else if (command != NULL)
+        mt_help_print(command);
+    else
+        mt_help_print_all();
+    return MT_OK;
+}
+
+const struct mt_command mt_command_help = {
+    .name = "help",
+    .summary = "Lists the commands, or explains one.",
+    .usage = "[COMMAND] [OPTIONS]",
+    .details = "An installed memtrace has its manual and its completions where man and the shells look for them. One\n"
+               "that was only built is completed after:\n"
+               "\n"
+               "  source <(memtrace help --completions bash)\n"
+               "  memtrace help --completions zsh >~/.zfunc/_memtrace    # in a folder of $fpath\n"
+               "  memtrace help --completions fish | source\n",
+    .examples = "  memtrace help\n"
+                "  memtrace help run\n"
+                "  memtrace help run --man >memtrace-run.1\n"
+                "  memtrace help --completions bash >memtrace.bash\n",
+    .options = options,
+    .defaults = &(const struct help_options){.shell = NO_SHELL},
+    .options_bytes = sizeof(struct help_options),
+    .run = run_help,
+};

@@ -1,0 +1,183 @@
+#include "cli/program/options.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { MOST_OPTIONS = 64 };
+
+/* Where the parser stands. */
+struct parser {
+    const struct mt_option *options;
+    int count, next; /* of the arguments */
+    char **arguments;
+    char *fields;
+    bool only_positional; /* "--" was seen */
+    int positional_count;
+};
+
+bool mt_option_is_positional(const struct mt_option *option)
+{
+    return option->name[0] != '-';
+}
+
+static size_t choice_count(const char *const *choices)
+{
+    size_t count = 0;
+    while (choices[count] != NULL)
+        count++;
+    return count;
+}
+
+static mt_status parse_choice(const struct mt_option *option, const char *text, int *out)
+{
+    for (int i = 0; option->choices[i] != NULL; i++) {
+        if (strcmp(option->choices[i], text) == 0) {
+            *out = i;
+            return MT_OK;
+        }
+    }
+    return mt_fail_unknown("value", text, option->choices, choice_count(option->choices));
+}
+
+static mt_status add_to_list(const struct mt_option *option, const char *text, struct mt_option_list *list)
+{
+    if (list->count == MT_MOST_LISTED)
+        return mt_fail(MT_USAGE, "%s can be given %d times at most", option->name, MT_MOST_LISTED);
+    list->items[list->count++] = text;
+    return MT_OK;
+}
+
+/* Of a value that was read elsewhere: whose it was. */
+static mt_status name_option(const struct mt_option *option, mt_status status)
+{
+    return status == MT_OK ? status : mt_fail_context(status, "%s", option->name);
+}
+
+static mt_status store_value(struct parser *parser, const struct mt_option *option, const char *text)
+{
+    void *field = parser->fields + option->offset;
+    switch (option->kind) {
+    case MT_OPTION_FLAG:
+        *(bool *)field = true;
+        return MT_OK;
+    case MT_OPTION_TEXT:
+        *(const char **)field = text;
+        return MT_OK;
+    case MT_OPTION_INTEGER:
+        return mt_parse_integer(option->name, text, option->low, option->high, field);
+    case MT_OPTION_BYTES:
+        return name_option(option, mt_parse_bytes(text, field));
+    case MT_OPTION_PERCENT:
+        return name_option(option, mt_parse_percent(text, field));
+    case MT_OPTION_CHOICE:
+        return name_option(option, parse_choice(option, text, field));
+    case MT_OPTION_LIST:
+        return add_to_list(option, text, field);
+    }
+    return MT_OK;
+}
+
+/* `argument` may have a value behind the name. */
+static mt_status fail_unknown_option(const struct mt_option *options, const char *argument)
+{
+    struct mt_text name = {0};
+    const char *names[MOST_OPTIONS];
+    size_t count = 0;
+    for (const struct mt_option *option = options; option->name != NULL && count < MOST_OPTIONS; option++)
+        if (!mt_option_is_positional(option))
+            names[count++] = option->name;
+    mt_text_add(&name, "%.*s", (int)strcspn(argument, "="), argument);
+    mt_status status = mt_fail_unknown("option", mt_text_get(&name), names, count);
+    mt_text_release(&name);
+    return status;
+}
+
+/* `own` may be NULL. */
+static bool is_name(const char *own, const char *name, size_t length)
+{
+    return own != NULL && strlen(own) == length && memcmp(own, name, length) == 0;
+}
+
+static const struct mt_option *find_option(const struct mt_option *options, const char *name, size_t length)
+{
+    for (const struct mt_option *option = options; option->name != NULL; option++)
+        if (!mt_option_is_positional(option) &&
+            (is_name(option->name, name, length) || is_name(option->alias, name, length)))
+            return option;
+    return NULL;
+}
+
+/* "--name value", "--name=value" or "--flag". */
+static mt_status parse_option(struct parser *parser, const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
+    const struct mt_option *option = find_option(parser->options, argument, length);
+    if (option == NULL)
+        return fail_unknown_option(parser->options, argument);
+    if (option->kind == MT_OPTION_FLAG)
+        return equals == NULL ? store_value(parser, option, NULL)
+                              : mt_fail(MT_USAGE, "%s takes no value", option->name);
+    if (equals != NULL)
+        return store_value(parser, option, equals + 1);
+    if (parser->next == parser->count)
+        return mt_fail(MT_USAGE, "%s needs a value: %s %s", option->name, option->name, option->value);
+    return store_value(parser, option, parser->arguments[parser->next++]);
+}
+
+static mt_status parse_positional(struct parser *parser, const char *argument)
+{
+    int place = 0;
+    for (const struct mt_option *option = parser->options; option->name != NULL; option++) {
+        if (!mt_option_is_positional(option))
+            continue;
+        if (place++ == parser->positional_count) {
+            parser->positional_count++;
+            return store_value(parser, option, argument);
+        }
+    }
+    return mt_fail(MT_USAGE, "\"%s\" is one argument too many", argument);
+}
+
+mt_status mt_options_parse(const struct mt_option *options, int count, char **arguments, void *fields)
+{
+    struct parser parser = {.options = options, .count = count, .arguments = arguments, .fields = fields};
+    mt_status status = MT_OK;
+    while (status == MT_OK && parser.next < parser.count) {
+        const char *argument = parser.arguments[parser.next++];
+        if (!parser.only_positional && strcmp(argument, "--") == 0) {
+            parser.only_positional = true;
+            continue;
+        }
+        bool is_option = !parser.only_positional && argument[0] == '-' && argument[1] != '\0';
+        status = is_option ? parse_option(&parser, argument) : parse_positional(&parser, argument);
+    }
+    return status;
+}
+
+/* "--mode infer|fwd", "--steps N" or "-o, --output FILE". */
+static void describe_name(const struct mt_option *option, struct mt_text *out)
+{
+    if (option->alias != NULL)
+        mt_text_add(out, "%s, ", option->alias);
+    mt_text_add(out, "%s", option->name);
+    if (option->kind == MT_OPTION_CHOICE)
+        for (int i = 0; option->choices[i] != NULL; i++)
+            mt_text_add(out, "%s%s", i == 0 ? " " : "|", option->choices[i]);
+    else if (option->value != NULL && !mt_option_is_positional(option))
+        mt_text_add(out, " %s", option->value);
+}
+
+void mt_options_describe(const struct mt_option *options, struct mt_text *out)
+{
+    enum { HELP_COLUMN = 30 };
+    for (const struct mt_option *option = options; option->name != NULL; option++) {
+        struct mt_text name = {0};
+        describe_name(option, &name);
+        if (name.length + 2 > HELP_COLUMN)
+            mt_text_add(out, "  %s\n  %-*s  %s\n", name.data, HELP_COLUMN, "", option->help);
+        else
+            mt_text_add(out, "  %-*s  %s\n", HELP_COLUMN, name.data, option->help);
+        mt_text_release(&name);
+    }
+}

@@ -1,0 +1,413 @@
+#include "cli/report/report_runs.h"
+
+#include "alloc/alloc.h"
+#include "base/memory.h"
+#include "cli/run/run_settings.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Settings that say nothing of what a run needs or takes. */
+static const char *const passing[] = {"steps", "seed", "data", "init", "kernels", "memtrace"};
+
+static const char *setting(const struct mt_report_run *run, const char *name)
+{
+    return mt_run_setting_find(run->settings, run->setting_count, name);
+}
+
+static bool is_passing(const char *name)
+{
+    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
+        if (strcmp(passing[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* In what two runs may differ that are taken for alike. */
+typedef enum likeness { SAME_RUN, OTHER_WARMUP, OTHER_PRECISION } likeness;
+
+static bool may_differ(const char *name, likeness allowed)
+{
+    return is_passing(name) || (allowed >= OTHER_WARMUP && strcmp(name, "warmup") == 0) ||
+           (allowed >= OTHER_PRECISION && strcmp(name, "autocast") == 0);
+}
+
+static bool is_alike(const struct mt_report_run *a, const struct mt_report_run *b, likeness allowed)
+{
+    for (size_t i = 0; i < a->setting_count; i++) {
+        const struct mt_setting_row *row = &a->settings[i];
+        if (!may_differ(row->name, allowed) && strcmp(row->value, setting(b, row->name)) != 0)
+            return false;
+    }
+    return strcmp(a->run->device, b->run->device) == 0;
+}
+
+static int64_t number(const struct mt_report_run *run, const char *name)
+{
+    return strtoll(setting(run, name), NULL, 10);
+}
+
+static char *model_text(const struct mt_report_run *run)
+{
+    struct mt_text text = {0};
+    if (strcmp(setting(run, "model"), "custom") != 0)
+        mt_text_add(&text, "%s", setting(run, "model"));
+    else
+        mt_text_add(&text, "%s layers of %s (d_ff %s, %s heads, vocabulary %s)", setting(run, "layers"),
+                    setting(run, "d_model"), setting(run, "d_ff"), setting(run, "heads"), setting(run, "vocab"));
+    return text.data != NULL ? text.data : mt_host_strdup("");
+}
+
+/* "policy=torch", and what is not as it is by itself. */
+static char *allocator_text(const struct mt_report_run *run)
+{
+    const char *whole = setting(run, "alloc");
+    struct mt_alloc_settings settings;
+    struct mt_text text = {0};
+    if (whole[0] == '\0' || mt_alloc_settings_parse(whole, &settings) != MT_OK)
+        return mt_host_strdup(whole);
+    mt_alloc_settings_format_short(&settings, &text);
+    return text.data;
+}
+
+static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run)
+{
+    mt_status status = mt_trace_settings(trace, run->run, &run->settings, &run->setting_count);
+    run->mode = setting(run, "mode");
+    run->autocast = setting(run, "autocast");
+    run->seq_text = setting(run, "seq");
+    run->batch = number(run, "batch");
+    run->seq = number(run, "seq");
+    run->d_model = number(run, "d_model");
+    run->is_oom = strcmp(run->run->state, "oom") == 0;
+    run->is_estimated = mt_device_is_simulated(run->run->device);
+    run->published = mt_published_find(run->settings, run->setting_count);
+    run->model = model_text(run);
+    run->allocator = allocator_text(run);
+    return status;
+}
+
+static void run_release(struct mt_report_run *run)
+{
+    mt_peak_row_release(&run->allocated);
+    mt_peak_row_release(&run->reserved);
+    free(run->settings);
+    free(run->model);
+    free(run->allocator);
+    *run = (struct mt_report_run){0};
+}
+
+/* Out of memory in a first step is a steady answer, too. */
+static bool is_steady(const struct mt_report_run *run)
+{
+    return run->is_oom || run->run->last_full_step >= 1 || strcmp(run->mode, "fwd_bwd") != 0;
+}
+
+bool mt_report_is_prediction(const struct mt_report_run *run)
+{
+    return !run->is_oom && is_steady(run) && strncmp(setting(run, "alloc"), "policy=torch", 12) == 0;
+}
+
+/* Puts a run in the place of an older one of its configuration, or at the end. Takes it. */
+static void keep_run(struct mt_report *report, struct mt_report_run *run)
+{
+    for (size_t i = 0; i < report->run_count; i++) {
+        struct mt_report_run *old = &report->runs[i];
+        if (!is_alike(run, old, SAME_RUN))
+            continue;
+        bool is_better = is_steady(run) || !is_steady(old);
+        run_release(is_better ? old : run);
+        if (is_better)
+            *old = *run;
+        return;
+    }
+    report->runs[report->run_count++] = *run;
+}
+
+/* Imported runs and those under way have no place in the tables. */
+static bool is_wanted(const struct mt_report_run *run)
+{
+    bool has_ended = run->is_oom || strcmp(run->run->state, "done") == 0;
+    return has_ended && run->mode[0] != '\0' && run->seq > 0 && run->batch > 0;
+}
+
+static mt_status keep_runs(struct mt_report *report)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(report->trace, &count);
+    mt_status status = MT_OK;
+    report->runs = mt_host_alloc((count + 1) * sizeof *report->runs);
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        struct mt_report_run run = {.run = &runs[i]};
+        status = load_settings(report->trace, &run);
+        if (status == MT_OK && is_wanted(&run))
+            keep_run(report, &run);
+        else
+            run_release(&run);
+    }
+    return status;
+}
+
+static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
+{
+    mt_status status = mt_trace_steps(trace, run->run, &run->steps);
+    if (status == MT_OK)
+        status = mt_trace_peak(trace, run->run, MT_MEASURE_ALLOCATED, &run->allocated);
+    if (status == MT_OK)
+        status = mt_trace_peak(trace, run->run, MT_MEASURE_RESERVED, &run->reserved);
+    return status;
+}
+
+/* Proportional to the number of parameters, near enough to put models in order. */
+static double size_of(const struct mt_report_run *run)
+{
+    return (double)number(run, "layers") * (double)run->d_model * (double)run->d_model;
+}
+
+static int compare_numbers(double a, double b)
+{
+    return (a > b) - (a < b);
+}
+
+/* In what runs differ that no table compares. */
+static const char *const axis_settings[] = {"model",     "batch", "rope",        "matmul",    "impl",
+                                            "attention", "alloc", "weight_cast", "zero_grad", "device"};
+static const char *const axis_titles[] = {"model",     "batch",     "RoPE",         "products",  "implementation",
+                                          "attention", "allocator", "weight casts", "zero grad", "device"};
+enum {
+    AXES = sizeof axis_settings / sizeof axis_settings[0],
+    AXIS_MODEL = 0,
+    AXIS_BATCH = 1,
+    AXIS_ALLOCATOR = 6,
+    AXIS_DEVICE = AXES - 1
+};
+
+static const char *axis_value(const struct mt_report_run *run, int axis)
+{
+    if (axis == AXIS_MODEL)
+        return run->model;
+    if (axis == AXIS_ALLOCATOR)
+        return run->allocator;
+    return axis == AXIS_DEVICE ? run->run->device : setting(run, axis_settings[axis]);
+}
+
+/* Small models before large ones, large cards before small ones. */
+static int compare_axes(const struct mt_report_run *a, const struct mt_report_run *b)
+{
+    int order = compare_numbers(size_of(a), size_of(b));
+    if (order == 0)
+        order = -compare_numbers((double)a->run->capacity_bytes, (double)b->run->capacity_bytes);
+    for (int axis = 0; axis < AXES && order == 0; axis++)
+        order = strcmp(axis_value(a, axis), axis_value(b, axis));
+    return order;
+}
+
+static int compare_runs(const void *left, const void *right)
+{
+    const struct mt_report_run *a = left, *b = right;
+    int order = compare_axes(a, b);
+    if (order == 0)
+        order = strcmp(a->mode, b->mode);
+    if (order == 0)
+        order = -strcmp(a->autocast, b->autocast); /* "off" before "bf16" */
+    if (order == 0)
+        order = compare_numbers((double)a->seq, (double)b->seq);
+    return order != 0 ? order : compare_numbers((double)a->steps.warmup, (double)b->steps.warmup);
+}
+
+mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out)
+{
+    out->trace = trace;
+    out->run_count = 0;
+    mt_status status = keep_runs(out);
+    for (size_t i = 0; i < out->run_count && status == MT_OK; i++)
+        status = load_figures(trace, &out->runs[i]);
+    if (status == MT_OK)
+        qsort(out->runs, out->run_count, sizeof *out->runs, compare_runs);
+    return status;
+}
+
+void mt_report_release(struct mt_report *report)
+{
+    for (size_t i = 0; i < report->run_count; i++)
+        run_release(&report->runs[i]);
+    free(report->runs);
+    report->runs = NULL;
+    report->run_count = 0;
+}
+
+static bool is_selected(const struct mt_report_run *run, const char *autocast, const char *mode)
+{
+    return (autocast == NULL || strcmp(run->autocast, autocast) == 0) && (mode == NULL || strcmp(run->mode, mode) == 0);
+}
+
+struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast, const char *mode)
+{
+    struct mt_report_rows rows = {.runs = mt_host_alloc((report->run_count + 1) * sizeof(void *))};
+    for (size_t i = 0; i < report->run_count; i++) {
+        const struct mt_report_run *run = &report->runs[i];
+        if (!is_selected(run, autocast, mode))
+            continue;
+        bool repeats = rows.count > 0 && is_alike(run, rows.runs[rows.count - 1], OTHER_WARMUP);
+        rows.runs[repeats ? rows.count - 1 : rows.count++] = run;
+    }
+    return rows;
+}
+
+void mt_report_rows_release(struct mt_report_rows *rows)
+{
+    free(rows->runs);
+    *rows = (struct mt_report_rows){0};
+}
+
+size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin)
+{
+    const struct mt_report_run *first = rows->runs[begin];
+    size_t end = begin + 1;
+    while (end < rows->count && compare_axes(first, rows->runs[end]) == 0 &&
+           strcmp(first->mode, rows->runs[end]->mode) == 0 && strcmp(first->autocast, rows->runs[end]->autocast) == 0)
+        end++;
+    return end;
+}
+
+void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end)
+{
+    size_t most = 0;
+    *begin = *end = 0;
+    for (size_t from = 0; from < rows->count;) {
+        size_t to = mt_report_group_end(rows, from), whole = 0;
+        for (size_t i = from; i < to; i++)
+            whole += !rows->runs[i]->is_oom;
+        if (whole >= most && whole > 0) {
+            most = whole;
+            *begin = from;
+            *end = to;
+        }
+        from = to;
+    }
+}
+
+/* Whether the run went to its end and had memory. */
+static bool has_peak(const struct mt_report_run *run)
+{
+    return !run->is_oom && run->allocated.bytes > 0;
+}
+
+/* The last, which is the one with most warm-up. */
+static const struct mt_report_run *find_baseline(const struct mt_report *report, const struct mt_report_run *run)
+{
+    const struct mt_report_run *found = NULL;
+    for (size_t i = 0; i < report->run_count; i++)
+        if (strcmp(report->runs[i].autocast, "off") == 0 && is_alike(run, &report->runs[i], OTHER_PRECISION))
+            found = &report->runs[i];
+    return found;
+}
+
+struct mt_report_pairs mt_report_pair(const struct mt_report *report)
+{
+    struct mt_report_pairs pairs = {.autocast = mt_report_select(report, "bf16", NULL)};
+    size_t kept = 0;
+    pairs.baselines = mt_host_alloc((pairs.autocast.count + 1) * sizeof(void *));
+    for (size_t i = 0; i < pairs.autocast.count; i++) {
+        const struct mt_report_run *run = pairs.autocast.runs[i], *baseline = find_baseline(report, run);
+        if (!has_peak(run) || baseline == NULL || !has_peak(baseline))
+            continue;
+        pairs.baselines[kept] = baseline;
+        pairs.autocast.runs[kept++] = run;
+    }
+    pairs.autocast.count = kept;
+    return pairs;
+}
+
+void mt_report_pairs_release(struct mt_report_pairs *pairs)
+{
+    mt_report_rows_release(&pairs->autocast);
+    free(pairs->baselines);
+    pairs->baselines = NULL;
+}
+
+static bool axis_varies(const struct mt_report_rows *rows, int axis)
+{
+    for (size_t i = 1; i < rows->count; i++)
+        if (strcmp(axis_value(rows->runs[0], axis), axis_value(rows->runs[i], axis)) != 0)
+            return true;
+    return false;
+}
+
+void mt_report_column(struct mt_report_columns *columns, const char *title, mt_align align)
+{
+    columns->items[columns->count++] = (struct mt_column){title, align};
+}
+
+struct mt_report_columns mt_report_columns_of(const struct mt_report_rows *rows)
+{
+    struct mt_report_columns columns = {0};
+    for (int axis = 0; axis < AXES; axis++) {
+        if (!axis_varies(rows, axis))
+            continue;
+        columns.axes[columns.axis_count++] = axis;
+        mt_report_column(&columns, axis_titles[axis], axis == AXIS_BATCH ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT);
+    }
+    return columns;
+}
+
+void mt_report_axis_cells(struct mt_page *page, const struct mt_report_columns *columns,
+                          const struct mt_report_run *run)
+{
+    for (size_t i = 0; i < columns->axis_count; i++)
+        mt_page_cell(page, axis_value(run, columns->axes[i]));
+}
+
+static bool has_axis(const struct mt_report_columns *columns, int axis)
+{
+    for (size_t i = 0; i < columns->axis_count; i++)
+        if (columns->axes[i] == axis)
+            return true;
+    return false;
+}
+
+/* Of the axes that all rows share, those that a reader asks for first. */
+static void add_common(struct mt_text *out, const struct mt_report_rows *rows, const struct mt_report_columns *columns)
+{
+    static const int told[] = {AXIS_MODEL, AXIS_BATCH, AXIS_DEVICE};
+    const char *before = ": ";
+    for (size_t i = 0; i < sizeof told / sizeof told[0] && rows->count > 0; i++) {
+        if (has_axis(columns, told[i]))
+            continue;
+        mt_text_add(out, "%s%s%s", before, told[i] == AXIS_BATCH ? "batch " : "", axis_value(rows->runs[0], told[i]));
+        before = ", ";
+    }
+}
+
+void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const struct mt_report_columns *columns,
+                     const char *key, const char *title)
+{
+    struct mt_text whole = {0};
+    mt_text_add(&whole, "%s", title);
+    add_common(&whole, rows, columns);
+    mt_page_table(page, key, whole.data, columns->items, columns->count);
+    mt_text_release(&whole);
+}
+
+void mt_report_describe(const struct mt_report_columns *columns, const struct mt_report_run *run, struct mt_text *out)
+{
+    mt_text_add(out, "%s, %s", run->model, mt_report_mode(run));
+    for (size_t i = 0; i < columns->axis_count; i++)
+        if (columns->axes[i] != AXIS_MODEL)
+            mt_text_add(out, ", %s%s", columns->axes[i] == AXIS_BATCH ? "batch " : "",
+                        axis_value(run, columns->axes[i]));
+}
+
+const char *mt_report_mode(const struct mt_report_run *run)
+{
+    if (strcmp(run->mode, "fwd_bwd") == 0)
+        return "full step";
+    return strcmp(run->mode, "fwd") == 0 ? "forward pass" : "inference";
+}
+
+void mt_report_join(struct mt_text *out, size_t index, size_t count)
+{
+    if (index > 0)
+        mt_text_add(out, "%s", index + 1 == count ? " and " : ", ");
+}

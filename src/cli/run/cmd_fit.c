@@ -1,0 +1,161 @@
+/* memtrace fit: does a run fit a device, and what would make it? */
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/run/fit_report.h"
+#include "cli/run/run_options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct fit_options {
+    struct mt_run_options run; /* what to ask about, if any of it is given, and the device, the trace and --json */
+    const char *which;         /* of the trace's runs */
+    uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
+};
+
+#define ONE(...) MT_RUN_OPTION(offsetof(struct fit_options, run), __VA_ARGS__)
+#define AXIS(axis, ...) ONE(__VA_ARGS__)
+static const struct mt_option options[] = {
+    {.name = "--device",
+     .value = "DEVICE",
+     .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
+     .offset = offsetof(struct fit_options, run.device)},
+    {.name = "--reserve",
+     .value = "SIZE",
+     .help = "keep that much of its memory free (of a card 600MiB, for CUDA's context; of a size 0)",
+     .kind = MT_OPTION_BYTES,
+     .offset = offsetof(struct fit_options, reserve_bytes)},
+    {.name = "--run",
+     .value = "N|NAME",
+     .help = "the run of the trace to ask about (the newest unless given)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct fit_options, which),
+     .takes = MT_TAKES_RUN},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct fit_options, run.trace),
+     .takes = MT_TAKES_FILE},
+    {.name = "--json", .help = "print JSON", .kind = MT_OPTION_FLAG, .offset = offsetof(struct fit_options, run.json)},
+    {.name = "--help",
+     .help = "print this and exit",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct fit_options, run.help)},
+    MT_RUN_OPTIONS(AXIS, ONE),
+    MT_OPTIONS_END,
+};
+#undef AXIS
+#undef ONE
+
+/* What is asked about: the plan's texts may be the trace's, or `device`. Its own device is the part that a run may have. */
+struct asked {
+    struct mt_trace *trace;   /* NULL: the plan is of options */
+    const struct mt_run *run; /* the trace's */
+    struct mt_run_plan plan;
+    struct mt_fit_device device;
+};
+
+static mt_status plan_options(const struct fit_options *fit, struct asked *asked)
+{
+    const char *device = fit->run.device != NULL ? fit->run.device : "sim";
+    mt_status status = mt_run_options_plan(&fit->run, &asked->plan);
+    return status == MT_OK ? mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device) : status;
+}
+
+/* A card or the host is asked about as a simulated one of its size. */
+static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
+{
+    char size[MT_BYTES_TEXT];
+    const struct mt_run *run = asked->run;
+    const char *device = fit->run.device;
+    snprintf(size, sizeof size, "sim:%" PRIu64, run->capacity_bytes);
+    if (device != NULL)
+        return mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device);
+    return mt_fit_device_choose(strncmp(run->device, "sim", 3) == 0 ? run->device : size, run->device,
+                                fit->reserve_bytes, &asked->device);
+}
+
+/* Of a run that goes on still only the settings matter, which are all there. */
+static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
+{
+    mt_status status = mt_trace_open(fit->run.trace, &asked->trace);
+    if (status == MT_OK)
+        status = mt_trace_find_run(asked->trace, fit->which, &asked->run);
+    if (status != MT_OK)
+        return status;
+    status = mt_run_plan_of_run(asked->trace, asked->run, &asked->plan);
+    if (status == MT_USAGE)
+        return mt_fail(status, "%s; describe it by options of memtrace run, such as --model small", mt_last_error());
+    return status == MT_OK ? choose_traced_device(fit, asked) : status;
+}
+
+static mt_status plan_asked(const struct fit_options *fit, struct asked *asked)
+{
+    if (!mt_run_options_given(&fit->run))
+        return plan_traced(fit, asked);
+    if (fit->which != NULL)
+        return mt_fail(MT_USAGE, "--run %s asks about a run as it was; leave the options out that describe another one",
+                       fit->which);
+    return plan_options(fit, asked);
+}
+
+static mt_status fail_short(const struct asked *asked, const struct mt_fit *fit)
+{
+    char shortage[MT_BYTES_TEXT];
+    struct mt_text name = {0};
+    mt_text_add_visible(&name, asked->device.name);
+    mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), shortage);
+    mt_fail(MT_FAILED, "the run does not fit %s: it is %s short", mt_text_get(&name), shortage);
+    mt_text_release(&name);
+    return MT_FAILED;
+}
+
+static mt_status answer(const struct fit_options *fit, struct asked *asked)
+{
+    asked->plan.device = asked->device.simulated;
+    const struct mt_fit_question question = {&asked->plan, asked->run, &asked->device};
+    struct mt_fit_answer found;
+    mt_status status = mt_fit_find(&asked->plan, asked->device.card_reserve_bytes, &found);
+    if (status != MT_OK)
+        return status;
+    (fit->run.json ? mt_fit_print_json : mt_fit_print_text)(&question, &found);
+    return found.fit.fits ? MT_OK : fail_short(asked, &found.fit);
+}
+
+static mt_status run_fit(const void *given)
+{
+    const struct fit_options *fit = given;
+    struct asked asked = {0};
+    mt_status status = plan_asked(fit, &asked);
+    if (status == MT_OK)
+        status = answer(fit, &asked);
+    mt_trace_close(asked.trace);
+    return status;
+}
+
+const struct mt_command mt_command_fit = {
+    .name = "fit",
+    .summary = "Tells whether a run fits a device, what would make it fit, and how large it may be.",
+    .usage = "[OPTIONS]",
+    .details =
+        "It asks about a run of the trace, or about the one that options of memtrace run describe if there are any.\n"
+        "Every answer is simulated, which needs no GPU: the run itself, each change that lowers its memory, from the\n"
+        "one that costs training least to the dearest, and the largest batch and sequence. Of a run's steps 12 at\n"
+        "most are simulated, by which peaks repeat.\n\n"
+        "What the allocator reserves is compared with the device's memory less the reserve: on a card 600 MiB, what\n"
+        "CUDA's context, modules and libraries took on an H200, are kept free for them. The answer names the\n"
+        "simulated device of that size, sim:SIZE, so that memtrace run can try each claim on it.\n\n"
+        "The exit code is 0 if the run fits and 1 if it does not.\n",
+    .failed_means = "failed, or the run does not fit",
+    .examples = "  memtrace fit --device sim:a100-80gb\n"
+                "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
+                "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n",
+    .options = options,
+    .defaults = &(const struct fit_options){.run = MT_RUN_OPTIONS_NONE, .reserve_bytes = MT_RESERVE_UNSET},
+    .options_bytes = sizeof(struct fit_options),
+    .run = run_fit,
+};

@@ -1,0 +1,39 @@
+/* memtrace run: a training run, traced. */
+#include "cli/command.h"
+#include "cli/run/run_options.h"
+#include "cli/run/run_report.h"
+
+static mt_status run_run(const void *given)
+{
+    const struct mt_run_options *run = given;
+    struct mt_run_plan plan;
+    mt_status status = mt_run_options_plan(run, &plan);
+    if (status != MT_OK)
+        return status;
+    struct mt_run_result result;
+    status = mt_run_session(&plan, &result);
+    if (status == MT_OK)
+        status = mt_run_report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
+    if (result.error != NULL)
+        status = mt_fail(result.status, "%s", result.error);
+    mt_run_result_release(&result);
+    return status;
+}
+
+const struct mt_command mt_command_run = {
+    .name = "run",
+    .summary = "Runs training steps of a transformer and traces where every byte of device memory goes.",
+    .usage = "[OPTIONS]",
+    .details =
+        "On cuda and cpu it really trains. On sim the same model, allocator and events run, and only the arithmetic\n"
+        "is absent, so its losses are. A file of sizes is JSON with vocab, d_model, d_ff, layers, heads and\n"
+        "rope. Each run is added to the trace; Ctrl-C leaves it readable.\n",
+    .examples = "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"
+                "  memtrace run --model small --autocast bf16 --alloc policy=torch --name baseline\n"
+                "  memtrace run --device sim:24GiB --model medium --seq 512 --json\n"
+                "  memtrace run --device cpu --vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32\n",
+    .options = mt_run_option_table,
+    .defaults = &mt_run_options_none,
+    .options_bytes = sizeof(struct mt_run_options),
+    .run = run_run,
+};

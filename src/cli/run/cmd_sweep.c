@@ -1,0 +1,313 @@
+/* memtrace sweep: a grid of runs in one trace. */
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/output/question.h"
+#include "cli/run/sweep_report.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sweep_options {
+    struct mt_run_options run; /* what is the same in every cell */
+    const char *lists[MT_AXIS_COUNT];
+    bool again;
+};
+
+#define LIST(axis, value_kind, field, flag, value_name, values, text)                                                  \
+    {                                                                                                                  \
+        .name = flag, .value = value_name ",...", .help = text, .kind = MT_OPTION_TEXT,                                \
+        .offset = offsetof(struct sweep_options, lists) + MT_AXIS_##axis * sizeof(const char *), .choices = values     \
+    }
+#define ONE(...) MT_RUN_OPTION(offsetof(struct sweep_options, run), __VA_ARGS__)
+static const struct mt_option options[] = {
+    MT_RUN_OPTIONS(LIST, ONE),
+    {.name = "--device",
+     .value = "DEVICE",
+     .help = "as of memtrace run (auto)",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
+     .offset = offsetof(struct sweep_options, run.device)},
+    {.name = "--kernels",
+     .help = "trace each kernel of a GPU, too",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct sweep_options, run.kernels)},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "where the runs are added (" MT_DEFAULT_TRACE ")",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct sweep_options, run.trace),
+     .takes = MT_TAKES_FILE},
+    {.name = "--name",
+     .value = "TEXT",
+     .help = "what to call the runs: TEXT and the values that vary, with dashes between",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct sweep_options, run.name)},
+    {.name = "--again",
+     .help = "run also the cells that the trace has already",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct sweep_options, again)},
+    {.name = "--json",
+     .help = "print JSON",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct sweep_options, run.json)},
+    {.name = "--help",
+     .help = "print this and exit",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct sweep_options, run.help)},
+    MT_OPTIONS_END,
+};
+#undef LIST
+#undef ONE
+
+/* The runs of the trace that a cell may be equal to, with their settings. */
+struct earlier {
+    struct mt_trace *trace; /* NULL: there is none yet */
+    struct earlier_run {
+        int64_t id;
+        struct mt_setting_row *settings;
+        size_t count;
+    } * runs;
+    size_t count;
+};
+
+/* Keeps the run if it ended by itself: another one might end otherwise. */
+static mt_status keep_run(void *context, struct mt_trace *trace, const struct mt_run *run)
+{
+    struct earlier *earlier = context;
+    if (strcmp(run->state, mt_run_state_name(MT_RUN_DONE)) != 0 &&
+        strcmp(run->state, mt_run_state_name(MT_RUN_OOM)) != 0)
+        return MT_OK;
+    earlier->runs = mt_host_resize(earlier->runs, earlier->count + 1, sizeof *earlier->runs);
+    struct earlier_run *kept = &earlier->runs[earlier->count++];
+    *kept = (struct earlier_run){.id = run->id};
+    return mt_trace_settings(trace, run, &kept->settings, &kept->count);
+}
+
+static mt_status load_earlier(const struct sweep_options *options_given, struct earlier *out)
+{
+    *out = (struct earlier){0};
+    if (options_given->again || access(options_given->run.trace, F_OK) != 0)
+        return MT_OK;
+    mt_status status = mt_trace_open(options_given->run.trace, &out->trace);
+    return status == MT_OK ? mt_runs_visit(out->trace, NULL, keep_run, out) : status;
+}
+
+static void release_earlier(struct earlier *earlier)
+{
+    for (size_t i = 0; i < earlier->count; i++)
+        free(earlier->runs[i].settings);
+    free(earlier->runs);
+    mt_trace_close(earlier->trace);
+}
+
+static bool has_settings(const struct earlier_run *run, const struct mt_run_settings *wanted)
+{
+    bool equal = run->count == wanted->count;
+    for (size_t i = 0; i < wanted->count && equal; i++)
+        equal =
+            strcmp(mt_run_setting_find(run->settings, run->count, wanted->items[i].name), wanted->items[i].value) == 0;
+    return equal;
+}
+
+/* The newest run that is what the cell would be on this device; 0: none. */
+static int64_t find_equal(const struct earlier *earlier, const struct mt_sweep_cell *cell,
+                          const struct mt_device *device)
+{
+    struct mt_run_settings wanted;
+    mt_run_settings_create(&cell->plan, device, &wanted);
+    int64_t found = 0;
+    for (size_t i = earlier->count; i-- > 0 && found == 0;)
+        if (has_settings(&earlier->runs[i], &wanted))
+            found = earlier->runs[i].id;
+    mt_run_settings_release(&wanted);
+    return found;
+}
+
+/* Marks the cells that the trace has. */
+static mt_status find_cells(const struct sweep_options *sweep, const struct mt_sweep_grid *grid,
+                            const struct mt_device *device, struct mt_sweep_result *results)
+{
+    struct earlier earlier;
+    mt_status status = load_earlier(sweep, &earlier);
+    for (size_t i = 0; i < grid->cell_count && status == MT_OK; i++) {
+        results[i].run = find_equal(&earlier, &grid->cells[i], device);
+        if (results[i].run != 0)
+            results[i].outcome = MT_CELL_WAS_THERE;
+    }
+    release_earlier(&earlier);
+    return status;
+}
+
+/* Opens the device once before all cells, so that what is wrong with it is said once: it is known then which device
+ * "auto" is, and whether its kernels can be watched. */
+static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid *grid, struct mt_sweep_result *results)
+{
+    const char *spelling = sweep->run.device != NULL ? sweep->run.device : MT_DEVICE_AUTO;
+    struct mt_device *device;
+    mt_status status = mt_run_device_open(spelling, &device);
+    if (status != MT_OK)
+        return status;
+    if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
+        spelling = device->table->kind;
+    bool watches = sweep->run.kernels && mt_device_watch_kernels(device) == MT_OK;
+    if (sweep->run.kernels && !watches)
+        mt_note("%s; the runs go on without records of kernels", mt_last_error());
+    for (size_t i = 0; i < grid->cell_count; i++) {
+        grid->cells[i].plan.device = spelling;
+        grid->cells[i].plan.watches_kernels = watches;
+    }
+    status = find_cells(sweep, grid, device, results);
+    mt_device_close(device);
+    return status;
+}
+
+/* "cell 3 of 60: …". */
+static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struct mt_sweep_result *result)
+{
+    struct mt_text text = {0};
+    mt_sweep_describe_cell(grid, &grid->cells[cell], &text);
+    if (result->outcome == MT_CELL_WAS_THERE)
+        mt_note("cell %zu of %zu: %s: is in the trace as run %" PRId64, cell + 1, grid->cell_count, text.data,
+                result->run);
+    else
+        mt_note("cell %zu of %zu: %s", cell + 1, grid->cell_count, text.data);
+    mt_text_release(&text);
+}
+
+/* Running out of memory is an answer; whatever else goes wrong is kept with the cell, and told if the sweep goes on. */
+static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_result *out)
+{
+    struct mt_run_result result;
+    mt_status status = mt_run_session(&cell->plan, &result);
+    const char *error = status != MT_OK ? mt_last_error() : result.error;
+    if (status == MT_OK && result.status != MT_OUT_OF_MEMORY)
+        status = result.status;
+    out->run = result.run;
+    if (status != MT_OK) {
+        out->outcome = MT_CELL_FAILED;
+        out->error = mt_host_strdup(error);
+        if (out->run != 0)
+            mt_note("%s", out->error);
+    }
+    mt_run_result_release(&result);
+    return status;
+}
+
+/* Set by the first ^C: the only thing that a handler may do, and the one variable here that outlives a call. */
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int number)
+{
+    static const char text[] = "\nmemtrace: this cell is ended first; ^C again leaves it undone\n";
+    (void)number;
+    is_interrupted = 1;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        return; /* nobody to tell */
+}
+
+/* A second ^C ends the program as usual. Where it is ignored, as in a job in the background, it stays so. */
+static void catch_interrupt(struct sigaction *out_before)
+{
+    const struct sigaction catching = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    is_interrupted = 0;
+    if (sigaction(SIGINT, NULL, out_before) == 0 && out_before->sa_handler != SIG_IGN)
+        sigaction(SIGINT, &catching, NULL);
+}
+
+/* Runs every cell that is not there, whatever comes of the others; the status of the first that failed. But a trace that
+ * takes no run, such as one that another process writes, would take none of the next either: that ends it, and so does
+ * ^C. The first *out_count cells were seen to. */
+static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_result *results, size_t *out_count)
+{
+    mt_status first = MT_OK;
+    *out_count = 0;
+    for (size_t i = 0; i < grid->cell_count && !is_interrupted; i++) {
+        mt_status status = MT_OK;
+        note_cell(grid, i, &results[i]);
+        if (results[i].outcome != MT_CELL_WAS_THERE)
+            status = run_cell(&grid->cells[i], &results[i]);
+        if (status != MT_OK && results[i].run == 0)
+            return status;
+        first = mt_status_keep(first, status);
+        *out_count = i + 1;
+    }
+    return first;
+}
+
+/* What the program ends with if cells failed, or after the first `count` of them. */
+static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, const struct mt_sweep_result *results,
+                            size_t count)
+{
+    static const char resume[] = "the same command, without --again, runs the others";
+    size_t failed = 0;
+    if (count < grid->cell_count && status != MT_OK && results[count].error != NULL)
+        return mt_fail(status, "cell %zu of %zu can't be begun: %s", count + 1, grid->cell_count, results[count].error);
+    if (count < grid->cell_count)
+        return mt_fail(MT_FAILED, "interrupted after %zu of %zu cells; %s", count, grid->cell_count, resume);
+    for (size_t i = 0; i < grid->cell_count; i++)
+        failed += results[i].outcome == MT_CELL_FAILED;
+    return mt_fail(status, "%zu of %zu cells failed", failed, grid->cell_count);
+}
+
+static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_grid *grid,
+                            struct mt_sweep_result *results)
+{
+    struct sigaction before;
+    mt_status status = prepare(sweep, grid, results);
+    if (status != MT_OK)
+        return status;
+    struct mt_sweep_grid seen_to = *grid;
+    catch_interrupt(&before);
+    mt_status cells = run_cells(grid, results, &seen_to.cell_count);
+    sigaction(SIGINT, &before, NULL);
+    const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
+    if (seen_to.cell_count > 0)
+        status = (sweep->run.json ? mt_sweep_print_json : mt_sweep_print_table)(&done);
+    if (cells == MT_OK && seen_to.cell_count == grid->cell_count)
+        return status;
+    return fail_cells(cells, grid, results, seen_to.cell_count);
+}
+
+static mt_status run_sweep(const void *given)
+{
+    const struct sweep_options *sweep = given;
+    struct mt_run_options base = sweep->run;
+    base.json = false; /* so that no gradient is read back for an answer that does not tell of them */
+    struct mt_sweep_grid grid;
+    mt_status status = mt_sweep_grid_create(&base, sweep->lists, &grid);
+    if (status == MT_OK) {
+        struct mt_sweep_result *results = mt_host_alloc(grid.cell_count * sizeof *results);
+        status = sweep_grid(sweep, &grid, results);
+        for (size_t i = 0; i < grid.cell_count; i++)
+            free(results[i].error);
+        free(results);
+    }
+    mt_sweep_grid_release(&grid);
+    return status;
+}
+
+const struct mt_command mt_command_sweep = {
+    .name = "sweep",
+    .summary = "Runs a grid of configurations into one trace and compares what they took.",
+    .usage = "[OPTIONS]",
+    .details =
+        "It takes the options of memtrace run. Where a value ends in ,... here it may be several, with commas "
+        "between:\n"
+        "they make a grid, and each combination is a run: model by model, then mode, autocast, sequence, batch.\n"
+        "Settings of an allocator have commas themselves, so there each value begins with policy=.\n\n"
+        "A run that is out of memory is a result like another, and the sweep goes on. It goes on after one that\n"
+        "failed, too, but then ends with that one's exit code. A cell that the trace has already, with the same\n"
+        "settings and done or out of memory, is not run again: so a sweep that was interrupted is taken up by the\n"
+        "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at once.\n",
+    .examples = "  memtrace sweep --model small,medium --seq 128,256,512 --autocast off,bf16 --device sim\n"
+                "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
+                "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n",
+    .options = options,
+    .defaults = &(const struct sweep_options){.run = MT_RUN_OPTIONS_NONE},
+    .options_bytes = sizeof(struct sweep_options),
+    .run = run_sweep,
+};

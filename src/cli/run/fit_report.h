@@ -1,0 +1,23 @@
+/* What `fit` found, for people and as JSON. */
+#ifndef MT_CLI_FIT_REPORT_H
+#define MT_CLI_FIT_REPORT_H
+
+#include "cli/run/fit_device.h"
+#include "cli/run/fit_search.h"
+#include "trace/trace.h"
+
+/* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. The plan's device
+ * is the simulated one of `device`. */
+struct mt_fit_question {
+    const struct mt_run_plan *plan;
+    const struct mt_run *run;
+    const struct mt_fit_device *device;
+};
+
+/* Adds the options that make a remedy: "--zero-grad before-forward --batch 2". */
+void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out);
+
+void mt_fit_print_text(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
+void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
+
+#endif

@@ -1,0 +1,77 @@
+#include "cli/run/oom_report.h"
+
+#include "cli/command.h"
+#include "cli/output/output.h"
+
+#include <string.h>
+
+static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, struct mt_text *out)
+{
+    const struct mt_label *label = mt_interner_find_label(interner, refusal->label);
+    const struct mt_span *span = mt_interner_find_span(interner, refusal->span);
+    if (label == NULL)
+        return;
+    mt_text_add(out, "\nasked by    %s for %s: %s, %s, in %s", span != NULL ? span->path : "the program", label->op,
+                mt_category_name(label->category), mt_role_name(label->role), mt_phase_name(label->phase));
+}
+
+/* Its largest category that is not yet told, which is then 0; MT_CATEGORY_COUNT if all are. */
+static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
+{
+    mt_category largest = MT_CATEGORY_COUNT;
+    *out_bytes = 0;
+    for (mt_category c = 0; c < MT_CATEGORY_COUNT; c++) {
+        if (live_bytes[c] <= *out_bytes)
+            continue;
+        *out_bytes = live_bytes[c];
+        largest = c;
+    }
+    if (largest != MT_CATEGORY_COUNT)
+        live_bytes[largest] = 0;
+    return largest;
+}
+
+/* Largest first, those below a hundredth together. */
+static void add_live(struct mt_alloc_refusal refusal, struct mt_text *out)
+{
+    char size[MT_BYTES_TEXT];
+    uint64_t whole = 0, told = 0, bytes;
+    for (int c = 0; c < MT_CATEGORY_COUNT; c++)
+        whole += refusal.live_bytes[c];
+    mt_text_add(out, "\nlive        %s", mt_format_bytes(whole, size));
+    for (mt_category c = take_largest(refusal.live_bytes, &bytes); c != MT_CATEGORY_COUNT && bytes >= whole / 100;
+         c = take_largest(refusal.live_bytes, &bytes)) {
+        mt_text_add(out, "%s %s %s", told == 0 ? ":" : ",", mt_category_name(c), mt_format_bytes(bytes, size));
+        told += bytes;
+    }
+    if (told < whole)
+        mt_text_add(out, "%s the rest %s", told == 0 ? ":" : ",", mt_format_bytes(whole - told, size));
+}
+
+static void add_next(const char *trace, struct mt_text *out)
+{
+    if (trace == NULL)
+        return;
+    mt_text_add(out, "\nask next    memtrace oom");
+    if (strcmp(trace, MT_DEFAULT_TRACE) != 0) {
+        mt_text_add(out, " --trace ");
+        mt_text_add_shell_word(out, trace);
+    }
+    mt_text_add(out, ", which tells why that was, and what would have sufficed");
+}
+
+void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, const char *trace,
+                       struct mt_text *out)
+{
+    char size[MT_BYTES_TEXT];
+    if (refusal->requested_bytes == 0)
+        return;
+    add_asker(refusal, interner, out);
+    add_live(*refusal, out);
+    if (refusal->released_bytes > 0)
+        mt_text_add(out, "\ngiven back  %s of cached segments, in vain: every segment that is left has a live block",
+                    mt_format_bytes(refusal->released_bytes, size));
+    else
+        mt_text_add(out, "\ngiven back  nothing: no segment was idle");
+    add_next(trace, out);
+}

@@ -1,0 +1,239 @@
+/* memtrace export: what a trace holds, in the formats of other tools. */
+#include "cli/output/output.h"
+#include "cli/write/export_what.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+typedef enum export_what { WHAT_BLOCKS, WHAT_EVENTS, WHAT_PEAKS, WHAT_STACKS } export_what;
+typedef enum export_format { FORMAT_CSV, FORMAT_JSON, FORMAT_FOLDED, FORMAT_PPROF } export_format;
+
+/* An option of a choice that was not given. */
+enum { NOT_GIVEN = -1 };
+
+struct export_options {
+    struct mt_trace_options trace;
+    int what;   /* export_what */
+    int format; /* export_format */
+    int moment; /* mt_stack_moment */
+    int64_t step;
+    bool merge_layers;
+    const char *output, *diff;
+};
+
+static const char *const whats[] = {"blocks", "events", "peaks", "stacks", NULL};
+static const char *const formats[] = {"csv", "json", "folded", "pprof", NULL};
+static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
+
+static const struct mt_option options[] = {
+    {.name = "WHAT",
+     .help = "what is written (blocks, or stacks where the format is of those)",
+     .kind = MT_OPTION_CHOICE,
+     .offset = offsetof(struct export_options, what),
+     .choices = whats},
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz",
+     .kind = MT_OPTION_CHOICE,
+     .offset = offsetof(struct export_options, format),
+     .choices = formats},
+    {.name = "--output",
+     .alias = "-o",
+     .value = "FILE",
+     .help = "where it goes (stdout unless given); through gzip if FILE ends in .gz",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct export_options, output)},
+    {.name = "--step",
+     .value = "N",
+     .help = "of tables: only this step; steps count from 0",
+     .kind = MT_OPTION_INTEGER,
+     .offset = offsetof(struct export_options, step),
+     .low = 0,
+     .high = INT64_MAX},
+    {.name = "--at",
+     .value = "MOMENT",
+     .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated",
+     .kind = MT_OPTION_CHOICE,
+     .offset = offsetof(struct export_options, moment),
+     .choices = moments},
+    {.name = "--diff",
+     .value = "N|NAME|FILE:RUN",
+     .help = "of folded: put the bytes of this run before those of --run",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_RUN,
+     .offset = offsetof(struct export_options, diff)},
+    {.name = "--merge-layers",
+     .help = "of stacks: one frame for all layers",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct export_options, merge_layers)},
+    MT_TRACE_OPTIONS,
+};
+
+/* Whether `name`, without .gz, ends in `end`. */
+static bool ends_in(const char *name, const char *end)
+{
+    size_t length = strlen(name), end_length = strlen(end);
+    if (length > 3 && strcmp(name + length - 3, ".gz") == 0)
+        length -= 3;
+    return length > end_length && memcmp(name + length - end_length, end, end_length) == 0;
+}
+
+/* The format that a file of that name has; NOT_GIVEN if it does not say. */
+static int format_of_name(const char *name)
+{
+    static const struct {
+        const char *end;
+        export_format format;
+    } ends[] = {{".csv", FORMAT_CSV},
+                {".json", FORMAT_JSON},
+                {".folded", FORMAT_FOLDED},
+                {".pb", FORMAT_PPROF},
+                {".pprof", FORMAT_PPROF}};
+    for (size_t i = 0; name != NULL && i < sizeof ends / sizeof ends[0]; i++)
+        if (ends_in(name, ends[i].end))
+            return (int)ends[i].format;
+    return NOT_GIVEN;
+}
+
+static bool is_of_stacks(int format)
+{
+    return format == FORMAT_FOLDED || format == FORMAT_PPROF;
+}
+
+static mt_status choose_format(struct export_options *export)
+{
+    if (export->trace.json && export->format != NOT_GIVEN && export->format != FORMAT_JSON)
+        return mt_fail(MT_USAGE, "--json and --format %s exclude each other", formats[export->format]);
+    if (export->trace.json)
+        export->format = FORMAT_JSON;
+    if (export->format == NOT_GIVEN)
+        export->format = format_of_name(export->output);
+    if (export->format == NOT_GIVEN)
+        export->format = export->what == WHAT_STACKS ? FORMAT_FOLDED : FORMAT_CSV;
+    if (export->what == NOT_GIVEN)
+        export->what = is_of_stacks(export->format) ? WHAT_STACKS : WHAT_BLOCKS;
+    if (is_of_stacks(export->format) == (export->what == WHAT_STACKS))
+        return MT_OK;
+    return mt_fail(MT_USAGE, "%s can't be exported as %s: %s", whats[export->what], formats[export->format],
+                   export->what == WHAT_STACKS ? "stacks are folded or pprof" : "tables are csv or json");
+}
+
+static mt_status fail_meaningless(const struct export_options *export, const char *option, const char *advice)
+{
+    return mt_fail(MT_USAGE, "%s means nothing for %s as %s%s", option, whats[export->what], formats[export->format],
+                   advice);
+}
+
+/* Options that are for another format. */
+static mt_status check_options(const struct export_options *export)
+{
+    bool is_pprof = export->format == FORMAT_PPROF;
+    if (export->diff != NULL && export->format != FORMAT_FOLDED)
+        return fail_meaningless(export, "--diff", is_pprof ? ": export both runs, and use pprof -diff_base" : "");
+    if (export->moment != NOT_GIVEN && export->format != FORMAT_FOLDED)
+        return fail_meaningless(export, "--at", is_pprof ? ": a profile has both, as inuse_space and alloc_space" : "");
+    if (export->step != MT_ALL_STEPS && export->what == WHAT_STACKS)
+        return fail_meaningless(export, "--step", "");
+    if (export->merge_layers && export->what != WHAT_STACKS)
+        return fail_meaningless(export, "--merge-layers", "");
+    return MT_OK;
+}
+
+static mt_status write_folded(const struct export_options *export, const struct mt_question *question,
+                              struct mt_output_file *file, mt_stack_layers layers)
+{
+    mt_stack_moment moment = export->moment == NOT_GIVEN ? MT_STACKS_AT_PEAK : (mt_stack_moment) export->moment;
+    if (export->diff == NULL)
+        return mt_export_folded(question, NULL, file, moment, layers);
+    struct mt_question before;
+    mt_status status = mt_question_open_named(export->trace.trace, export->diff, &before);
+    if (status != MT_OK)
+        return status;
+    status = mt_export_folded(question, &before, file, moment, layers);
+    mt_question_close(&before);
+    return status;
+}
+
+static mt_status write_export(const struct export_options *export, const struct mt_question *question,
+                              struct mt_output_file *file)
+{
+    mt_stack_layers layers = export->merge_layers ? MT_LAYERS_MERGED : MT_LAYERS_EACH;
+    mt_export_form form = export->format == FORMAT_JSON ? MT_EXPORT_JSON : MT_EXPORT_CSV;
+    switch ((export_what) export->what) {
+    case WHAT_BLOCKS:
+        return mt_export_blocks(question, file, form, export->step);
+    case WHAT_EVENTS:
+        return mt_export_events(question, file, form, export->step);
+    case WHAT_PEAKS:
+        return mt_export_peaks(question, file, form, export->step);
+    case WHAT_STACKS:
+        break;
+    }
+    return export->format == FORMAT_PPROF ? mt_export_pprof(question, file, layers)
+                                          : write_folded(export, question, file, layers);
+}
+
+static void note_size(const char *output)
+{
+    struct stat written;
+    char size[MT_BYTES_TEXT];
+    if (stat(output, &written) == 0 && S_ISREG(written.st_mode))
+        mt_note("wrote %s, %s", output, mt_format_bytes((uint64_t)written.st_size, size));
+}
+
+static mt_status export_run(const struct export_options *export, const struct mt_question *question)
+{
+    struct mt_output_file *file;
+    mt_output_form compression = export->format == FORMAT_PPROF ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
+    mt_status status = mt_output_file_open(export->output, compression, &file);
+    if (status != MT_OK)
+        return status;
+    status = mt_output_file_close(file, write_export(export, question, file));
+    if (status == MT_OK && export->output != NULL)
+        note_size(export->output);
+    return status;
+}
+
+static mt_status run_export(const void *given)
+{
+    struct export_options export = *(const struct export_options *)given;
+    mt_status status = choose_format(&export);
+    if (status == MT_OK)
+        status = check_options(&export);
+    if (status == MT_OK)
+        status = mt_output_file_check("-o", export.output, NULL);
+    if (status != MT_OK)
+        return status;
+    struct mt_question question;
+    status = mt_question_open(&export.trace, &question);
+    if (status != MT_OK)
+        return status;
+    status = export_run(&export, &question);
+    mt_question_close(&question);
+    return status;
+}
+
+const struct mt_command mt_command_export = {
+    .name = "export",
+    .summary = "Writes blocks, events, peaks or stacks in the formats of other tools.",
+    .usage = "[WHAT] [--format FORMAT] [-o FILE] [OPTIONS]",
+    .details =
+        "Tables are CSV or JSON. Stacks are what flame graphs are drawn of: the parts of the span, the category,\n"
+        "the op; folded for flamegraph.pl, inferno and speedscope, or a profile for pprof. Bytes are those of\n"
+        "blocks, so that the stacks at the peak sum to the peak of allocated bytes.\n",
+    .examples =
+        "  memtrace export blocks -o blocks.csv.gz\n"
+        "  memtrace export events --step 0 --format json | head\n"
+        "  memtrace export --merge-layers -o peak.folded  # flamegraph.pl --countname bytes peak.folded >peak.svg\n"
+        "  memtrace export stacks --diff 1 > diff.folded  # flamegraph.pl --countname bytes diff.folded >diff.svg\n"
+        "  memtrace export -o run.pb.gz                   # go tool pprof -http : run.pb.gz\n",
+    .options = options,
+    .defaults = &(const struct export_options){.trace.trace = MT_DEFAULT_TRACE,
+                                               .what = NOT_GIVEN,
+                                               .format = NOT_GIVEN,
+                                               .moment = NOT_GIVEN,
+                                               .step = MT_ALL_STEPS},
+    .options_bytes = sizeof(struct export_options),
+    .run = run_export,
+};

@@ -1,0 +1,126 @@
+/* memtrace timeline: the page that shows a run, or two. */
+#include "cli/output/output.h"
+#include "cli/output/output_file.h"
+#include "cli/output/question.h"
+#include "page/page.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DEFAULT_OUTPUT "timeline.html"
+
+struct timeline_options {
+    bool help;
+    const char *trace, *run, *compared, *output;
+};
+
+static const struct mt_option options[] = {
+    {.name = "--run",
+     .value = "N|NAME",
+     .help = "the run to show (the newest unless given)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct timeline_options, run),
+     .takes = MT_TAKES_RUN},
+    {.name = "--diff",
+     .value = "N|NAME|FILE:RUN",
+     .help = "a second run, compared with it on the same axis",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct timeline_options, compared),
+     .takes = MT_TAKES_RUN},
+    {.name = "--output",
+     .alias = "-o",
+     .value = "FILE",
+     .help = "the page (" DEFAULT_OUTPUT " unless given); - is stdout",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct timeline_options, output),
+     .takes = MT_TAKES_FILE},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct timeline_options, trace),
+     .takes = MT_TAKES_FILE},
+    MT_OPTION_HELP(struct timeline_options),
+    MT_OPTIONS_END,
+};
+
+static void write_part(void *context, const void *data, size_t bytes)
+{
+    mt_output_file_write(context, data, bytes);
+}
+
+/* Says what is there now, unless it is stdout that it went to. */
+static void tell_result(const char *path)
+{
+    struct stat found;
+    char size[MT_BYTES_TEXT];
+    if (strcmp(path, "-") == 0 || stat(path, &found) != 0)
+        return;
+    printf("wrote %s, %s: open it in a browser\n", path, mt_format_bytes((uint64_t)found.st_size, size));
+}
+
+static mt_status write_page(const struct mt_page_plan *plan, const char *path)
+{
+    struct mt_output_file *file;
+    mt_status status = mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file);
+    if (status != MT_OK)
+        return status;
+    const struct mt_page_output output = {.context = file, .write = write_part};
+    status = mt_output_file_close(file, mt_page_write(plan, &output));
+    if (status == MT_OK)
+        tell_result(path);
+    return status;
+}
+
+static void add_source(const struct mt_question *question, struct mt_page_plan *plan)
+{
+    plan->sources[plan->source_count++] = (struct mt_page_source){question->trace, question->run};
+}
+
+static mt_status show_compared(const struct timeline_options *timeline, struct mt_page_plan *plan)
+{
+    struct mt_question compared;
+    if (timeline->compared == NULL)
+        return write_page(plan, timeline->output);
+    mt_status status = mt_question_open_named(timeline->trace, timeline->compared, &compared);
+    if (status != MT_OK)
+        return status;
+    add_source(&compared, plan);
+    status = write_page(plan, timeline->output);
+    mt_question_close(&compared);
+    return status;
+}
+
+static mt_status run_timeline(const void *given)
+{
+    const struct timeline_options *timeline = given;
+    const struct mt_trace_options asked = {.trace = timeline->trace, .run = timeline->run};
+    struct mt_page_plan plan = {.program = "memtrace " MT_VERSION, .trace = timeline->trace};
+    struct mt_question question;
+    mt_status status = mt_output_file_check("-o", timeline->output, NULL);
+    if (status == MT_OK)
+        status = mt_question_open(&asked, &question);
+    if (status != MT_OK)
+        return status;
+    add_source(&question, &plan);
+    status = show_compared(timeline, &plan);
+    mt_question_close(&question);
+    return status;
+}
+
+const struct mt_command mt_command_timeline = {
+    .name = "timeline",
+    .summary = "Writes a page that shows a run's memory over time: one HTML file, for any browser.",
+    .usage = "[OPTIONS]",
+    .details =
+        "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
+        "and address, steps, phases and layers, and what is live at any moment. It needs no network and no GPU.\n",
+    .examples = "  memtrace timeline\n"
+                "  memtrace timeline --run 1 --diff 2 -o autocast.html\n",
+    .options = options,
+    .defaults = &(const struct timeline_options){.trace = MT_DEFAULT_TRACE, .output = DEFAULT_OUTPUT},
+    .options_bytes = sizeof(struct timeline_options),
+    .run = run_timeline,
+};
