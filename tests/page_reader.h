@@ -137,7 +137,7 @@ static inline json_t *page_find_column(const json_t *table, const char *name, si
 {
     json_t *columns = json_object_get(table, "columns"), *found = NULL, *column;
     size_t index;
-    *out_row_bytes = 0;
+    *out_before = *out_row_bytes = 0;
     json_array_foreach(columns, index, column)
     {
         json_int_t width = page_number(column, "width");
