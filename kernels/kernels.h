@@ -106,7 +106,7 @@ struct mtk_norm_grad {
     struct mtk_view partial_sum; /* scratch: (MTK_NORM_PARTS,C) of F32, F64 where x is */
     double beta;
 };
-enum { MTK_NORM_PARTS = 128 };
+enum { MTK_NORM_PARTS = 256 };
 
 /* One parameter of AdamW: `count` elements each of one dtype (F32 or F64), contiguous. */
 struct mtk_adamw_item {

@@ -320,9 +320,11 @@ static void every_element_of_every_gradient_is_the_eager_models(void **state)
     train_step(&m, 0, compare_with_eager, &eager);
     close_model(&m);
     config.attention = MT_ATTENTION_FLASH;
-    open_model(&m, &config);
-    train_step(&m, 0, compare_with_eager, &eager);
-    close_model(&m);
+    if (strcmp(test_device, "cuda") != 0) { /* whose flash attention knows no fp64; the golden cases test it in fp32 */
+        open_model(&m, &config);
+        train_step(&m, 0, compare_with_eager, &eager);
+        close_model(&m);
+    }
     for (int64_t i = 0; i < eager.count; i++)
         free(eager.values[i]);
     free(eager.values);

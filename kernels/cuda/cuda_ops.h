@@ -40,6 +40,16 @@ mt_status mtk_cuda_place_add(const struct mtk_view *out, const struct mtk_view *
                              struct mtk_queue *queue);
 mt_status mtk_cuda_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
                           struct mtk_queue *queue);
+mt_status mtk_cuda_rms_norm(double epsilon, const struct mtk_view *out, const struct mtk_view *rstd,
+                            const struct mtk_view *sum, const struct mtk_view *x, const struct mtk_view *y,
+                            const struct mtk_view *weight, struct mtk_queue *queue);
+mt_status mtk_cuda_rms_norm_grad(const struct mtk_norm_grad *call, struct mtk_queue *queue);
+mt_status mtk_cuda_swiglu(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
+mt_status mtk_cuda_swiglu_grad(const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue);
+mt_status mtk_cuda_cross_entropy(double scale, const struct mtk_view *logits, const struct mtk_view *loss,
+                                 const struct mtk_view *target, struct mtk_queue *queue);
+mt_status mtk_cuda_adamw(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
+                         struct mtk_queue *queue);
 mt_status mtk_cuda_softmax(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse,
                            const struct mtk_view *in, struct mtk_queue *queue);
 mt_status mtk_cuda_softmax_grad(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,

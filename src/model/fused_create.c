@@ -120,6 +120,24 @@ static void add_layers(struct builder *builder)
     mt_scope_leave(rt, outer);
 }
 
+/* MT_USAGE with what is missing if the device computes and lacks a kernel that the model will call. */
+static mt_status check_kernels(const struct mt_device *device, mt_attention_kind attention)
+{
+    const struct mtk_table *kernels = device->kernels;
+    mt_status status = mt_ops_fused_check(device);
+    if (status != MT_OK || kernels == NULL)
+        return status;
+    bool has_flash = kernels->attention != NULL && kernels->attention_grad != NULL;
+    bool has_weights = kernels->softmax != NULL && kernels->softmax_grad != NULL;
+    if (attention == MT_ATTENTION_FLASH && !has_flash)
+        return mt_fail(MT_USAGE, "the kernels of %s have no flash attention; --attention weights does without",
+                       device->name);
+    if (attention == MT_ATTENTION_WEIGHTS && !has_weights)
+        return mt_fail(MT_USAGE, "the kernels of %s have no softmax of one pass; --attention flash does without",
+                       device->name);
+    return MT_OK;
+}
+
 void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_fused_model *out)
 {
     const struct mt_model_config *model = &config->model;
@@ -132,7 +150,7 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
                                 .parts = mt_host_alloc((layers * PARTS_PER_LAYER + OUTSIDE) * sizeof *out->parts),
                                 .layers = mt_host_alloc(layers * sizeof *out->layers)};
     if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_ops_fused_check(rt->device));
+        mt_runtime_fail(rt, check_kernels(rt->device, config->attention));
     struct builder builder = {.rt = rt, .config = config, .model = out};
     const struct part embeddings = {"token_embeddings", 0, model->vocab};
     struct mt_scope outer = mt_scope_enter(rt, "model", MT_CATEGORY_PARAM, "parameter");

@@ -1,0 +1,28 @@
+/* Sums over the threads of a block, known to all of them. */
+#ifndef MTK_CUDA_BLOCK_SUM_CUH
+#define MTK_CUDA_BLOCK_SUM_CUH
+
+constexpr int MTK_WARP = 32;
+
+/* The sum over the warp, in all of its lanes. */
+template <typename T> __device__ __forceinline__ T mtk_warp_sum(T value)
+{
+#pragma unroll
+    for (int distance = MTK_WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xFFFFFFFFu, value, distance);
+    return value;
+}
+
+/* The sum over the block, in all of its threads, whose number is a multiple of 32. `of_warp` has room for 32 and may be
+ * used again once all threads have passed another barrier. */
+template <typename T> __device__ __forceinline__ T mtk_block_sum(T value, T *of_warp)
+{
+    int lane = (int)threadIdx.x % MTK_WARP, warps = (int)blockDim.x / MTK_WARP;
+    value = mtk_warp_sum(value);
+    if (lane == 0)
+        of_warp[threadIdx.x / MTK_WARP] = value;
+    __syncthreads();
+    return mtk_warp_sum(lane < warps ? of_warp[lane] : (T)0);
+}
+
+#endif
