@@ -389,6 +389,21 @@ static void delete_setting(const char *path, const char *name)
     sqlite3_close(trace);
 }
 
+/* What runs computed before there was a choice. */
+static void a_trace_from_before_attention_was_a_setting_reads_as_custom(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim:230MiB --alloc policy=torch --steps 1")->code,
+                     MT_OUT_OF_MEMORY);
+    json_t *said = fit("");
+    delete_setting("memtrace.db", "attention");
+    json_t *answer = fit("");
+    assert_true(json_equal(said, answer));
+    assert_null(strstr(text_of(answer, "command"), "--attention"));
+    json_decref(answer);
+    json_decref(said);
+}
+
 static void what_can_not_be_answered_gets_a_sentence(void **state)
 {
     (void)state;
@@ -537,6 +552,7 @@ int main(void)
         TEST(the_largest_model_and_the_smallest_card_are_the_edge),
         TEST(the_trace_is_asked_where_no_option_describes_a_run),
         TEST(a_run_that_ended_out_of_memory_is_asked_about_on_its_device),
+        TEST(a_trace_from_before_attention_was_a_setting_reads_as_custom),
         TEST(what_can_not_be_answered_gets_a_sentence),
         TEST(a_traced_run_is_repeated_from_its_settings),
     };
