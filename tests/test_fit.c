@@ -484,7 +484,7 @@ static void add_training(struct options *options)
     ADD(options, "--impl", "eager");
     ADD(options, "--alloc", "policy=tight", "policy=torch", "policy=torch,max_split=64MiB",
         "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
-    ADD(options, "--device", "sim:3GiB", "sim:1.5 GB");
+    ADD(options, "--device", "sim:16GiB", "sim:12.5 GB");
 }
 
 /* Every setting of the trace's run, one a line. */

@@ -184,8 +184,8 @@ static void one_screen_says_it_all(void **state)
     const struct said *said = MEMTRACE("oom --trace m.db");
     assert_int_equal(said->code, 0);
     static const char *const parts[] = {
-        "It asked for 12.00 MiB (12582912 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,3072)\n"
-        "at model.layers.7.ffn, in forward of step 1. 19 such requests had been met.\n",
+        ("It asked for 12.00 MiB (12582912 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,3072)\n"
+         "at model.layers.7.ffn, in forward of step 1. 19 such requests had been met.\n"),
         "  8.00 MiB     8388608  needed, less what is not reserved",
         "why they could not serve",
         "each is smaller than the 12.00 MiB",
