@@ -228,6 +228,7 @@ static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
         {"{\"no-leaks\": 1}", "true or false"},
         {"{\"against\": true}", "must be a run"},
         {"{\"against\": 1, \"tolerance\": -1}", "must be a percentage"},
+        {"{\"against\": 1, \"tolerance\": 1e300}", "from 0 to 1000000"},
         {"{}", "nothing to check"},
         {"[]", "a budget is an object"},
     };

@@ -167,6 +167,9 @@ static void hints_quote_the_path_for_a_shell(void **state)
     const struct said *said = MEMTRACE(TINY "--device sim --trace \"it's my.db\"");
     assert_says(said->out, "top 10 --at peak --trace 'it'\\''s my.db' ");
     assert_says(MEMTRACE(TINY "--device sim --trace my.db")->out, "top 10 --at peak --trace my.db ");
+    /* What a terminal would obey is spelled, and still the same word. */
+    said = shell("name=$(printf 'a\\033[31m'\\''b.db'); \"$M\" " TINY "--device sim --trace \"$name\"");
+    assert_says(said->out, "top 10 --at peak --trace $'a\\x1b[31m\\'b.db' ");
 }
 
 static void run_tells_what_it_found(void **state)

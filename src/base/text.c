@@ -86,7 +86,7 @@ mt_status mt_parse_percent(const char *text, double *out_percent)
     double value;
     const char *sign;
     bool is_number = read_number(text, &value, &sign);
-    if (!is_number || (strcmp(sign, "%") != 0 && *sign != '\0') || value > 1e6)
+    if (!is_number || (strcmp(sign, "%") != 0 && *sign != '\0') || value > MT_MOST_PERCENT)
         return mt_fail(MT_USAGE, "\"%s\" is not a percentage: write a number from 0, with or without %%", text);
     *out_percent = value;
     return MT_OK;

@@ -19,7 +19,8 @@ char *mt_format_difference(int64_t bytes, char *text);
 /* "24GiB", "1.5 GB" (= GiB, as in the field's habit), "512", "64k": MT_USAGE for anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 
-/* "1%", "0.5 %", "2" (= 2 %): at least 0. MT_USAGE for anything else. */
+/* "1%", "0.5 %", "2" (= 2 %): from 0 to MT_MOST_PERCENT. MT_USAGE for anything else. */
+enum { MT_MOST_PERCENT = 1000000 };
 mt_status mt_parse_percent(const char *text, double *out_percent);
 
 /* A whole number in [low, high]; `what` names it in the error ("--batch"). */

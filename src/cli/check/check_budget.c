@@ -133,12 +133,13 @@ static mt_status read_against(struct mt_budget *budget, const json_t *value)
 
 static mt_status read_tolerance(struct mt_budget *budget, const json_t *value)
 {
-    if (json_is_number(value) && json_number_value(value) >= 0) {
+    if (json_is_number(value) && json_number_value(value) >= 0 && json_number_value(value) <= MT_MOST_PERCENT) {
         budget->tolerance_percent = json_number_value(value);
         return MT_OK;
     }
     if (!json_is_string(value))
-        return mt_fail(MT_USAGE, "\"tolerance\" must be a percentage: \"1%%\", or a number from 0");
+        return mt_fail(MT_USAGE, "\"tolerance\" must be a percentage: \"1%%\", or a number from 0 to %d",
+                       MT_MOST_PERCENT);
     mt_status status = mt_parse_percent(json_string_value(value), &budget->tolerance_percent);
     return status == MT_OK ? status : mt_fail_context(status, "\"tolerance\"");
 }

@@ -188,9 +188,11 @@ static mt_status check_leaks(struct mt_check *check)
     return MT_OK;
 }
 
+/* No more than a size can be. */
 static uint64_t allowed(const struct mt_budget *budget, uint64_t bytes)
 {
-    return bytes + (uint64_t)((double)bytes * mt_budget_tolerance(budget) / 100);
+    double more = (double)bytes * mt_budget_tolerance(budget) / 100;
+    return more < (double)(INT64_MAX - (int64_t)bytes) ? bytes + (uint64_t)more : INT64_MAX;
 }
 
 static void compare_peak(struct mt_check *check, mt_measure measure, const struct measured *ours,

@@ -123,11 +123,30 @@ void mt_text_add_visible(struct mt_text *out, const char *name)
     }
 }
 
+/* What a terminal would obey, spelled so that a shell reads it and a terminal does not: $'a\x1bb'. */
+static void add_escaped_word(struct mt_text *out, const char *word)
+{
+    mt_text_add(out, "$'");
+    while (*word != '\0') {
+        int shown = visible_length(word);
+        for (int i = 0; i < shown; i++)
+            mt_text_add(out, word[i] == '\'' || word[i] == '\\' ? "\\%c" : "%c", word[i]);
+        word += shown;
+        if (*word != '\0')
+            mt_text_add(out, "\\x%02x", (unsigned char)*word++);
+    }
+    mt_text_add(out, "'");
+}
+
 void mt_text_add_shell_word(struct mt_text *out, const char *word)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-+=:,@%";
     if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
         mt_text_add(out, "%s", word);
+        return;
+    }
+    if (word[visible_length(word)] != '\0') {
+        add_escaped_word(out, word);
         return;
     }
     mt_text_add(out, "'");
