@@ -134,7 +134,8 @@ static void no_blocks_are_no_question(void **state)
     (void)state;
     struct mt_use_row untouched = {.reads = 7};
     fixture_record(path, 1, 100);
-    assert_int_equal(mt_trace_uses(trace, open_run(1), NULL, 0, &untouched), MT_OK);
+    const struct mt_run *run = open_run(1);
+    assert_int_equal(mt_trace_uses(trace, run, NULL, 0, &untouched), MT_OK);
     assert_int_equal(untouched.reads, 7);
 }
 
