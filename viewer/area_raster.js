@@ -35,6 +35,11 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
     return columns;
 }
 
+/** The colours as they are painted: channels, and as words the colour and the hatch's. */
+function wordsOf(colors) {
+    return colors.map(({ rgb, hatch }) => ({ rgb, hatch, plain: word(...rgb), line: word(...(hatch ?? rgb)) }));
+}
+
 function word(r, g, b) {
     return (255 << 24) | (b << 16) | (g << 8) | r;
 }
@@ -42,13 +47,13 @@ function word(r, g, b) {
 /** Fills one column from `y` (not whole) upwards by `high` pixels; the pixels at both ends are mixed. */
 function fillPart(picture, pixels, x, y, high, color) {
     const { width } = picture;
-    const plain = word(...color.rgb);
-    const line = color.hatch ? word(...color.hatch) : plain;
+    const { plain, line } = color;
     const top = y - high;
     const firstWhole = Math.ceil(top);
     const endWhole = Math.floor(y);
-    for (let row = Math.max(0, firstWhole); row < endWhole; row++)
-        pixels[row * width + x] = color.hatch && isHatchLine(x, row) ? line : plain;
+    const hatched = color.hatch !== null && color.hatch !== undefined;
+    for (let row = Math.max(0, firstWhole), at = row * width + x; row < endWhole; row++, at += width)
+        pixels[at] = hatched && isHatchLine(x, row) ? line : plain;
     if (firstWhole > top) mixPixel(pixels, (firstWhole - 1) * width + x, color.rgb, Math.min(high, firstWhole - top));
     if (endWhole < y && endWhole >= firstWhole) mixPixel(pixels, endWhole * width + x, color.rgb, y - endWhole);
 }
@@ -66,7 +71,8 @@ function mixPixel(pixels, at, [r, g, b], part) {
  *   what is shown
  */
 export function rasterArea(picture, columns, pixels) {
-    const { width, height, colors, stack, theme, top, wanted } = picture;
+    const { width, height, stack, theme, top, wanted } = picture;
+    const colors = wordsOf(picture.colors);
     pixels.fill(word(...theme.backgroundRgb));
     const categories = colors.length;
     for (let x = 0; x < width; x++) {
@@ -83,7 +89,8 @@ export function rasterArea(picture, columns, pixels) {
 
 /** Paints second less first: what the second has more of grows up from the middle, what it has less of, down. */
 export function rasterDifference(picture, first, second, pixels) {
-    const { width, height, colors, stack, theme, top, wanted } = picture;
+    const { width, height, stack, theme, top, wanted } = picture;
+    const colors = wordsOf(picture.colors);
     pixels.fill(word(...theme.backgroundRgb));
     const categories = colors.length;
     const zero = Math.floor(height / 2);

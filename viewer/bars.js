@@ -37,9 +37,19 @@ function xOf(scene, row, at) {
     return xs[Math.max(0, lastAtMost(scene.runs[row.run].time, at))];
 }
 
+/** The moments at the last x that were asked for, since every row asks at the same edges of pixels: [axis, run, by x]. */
+let known = [null, 0, new Map()];
+
+function momentOf(axis, run, x) {
+    if (known[0] !== axis || known[1] !== run || known[2].size > 8192) known = [axis, run, new Map()];
+    let moment = known[2].get(x);
+    if (moment === undefined) known[2].set(x, (moment = momentAt(axis, run, x)));
+    return moment;
+}
+
 /** What a lane counts in, at x: the first event after it; of kernels, the time. */
 function positionAt(scene, row, x) {
-    const event = momentAt(scene.axis, row.run, x) + 1;
+    const event = momentOf(scene.axis, row.run, x) + 1;
     if (row.lane.kind !== "kernel") return event;
     return scene.axis.kind === "time" ? x : scene.runs[row.run].time[Math.min(event, scene.runs[row.run].eventCount)];
 }

@@ -86,24 +86,27 @@ function outlineSegments(plot, scene) {
         const x = (event) => ((xs[event] - view.x0) / (view.x1 - view.x0)) * plot.width;
         const left = Math.max(-2, x(mapped[i]));
         const right = Math.min(plot.width + 2, x(life[i] > 0 ? mapped[i] + life[i] : run.eventCount));
-        if (right > left)
-            context.rect(LEFT + Math.round(left) + 0.5, Math.round(top) + 0.5, right - left, Math.round(high));
+        if (right <= left) continue;
+        // Sides outside of the margins are left out: to clip costs more than all the rest.
+        const [y0, y1] = [Math.round(top) + 0.5, Math.round(top) + 0.5 + Math.round(high)];
+        const [x0, x1] = [
+            Math.max(0, Math.round(left) + 0.5),
+            Math.min(plot.width, Math.round(left) + 0.5 + right - left),
+        ];
+        context.moveTo(LEFT + x0, y0);
+        context.lineTo(LEFT + x1, y0);
+        context.moveTo(LEFT + x0, y1);
+        context.lineTo(LEFT + x1, y1);
+        if (left >= 0) {
+            context.moveTo(LEFT + x0, y0);
+            context.lineTo(LEFT + x0, y1);
+        }
+        if (right <= plot.width) {
+            context.moveTo(LEFT + x1, y0);
+            context.lineTo(LEFT + x1, y1);
+        }
     }
-    context.save();
-    clipToPlot(plot);
     context.stroke();
-    context.restore();
-}
-
-/** What is drawn from here to the context's restore() stays between the margins. */
-export function clipToPlot(plot) {
-    plot.context.clip(boxPath(plot));
-}
-
-function boxPath(plot) {
-    const path = new Path2D();
-    path.rect(LEFT, 0, plot.width, plot.height);
-    return path;
 }
 
 function drawAddressAxis(plot, scene) {

@@ -140,9 +140,13 @@ function packed([r, g, b]) {
 
 /** Lays a colour, premultiplied in units of ONE, over a pixel. */
 function over(below, r, g, b, cover) {
-    // Blocks that were widened to be seen may add up to more than there is.
-    const scale = cover > ONE ? 1 / cover : 1 / ONE;
-    const under = cover < ONE ? 1 - cover / ONE : 0;
+    if (cover >= ONE) {
+        // Blocks that were widened to be seen may add up to more than there is.
+        const scale = 1 / cover;
+        return (255 << 24) | ((b * scale) << 16) | ((g * scale) << 8) | (r * scale);
+    }
+    const scale = 1 / ONE;
+    const under = 1 - cover / ONE;
     return (
         (255 << 24) |
         ((b * scale + ((below >>> 16) & 255) * under) << 16) |
