@@ -76,6 +76,10 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
 /* Gives a block back. It is reused for later work on the same stream. NULL is allowed. */
 void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
 
+/* Says that work of another stream uses the block, too. When it is given back, its own stream's later work begins after
+ * what `stream` has queued by then, so that nobody's bytes are written over; nobody waits for that on the host. */
+void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream);
+
 /* Where a block begins; stays the same while it is out. */
 mt_addr mt_block_address(const struct mt_block *block);
 uint64_t mt_block_requested_bytes(const struct mt_block *block);
@@ -102,6 +106,10 @@ uint64_t mt_alloc_events(const struct mt_alloc *alloc);
 
 /* Tells the sink, if it wants to know, how a block was used that is about to be given back. */
 void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use);
+
+/* Equal for two moments after which equal calls are served with equal blocks. Takes time proportional to the number of
+ * blocks. Labels, times and sequence numbers do not count. */
+uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc);
 
 mt_status mt_alloc_flush(struct mt_alloc *alloc);
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 #define MT_EVENT_KINDS(X)                                                                                              \
-    X(SEGMENT_MAP, "segment_map")     /* a segment was taken from the device: segment, address, block_bytes */         \
-    X(SEGMENT_UNMAP, "segment_unmap") /* and given back: the same fields */                                            \
+    X(SEGMENT_MAP, "segment_map")     /* a segment began, or grew: segment, address, offset, block_bytes taken */      \
+    X(SEGMENT_UNMAP, "segment_unmap") /* and shrank, or ended: the same fields of what was given back */               \
     X(ALLOC, "alloc")                 /* a block was handed out: all fields but value */                               \
     X(FREE, "free")                   /* and came back: the fields of its alloc */                                     \
     X(OOM, "oom")                     /* nothing could be handed out: requested_bytes, label, span */                  \
@@ -24,8 +24,12 @@ typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_ki
 
 const char *mt_event_kind_name(mt_event_kind kind);
 
-/* Invariants: sequence grows by 1 from 0 within a run; block_bytes >= requested_bytes; a block lies inside its
- * segment: offset + block_bytes <= the segment's bytes; address = the segment's address + offset. */
+/* Invariants: sequence grows by 1 from 0 within a run; block_bytes >= requested_bytes; address = the segment's address +
+ * offset.
+ *
+ * A segment is a range of addresses, of which parts have memory. The first segment_map of its number begins it, at offset
+ * 0; later ones add memory where there was none; segment_unmap takes from what there is; the one that takes the last byte
+ * ends it. A block lies in what has memory. Reserved is what was mapped less what was unmapped. */
 struct mt_event {
     uint64_t sequence;
     uint64_t time_ns; /* the device's clock, from the start of the run */
@@ -34,8 +38,8 @@ struct mt_event {
         uint64_t requested_bytes; /* what the caller asked for */
         uint64_t value;           /* kinds that are not about memory */
     };
-    uint64_t block_bytes; /* what it got; of segment_map and segment_unmap, the segment's size */
-    uint64_t offset;      /* of the block in its segment */
+    uint64_t block_bytes; /* what it got; of segment_map and segment_unmap, what was taken and given back */
+    uint64_t offset;      /* of the block, or of what was mapped or unmapped, in its segment */
     uint32_t segment;     /* birth number, from 0 */
     mt_label_id label;
     mt_span_id span;

@@ -49,7 +49,7 @@ struct mt_device_memory {
     uint64_t library_bytes; /* of that, by libraries as they started later */
 };
 
-enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 64 };
+enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 64, MT_DEVICE_PAGE = 2 << 20 /* bytes that are mapped as one */ };
 
 /* What a backend does. NULL where it says optional. */
 struct mt_device_table {
@@ -58,6 +58,18 @@ struct mt_device_table {
     /* Takes `bytes` of memory; MT_OUT_OF_MEMORY if there is none. The wrapper keeps the sum below the capacity. */
     mt_status (*reserve)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
     void (*release)(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+    /* A range of addresses with no memory, and memory under parts of it. All four are told multiples of MT_DEVICE_PAGE; map
+     * MT_OUT_OF_MEMORY if there is none; unmap takes any pages that were mapped, however they were, after the queued work
+     * that may use them. Optional, all or none: then memory comes by reserve alone. */
+    mt_status (*range_open)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
+    void (*range_close)(struct mt_device *device, mt_addr address, uint64_t bytes);
+    mt_status (*range_map)(struct mt_device *device, mt_addr address, uint64_t bytes);
+    void (*range_unmap)(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+    /* Work queued on `later` from now on begins after what is queued on `earlier` so far. Nobody waits for it here.
+     * Optional: all streams are one. */
+    mt_status (*follow)(struct mt_device *device, mt_stream later, mt_stream earlier);
 
     /* Copies between host and device, in the order of the stream; read returns when the bytes are there. Optional:
      * without them nothing is kept and mt_device_read fails. */
@@ -143,6 +155,16 @@ const char *const *mt_device_cards(void);
  * bytes must not be 0. */
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+/* Ranges of addresses (see the table), where mt_device_has_ranges; mapped bytes count as reserved. */
+bool mt_device_has_ranges(const struct mt_device *device);
+mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
+void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t bytes);
+mt_status mt_device_range_map(struct mt_device *device, mt_addr address, uint64_t bytes);
+void mt_device_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+/* Work of stream `later` from now on begins after what is queued on `earlier` so far. */
+mt_status mt_device_follow(struct mt_device *device, mt_stream later, mt_stream earlier);
 
 /* Without the backend's function a write is dropped (nothing is kept there) and a read fails. */
 mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream);

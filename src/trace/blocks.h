@@ -65,8 +65,9 @@ mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const 
 struct mt_segment_row {
     uint32_t number; /* of birth */
     mt_stream stream;
-    uint64_t address, bytes;
-    int64_t mapped_event, unmapped_event; /* unmapped_event 0: still mapped at the end */
+    uint64_t address;
+    uint64_t bytes; /* up to the end of the last part that ever had memory */
+    int64_t mapped_event, unmapped_event; /* that began and ended it; unmapped_event 0: still mapped at the end */
 };
 
 /* All segments of a run, by number. */

@@ -74,9 +74,9 @@ CREATE TABLE IF NOT EXISTS event (
     label INTEGER,                   -- alloc, free, oom
     span INTEGER,                    -- span_begin, span_end; of alloc and oom only where it is not the label's
     requested_bytes INTEGER,         -- alloc, free, oom: as asked; of step and phase kinds, their number
-    block_bytes INTEGER,             -- alloc, free: as handed out; segment kinds: the segment's size
+    block_bytes INTEGER,             -- alloc, free: as handed out; segment kinds: what was taken or given back
     segment INTEGER,                 -- alloc and segment kinds: birth number, from 0
-    offset INTEGER,                  -- alloc: in the segment
+    offset INTEGER,                  -- alloc and segment kinds: in the segment
     allocation INTEGER               -- free: event.id of the alloc that it ends
 );
 
@@ -115,15 +115,16 @@ CREATE TABLE IF NOT EXISTS block_use (
 
 CREATE TABLE IF NOT EXISTS event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
--- Segments by birth number; an address is segment.address + event.offset.
+-- Segments by birth number; an address is segment.address + event.offset. A segment may grow, shrink and have holes: its
+-- bytes reach to the end of the last part that ever had memory, and its segment_map and segment_unmap events tell the parts.
 CREATE TABLE IF NOT EXISTS segment (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,
     address INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
     stream INTEGER NOT NULL,
-    mapped_event INTEGER NOT NULL,
-    unmapped_event INTEGER,          -- NULL: still mapped when the run ended
+    mapped_event INTEGER NOT NULL,   -- that began it
+    unmapped_event INTEGER,          -- that ended it; NULL: still mapped when the run ended
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
