@@ -99,6 +99,9 @@ struct mt_policy_table {
     /* Whether the index holds a free block where a search would find it. For tests: may take long. */
     bool (*holds)(const struct mt_alloc *alloc, const struct mt_block *block);
 
+    /* A number for what else decides which block is found next than which blocks there are. */
+    uint64_t (*remembers)(const struct mt_alloc *alloc);
+
     /* Compares the index with itself and counts what it holds: MT_FAILED with the first difference. */
     mt_status (*check)(const struct mt_alloc *alloc, uint64_t *out_blocks);
 };

@@ -1,4 +1,5 @@
 #include "alloc/size_classes.h"
+#include "base/random.h"
 
 enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 8 };
 
@@ -97,6 +98,16 @@ bool mt_size_classes_hold(const struct mt_size_classes *classes, const struct mt
     while (entry != NULL && entry != block)
         entry = entry->link[NEXT];
     return entry == block;
+}
+
+uint64_t mt_size_classes_fold(const struct mt_size_classes *classes, uint64_t sum)
+{
+    for (unsigned level = 0; level < MT_CLASS_LEVELS; level++)
+        for (uint32_t steps = classes->steps[level]; steps != 0; steps &= steps - 1)
+            for (const struct mt_block *block = classes->first[level][__builtin_ctz(steps)]; block != NULL;
+                 block = block->link[NEXT])
+                sum = mt_splitmix64(mt_splitmix64(sum ^ block->segment->birth) ^ block->offset);
+    return sum;
 }
 
 static mt_status check_list(const struct mt_size_classes *classes, struct class at, uint64_t *blocks)

@@ -35,6 +35,9 @@ struct mt_block *mt_size_classes_find(const struct mt_size_classes *classes, uin
 /* Whether `block` is in the list of its class. */
 bool mt_size_classes_hold(const struct mt_size_classes *classes, const struct mt_block *block);
 
+/* `sum`, with the order of every list in it. */
+uint64_t mt_size_classes_fold(const struct mt_size_classes *classes, uint64_t sum);
+
 /* Compares bitmaps with lists and links with one another, and adds what is there to *blocks: MT_FAILED with the first
  * difference. */
 mt_status mt_size_classes_check(const struct mt_size_classes *classes, uint64_t *blocks);

@@ -159,6 +159,17 @@ static void tight_remove(struct mt_alloc *alloc, struct mt_block *block)
     mt_size_classes_remove(classes_of(alloc, block->segment->stream, block->segment->pool), block);
 }
 
+/* The order in which blocks of a class came back. */
+static uint64_t tight_remembers(const struct mt_alloc *alloc)
+{
+    const struct tight_index *tight = alloc->index;
+    uint64_t sum = 0;
+    for (uint32_t stream = 0; stream < tight->stream_count; stream++)
+        for (mt_pool pool = 0; pool < MT_POOL_COUNT && tight->streams[stream] != NULL; pool++)
+            sum = mt_size_classes_fold(&tight->streams[stream]->pool[pool], sum);
+    return sum;
+}
+
 static bool tight_holds(const struct mt_alloc *alloc, const struct mt_block *block)
 {
     return mt_size_classes_hold(classes_of(alloc, block->segment->stream, block->segment->pool), block);
@@ -188,5 +199,6 @@ const struct mt_policy_table mt_policy_tight = {
     .insert = tight_insert,
     .remove = tight_remove,
     .holds = tight_holds,
+    .remembers = tight_remembers,
     .check = tight_check,
 };

@@ -17,6 +17,7 @@
 #include "alloc/free_tree.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -232,6 +233,16 @@ static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uin
     return mt_segment_map(alloc, stream, pool, wanted);
 }
 
+/* How long idle segments have waited, where that counts. */
+static uint64_t torch_remembers(const struct mt_alloc *alloc)
+{
+    uint64_t sum = 0;
+    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
+        if (alloc->settings.gc_threshold > 0 && is_collectable(segment))
+            sum = mt_splitmix64(sum ^ age_of(alloc, segment));
+    return sum;
+}
+
 static bool torch_holds(const struct mt_alloc *alloc, const struct mt_block *block)
 {
     return mt_free_tree_holds(tree_of(alloc, block->segment->stream, block->segment->pool), block);
@@ -278,5 +289,6 @@ const struct mt_policy_table mt_policy_torch = {
     .insert = torch_insert,
     .remove = torch_remove,
     .holds = torch_holds,
+    .remembers = torch_remembers,
     .check = torch_check,
 };
