@@ -22,14 +22,13 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
     const end = axis.xs[number].at(-1);
     let before = momentBefore(axis, number, view.x0);
     for (let x = 0; x < width; x++) {
-        const last = momentBefore(axis, number, view.x0 + (x + 1) * pixel);
+        const last = momentBefore(axis, number, view.x0 + (x + 1) * pixel, before);
         columns.moments[x] = -1;
         if (view.x0 + x * pixel > end) continue; // this run is over, the other is not
         const found = findHighest(run.memory, peakIndex, before, last);
         columns.moments[x] = found.moment;
         columns.bytes[x] = found.bytes;
-        const out = columns.compositions.subarray(x * categories, (x + 1) * categories);
-        compositionAt(run.memory, found.moment, out);
+        compositionAt(run.memory, found.moment, columns.compositions, x * categories);
         before = last;
     }
     return columns;
@@ -37,7 +36,14 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
 
 /** The colours as they are painted: channels, and as words the colour and the hatch's. */
 function wordsOf(colors) {
-    return colors.map(({ rgb, hatch }) => ({ rgb, hatch, plain: word(...rgb), line: word(...(hatch ?? rgb)) }));
+    return colors.map(({ rgb: [r, g, b], hatch }) => ({
+        r,
+        g,
+        b,
+        hatched: Boolean(hatch),
+        plain: word(r, g, b),
+        line: hatch ? word(...hatch) : 0,
+    }));
 }
 
 function word(r, g, b) {
@@ -45,24 +51,32 @@ function word(r, g, b) {
 }
 
 /** Fills one column from `y` (not whole) upwards by `high` pixels; the pixels at both ends are mixed. */
-function fillPart(picture, pixels, x, y, high, color) {
-    const { width } = picture;
-    const { plain, line } = color;
+function fillPart(pixels, width, x, y, high, color) {
     const top = y - high;
     const firstWhole = Math.ceil(top);
     const endWhole = Math.floor(y);
-    const hatched = color.hatch !== null && color.hatch !== undefined;
-    for (let row = Math.max(0, firstWhole), at = row * width + x; row < endWhole; row++, at += width)
-        pixels[at] = hatched && isHatchLine(x, row) ? line : plain;
-    if (firstWhole > top) mixPixel(pixels, (firstWhole - 1) * width + x, color.rgb, Math.min(high, firstWhole - top));
-    if (endWhole < y && endWhole >= firstWhole) mixPixel(pixels, endWhole * width + x, color.rgb, y - endWhole);
+    const begin = Math.max(0, firstWhole);
+    if (color.hatched) fillHatched(pixels, width, x, begin, endWhole, color);
+    else for (let at = begin * width + x, end = endWhole * width; at < end; at += width) pixels[at] = color.plain;
+    if (firstWhole > top) mixPixel(pixels, (firstWhole - 1) * width + x, color, Math.min(high, firstWhole - top));
+    if (endWhole < y && endWhole >= firstWhole) mixPixel(pixels, endWhole * width + x, color, y - endWhole);
 }
 
-function mixPixel(pixels, at, [r, g, b], part) {
+function fillHatched(pixels, width, x, begin, end, { plain, line }) {
+    for (let row = begin, at = row * width + x; row < end; row++, at += width)
+        pixels[at] = isHatchLine(x, row) ? line : plain;
+}
+
+/** Lays a part of a colour, from 0 to 1, over a pixel. */
+function mixPixel(pixels, at, color, part) {
     if (at < 0) return;
     const below = pixels[at];
-    const mix = (color, under) => Math.round(color * part + under * (1 - part));
-    pixels[at] = word(mix(r, below & 255), mix(g, (below >>> 8) & 255), mix(b, (below >>> 16) & 255));
+    const rest = 1 - part;
+    // To the nearest whole number.
+    const r = color.r * part + (below & 255) * rest + 0.5;
+    const g = color.g * part + ((below >>> 8) & 255) * rest + 0.5;
+    const b = color.b * part + ((below >>> 16) & 255) * rest + 0.5;
+    pixels[at] = (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
 /**
@@ -81,7 +95,7 @@ export function rasterArea(picture, columns, pixels) {
             const bytes = columns.compositions[x * categories + c];
             if (!wanted[c] || bytes === 0) continue;
             const high = (bytes / top) * height;
-            fillPart(picture, pixels, x, y, high, colors[c]);
+            fillPart(pixels, width, x, y, high, colors[c]);
             y -= high;
         }
     }
@@ -102,10 +116,10 @@ export function rasterDifference(picture, first, second, pixels) {
             if (!wanted[c] || bytes === 0) continue;
             const high = (Math.abs(bytes) / top) * zero;
             if (bytes > 0) {
-                fillPart(picture, pixels, x, above, high, colors[c]);
+                fillPart(pixels, width, x, above, high, colors[c]);
                 above -= high;
             } else {
-                fillPart(picture, pixels, x, below + high, high, colors[c]);
+                fillPart(pixels, width, x, below + high, high, colors[c]);
                 below += high;
             }
         }

@@ -115,11 +115,19 @@ export function momentAt(axis, run, x) {
     return lastAtMost(xs, x, xs.length - 1);
 }
 
-/** The last event before x. */
-export function momentBefore(axis, run, x) {
+/** The last event before x; none before `from`, which is near it or is -1. */
+export function momentBefore(axis, run, x, from = -1) {
     const xs = axis.xs[run];
-    let low = 0;
+    let low = Math.max(0, from);
     let high = xs.length - 1;
+    if (from >= 0) {
+        let reach = 16;
+        while (low + reach < high && xs[low + reach] < x) {
+            low += reach;
+            reach *= 2;
+        }
+        high = Math.min(high, low + reach);
+    }
     while (low < high) {
         const middle = (low + high) >>> 1;
         if (xs[middle] < x) low = middle + 1;

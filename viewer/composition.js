@@ -33,16 +33,16 @@ export function makeCheckpoints(ops, blockCategory, blockSize, sizeBytes, catego
     return checkpoints;
 }
 
-/** Fills out[category] with the bytes live at the moment. */
-export function compositionAt(memory, moment, out) {
-    if (moment < 0) return out.fill(0);
+/** Fills out[at + category] with the bytes live at the moment. */
+export function compositionAt(memory, moment, out, at = 0) {
     const { ops, blockCategory, blockSize, sizeBytes, categoryCount, checkpoints } = memory;
+    if (moment < 0) return out.fill(0, at, at + categoryCount);
     const leaf = Math.floor(moment / LEAF);
-    for (let c = 0; c < categoryCount; c++) out[c] = checkpoints[leaf * categoryCount + c];
+    for (let c = 0; c < categoryCount; c++) out[at + c] = checkpoints[leaf * categoryCount + c];
     for (let event = leaf * LEAF; event <= moment; event++) {
         const op = ops[event];
-        if (op > 0) out[blockCategory[op - 1]] += sizeBytes[blockSize[op - 1]];
-        else if (op < 0) out[blockCategory[-op - 1]] -= sizeBytes[blockSize[-op - 1]];
+        if (op > 0) out[at + blockCategory[op - 1]] += sizeBytes[blockSize[op - 1]];
+        else if (op < 0) out[at + blockCategory[-op - 1]] -= sizeBytes[blockSize[-op - 1]];
     }
     return out;
 }
@@ -149,6 +149,7 @@ export function findHighest(memory, index, first, last) {
     }
     raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
     raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1);
-    raiseInLeaf(memory, index, lastLeaf * LEAF, last);
+    // What is left of the last leaf is replayed only if it may hold more.
+    if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last);
     return highest;
 }

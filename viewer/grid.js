@@ -131,18 +131,22 @@ export function sampleGrid(cells, columns, row, one, out) {
     const base = row * GRID_COLUMNS * 4;
     for (let at = 0, x = 0; at < out.length; at += 4, x += 2) {
         const first = base + columns[x];
-        const end = base + columns[x + 1];
-        let r = cells[first],
-            g = cells[first + 1],
-            b = cells[first + 2],
-            a = cells[first + 3];
-        for (let from = first + 4; from < end; from += 4) {
-            r += cells[from];
-            g += cells[from + 1];
-            b += cells[from + 2];
-            a += cells[from + 3];
+        const last = base + columns[x + 1] - 4;
+        // Mostly there are one or two; one, added to itself, has the same mean.
+        let r = cells[first] + cells[last],
+            g = cells[first + 1] + cells[last + 1],
+            b = cells[first + 2] + cells[last + 2],
+            a = cells[first + 3] + cells[last + 3];
+        let share = one / 2;
+        if (last - first > 4) {
+            share = (4 * one) / (last + 4 - first);
+            for (let from = first + 4; from < last; from += 4) {
+                r += cells[from];
+                g += cells[from + 1];
+                b += cells[from + 2];
+                a += cells[from + 3];
+            }
         }
-        const share = (4 * one) / (end - first);
         out[at] = r * share;
         out[at + 1] = g * share;
         out[at + 2] = b * share;

@@ -18,20 +18,31 @@ const LEAST_WIDTH = 0.3;
 /** Of what is summed: a whole pixel of a channel at its brightest is 255 * ONE. */
 const ONE = 4096;
 
-/** What changes from pixel to pixel: red, green, blue, coverage. Rows have two pixels more than are seen. */
+/** What changes from pixel to pixel: red, green, blue, coverage. Between two pictures all are 0. */
 let changes = new Int32Array(0);
+/** By pixel, 1 where something changes, be it what lies under the blocks: between two marks pixels are alike. */
+let marks = new Uint8Array(0);
+/** The same, four pixels at a time. */
+let fourMarks = new Uint32Array(0);
 
-function clearChanges(width, height) {
-    const count = (width + 2) * height * 4;
-    if (changes.length !== count) changes = new Int32Array(count);
-    else changes.fill(0);
+/** Pixels that a row of changes has: at least two more than are seen, and a multiple of four. */
+function changesInRow(width) {
+    return (width + 5) & ~3;
+}
+
+function prepareChanges(width, height) {
+    const count = changesInRow(width) * height;
+    if (marks.length === count) return;
+    changes = new Int32Array(count * 4);
+    marks = new Uint8Array(count);
+    fourMarks = new Uint32Array(marks.buffer);
 }
 
 /** Notes that a colour begins (or, with -1, ends) at x, which need not be whole. */
 function addEdge(row, x, sign, r, g, b, a) {
     const pixel = x | 0;
     const later = x - pixel; // the part of it that belongs to the next pixel
-    const at = row + pixel * 4;
+    const at = (row + pixel) * 4;
     const r1 = (r * later) | 0,
         g1 = (g * later) | 0,
         b1 = (b * later) | 0,
@@ -44,10 +55,13 @@ function addEdge(row, x, sign, r, g, b, a) {
     changes[at + 5] += sign * g1;
     changes[at + 6] += sign * b1;
     changes[at + 7] += sign * a1;
+    marks[row + pixel] = 1;
+    marks[row + pixel + 1] = 1;
 }
 
 /** Adds a part of a colour to one pixel: most blocks of a wide view are narrower. */
-function addInPixel(at, part, r, g, b, a) {
+function addInPixel(pixel, part, r, g, b, a) {
+    const at = pixel * 4;
     const rp = (r * part) | 0,
         gp = (g * part) | 0,
         bp = (b * part) | 0,
@@ -60,6 +74,8 @@ function addInPixel(at, part, r, g, b, a) {
     changes[at + 5] -= gp;
     changes[at + 6] -= bp;
     changes[at + 7] -= ap;
+    marks[pixel] = 1;
+    marks[pixel + 1] = 1;
 }
 
 /** Adds a colour to a rectangle of pixels, whose sides need not be whole. */
@@ -70,11 +86,12 @@ function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
     if (bottom > height) bottom = height;
     if (right <= left || bottom <= top) return;
     const endY = Math.ceil(bottom);
+    const stride = changesInRow(width);
     for (let y = top | 0; y < endY; y++) {
         const part = ((bottom < y + 1 ? bottom : y + 1) - (top > y ? top : y)) * ONE;
-        const row = y * (width + 2) * 4;
+        const row = y * stride;
         if ((left | 0) === (right | 0)) {
-            addInPixel(row + (left | 0) * 4, (right - left) * part, r, g, b, a);
+            addInPixel(row + (left | 0), (right - left) * part, r, g, b, a);
             continue;
         }
         const rp = (r * part) | 0,
@@ -123,6 +140,7 @@ function paintSegments(picture, pixels) {
     const xs = axis.xs[number];
     const { count, low, bytes, mapped, life } = run.segments;
     const cached = packed(theme.cachedRgb);
+    const stride = changesInRow(width);
     pixels.fill(packed(theme.backgroundRgb));
     for (let i = 0; i < count; i++) {
         const top = Math.max(0, Math.round(((view.high - low[i] - bytes[i]) / (view.high - view.low)) * height));
@@ -130,7 +148,12 @@ function paintSegments(picture, pixels) {
         const x = (event) => Math.round(((xs[event] - view.x0) / (view.x1 - view.x0)) * width);
         const left = Math.max(0, x(mapped[i]));
         const right = Math.min(width, x(life[i] > 0 ? mapped[i] + life[i] : run.eventCount));
-        if (right > left) for (let y = top; y < bottom; y++) pixels.fill(cached, y * width + left, y * width + right);
+        if (right <= left) continue;
+        for (let y = top; y < bottom; y++) {
+            pixels.fill(cached, y * width + left, y * width + right);
+            marks[y * stride + left] = 1;
+            marks[y * stride + right] = 1;
+        }
     }
 }
 
@@ -140,13 +163,9 @@ function packed([r, g, b]) {
 
 /** Lays a colour, premultiplied in units of ONE, over a pixel. */
 function over(below, r, g, b, cover) {
-    if (cover >= ONE) {
-        // Blocks that were widened to be seen may add up to more than there is.
-        const scale = 1 / cover;
-        return (255 << 24) | ((b * scale) << 16) | ((g * scale) << 8) | (r * scale);
-    }
-    const scale = 1 / ONE;
-    const under = 1 - cover / ONE;
+    // Blocks that were widened to be seen may add up to more than there is.
+    const scale = 1 / (cover > ONE ? cover : ONE);
+    const under = cover < ONE ? 1 - cover / ONE : 0;
     return (
         (255 << 24) |
         ((b * scale + ((below >>> 16) & 255) * under) << 16) |
@@ -155,44 +174,60 @@ function over(below, r, g, b, cover) {
     );
 }
 
-/** A row in which the grid has nothing: long blocks, so that most pixels are what their left neighbour is. */
-function blendPlainRow(pixels, begin, width, at) {
-    let r = 0,
-        g = 0,
-        b = 0,
-        a = 0;
-    let before = 0;
-    let out = 0;
-    for (let i = begin; i < begin + width; i++, at += 4) {
-        const changed = changes[at] | changes[at + 1] | changes[at + 2] | changes[at + 3];
-        const below = pixels[i];
-        if (changed === 0 && below === before) {
-            pixels[i] = out;
-            continue;
-        }
-        r += changes[at];
-        g += changes[at + 1];
-        b += changes[at + 2];
-        a += changes[at + 3];
-        before = below;
-        out = a === 0 ? below : over(below, r, g, b, a);
-        pixels[i] = out;
+/** Lays what was sampled of the grid, from `s` on, and a colour that all share, over pixels. */
+function layRow(pixels, from, end, sampled, s, r, g, b, a) {
+    for (let at = from; at < end; at++, s += 4) {
+        const cover = a + sampled[s + 3];
+        if (cover >= 1) pixels[at] = over(pixels[at], r + sampled[s], g + sampled[s + 1], b + sampled[s + 2], cover);
     }
 }
 
-function blendRow(pixels, begin, width, at, sampled) {
+/** Lays a colour over pixels that are alike. */
+function layPlain(pixels, from, end, r, g, b, a) {
+    if (a === 0) return;
+    const color = over(pixels[from], r, g, b, a);
+    if (end - from > LONG_RUN) pixels.fill(color, from, end);
+    else while (from < end) pixels[from++] = color;
+}
+
+/** From so many pixels on, a call to fill them is worth it. */
+const LONG_RUN = 24;
+
+/** The first mark from `at` on. */
+function nextMark(at) {
+    for (; (at & 3) !== 0; at++) if (marks[at] !== 0) return at;
+    while (fourMarks[at >> 2] === 0) at += 4;
+    while (marks[at] === 0) at++;
+    return at;
+}
+
+/**
+ * Sums up a row's changes and lays them, with what was sampled of the grid, if anything was, over its pixels. Leaves
+ * all changes and marks 0.
+ */
+function blendRow(pixels, begin, row, width, sampled) {
     let r = 0,
         g = 0,
         b = 0,
         a = 0;
-    for (let i = begin, s = 0; i < begin + width; i++, at += 4, s += 4) {
+    const end = row + width;
+    marks[end] = 1;
+    for (let from = row; from < end;) {
+        const at = from * 4;
         r += changes[at];
         g += changes[at + 1];
         b += changes[at + 2];
         a += changes[at + 3];
-        const cover = a + sampled[s + 3];
-        if (cover >= 1) pixels[i] = over(pixels[i], r + sampled[s], g + sampled[s + 1], b + sampled[s + 2], cover);
+        changes[at] = changes[at + 1] = changes[at + 2] = changes[at + 3] = 0;
+        marks[from] = 0;
+        const next = nextMark(from + 1);
+        const pixel = begin + from - row;
+        if (sampled) layRow(pixels, pixel, begin + next - row, sampled, (from - row) * 4, r, g, b, a);
+        else layPlain(pixels, pixel, begin + next - row, r, g, b, a);
+        from = next;
     }
+    changes.fill(0, end * 4, (end + 2) * 4);
+    marks[end] = marks[end + 1] = 0;
 }
 
 /** Sums up each row of changes, adds what the grid has of it, if one serves, and lays it over the pixels. */
@@ -201,15 +236,13 @@ function blend(picture, served, pixels) {
     const rows = served ? gridRows(view, run, height) : null;
     const columns = served ? gridColumns(served.place, view, width) : null;
     const sampled = new Float32Array(width * 4);
+    const stride = changesInRow(width);
+    let sampledRow = -1;
     for (let y = 0; y < height; y++) {
-        const at = y * (width + 2) * 4;
-        if (!rows || !isRowFilled(served.cells, rows[y])) {
-            blendPlainRow(pixels, y * width, width, at);
-            continue;
-        }
+        const filled = rows !== null && isRowFilled(served.cells, rows[y]);
         // Enlarged, several rows of pixels have the same row of the grid.
-        if (y === 0 || rows[y] !== rows[y - 1]) sampleGrid(served.cells, columns, rows[y], ONE, sampled);
-        blendRow(pixels, y * width, width, at, sampled);
+        if (filled && rows[y] !== sampledRow) sampleGrid(served.cells, columns, (sampledRow = rows[y]), ONE, sampled);
+        blendRow(pixels, y * width, y * stride, width, filled ? sampled : null);
     }
 }
 
@@ -252,7 +285,7 @@ const TALLEST_ROW = 4; // pixels
 export function rasterMap(picture, pixels) {
     const { width, height, view, axis, run, number, levels } = picture;
     const large = [];
-    clearChanges(width, height);
+    prepareChanges(width, height);
     const place = gridPlace(view, axis, width);
     const rowPixels = (run.addressBytes / GRID_ROWS / (view.high - view.low)) * height;
     const serves = rowPixels <= TALLEST_ROW && isGridWorthIt(place, levels, run, axis, number, view);

@@ -1,0 +1,27 @@
+/** Runs as the worker builds them, and random numbers to question them with. */
+import { buildRun } from "../../viewer/store.js";
+import { makeSyntheticPage } from "./synthetic.mjs";
+
+/** A function that draws a whole number below its bound. Prints its seed; the same SEED=… draws the same again. */
+export function makeRandom() {
+    let state = Number(process.env.SEED ?? Date.now() % 1000000);
+    console.log(`SEED=${state}`);
+    return (bound) => {
+        state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+        return Math.floor((state / 2 ** 32) * bound);
+    };
+}
+
+/** A synthetic run (synthetic.mjs), out of plain arrays. */
+export function makeRun(words, allocations = 3000) {
+    const page = makeSyntheticPage(allocations, words);
+    const { info, tables } = page.runs[0];
+    const typed = Object.fromEntries(
+        Object.entries(tables).map(([name, table]) => [
+            name,
+            Object.fromEntries(Object.entries(table).map(([column, values]) => [column, Float64Array.from(values)])),
+        ]),
+    );
+    typed.events.time = Float64Array.from([...tables.events.time, 0]);
+    return { page, tables, run: buildRun(page, info, typed) };
+}
