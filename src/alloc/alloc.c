@@ -29,7 +29,7 @@ void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
 {
     event->sequence = mt_alloc_events(alloc);
     atomic_store_explicit(&alloc->next_sequence, event->sequence + 1, memory_order_relaxed);
-    event->time_ns = mt_device_now_ns(alloc->device);
+    event->time_ns = mt_device_now_ns(alloc->device) - alloc->start_ns;
     alloc->sink.emit(alloc->sink.context, event);
 }
 
@@ -58,6 +58,7 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
     alloc->device = device;
     alloc->sink = *sink;
     alloc->settings = *settings;
+    alloc->start_ns = mt_device_now_ns(device);
     pthread_mutex_init(&alloc->lock, NULL);
     *out = alloc;
     return MT_OK;
@@ -271,8 +272,11 @@ void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
 {
     if (alloc->sink.kernel == NULL)
         return;
+    struct mt_kernel told = *kernel;
+    told.start_ns -= alloc->start_ns;
+    told.end_ns -= alloc->start_ns;
     lock(alloc);
-    alloc->sink.kernel(alloc->sink.context, kernel);
+    alloc->sink.kernel(alloc->sink.context, &told);
     unlock(alloc);
 }
 
