@@ -117,7 +117,7 @@ struct mt_alloc {
     struct mt_device *device;
     struct mt_sink sink;
     struct mt_alloc_settings settings;
-    uint64_t start_ns; /* the device's clock at the creation: times are told from there */
+    uint64_t start_ns;              /* the device's clock at the creation: times are told from there */
     _Atomic uint64_t next_sequence; /* written under the lock, read by anybody */
     uint32_t next_birth;
     struct mt_segment *oldest, *newest;
