@@ -91,7 +91,7 @@ static struct page page_of(const struct mt_page_plan *plan)
 static struct mt_page_plan plan_of(const struct mt_run *run)
 {
     return (struct mt_page_plan){
-        .program = "memtrace test", .trace = path, .sources = {{trace, run}}, .source_count = 1};
+        .program = "memtrace test", .sources = {{trace, run, path}}, .source_count = 1};
 }
 
 static struct page page_of_run(const char *which)
@@ -374,12 +374,14 @@ static void two_runs_share_their_texts(void **state)
     assert_int_equal(mt_trace_open(other, &other_trace), MT_OK);
     struct mt_page_plan plan = plan_of(open_run(NULL));
     size_t count;
-    plan.sources[plan.source_count++] = (struct mt_page_source){other_trace, mt_trace_runs(other_trace, &count)};
+    plan.sources[plan.source_count++] = (struct mt_page_source){other_trace, mt_trace_runs(other_trace, &count), other};
     struct page page = page_of(&plan);
     const json_t *texts = json_object_get(page.description, "texts");
     for (size_t i = 0; i < json_array_size(texts); i++)
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(page_text(&page, "texts", i), page_text(&page, "texts", j));
+    assert_string_equal(json_string_value(json_object_get(page_run(&page, 0), "trace")), path);
+    assert_string_equal(json_string_value(json_object_get(page_run(&page, 1), "trace")), other);
     check_run(&page, 0, plan.sources[0].run);
     struct mt_trace *first = trace;
     trace = other_trace;
@@ -524,7 +526,7 @@ static void names_of_a_trace_never_stand_in_the_clear(void **state)
     change(sql);
     sqlite3_free(sql);
     struct mt_page_plan plan = plan_of(open_run(NULL));
-    plan.trace = hostile[0];
+    plan.sources[0].path = hostile[0];
     struct page page = page_of(&plan);
     assert_null(strstr(page.text, "alert("));
     assert_null(strstr(page.text, "onerror="));
@@ -537,7 +539,7 @@ static void names_of_a_trace_never_stand_in_the_clear(void **state)
     assert_true(has_text(&page, "\uFFFD\uFFFD broken"));
     assert_true(has_text(&page, long_name));
     assert_string_equal(page_text(&page, "categories", MT_CATEGORY_COUNT), hostile[0]);
-    assert_string_equal(json_string_value(json_object_get(page.description, "trace")), hostile[0]);
+    assert_string_equal(json_string_value(json_object_get(page_run(&page, 0), "trace")), hostile[0]);
     assert_string_equal(json_string_value(json_object_get(page_run(&page, 0), "name")), hostile[0]);
     page_release(&page);
 }

@@ -6,8 +6,8 @@ export function shellQuote(text) {
     return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function command(scene, ...words) {
-    const trace = scene.description.trace;
+/** The command, about a trace. */
+function command(trace, ...words) {
     const rest = trace === "memtrace.db" ? [] : ["--trace", trace];
     return ["memtrace", ...words, ...rest].map((word) => shellQuote(String(word))).join(" ");
 }
@@ -32,15 +32,31 @@ function blockQuery(event) {
     );
 }
 
+/** The difference of two runs; the second may be another trace's. */
+function diffCommand([first, second]) {
+    return command(
+        first.trace,
+        "diff",
+        first.id,
+        second.trace === first.trace ? second.id : `${second.trace}:${second.id}`,
+    );
+}
+
 /** The command for what is shown: the selected block, else the pinned moment; of two runs, their difference. */
 export function commandFor(scene) {
     const { info, blocks } = scene.runs[scene.mapRun];
     if (scene.selected >= 0)
-        return command(scene, "sql", blockQuery(info.first_event + blocks.alloc[scene.selected]), "--run", info.id);
-    if (scene.runs.length > 1) return command(scene, "diff", scene.runs[0].info.id, scene.runs[1].info.id);
-    if (scene.pinnedAtPeak || scene.moments[0] < 0) return command(scene, "peak", "--run", info.id);
+        return command(
+            info.trace,
+            "sql",
+            blockQuery(info.first_event + blocks.alloc[scene.selected]),
+            "--run",
+            info.id,
+        );
+    if (scene.runs.length > 1) return diffCommand(scene.runs.map((run) => run.info));
+    if (scene.pinnedAtPeak || scene.moments[0] < 0) return command(info.trace, "peak", "--run", info.id);
     return command(
-        scene,
+        info.trace,
         "sql",
         compositionQuery(info.first_event, info.first_event + scene.moments[0]),
         "--run",

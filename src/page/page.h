@@ -15,6 +15,7 @@
 struct mt_page_source {
     struct mt_trace *trace;
     const struct mt_run *run;
+    const char *path; /* of the trace as it was given, for commands to copy */
 };
 
 enum { MT_PAGE_MOST_RUNS = 2 };
@@ -22,7 +23,6 @@ enum { MT_PAGE_MOST_RUNS = 2 };
 /* What a page is made of. Texts are borrowed. */
 struct mt_page_plan {
     const char *program; /* "memtrace 0.1.0" */
-    const char *trace;   /* the path as it was given, for commands to copy */
     struct mt_page_source sources[MT_PAGE_MOST_RUNS];
     size_t source_count; /* 1, or 2: the second is compared with the first */
 };

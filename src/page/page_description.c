@@ -110,6 +110,7 @@ static mt_status describe_run(const struct mt_page_source *source, const struct 
 {
     const struct mt_run *run = source->run;
     json_t *object = json_object();
+    json_object_set_new(object, "trace", json_of_text(source->path));
     json_object_set_new(object, "id", json_integer(run->id));
     json_object_set_new(object, "name", json_of_text(run->name));
     json_object_set_new(object, "state", json_of_text(run->state));
@@ -135,7 +136,6 @@ mt_status mt_page_describe(const struct mt_page_plan *plan, const struct mt_page
     append_names(categories, names->categories, names->category_count);
     json_object_set_new(object, "format", json_integer(PAGE_FORMAT));
     json_object_set_new(object, "program", json_of_text(plan->program));
-    json_object_set_new(object, "trace", json_of_text(plan->trace));
     json_object_set_new(object, "texts", texts);
     json_object_set_new(object, "categories", categories);
     json_object_set_new(object, "phases", describe_phases());

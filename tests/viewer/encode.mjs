@@ -96,7 +96,7 @@ function packPart(columns, from, allRows) {
 
 /**
  * The chunks of a page.
- * @param {{trace: string, texts: string[], categories: string[], phases: string[],
+ * @param {{texts: string[], categories: string[], phases: string[],
  *          runs: {info: Object, tables: Object}[]}} page
  * @returns {Buffer[]}
  */
@@ -108,8 +108,8 @@ export function encodeChunks(page) {
             Object.entries(tables).map(([name, table]) => [name, encodeTable(name, table, chunks)]),
         ),
     }));
-    const { trace, texts, categories, phases } = page;
-    const description = { format: 1, program: "memtrace test", trace, texts, categories, phases, runs };
+    const { texts, categories, phases } = page;
+    const description = { format: 1, program: "memtrace test", texts, categories, phases, runs };
     chunks[0] = deflateSync(Buffer.from(JSON.stringify(description)));
     return chunks;
 }

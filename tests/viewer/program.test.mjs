@@ -3,12 +3,13 @@
  * to the byte; they ask for nothing, complain of nothing, and axe-core has nothing to object to.
  */
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { violations } from "./axe.mjs";
 import { settle, startBrowser } from "./browser.mjs";
-import { ask, makeStrangeTrace, MEMTRACE, simulate, STRANGE_TRACE, writeTimeline } from "./program.mjs";
+import { ask, makeStrangeTrace, memtrace, MEMTRACE, simulate, STRANGE_TRACE, writeTimeline } from "./program.mjs";
 
 const skip = MEMTRACE && STRANGE_TRACE ? false : "MEMTRACE and STRANGE_TRACE name no programs";
 const AUTOCAST = ["--autocast", "bf16"];
@@ -24,6 +25,7 @@ function makePages(folder) {
     urls.baseline = writeTimeline(folder, "baseline", ["--run", "baseline"]);
     urls.diff = writeTimeline(folder, "diff", ["--run", "baseline", "--diff", "autocast"]);
     urls.back = writeTimeline(folder, "back", ["--run", "autocast", "--diff", "memtrace.db:baseline"]);
+    urls.traces = writeTimeline(folder, "traces", ["--run", "baseline", "--diff", "strange.db:"]);
     urls.oom = writeTimeline(folder, "oom", ["--run", "oom"]);
     urls.empty = writeTimeline(folder, "empty", ["--run", "empty"]);
     urls.strange = writeTimeline(folder, "strange", ["--trace", "strange.db"]);
@@ -152,6 +154,27 @@ test("a million allocations are shown, and sum up", { skip }, async () => {
     assert.ok(allocations >= 1e6, `${allocations} allocations`);
     await withPage("long", async (page) => {
         await expectPeak(page, ask(started.folder, "peak", "--run", "long"));
+    });
+});
+
+/** What "Copy as command" copies, told by the program itself. */
+async function answerOf(page) {
+    await page.click("#copy");
+    const command = await page.textContent("#command-text");
+    assert.match(command, /^memtrace /);
+    return execFileSync("sh", ["-c", command.replace("memtrace", MEMTRACE)], {
+        cwd: started.folder,
+        encoding: "utf8",
+    });
+}
+
+test("copied commands about two traces ask each of them", { skip }, async () => {
+    await withPage("traces", async (page) => {
+        assert.equal(await answerOf(page), memtrace(started.folder, ["diff", "baseline", "strange.db:"]));
+        await page.goto(`${urls.traces}#map=1&block=0`);
+        await settle(page);
+        assert.notEqual(await answerOf(page), "");
+        assert.match(await page.textContent("#command-text"), / --trace strange\.db$/);
     });
 });
 

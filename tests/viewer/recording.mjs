@@ -225,6 +225,7 @@ export class Recording {
         const allocated = this.peak();
         return {
             info: {
+                trace: "memtrace.db",
                 id: 1,
                 name: null,
                 state: "done",

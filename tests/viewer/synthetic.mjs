@@ -268,7 +268,7 @@ export function makeEmptyRun(texts) {
 }
 
 export function makePage(runs, texts) {
-    return { trace: "memtrace.db", texts: texts.list, categories: CATEGORIES, phases: PHASES, runs };
+    return { texts: texts.list, categories: CATEGORIES, phases: PHASES, runs };
 }
 
 const HOSTILE = `<script>document.title='taken'</script>"'><img src=x onerror=alert(1)>`;

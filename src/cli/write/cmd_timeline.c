@@ -74,9 +74,10 @@ static mt_status write_page(const struct mt_page_plan *plan, const char *path)
     return status;
 }
 
-static void add_source(const struct mt_question *question, struct mt_page_plan *plan)
+static void add_source(const struct mt_question *question, const char *trace, struct mt_page_plan *plan)
 {
-    plan->sources[plan->source_count++] = (struct mt_page_source){question->trace, question->run};
+    const char *path = question->file != NULL ? question->file : trace;
+    plan->sources[plan->source_count++] = (struct mt_page_source){question->trace, question->run, path};
 }
 
 static mt_status show_compared(const struct timeline_options *timeline, struct mt_page_plan *plan)
@@ -87,7 +88,7 @@ static mt_status show_compared(const struct timeline_options *timeline, struct m
     mt_status status = mt_question_open_named(timeline->trace, timeline->compared, &compared);
     if (status != MT_OK)
         return status;
-    add_source(&compared, plan);
+    add_source(&compared, timeline->trace, plan);
     status = write_page(plan, timeline->output);
     mt_question_close(&compared);
     return status;
@@ -97,14 +98,14 @@ static mt_status run_timeline(const void *given)
 {
     const struct timeline_options *timeline = given;
     const struct mt_trace_options asked = {.trace = timeline->trace, .run = timeline->run};
-    struct mt_page_plan plan = {.program = "memtrace " MT_VERSION, .trace = timeline->trace};
+    struct mt_page_plan plan = {.program = "memtrace " MT_VERSION};
     struct mt_question question;
     mt_status status = mt_output_file_check("-o", timeline->output, NULL);
     if (status == MT_OK)
         status = mt_question_open(&asked, &question);
     if (status != MT_OK)
         return status;
-    add_source(&question, &plan);
+    add_source(&question, timeline->trace, &plan);
     status = show_compared(timeline, &plan);
     mt_question_close(&question);
     return status;
