@@ -3,14 +3,14 @@
 #include "model/autocast.h"
 #include "model/functions.h"
 
-struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, mt_role role, struct mt_tensor *x,
-                                   const struct mt_parameter *weight)
+/* In the scope of a linear map. */
+static struct mt_tensor *linear_product(struct mt_runtime *rt, mt_role role, struct mt_tensor *x,
+                                        const struct mt_parameter *weight)
 {
     if (x == NULL)
         return NULL;
     static const int swap_last[] = {0, 2, 1};
     const int64_t in = weight->value->shape[1], out = weight->value->shape[0], rows = mt_tensor_count(x) / in;
-    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *x_operand = mt_autocast_operand(rt, MT_ROLE_SAVED, x);
     struct mt_tensor *w_operand = mt_autocast_weight(rt, weight);
     struct mt_tensor *a = mt_view(rt, x_operand, 3, (const int64_t[]){1, rows, in});
@@ -24,7 +24,15 @@ struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, mt_role role, struct m
     mt_tensor_release(rt, a);
     mt_tensor_release(rt, w_operand);
     mt_tensor_release(rt, x_operand);
-    rt->scope = outer;
+    return y;
+}
+
+struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, const char *name, mt_role role, struct mt_tensor *x,
+                                   const struct mt_parameter *weight)
+{
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_tensor *y = linear_product(rt, role, x, weight);
+    mt_scope_leave(rt, outer);
     return y;
 }
 

@@ -6,9 +6,14 @@
 #include "model/parameter.h"
 #include "model/runtime.h"
 
-/* y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in). `role` is
- * the output's. */
-struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, mt_role role, struct mt_tensor *x,
+/* What an operand of a product is to backward: under autocast the product saves its own copy. */
+static inline mt_role mt_operand_role(const struct mt_runtime *rt)
+{
+    return rt->casts != NULL ? MT_ROLE_TEMPORARY : MT_ROLE_SAVED;
+}
+
+/* y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in), in a span `name`. `role` is the output's. */
+struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, const char *name, mt_role role, struct mt_tensor *x,
                                    const struct mt_parameter *weight);
 
 /* Q·Kᵀ: (B,H,T,D), (B,H,T,D) to (B,H,T,T). */

@@ -1,8 +1,6 @@
 /* A transformer's parameters: taken in the order in which the reference's modules are registered, initialized, and
  * given back. */
 #include "base/memory.h"
-#include "model/graph.h"
-#include "model/ops.h"
 #include "model/transformer.h"
 #include "model/use.h"
 
@@ -22,25 +20,9 @@ struct builder {
 static struct mt_parameter *add_parameter(struct builder *builder, const char *module, uint64_t number, int64_t rows,
                                           int64_t columns, mt_parameter_kind kind)
 {
-    struct mt_runtime *rt = builder->rt;
-    const struct mt_training_config *config = builder->config;
     struct mt_parameter *parameter = &builder->model->parameters[builder->model->parameter_count++];
-    const int64_t shape[] = {rows, columns};
-    int dims = rows == 0 ? 1 : 2;
-    struct mt_scope outer = mt_scope_enter(rt, module, MT_CATEGORY_PARAM, "parameter");
-    if (outer.layer >= 0)
-        snprintf(parameter->name, sizeof parameter->name, "layers.%d.%s.weight", outer.layer, module);
-    else
-        snprintf(parameter->name, sizeof parameter->name, "%s.weight", module);
-    parameter->span = rt->scope.span;
-    parameter->layer = outer.layer;
-    parameter->number = number;
-    parameter->value =
-        mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, config->parameter_dtype, dims, dims == 1 ? &columns : shape);
-    mt_parameter_draw(rt, config, kind, number, parameter->value);
-    if (parameter->value != NULL)
-        parameter->value->node = mt_node_accumulator(rt, parameter);
-    mt_scope_leave(rt, outer);
+    const struct mt_parameter_shape shape = {kind, number, rows, columns};
+    mt_parameter_create(builder->rt, builder->config, module, &shape, parameter);
     return parameter;
 }
 
@@ -77,11 +59,14 @@ static struct mt_tensor *add_positions(struct builder *builder)
 
 static void add_layer(struct builder *builder, struct mt_layer *layer, uint64_t first)
 {
-    int64_t C = builder->config->model.d_model, F = builder->config->model.d_ff;
-    layer->q_proj = add_linear(builder, "attn.q_proj", first + 1, C, C);
-    layer->k_proj = add_linear(builder, "attn.k_proj", first + 2, C, C);
-    layer->v_proj = add_linear(builder, "attn.v_proj", first + 3, C, C);
-    layer->output_proj = add_linear(builder, "attn.output_proj", first + 4, C, C);
+    const struct mt_model_config *model = &builder->config->model;
+    int64_t C = model->d_model, F = model->d_ff;
+    layer->attn =
+        (struct mt_attention_layer){.heads = model->heads, .rope = model->rope, .kind = builder->config->attention};
+    layer->attn.q_proj = add_linear(builder, "attn.q_proj", first + 1, C, C);
+    layer->attn.k_proj = add_linear(builder, "attn.k_proj", first + 2, C, C);
+    layer->attn.v_proj = add_linear(builder, "attn.v_proj", first + 3, C, C);
+    layer->attn.output_proj = add_linear(builder, "attn.output_proj", first + 4, C, C);
     layer->positions = add_positions(builder);
     layer->w1 = add_linear(builder, "ffn.w1", first + 6, F, C);
     layer->w2 = add_linear(builder, "ffn.w2", first + 7, C, F);
@@ -111,7 +96,6 @@ void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_confi
     size_t most = (size_t)model->layers * PARAMETERS_PER_LAYER + PARAMETERS_OUTSIDE;
     uint64_t after_layers = 1 + (uint64_t)model->layers * PARAMETERS_PER_LAYER;
     *out = (struct mt_transformer){.config = *model,
-                                   .attention = config->attention,
                                    .parameters = mt_host_alloc(most * sizeof *out->parameters),
                                    .layers = mt_host_alloc((size_t)model->layers * sizeof *out->layers)};
     struct builder builder = {.rt = rt, .config = config, .model = out};
@@ -126,13 +110,8 @@ void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_confi
 
 void mt_transformer_destroy(struct mt_runtime *rt, struct mt_transformer *model)
 {
-    for (int64_t i = 0; i < model->parameter_count; i++) {
-        struct mt_parameter *parameter = &model->parameters[i];
-        mt_tensor_release(rt, parameter->moments[0]);
-        mt_tensor_release(rt, parameter->moments[1]);
-        mt_tensor_release(rt, parameter->grad);
-        mt_tensor_release(rt, parameter->value);
-    }
+    for (int64_t i = 0; i < model->parameter_count; i++)
+        mt_parameter_release(rt, &model->parameters[i]);
     for (int64_t i = 0; i < model->config.layers; i++)
         mt_tensor_release(rt, model->layers[i].positions);
     free(model->parameters);

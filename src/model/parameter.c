@@ -1,9 +1,11 @@
 #include "model/parameter.h"
 
 #include "base/random.h"
+#include "model/graph.h"
 #include "model/ops.h"
 
 #include <math.h>
+#include <stdio.h>
 
 void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,
                        uint64_t number, struct mt_tensor *values)
@@ -20,4 +22,31 @@ void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *c
         spread = sqrt(3.0 / (double)values->shape[values->dims - 1]);
     uint64_t generator = is_reference ? number : mt_splitmix64(config->seed) % (1 << 20) + number;
     mt_op_random(rt, values, generator, center, spread);
+}
+
+void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config *config, const char *module,
+                         const struct mt_parameter_shape *shape, struct mt_parameter *out)
+{
+    const int64_t matrix[] = {shape->rows, shape->columns};
+    int dims = shape->rows == 0 ? 1 : 2;
+    struct mt_scope outer = mt_scope_enter(rt, module, MT_CATEGORY_PARAM, "parameter");
+    *out = (struct mt_parameter){.span = rt->scope.span, .layer = outer.layer, .number = shape->number};
+    if (outer.layer >= 0)
+        snprintf(out->name, sizeof out->name, "layers.%d.%s.weight", outer.layer, module);
+    else
+        snprintf(out->name, sizeof out->name, "%s.weight", module);
+    out->value =
+        mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, config->parameter_dtype, dims, dims == 1 ? &shape->columns : matrix);
+    mt_parameter_draw(rt, config, shape->kind, shape->number, out->value);
+    if (out->value != NULL)
+        out->value->node = mt_node_accumulator(rt, out);
+    mt_scope_leave(rt, outer);
+}
+
+void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter)
+{
+    mt_tensor_release(rt, parameter->moments[0]);
+    mt_tensor_release(rt, parameter->moments[1]);
+    mt_tensor_release(rt, parameter->grad);
+    mt_tensor_release(rt, parameter->value);
 }

@@ -25,4 +25,18 @@ typedef enum mt_parameter_kind { MT_PARAMETER_EMBEDDING, MT_PARAMETER_LINEAR, MT
 void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,
                        uint64_t number, struct mt_tensor *values);
 
+/* A parameter that is to be made. */
+struct mt_parameter_shape {
+    mt_parameter_kind kind;
+    uint64_t number;       /* in the order of the reference data */
+    int64_t rows, columns; /* rows 0: of one dimension */
+};
+
+/* Takes a parameter for `module` of the current scope, and draws its values. Release it in any case. */
+void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config *config, const char *module,
+                         const struct mt_parameter_shape *shape, struct mt_parameter *out);
+
+/* Lets go of its tensors. */
+void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter);
+
 #endif

@@ -7,22 +7,19 @@
 #ifndef MT_MODEL_TRANSFORMER_H
 #define MT_MODEL_TRANSFORMER_H
 
-#include "model/config.h"
-#include "model/parameter.h"
-#include "model/runtime.h"
+#include "model/attention_layer.h"
 
 /* Parameters of one block, borrowed from the model's list. */
 struct mt_layer {
-    struct mt_parameter *q_proj, *k_proj, *v_proj, *output_proj; /* (C, C) */
-    struct mt_parameter *w1, *w3;                                /* (F, C): gate and value */
-    struct mt_parameter *w2;                                     /* (C, F) */
-    struct mt_parameter *ln1, *ln2;                              /* (C) */
-    struct mt_tensor *positions; /* int64 (T), held; the reference has them, nothing reads them */
+    struct mt_attention_layer attn;
+    struct mt_parameter *w1, *w3;   /* (F, C): gate and value */
+    struct mt_parameter *w2;        /* (C, F) */
+    struct mt_parameter *ln1, *ln2; /* (C) */
+    struct mt_tensor *positions;    /* int64 (T), held; the reference has them, nothing reads them */
 };
 
 struct mt_transformer {
     struct mt_model_config config;
-    mt_attention_kind attention;
     int64_t parameter_count;
     struct mt_parameter *parameters; /* in the order in which the modules are registered, which the optimizer follows */
     struct mt_layer *layers;
