@@ -1,12 +1,10 @@
 /* The fused model: it computes what the golden file and the eager model say, in less memory, with one sequence of events
  * on every device. The device may be given as an argument (cpu). */
+#include "fused_bench.h"
 #include "gpu.h"
-#include "model/fused_model.h"
 #include "model/graph.h"
 #include "model/optimizer.h"
-#include "model/token_source.h"
 #include "model/transformer.h"
-#include "recording.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -17,104 +15,6 @@
 #include <cmocka.h>
 
 enum { GOLDEN_STEPS = 5 };
-
-static const char *test_device = "cpu:2GiB";
-
-/* ---- a model, step by step ---- */
-
-struct bench_model {
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_interner *interner;
-    struct mt_sink sink;
-    struct mt_runtime rt;
-    struct mt_training_config config;
-    struct mt_fused_model model;
-    struct mt_token_source *tokens;
-};
-
-static void open_model(struct bench_model *m, const struct mt_training_config *config)
-{
-    struct mt_alloc_settings settings;
-    *m = (struct bench_model){.config = *config};
-    m->interner = mt_interner_create();
-    m->sink = mt_sink_discarding(m->interner);
-    assert_int_equal(mt_training_config_check(config), MT_OK);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open(test_device, &m->device), MT_OK);
-    assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
-    assert_int_equal(mt_token_source_open(&m->config, &m->tokens), MT_OK);
-    mt_runtime_open(&m->rt, m->device, m->alloc);
-    mt_fused_create(&m->rt, &m->config, &m->model);
-}
-
-static void close_model(struct bench_model *m)
-{
-    struct mt_alloc_stats stats;
-    if (m->rt.status != MT_OK)
-        fail_msg("%s", mt_last_error());
-    mt_fused_destroy(&m->rt, &m->model);
-    mt_runtime_close(&m->rt);
-    mt_token_source_close(m->tokens);
-    mt_alloc_stats(m->alloc, &stats);
-    assert_int_equal(stats.all.blocks, 0);
-    mt_alloc_destroy(m->alloc);
-    mt_device_close(m->device);
-    mt_interner_destroy(m->interner);
-}
-
-/* The elements of a contiguous tensor, widened. */
-static double *read_all(struct mt_runtime *rt, const struct mt_tensor *tensor)
-{
-    assert_non_null(tensor);
-    size_t count = (size_t)mt_tensor_count(tensor), size = mt_dtype_bytes(tensor->dtype);
-    void *raw = mt_host_alloc(count * size);
-    double *values = mt_host_alloc(count * sizeof *values);
-    assert_int_equal(mt_device_read(rt->device, raw, tensor->address, count * size, 0), MT_OK);
-    for (size_t i = 0; i < count; i++)
-        values[i] = tensor->dtype == MT_F64 ? ((double *)raw)[i] : (double)((float *)raw)[i];
-    free(raw);
-    return values;
-}
-
-/* The values or gradients of a part. */
-static double *read_part(struct bench_model *m, const struct mt_fused_part *part, bool gradient)
-{
-    const struct mt_parameter *parameter = &part->weight->parameter;
-    struct mt_tensor *view = mt_fused_part_view(&m->rt, part, gradient ? parameter->grad : parameter->value);
-    double *values = read_all(&m->rt, view);
-    mt_tensor_release(&m->rt, view);
-    return values;
-}
-
-static size_t part_count(const struct mt_fused_part *part)
-{
-    const struct mt_tensor *value = part->weight->parameter.value;
-    return (size_t)(part->rows * value->shape[value->dims - 1]);
-}
-
-/* One step of training, with a look at the model between backward and update; returns the loss. */
-static double train_step(struct bench_model *m, int64_t step, void (*before_update)(struct bench_model *m, void *),
-                         void *context)
-{
-    struct mt_tensor *inputs, *targets;
-    mt_token_source_next(&m->rt, m->tokens, step, &inputs, &targets);
-    mt_fused_forward(&m->rt, &m->model, inputs);
-    mt_fused_loss(&m->rt, &m->model, targets);
-    double *value = read_all(&m->rt, m->model.loss), loss = value[0];
-    free(value);
-    mt_fused_zero_grad(&m->rt, &m->model);
-    mt_fused_backward(&m->rt, &m->model);
-    if (m->rt.status != MT_OK)
-        fail_msg("%s", mt_last_error());
-    if (before_update != NULL)
-        before_update(m, context);
-    mt_fused_update(&m->rt, &m->model, step + 1);
-    mt_tensor_release(&m->rt, inputs);
-    mt_tensor_release(&m->rt, targets);
-    mt_fused_end_step(&m->rt, &m->model);
-    return loss;
-}
 
 /* ---- against the golden file ---- */
 
@@ -239,20 +139,6 @@ static void every_case_of_the_golden_file_is_followed(void **state)
 
 /* ---- against the eager model, and itself ---- */
 
-static struct mt_training_config small_config(void)
-{
-    struct mt_training_config config = mt_training_config_default();
-    config.model = (struct mt_model_config){
-        .name = "custom", .vocab = 97, .d_model = 48, .d_ff = 80, .layers = 3, .heads = 3, .rope = true};
-    config.batch = 2;
-    config.seq = 13;
-    config.init = MT_INIT_REFERENCE;
-    config.data = MT_DATA_REFERENCE;
-    config.implementation = MT_IMPLEMENTATION_FUSED;
-    config.attention = MT_ATTENTION_WEIGHTS;
-    return config;
-}
-
 /* The gradients of the eager model after its first backward, in the order of its parameters. */
 struct eager_gradients {
     int64_t count;
@@ -340,7 +226,7 @@ static void backward_once_more(struct bench_model *m, void *context)
     mt_token_source_next(&m->rt, m->tokens, 0, &inputs, &targets);
     mt_fused_forward(&m->rt, &m->model, inputs);
     mt_fused_loss(&m->rt, &m->model, targets);
-    mt_fused_backward(&m->rt, &m->model);
+    mt_fused_backward(&m->rt, &m->model, 1, m->watch);
     assert_int_equal(m->rt.status, MT_OK);
     twice = read_part(m, part, true);
     for (size_t i = 0; i < part_count(part); i++)
@@ -394,16 +280,34 @@ static const struct setup {
     mt_attention_kind attention;
     mt_zero_grad zero_grad;
     const char *alloc;
+    mt_checkpoint checkpoint;
+    bool optimizer_in_backward;
 } setups[] = {
-    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch"},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, ""},
-    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, ""},
-    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
-    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
-    {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
-    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, ""},
+    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF,
+     false},
+    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch",
+     MT_CHECKPOINT_OFF, false},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
+     MT_CHECKPOINT_OFF, false},
+    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_OFF, false},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
+     MT_CHECKPOINT_OFF, false},
+    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_OFF, false},
+    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, false},
+    {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_OFF, false},
+    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, false},
+    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
+     MT_CHECKPOINT_OFF, true},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_BLOCK, false},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD,
+     "policy=torch", MT_CHECKPOINT_BLOCK, true},
+    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_BLOCK, true},
+    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_BLOCK, false},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -416,6 +320,8 @@ static struct mt_training_config config_of_setup(size_t i)
     config.weight_cast = setups[i].weight_cast;
     config.attention = setups[i].attention;
     config.zero_grad = setups[i].zero_grad;
+    config.checkpoint = setups[i].checkpoint;
+    config.optimizer_in_backward = setups[i].optimizer_in_backward;
     config.warmup = 1;
     return config;
 }
@@ -475,26 +381,6 @@ static void every_block_is_known(void **state)
         }
         recording_close(&recording);
     }
-}
-
-static uint64_t peak_of(struct mt_training_config config)
-{
-    struct recording recording;
-    struct mt_alloc_stats stats;
-    recording_open(&recording);
-    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, &stats), MT_OK);
-    recording_close(&recording);
-    return stats.all.peak_allocated_bytes;
-}
-
-static struct mt_training_config course_config(int64_t seq)
-{
-    struct mt_training_config config = mt_training_config_default();
-    config.seq = seq;
-    config.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD;
-    config.implementation = MT_IMPLEMENTATION_FUSED;
-    config.attention = MT_ATTENTION_FLASH;
-    return config;
 }
 
 /* Parameters, gradients and two moments are 16 bytes a parameter; a step needs all of them at its end. */
@@ -572,6 +458,14 @@ static void settings_that_exclude_each_other_are_refused(void **state)
     config.autocast = true;
     config.weight_cast = MT_WEIGHT_CAST_PERSISTENT;
     assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    config.autocast = false;
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "--impl fused"));
+    config.checkpoint = MT_CHECKPOINT_OFF;
+    config.optimizer_in_backward = true;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "--impl fused"));
 }
 
 int main(int count, char **arguments)

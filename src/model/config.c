@@ -170,6 +170,12 @@ static mt_status check_implementation(const struct mt_training_config *config)
     if (is_fused && config->attention != MT_ATTENTION_WEIGHTS && config->attention != MT_ATTENTION_FLASH)
         return mt_fail(MT_USAGE, "the fused model keeps the weights of attention or nothing of its size: "
                                  "--attention weights or flash");
+    if (!is_fused && config->checkpoint != MT_CHECKPOINT_OFF)
+        return mt_fail(MT_USAGE,
+                       "the eager model keeps what its operations keep; --impl fused knows --checkpoint block");
+    if (!is_fused && config->optimizer_in_backward)
+        return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
+                                 "--impl fused knows --optimizer-in-backward on");
     return MT_OK;
 }
 

@@ -34,6 +34,12 @@ typedef enum mt_attention_kind {
     MT_ATTENTION_FLASH,   /* all of it as one op: none */
 } mt_attention_kind;
 
+/* What of a step is computed again when backward needs it. The fused model's. */
+typedef enum mt_checkpoint {
+    MT_CHECKPOINT_OFF,   /* nothing: it is kept */
+    MT_CHECKPOINT_BLOCK, /* a block, from its input, which alone is kept of it */
+} mt_checkpoint;
+
 typedef enum mt_init { MT_INIT_RANDOM, MT_INIT_REFERENCE } mt_init;
 typedef enum mt_data { MT_DATA_RANDOM, MT_DATA_REFERENCE, MT_DATA_FILE } mt_data;
 
@@ -48,7 +54,9 @@ struct mt_training_config {
     mt_implementation_kind implementation;
     mt_weight_cast weight_cast; /* of autocast; the eager model knows region alone */
     mt_attention_kind attention;
-    mt_zero_grad zero_grad;
+    mt_checkpoint checkpoint;
+    bool optimizer_in_backward; /* a complete gradient updates its parameter and goes: the fused model's */
+    mt_zero_grad zero_grad;     /* of gradients that are still there then */
     mt_init init;
     mt_data data;
     const char *data_file; /* borrowed; MT_DATA_FILE */

@@ -48,18 +48,14 @@ static const struct mt_tensor *loss(const void *model)
     return ((const struct eager *)model)->loss;
 }
 
-static void backward(struct mt_runtime *rt, void *model)
+static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch)
 {
-    mt_graph_backward(rt, ((struct eager *)model)->loss);
-}
-
-static void visit_gradients(struct mt_runtime *rt, void *model, mt_gradient_visitor *visit, void *context)
-{
-    (void)rt;
-    const struct mt_transformer *transformer = &((struct eager *)model)->model;
-    for (int64_t i = 0; i < transformer->parameter_count; i++)
-        if (transformer->parameters[i].grad != NULL)
-            visit(context, transformer->parameters[i].name, transformer->parameters[i].grad);
+    (void)step;
+    const struct eager *eager = model;
+    mt_graph_backward(rt, eager->loss);
+    for (int64_t i = 0; watch.visit != NULL && i < eager->model.parameter_count; i++)
+        if (eager->model.parameters[i].grad != NULL)
+            watch.visit(watch.context, eager->model.parameters[i].name, eager->model.parameters[i].grad);
 }
 
 static void update(struct mt_runtime *rt, void *model, int64_t step)
@@ -86,7 +82,6 @@ const struct mt_implementation mt_eager_implementation = {
     .forward = forward,
     .loss = loss,
     .backward = backward,
-    .visit_gradients = visit_gradients,
     .update = update,
     .zero_grad = zero_grad,
     .end_step = end_step,

@@ -3,7 +3,9 @@
  * to be made again as soon as it has served:
  *
  *   gate   gates become their gradient, the gradient of the gate's output becomes that output again
- *   norm   the gradient of its output becomes that output again */
+ *   norm   the gradient of its output becomes that output again *
+ * A gradient of a weight is complete when it has been computed, since each weight is read in one place; nothing reads the
+ * weight after that, so that it may be updated there and then. */
 #include "model/fused_parts.h"
 #include "model/ops.h"
 #include "model/ops_fused.h"
@@ -34,7 +36,7 @@ static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *m
 
 /* Adds to the stream's gradient what comes through a norm. `grad`, of the norm's output, becomes that output. Lets go of
  * what the norm kept. */
-static void normalize_grad(struct mt_runtime *rt, const struct mt_fused_model *model, const char *name,
+static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                            struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct mt_tensor *grad,
                            struct residual_grad *residual)
 {
@@ -58,6 +60,7 @@ static void normalize_grad(struct mt_runtime *rt, const struct mt_fused_model *m
     mt_tensor_release(rt, norm.partial_sum);
     mt_fused_drop(rt, &kept->x);
     mt_fused_drop(rt, &kept->rstd);
+    mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }
 
@@ -65,7 +68,7 @@ static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struc
 {
     struct mt_tensor *normed = mt_fused_input_grad(rt, model, "lm_head", model->logits, model->lm_head);
     normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, normed, residual);
-    mt_fused_weight_grad(rt, "lm_head", model->logits, normed, model->lm_head);
+    mt_fused_weight_grad(rt, model, "lm_head", model->logits, normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_fused_drop(rt, &model->logits);
 }
@@ -76,13 +79,13 @@ static void feed_forward_grad(struct mt_runtime *rt, struct mt_fused_model *mode
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
     struct mt_tensor *gated = mt_fused_input_grad(rt, model, "w2", operand(residual), layer->down);
     mt_op_swiglu_grad(rt, layer->gates, gated);
-    mt_fused_weight_grad(rt, "w2", operand(residual), gated, layer->down);
+    mt_fused_weight_grad(rt, model, "w2", operand(residual), gated, layer->down);
     mt_tensor_release(rt, gated);
     struct mt_tensor *normed = mt_fused_input_grad(rt, model, "w13", layer->gates, layer->gate_up);
     mt_scope_leave(rt, outer);
     normalize_grad(rt, model, "ln2", layer->ln2, &layer->norm2, normed, residual);
     outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    mt_fused_weight_grad(rt, "w13", layer->gates, normed, layer->gate_up);
+    mt_fused_weight_grad(rt, model, "w13", layer->gates, normed, layer->gate_up);
     mt_tensor_release(rt, normed);
     mt_fused_drop(rt, &layer->gates);
     mt_scope_leave(rt, outer);
@@ -93,7 +96,7 @@ static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, str
 {
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
     struct mt_tensor *context = mt_fused_input_grad(rt, model, "output_proj", operand(residual), layer->output_proj);
-    mt_fused_weight_grad(rt, "output_proj", operand(residual), layer->context, layer->output_proj);
+    mt_fused_weight_grad(rt, model, "output_proj", operand(residual), layer->context, layer->output_proj);
     struct mt_tensor *projected = mt_fused_attention_grad(rt, model, layer, context);
     mt_tensor_release(rt, context);
     mt_fused_drop(rt, &layer->context);
@@ -101,7 +104,7 @@ static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, str
     mt_scope_leave(rt, outer);
     normalize_grad(rt, model, "ln1", layer->ln1, &layer->norm1, normed, residual);
     outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
-    mt_fused_weight_grad(rt, "qkv_proj", projected, normed, layer->qkv);
+    mt_fused_weight_grad(rt, model, "qkv_proj", projected, normed, layer->qkv);
     mt_tensor_release(rt, normed);
     mt_tensor_release(rt, projected);
     mt_scope_leave(rt, outer);
@@ -118,17 +121,23 @@ static void embed_grad(struct mt_runtime *rt, struct mt_fused_model *model, cons
     if (beta == 0)
         mt_op_fill(rt, table, 0);
     mt_op_scatter_add_rows(rt, table, model->inputs, grad);
+    mt_fused_gradient_complete(rt, model, model->token_embeddings);
     mt_scope_leave(rt, outer);
 }
 
-void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model)
+void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
+                       struct mt_gradient_watch watch)
 {
     struct residual_grad residual = {0};
+    mt_fused_update_begin(model, step);
+    model->watch = watch;
     struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
     head_grad(rt, model, &residual);
     struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
     for (int64_t i = model->config->model.layers - 1; i >= 0; i--) {
         struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
+        if (model->config->checkpoint == MT_CHECKPOINT_BLOCK)
+            mt_fused_recompute_layer(rt, model, &model->layers[i]);
         feed_forward_grad(rt, model, &model->layers[i], &residual);
         attend_grad(rt, model, &model->layers[i], &residual);
         mt_scope_leave(rt, layers_scope);

@@ -1,4 +1,6 @@
-/* Forward and loss of the fused model. */
+/* Forward and loss of the fused model, and forward of a block once more where backward needs what was not kept. What is
+ * made in a block is kept while the runtime's gradients are enabled, as it is for the rest of forward; a block of which
+ * only the input is kept disables them for its length, and the second forward computes the same bits with them. */
 #include "model/fused_parts.h"
 #include "model/ops.h"
 #include "model/ops_fused.h"
@@ -8,10 +10,10 @@ struct stream {
     struct mt_tensor *sum, *addend;
 };
 
-/* Where the norm puts the sum that it normalizes: without gradients, in the place of the old one. A new reference. */
+/* Where the norm puts the sum that it normalizes: in the place of the old one, if nobody keeps that. A new reference. */
 static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *stream)
 {
-    if (stream->addend == NULL || !rt->grad_enabled)
+    if (stream->addend == NULL || mt_tensor_is_exclusive(stream->sum))
         return mt_tensor_retain(stream->sum);
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_BLOCK, "residual");
     struct mt_tensor *sum = mt_tensor_empty_like(rt, MT_ROLE_SAVED, NULL, stream->sum->dtype, stream->sum);
@@ -48,10 +50,10 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
     return out;
 }
 
+/* Takes over the norm's output. */
 static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
-                   struct stream *stream)
+                   struct mt_tensor *normed, struct stream *stream)
 {
-    struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, stream);
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
     layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_fused_kept(rt), normed, layer->qkv);
     mt_tensor_release(rt, normed);
@@ -74,19 +76,53 @@ static struct mt_tensor *gate(struct mt_runtime *rt, struct mt_tensor *gates)
     return gated;
 }
 
-static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
-                         struct stream *stream)
+/* Both operands of the gate, from what attention left in the stream. Goes on in the span of the feed-forward net, and
+ * returns the scope to go back to. */
+static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused_model *model,
+                                          struct mt_fused_layer *layer, struct stream *stream)
 {
     struct mt_tensor *normed = normalize(rt, model, "ln2", layer->ln2, &layer->norm2, stream);
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
     layer->gates = mt_fused_linear(rt, model, "w13", mt_fused_kept(rt), normed, layer->gate_up);
     mt_tensor_release(rt, normed);
+    return outer;
+}
+
+static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                         struct stream *stream)
+{
+    struct mt_scope outer = enter_feed_forward(rt, model, layer, stream);
     struct mt_tensor *gated = gate(rt, layer->gates);
     if (!rt->grad_enabled)
         mt_fused_drop(rt, &layer->gates);
     stream->addend = mt_fused_linear(rt, model, "w2", MT_ROLE_TEMPORARY, gated, layer->down);
     mt_tensor_release(rt, gated);
     mt_scope_leave(rt, outer);
+}
+
+/* A block, of which all is kept that backward needs, or its input alone. */
+static void pass_block(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                       struct stream *stream)
+{
+    bool learns = rt->grad_enabled;
+    rt->grad_enabled = learns && model->config->checkpoint == MT_CHECKPOINT_OFF;
+    struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, stream);
+    if (learns && !rt->grad_enabled)
+        layer->norm1.x = mt_tensor_retain(stream->sum);
+    attend(rt, model, layer, normed, stream);
+    feed_forward(rt, model, layer, stream);
+    rt->grad_enabled = learns;
+}
+
+void mt_fused_recompute_layer(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer)
+{
+    struct stream stream = {.sum = layer->norm1.x};
+    layer->norm1.x = NULL;
+    struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, &stream);
+    attend(rt, model, layer, normed, &stream);
+    mt_scope_leave(rt, enter_feed_forward(rt, model, layer, &stream));
+    mt_tensor_release(rt, stream.sum);
+    mt_tensor_release(rt, stream.addend);
 }
 
 static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *inputs)
@@ -110,8 +146,7 @@ void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struc
     struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
     for (int64_t i = 0; i < model->config->model.layers; i++) {
         struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
-        attend(rt, model, &model->layers[i], &stream);
-        feed_forward(rt, model, &model->layers[i], &stream);
+        pass_block(rt, model, &model->layers[i], &stream);
         mt_scope_leave(rt, layers_scope);
     }
     mt_scope_leave(rt, model_scope);

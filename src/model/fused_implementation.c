@@ -32,21 +32,9 @@ static const struct mt_tensor *loss(const void *model)
     return ((const struct mt_fused_model *)model)->loss;
 }
 
-static void backward(struct mt_runtime *rt, void *model)
+static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch)
 {
-    mt_fused_backward(rt, model);
-}
-
-static void visit_gradients(struct mt_runtime *rt, void *model, mt_gradient_visitor *visit, void *context)
-{
-    const struct mt_fused_model *fused = model;
-    for (int64_t i = 0; i < fused->part_count; i++) {
-        const struct mt_fused_part *part = &fused->parts[i];
-        struct mt_tensor *grad = mt_fused_part_view(rt, part, part->weight->parameter.grad);
-        if (grad != NULL)
-            visit(context, part->name, grad);
-        mt_tensor_release(rt, grad);
-    }
+    mt_fused_backward(rt, model, step, watch);
 }
 
 static void update(struct mt_runtime *rt, void *model, int64_t step)
@@ -70,7 +58,6 @@ const struct mt_implementation mt_fused_implementation = {
     .forward = forward,
     .loss = loss,
     .backward = backward,
-    .visit_gradients = visit_gradients,
     .update = update,
     .zero_grad = zero_grad,
     .end_step = end_step,

@@ -4,7 +4,9 @@
  *   block: middle = x + attention(norm(x));  next x = middle + ffn(norm(middle)), each sum made by the norm after it
  *
  * There is no tape. Forward keeps in each layer what backward will need, and backward lets go of it on its way. What can
- * be made again over something that has served is not kept: the norms' outputs and the gate's.
+ * be made again over something that has served is not kept: the norms' outputs and the gate's. With config->checkpoint
+ * forward keeps a layer's input alone, norm1.x, and backward first makes the rest again; with
+ * config->optimizer_in_backward no gradient outlives the moment in which it is complete.
  *
  * Weights that read the same input are stored side by side, so that they are one product: the reference model's names are
  * parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary. */
@@ -12,6 +14,7 @@
 #define MT_MODEL_FUSED_MODEL_H
 
 #include "model/config.h"
+#include "model/implementation.h"
 #include "model/parameter.h"
 #include "model/runtime.h"
 
@@ -56,9 +59,11 @@ struct mt_fused_model {
     struct mt_fused_layer *layers;
     struct mt_fused_weight *token_embeddings, *ln_final, *lm_head; /* (V, C), (C), (V, C) */
     struct mt_fused_norm norm_final;
-    struct mt_tensor *inputs; /* (B,T), held for the embedding's backward */
-    struct mt_tensor *logits; /* (B,T,V), held until backward has used them; after the loss, their gradient */
-    struct mt_tensor *loss;   /* a scalar, held until the step ends */
+    struct mt_tensor *inputs;       /* (B,T), held for the embedding's backward */
+    struct mt_tensor *logits;       /* (B,T,V), held until backward has used them; after the loss, their gradient */
+    struct mt_tensor *loss;         /* a scalar, held until the step ends */
+    struct mtk_adamw adamw;         /* the numbers of the step's update, whichever op makes it */
+    struct mt_gradient_watch watch; /* of the backward that runs */
 };
 
 /* Takes and initializes every parameter. Borrows config. On failure (the runtime's status) it is partly filled and still
@@ -67,10 +72,12 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
 void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model);
 
 /* Logits of inputs (B,T), kept in the model; their mean loss against targets (B,T), which takes the logits for their
- * gradient; backward from that gradient, which adds to the gradients that are there; and what the step leaves behind. */
+ * gradient; backward from that gradient, which adds to the gradients that are there, and with optimizer_in_backward makes
+ * AdamW number `step` (from 1) of them on the way; and what the step leaves behind. */
 void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs);
 void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets);
-void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model);
+void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
+                       struct mt_gradient_watch watch);
 void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model);
 
 /* The gradient of a part, as a view (a new reference), or NULL if it has none. */

@@ -1,4 +1,5 @@
-/* AdamW of the fused model: one op over all parameters, which also writes the bf16 copies that stay. */
+/* AdamW of the fused model: one op over all parameters after backward, or one for each as soon as its gradient is complete.
+ * It also writes the bf16 copies that stay. */
 #include "base/memory.h"
 #include "model/fused_parts.h"
 #include "model/ops.h"
@@ -14,17 +15,71 @@ static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, co
     return moment;
 }
 
+/* Of a parameter's moments: the same whenever the update is, since they outlive it. */
+static mt_span_id moments_span(struct mt_runtime *rt, const struct mt_parameter *parameter)
+{
+    return mt_alloc_intern_span(rt->alloc, mt_alloc_intern_span(rt->alloc, 0, "optimizer"), parameter->name);
+}
+
 /* Takes the moments of a parameter, at its first step. */
 static void begin_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
     if (parameter->moments[0] != NULL)
         return;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
-    rt->scope.span = mt_alloc_intern_span(rt->alloc, outer.span, parameter->name);
+    rt->scope.span = moments_span(rt, parameter);
     rt->scope.layer = parameter->layer;
     parameter->moments[0] = zero_moment(rt, "exp_avg", parameter->value);
     parameter->moments[1] = zero_moment(rt, "exp_avg_sq", parameter->value);
     rt->scope = outer;
+}
+
+void mt_fused_update_begin(struct mt_fused_model *model, int64_t step)
+{
+    model->adamw = mt_adamw_of_step(step);
+    model->adamw.dtype = model->config->parameter_dtype;
+}
+
+/* What the op takes of a parameter, whose moments are there. */
+static struct mt_adamw_tensors tensors_of(const struct mt_fused_weight *weight)
+{
+    const struct mt_parameter *p = &weight->parameter;
+    return (struct mt_adamw_tensors){
+        .value = p->value, .mean = p->moments[0], .square = p->moments[1], .cast = weight->cast, .grad = p->grad};
+}
+
+static void update_one(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
+{
+    struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
+    begin_moments(rt, &weight->parameter);
+    const struct mt_adamw_tensors tensors = tensors_of(weight);
+    if (rt->status == MT_OK)
+        mt_op_adamw(rt, &model->adamw, 1, &tensors);
+    mt_fused_drop(rt, &weight->parameter.grad);
+    mt_scope_leave(rt, outer);
+}
+
+/* Tells of the weight's gradient part by part. */
+static void tell_watch(struct mt_runtime *rt, const struct mt_fused_model *model, const struct mt_fused_weight *weight)
+{
+    for (int64_t i = 0; model->watch.visit != NULL && i < model->part_count; i++) {
+        const struct mt_fused_part *part = &model->parts[i];
+        if (part->weight != weight)
+            continue;
+        struct mt_tensor *grad = mt_fused_part_view(rt, part, weight->parameter.grad);
+        if (grad != NULL)
+            model->watch.visit(model->watch.context, part->name, grad);
+        mt_tensor_release(rt, grad);
+    }
+}
+
+void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_weight *weight)
+{
+    if (rt->status != MT_OK)
+        return;
+    tell_watch(rt, model, weight);
+    if (model->config->optimizer_in_backward)
+        update_one(rt, model, weight);
 }
 
 void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
@@ -32,19 +87,16 @@ void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_
     struct mt_adamw_tensors *parameters = mt_host_alloc((size_t)model->weight_count * sizeof *parameters);
     int count = 0;
     struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
+    mt_fused_update_begin(model, step);
     for (int64_t i = 0; i < model->weight_count && rt->status == MT_OK; i++) {
         struct mt_fused_weight *weight = &model->weights[i];
-        struct mt_parameter *p = &weight->parameter;
-        if (p->grad == NULL)
+        if (weight->parameter.grad == NULL)
             continue;
-        begin_moments(rt, p);
-        parameters[count++] = (struct mt_adamw_tensors){
-            .value = p->value, .mean = p->moments[0], .square = p->moments[1], .cast = weight->cast, .grad = p->grad};
+        begin_moments(rt, &weight->parameter);
+        parameters[count++] = tensors_of(weight);
     }
-    struct mtk_adamw how = mt_adamw_of_step(step);
-    how.dtype = model->config->parameter_dtype;
     if (rt->status == MT_OK && count > 0)
-        mt_op_adamw(rt, &how, count, parameters);
+        mt_op_adamw(rt, &model->adamw, count, parameters);
     mt_scope_leave(rt, outer);
     free(parameters);
 }

@@ -103,8 +103,8 @@ struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weigh
     return parameter->grad;
 }
 
-void mt_fused_weight_grad(struct mt_runtime *rt, const char *name, struct mt_tensor *grad, struct mt_tensor *x,
-                          struct mt_fused_weight *weight)
+void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
+                          struct mt_tensor *x, struct mt_fused_weight *weight)
 {
     double beta;
     if (rt->status != MT_OK)
@@ -112,5 +112,6 @@ void mt_fused_weight_grad(struct mt_runtime *rt, const char *name, struct mt_ten
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
     mt_fused_product(rt, beta, sum, grad, MT_FUSED_TRANSPOSED, x, MT_FUSED_AS_IT_IS);
+    mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }

@@ -47,11 +47,21 @@ struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *
  * weight's gradient, gradᵀ · x. */
 struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                                       struct mt_tensor *grad, struct mt_fused_weight *weight);
-void mt_fused_weight_grad(struct mt_runtime *rt, const char *name, struct mt_tensor *grad, struct mt_tensor *x,
-                          struct mt_fused_weight *weight);
+void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
+                          struct mt_tensor *x, struct mt_fused_weight *weight);
 
 /* The gradient of a weight, borrowed, and what to multiply it by before adding: 1, or 0 if it was only now taken. */
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta);
+
+/* To be said once nothing more is added to a weight's gradient in this step, and nothing more reads the weight: tells the
+ * model's watch and, with optimizer_in_backward, makes the update and lets go of the gradient. */
+void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_weight *weight);
+
+/* Sets the numbers of update number `step`, from 1. */
+void mt_fused_update_begin(struct mt_fused_model *model, int64_t step);
+
+/* Computes again, from a layer's input, what backward needs of the layer. */
+void mt_fused_recompute_layer(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer);
 
 /* A cast of a weight that stays; in category Param. */
 void mt_fused_cast_begin(struct mt_runtime *rt, struct mt_fused_weight *weight);

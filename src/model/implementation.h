@@ -9,8 +9,12 @@
 #include "model/config.h"
 #include "model/runtime.h"
 
-/* Told of each parameter that has a gradient; `grad` is contiguous and borrowed. */
-typedef void mt_gradient_visitor(void *context, const char *parameter, const struct mt_tensor *grad);
+/* Who is told of each parameter's gradient once it is complete, at the end of backward at the latest; `grad` is contiguous
+ * and borrowed. Invariant: no visit, nobody is told. */
+struct mt_gradient_watch {
+    void (*visit)(void *context, const char *parameter, const struct mt_tensor *grad);
+    void *context;
+};
 
 struct mt_implementation {
     /* Takes and initializes every parameter. Borrows config, which outlives the model. */
@@ -23,11 +27,11 @@ struct mt_implementation {
     /* The loss, a scalar, or NULL. Borrowed, until end_step. */
     const struct mt_tensor *(*loss)(const void *model);
 
-    /* Adds the loss's gradients to the parameters' (or makes them, where there are none). */
-    void (*backward)(struct mt_runtime *rt, void *model);
-    void (*visit_gradients)(struct mt_runtime *rt, void *model, mt_gradient_visitor *visit, void *context);
+    /* Adds the loss's gradients to the parameters' (or makes them, where there are none). With optimizer_in_backward each
+     * is consumed by update number `step` (from 1) on the way. */
+    void (*backward)(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch);
 
-    /* Update number `step` (from 1) of the parameters; and letting go of their gradients. */
+    /* Update number `step` of the parameters that have a gradient; and letting go of those. */
     void (*update)(struct mt_runtime *rt, void *model, int64_t step);
     void (*zero_grad)(struct mt_runtime *rt, void *model);
 

@@ -67,10 +67,11 @@ static void report_grad_norm(void *context, const char *parameter, const struct 
         run->observer->grad_norm(run->observer->context, parameter, read_norm(&run->rt, grad));
 }
 
-static void report_grad_norms(struct training *run)
+/* Gradients are reported of the first step alone. */
+static struct mt_gradient_watch watch_of_step(struct training *run, int64_t step)
 {
-    if (run->observer != NULL && run->observer->grad_norm != NULL && run->rt.status == MT_OK)
-        run->implementation->visit_gradients(&run->rt, run->model, report_grad_norm, run);
+    bool reports = step == 0 && run->observer != NULL && run->observer->grad_norm != NULL;
+    return (struct mt_gradient_watch){.visit = reports ? report_grad_norm : NULL, .context = run};
 }
 
 /* Backward and update; gradients of the last step go first or went before forward, as configured. */
@@ -80,9 +81,7 @@ static void learn(struct training *run, int64_t step)
     if (run->config->zero_grad == MT_ZERO_GRAD_BEFORE_BACKWARD)
         run->implementation->zero_grad(rt, run->model);
     mt_runtime_phase(rt, MT_PHASE_BACKWARD);
-    run->implementation->backward(rt, run->model);
-    if (step == 0)
-        report_grad_norms(run);
+    run->implementation->backward(rt, run->model, step + 1, watch_of_step(run, step));
     mt_runtime_phase(rt, MT_PHASE_OPTIMIZER);
     run->implementation->update(rt, run->model, step + 1);
 }

@@ -12,7 +12,7 @@ struct mt_training_observer {
     void (*step_done)(void *context, int64_t step, int64_t total, double loss, double step_ms);
     /* After each step, for each of its phases: the time from its begin to the next one's, by the device's clock. */
     void (*phase_time)(void *context, int64_t step, mt_phase phase, double ms);
-    /* After the first step's backward, for each parameter: the Euclidean norm of its gradient; only where ops compute. */
+    /* In the first step, for each parameter, when its gradient is complete: its Euclidean norm; only where ops compute. */
     void (*grad_norm)(void *context, const char *parameter, double norm);
 };
 

@@ -1,0 +1,223 @@
+/* What makes the fused model smaller and must not change what it computes: blocks that backward computes again, and
+ * parameters that are updated while it runs. The device may be given as an argument (cpu). */
+#include "fused_bench.h"
+#include "gpu.h"
+
+enum { STEPS = 5 };
+
+/* ---- the same bits ---- */
+
+/* What a training leaves to compare, all of it in the order of the model's parts. */
+struct trace_of_numbers {
+    double losses[STEPS];
+    double **gradients; /* of the first step */
+    double **values;    /* at the end */
+    int64_t count;
+};
+
+struct gradient_keeper {
+    struct bench_model *m;
+    struct trace_of_numbers *into;
+};
+
+static void keep_gradient(void *context, const char *parameter, const struct mt_tensor *grad)
+{
+    const struct gradient_keeper *keeper = context;
+    const struct mt_fused_model *model = &keeper->m->model;
+    int64_t i = 0;
+    while (i < model->part_count && strcmp(model->parts[i].name, parameter) != 0)
+        i++;
+    assert_true(i < model->part_count);
+    assert_null(keeper->into->gradients[i]); /* told once */
+    keeper->into->gradients[i] = read_all(&keeper->m->rt, grad);
+}
+
+static void train_and_keep(const struct mt_training_config *config, struct trace_of_numbers *out)
+{
+    struct bench_model m;
+    open_model(&m, config);
+    out->count = m.model.part_count;
+    out->gradients = mt_host_alloc((size_t)out->count * sizeof *out->gradients);
+    out->values = mt_host_alloc((size_t)out->count * sizeof *out->values);
+    struct gradient_keeper keeper = {&m, out};
+    for (int64_t step = 0; step < STEPS; step++) {
+        m.watch = (struct mt_gradient_watch){.visit = step == 0 ? keep_gradient : NULL, .context = &keeper};
+        out->losses[step] = train_step(&m, step, NULL, NULL);
+    }
+    for (int64_t i = 0; i < out->count; i++)
+        out->values[i] = read_part(&m, &m.model.parts[i], false);
+    close_model(&m);
+}
+
+static void release_numbers(struct trace_of_numbers *numbers)
+{
+    for (int64_t i = 0; i < numbers->count; i++) {
+        free(numbers->gradients[i]);
+        free(numbers->values[i]);
+    }
+    free(numbers->gradients);
+    free(numbers->values);
+}
+
+static void assert_bits_equal(const struct trace_of_numbers *a, const struct trace_of_numbers *b,
+                              const struct mt_training_config *config)
+{
+    struct bench_model m;
+    open_model(&m, config); /* for the parts' names and sizes */
+    assert_memory_equal(a->losses, b->losses, sizeof a->losses);
+    assert_int_equal(a->count, b->count);
+    for (int64_t i = 0; i < a->count; i++) {
+        const struct mt_fused_part *part = &m.model.parts[i];
+        assert_non_null(b->gradients[i]);
+        if (memcmp(a->gradients[i], b->gradients[i], part_count(part) * sizeof(double)) != 0)
+            fail_msg("the gradient of %s differs", part->name);
+        if (memcmp(a->values[i], b->values[i], part_count(part) * sizeof(double)) != 0)
+            fail_msg("%s differs after %d steps", part->name, STEPS);
+    }
+    close_model(&m);
+}
+
+/* Trains as `config` says, and so that less is kept, in each way that there is. */
+static void compare_bits(struct mt_training_config config)
+{
+    struct trace_of_numbers plain, other;
+    train_and_keep(&config, &plain);
+    assert_true(plain.losses[STEPS - 1] < plain.losses[0] - 0.2);
+    for (int way = 1; way < 4; way++) {
+        config.checkpoint = way & 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF;
+        config.optimizer_in_backward = (way & 2) != 0;
+        train_and_keep(&config, &other);
+        assert_bits_equal(&plain, &other, &config);
+        release_numbers(&other);
+    }
+    release_numbers(&plain);
+}
+
+static void what_is_recomputed_or_updated_early_has_the_same_bits(void **state)
+{
+    (void)state;
+    static const mt_attention_kind attentions[] = {MT_ATTENTION_WEIGHTS, MT_ATTENTION_FLASH};
+    static const mt_weight_cast casts[] = {MT_WEIGHT_CAST_REGION, MT_WEIGHT_CAST_LAYER, MT_WEIGHT_CAST_PERSISTENT};
+    for (int i = 0; i < 2; i++) {
+        struct mt_training_config config = small_config();
+        config.attention = attentions[i];
+        compare_bits(config);
+        config.math = MTK_MATH_TF32;
+        compare_bits(config);
+        config.autocast = true;
+        for (int j = 0; j < 3; j++) {
+            config.weight_cast = casts[j];
+            compare_bits(config);
+        }
+    }
+}
+
+/* ---- what is there, and when ---- */
+
+/* Of a block only its input waits for backward: one tensor of the stream, and beside the blocks the last norm's two and the
+ * logits. */
+static void a_checkpointed_forward_keeps_the_inputs_of_blocks(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    uint64_t stream = (uint64_t)(config.batch * config.seq * config.model.d_model) * sizeof(float), others;
+    uint64_t logits = (uint64_t)(config.batch * config.seq * config.model.vocab) * sizeof(float), saved = 0;
+    others = logits + stream + (uint64_t)(config.batch * config.seq) * sizeof(float);
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    config.steps = 1;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD)
+            break;
+        bool is_block = event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_FREE;
+        if (is_block && recording_label_of(&recording, event)->role == MT_ROLE_SAVED)
+            saved += event->kind == MT_EVENT_ALLOC ? event->requested_bytes : -event->requested_bytes;
+    }
+    assert_int_equal(saved, others + (uint64_t)config.model.layers * stream);
+    recording_close(&recording);
+}
+
+/* What is made again says so: it is of phase backward, and otherwise labelled as forward labelled it. */
+static void what_is_recomputed_is_labelled_as_in_forward(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    int64_t projections[MT_PHASE_COUNT] = {0};
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    config.steps = 1;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_label *label = recording_label_of(&recording, &recording.events[i]);
+        if (recording.events[i].kind != MT_EVENT_ALLOC || strcmp(label->op, "einsum") != 0)
+            continue;
+        const char *path = mt_interner_find_span(recording.interner, label->span)->path;
+        size_t length = strlen(path), tail = strlen(".attn.qkv_proj");
+        if (length < tail || strcmp(path + length - tail, ".attn.qkv_proj") != 0)
+            continue;
+        assert_int_equal(label->role, label->phase == MT_PHASE_BACKWARD ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY);
+        projections[label->phase]++;
+    }
+    assert_int_equal(projections[MT_PHASE_FORWARD], config.model.layers);
+    assert_int_equal(projections[MT_PHASE_BACKWARD], config.model.layers);
+    recording_close(&recording);
+}
+
+static void an_early_update_leaves_one_gradient_at_a_time(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    int64_t live = 0, taken = 0;
+    config.optimizer_in_backward = true;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        bool is_block = event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_FREE;
+        if (!is_block || mt_label_category(event->label) != MT_CATEGORY_GRADIENT)
+            continue;
+        live += event->kind == MT_EVENT_ALLOC ? 1 : -1;
+        taken += event->kind == MT_EVENT_ALLOC;
+        assert_in_range(live, 0, 1);
+    }
+    assert_int_equal(taken, config.steps * (6 * config.model.layers + 3));
+    recording_close(&recording);
+}
+
+/* Beside parameters and moments there are the tensors of all blocks, or the inputs of all and the tensors of one. */
+static void the_largest_model_needs_little_beside_its_state(void **state)
+{
+    (void)state;
+    struct mt_training_config config = course_config(512);
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    config.optimizer_in_backward = true;
+    uint64_t early = peak_of(config), least = 12 * mt_model_parameter_count(&config.model);
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    uint64_t checkpointed = peak_of(config);
+    print_message("updated in backward %.2f GiB, checkpointed %.2f too, state %.2f\n", (double)early / 0x1p30,
+                  (double)checkpointed / 0x1p30, (double)least / 0x1p30);
+    assert_true((double)early <= 45.5 * 0x1p30);
+    assert_true(checkpointed <= (uint64_t)40 << 30);
+}
+
+int main(int count, char **arguments)
+{
+    if (count > 1)
+        test_device = arguments[1];
+    if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
+        return SKIPPED;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_recomputed_or_updated_early_has_the_same_bits),
+        cmocka_unit_test(a_checkpointed_forward_keeps_the_inputs_of_blocks),
+        cmocka_unit_test(what_is_recomputed_is_labelled_as_in_forward),
+        cmocka_unit_test(an_early_update_leaves_one_gradient_at_a_time),
+        cmocka_unit_test(the_largest_model_needs_little_beside_its_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
