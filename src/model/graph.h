@@ -73,8 +73,8 @@ struct mt_node *mt_node_accumulator(struct mt_runtime *rt, struct mt_parameter *
 /* One reference less; the last lets go of what the node keeps. NULL is allowed. */
 void mt_node_release(struct mt_runtime *rt, struct mt_node *node);
 
-/* Runs backward from a scalar: afterwards every parameter that it depends on has its gradient, added to what it had. A
- * graph runs once: a second time is MT_FAILED. */
+/* Runs backward from a scalar, or from the sum of what is none: afterwards every parameter that it depends on has its
+ * gradient, added to what it had. A graph runs once: a second time is MT_FAILED. */
 void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss);
 
 #endif
