@@ -1,0 +1,92 @@
+/* What is asked of every caching allocator that is measured, ours or a peer's: pairs of taking a block and giving it back,
+ * and a sequence of requests, replayed. A peer is measured by the very loops that measure ours.
+ *
+ * Relies on the C++ library alone, so that a peer can be built where its library is. An allocator is a class with
+ * `take(bytes)`, which returns a handle, and `give(handle)`. */
+#ifndef BENCH_ALLOC_LOOPS_H
+#define BENCH_ALLOC_LOOPS_H
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace bench
+{
+
+/* A request, or with 0 bytes the giving back of what `id` stands for. */
+struct Row {
+    uint32_t id;
+    uint64_t bytes;
+};
+
+/* Rows that can be replayed again and again: what `carried` rows take before the first time is what each time gives back
+ * of the time before. */
+struct Sequence {
+    std::vector<Row> carried, rows;
+    uint32_t ids = 0;            /* above every id */
+    uint64_t peak_requested = 0; /* live at once, of one replay */
+};
+
+inline double now_ns()
+{
+    using namespace std::chrono;
+    return double(duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count());
+}
+
+/* Nanoseconds of a block taken and given back. */
+template <class Allocator> double pair_ns(Allocator &allocator, uint64_t bytes, int pairs)
+{
+    double start = now_ns();
+    for (int i = 0; i < pairs; i++)
+        allocator.give(allocator.take(bytes));
+    return (now_ns() - start) / pairs;
+}
+
+/* A sequence under way in one allocator. */
+template <class Allocator> class Replay
+{
+  public:
+    Replay(Allocator &allocator, const Sequence &sequence)
+        : allocator_(allocator), sequence_(sequence), handles_(sequence.ids), is_out_(sequence.ids)
+    {
+        run(sequence.carried);
+    }
+
+    /* Nanoseconds of an event, of so many times all over. */
+    double event_ns(int times)
+    {
+        double start = now_ns();
+        for (int i = 0; i < times; i++)
+            run(sequence_.rows);
+        return (now_ns() - start) / times / double(sequence_.rows.size());
+    }
+
+    ~Replay()
+    {
+        for (size_t id = 0; id < handles_.size(); id++)
+            if (is_out_[id])
+                allocator_.give(handles_[id]);
+    }
+
+  private:
+    void run(const std::vector<Row> &rows)
+    {
+        for (const Row &row : rows) {
+            if (row.bytes != 0)
+                handles_[row.id] = allocator_.take(row.bytes);
+            else
+                allocator_.give(handles_[row.id]);
+            is_out_[row.id] = row.bytes != 0;
+        }
+    }
+
+    Allocator &allocator_;
+    const Sequence &sequence_;
+    std::vector<decltype(allocator_.take(1))> handles_;
+    std::vector<char> is_out_;
+};
+
+} // namespace bench
+
+#endif
