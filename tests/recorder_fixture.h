@@ -97,13 +97,17 @@ static inline void script_fill_free(struct script *script, struct mt_event *even
     script->live[index] = script->live[--script->live_count];
 }
 
+/* A segment, or the other half of one. */
 static inline void script_fill_segment(struct script *script, struct mt_event *event)
 {
+    bool grows = script->sequence / 1000 % 2 == 1;
     event->kind = MT_EVENT_SEGMENT_MAP;
-    event->segment = (uint32_t)script->segments++;
-    event->address = (uint64_t)event->segment << 40;
+    script->segments += !grows;
+    event->segment = (uint32_t)(script->segments - 1);
+    event->offset = grows ? 1u << 30 : 0;
+    event->address = ((uint64_t)event->segment << 40) + event->offset;
     event->block_bytes = 1u << 30;
-    script->next_offset = 0;
+    script->next_offset = grows ? script->next_offset : 0;
 }
 
 /* What lies between allocations: spans, steps, phases. */
@@ -356,7 +360,7 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
         check_integer(row, 12, event->requested_bytes);
     if (event->kind <= MT_EVENT_FREE)
         check_integer(row, 13, event->block_bytes);
-    if (event->kind == MT_EVENT_ALLOC) {
+    if (event->kind <= MT_EVENT_ALLOC) {
         check_integer(row, 14, event->segment);
         check_integer(row, 15, event->offset);
         check_integer(row, 17, event->address);

@@ -7,7 +7,13 @@
 
 #include <stdlib.h>
 
-enum { STORY_BLOCKS = 2000, STORY_MARKS = 200, STORY_SEGMENTS = 8, STORY_EVENT_NS = 1000 };
+enum {
+    STORY_BLOCKS = 2000,
+    STORY_MARKS = 200,
+    STORY_SEGMENTS = 8,
+    STORY_PARTS = 4 * STORY_SEGMENTS,
+    STORY_EVENT_NS = 1000
+};
 
 enum story_label { NO_LABEL, PARAM, GRAD, OPT_STATE, SAVED, TEMPORARY, WEIGHT_CAST, LOSS, STORY_LABELS };
 
@@ -28,7 +34,8 @@ struct story {
     struct mt_use_row uses[STORY_BLOCKS];
     struct mt_mark_row marks[STORY_MARKS];
     struct mt_segment_row segments[STORY_SEGMENTS];
-    size_t block_count, mark_count, segment_count;
+    struct mt_part_row parts[STORY_PARTS];
+    size_t block_count, mark_count, segment_count, part_count;
     int64_t event;
 };
 
@@ -94,13 +101,33 @@ static inline void story_mark(struct story *story, mt_event_kind kind, uint64_t 
         .event = story->event, .time_ns = story_ns(story), .kind = kind, .value = value, .span = ""};
 }
 
+/* Memory of a segment that is there from now on. Returns the part's index, which holds until another comes. */
+static inline size_t story_grow(struct story *story, uint32_t segment, uint64_t offset, uint64_t bytes)
+{
+    size_t at = story->part_count++;
+    for (; at > 0 && (story->parts[at - 1].segment > segment ||
+                      (story->parts[at - 1].segment == segment && story->parts[at - 1].offset > offset));
+         at--)
+        story->parts[at] = story->parts[at - 1];
+    story->parts[at] =
+        (struct mt_part_row){.segment = segment, .offset = offset, .bytes = bytes, .mapped_event = ++story->event};
+    if (story->segments[segment].bytes < offset + bytes)
+        story->segments[segment].bytes = offset + bytes;
+    return at;
+}
+
 /* A segment that is there from now on. */
 static inline void story_map(struct story *story, uint64_t bytes)
 {
-    story->event++;
-    story->segments[story->segment_count] =
-        (struct mt_segment_row){.number = (uint32_t)story->segment_count, .bytes = bytes, .mapped_event = story->event};
-    story->segment_count++;
+    uint32_t number = (uint32_t)story->segment_count++;
+    story->segments[number] = (struct mt_segment_row){.number = number, .mapped_event = story->event + 1};
+    story_grow(story, number, 0, bytes);
+}
+
+/* The part's memory goes. */
+static inline void story_unmap(struct story *story, size_t part)
+{
+    story->parts[part].unmapped_event = ++story->event;
 }
 
 static inline struct mt_advice_input story_input(const struct story *story, const char *alloc)
@@ -114,6 +141,8 @@ static inline struct mt_advice_input story_input(const struct story *story, cons
                                     .mark_count = story->mark_count,
                                     .segments = story->segments,
                                     .segment_count = story->segment_count,
+                                    .parts = story->parts,
+                                    .part_count = story->part_count,
                                     .first_event = 1,
                                     .last_event = story->event,
                                     .capacity_bytes = UINT64_C(1) << 40};

@@ -12,16 +12,16 @@
 
 enum { SYNTHETIC_LAYERS = 4, SYNTHETIC_MOST_LABELS = 16 * 4 * SYNTHETIC_LAYERS };
 
-/* Segments of two slots; a block has a slot to itself. */
+/* Segments of some slots, which are mapped one by one; a block has a slot to itself. */
 #define SYNTHETIC_SLOT_BYTES (UINT64_C(1) << 20)
-enum { SYNTHETIC_SLOTS_A_SEGMENT = 2 };
+enum { SYNTHETIC_SLOTS_A_SEGMENT = 4 };
 
 struct synthetic_block {
     uint64_t slot, requested_bytes, block_bytes;
     mt_label_id label;
 };
 
-/* A run under way. Invariants: every slot below `slot_count` is in `live` or in `free_slots`, once. */
+/* A run under way. Invariants: every slot with memory below `slot_count` is in `live` or in `free_slots`, once. */
 struct synthetic {
     struct mt_recorder *recorder;
     const struct mt_sink *sink;
@@ -74,19 +74,25 @@ static inline uint64_t synthetic_segment_address(uint64_t segment)
     return (segment + 1) * SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES;
 }
 
-/* Takes a segment: its slots are free. */
+/* The memory of a slot comes or goes. */
+static inline void synthetic_emit_slot(struct synthetic *run, mt_event_kind kind, uint64_t slot)
+{
+    uint64_t segment = slot / SYNTHETIC_SLOTS_A_SEGMENT;
+    uint64_t offset = slot % SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES;
+    synthetic_emit(run, (struct mt_event){.kind = (uint16_t)kind,
+                                          .address = synthetic_segment_address(segment) + offset,
+                                          .block_bytes = SYNTHETIC_SLOT_BYTES,
+                                          .offset = offset,
+                                          .segment = (uint32_t)segment});
+}
+
+/* The newest segment grows by a slot, which is free, or begins with it. */
 static inline void synthetic_grow(struct synthetic *run)
 {
-    uint64_t segment = run->slot_count / SYNTHETIC_SLOTS_A_SEGMENT;
-    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP,
-                                          .address = synthetic_segment_address(segment),
-                                          .block_bytes = SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES,
-                                          .segment = (uint32_t)segment});
-    size_t count = run->slot_count + SYNTHETIC_SLOTS_A_SEGMENT;
-    run->live = mt_host_resize(run->live, count, sizeof *run->live);
-    run->free_slots = mt_host_resize(run->free_slots, count, sizeof *run->free_slots);
-    while (run->slot_count < count)
-        run->free_slots[run->free_count++] = run->slot_count++;
+    synthetic_emit_slot(run, MT_EVENT_SEGMENT_MAP, run->slot_count);
+    run->live = mt_host_resize(run->live, run->slot_count + 1, sizeof *run->live);
+    run->free_slots = mt_host_resize(run->free_slots, run->slot_count + 1, sizeof *run->free_slots);
+    run->free_slots[run->free_count++] = run->slot_count++;
 }
 
 static inline void synthetic_emit_block(struct synthetic *run, mt_event_kind kind, struct synthetic_block block)

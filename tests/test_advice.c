@@ -363,6 +363,29 @@ static void holes_and_idle_segments_are_told_apart(void **state)
     free(story);
 }
 
+/* A segment that grew for its last block, after its middle had been given back. */
+static void memory_that_was_given_back_is_no_hole(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_map(story, 20 * MIB);
+    size_t gap = story_grow(story, 0, 20 * MIB, 10 * MIB);
+    place(story, story_take(story, SAVED, 16 * MIB), 0, 0);
+    story_unmap(story, gap);
+    story_grow(story, 0, 30 * MIB, 40 * MIB);
+    place(story, story_take(story, TEMPORARY, 35 * MIB), 0, 30 * MIB);
+    struct mt_advice advice = advise(story);
+    const struct mt_fragmentation *found = &advice.fragmentation;
+    assert_int_equal(found->reserved_bytes, 60 * MIB);
+    assert_int_equal(found->allocated_bytes, 51 * MIB);
+    assert_int_equal(found->idle_bytes, 0);
+    assert_int_equal(found->hole_bytes, 9 * MIB);
+    assert_int_equal(found->hole_count, 2);
+    assert_int_equal(found->asked_bytes, 35 * MIB);
+    mt_advice_release(&advice);
+    free(story);
+}
+
 /* Takes, uses and gives back at random, in steps of different length. */
 static void tell_at_random(struct story *story, uint64_t seed)
 {
@@ -494,6 +517,7 @@ int main(void)
         cmocka_unit_test(what_every_step_leaves_behind_is_found),
         cmocka_unit_test(what_is_there_when_memory_runs_out_is_idle),
         cmocka_unit_test(holes_and_idle_segments_are_told_apart),
+        cmocka_unit_test(memory_that_was_given_back_is_no_hole),
         cmocka_unit_test(random_claims_are_what_replays_find),
         cmocka_unit_test(a_run_without_blocks_has_nothing_to_mend),
         cmocka_unit_test(without_uses_only_what_needs_none_is_said),

@@ -75,14 +75,13 @@ static void emit_marks(struct synthetic *run, uint64_t seed)
                                           .span = seed % 2 == 0 ? span : 0});
 }
 
-/* Gives the first segment back: its slots must be free, and are lost. */
+/* Gives the first segment back, from its middle on: its slots must be free, and are lost. */
 static void emit_unmap(struct synthetic *run)
 {
     while (run->live_count > 0)
         synthetic_give(run);
-    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_SEGMENT_UNMAP,
-                                          .address = synthetic_segment_address(0),
-                                          .block_bytes = SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES});
+    for (uint64_t i = 0; i < SYNTHETIC_SLOTS_A_SEGMENT; i++)
+        synthetic_emit_slot(run, MT_EVENT_SEGMENT_UNMAP, (i + 1) % SYNTHETIC_SLOTS_A_SEGMENT);
     size_t kept = 0;
     for (size_t i = 0; i < run->free_count; i++)
         if (run->free_slots[i] >= SYNTHETIC_SLOTS_A_SEGMENT)
@@ -370,16 +369,18 @@ static void segments_are_those_that_were_mapped(void **state)
         assert_int_equal(rows[1].unmapped_event, 0);
         for (size_t i = 0; i < fixture->witness[run].count; i++) {
             const struct mt_event *event = &fixture->witness[run].events[i];
-            if (event->kind == MT_EVENT_SEGMENT_UNMAP)
+            bool is_last = event->offset == 0; /* as they are given back */
+            if (event->kind == MT_EVENT_SEGMENT_UNMAP && is_last)
                 assert_int_equal(rows[event->segment].unmapped_event, id_of(found, i));
-            if (event->kind != MT_EVENT_SEGMENT_MAP)
+            if (event->kind != MT_EVENT_SEGMENT_MAP || event->offset != 0)
                 continue;
             assert_true(next < count);
             assert_int_equal(rows[next].number, event->segment);
             assert_int_equal(rows[next].address, event->address);
-            assert_int_equal(rows[next].bytes, event->block_bytes);
             assert_int_equal(rows[next++].mapped_event, id_of(found, i));
         }
+        for (size_t i = 0; i + 1 < count; i++)
+            assert_int_equal(rows[i].bytes, SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES);
         assert_int_equal(next, count);
         free(rows);
     }
@@ -448,7 +449,7 @@ static void a_run_that_is_still_being_written_is_answered_for_as_well(void **sta
     size_t count, mapped = 0;
     assert_int_equal(mt_trace_segments(live.trace, &live.runs[1], &segments, &count), MT_OK);
     for (size_t i = 0; i < live.witness[1].count; i++)
-        mapped += live.witness[1].events[i].kind == MT_EVENT_SEGMENT_MAP;
+        mapped += live.witness[1].events[i].kind == MT_EVENT_SEGMENT_MAP && live.witness[1].events[i].offset == 0;
     assert_int_equal(count, mapped);
     free(segments);
     assert_int_equal(synthetic_close(&run), MT_OK);
@@ -567,6 +568,7 @@ static mt_status ask_everything(struct fixture *fixture, size_t *out_freed)
     struct mt_block_row *blocks = NULL, *live = NULL;
     struct mt_label_row *labels = NULL;
     struct mt_segment_row *segments = NULL;
+    struct mt_part_row *parts = NULL;
     struct mt_mark_row *marks = NULL;
     const struct mt_run *run = &fixture->runs[1];
     size_t count = 0, rest;
@@ -578,11 +580,13 @@ static mt_status ask_everything(struct fixture *fixture, size_t *out_freed)
     status = mt_status_keep(status, mt_trace_live(fixture->trace, run, last, &live, &rest));
     status = mt_status_keep(status, mt_trace_labels(fixture->trace, run, &labels, &rest));
     status = mt_status_keep(status, mt_trace_segments(fixture->trace, run, &segments, &rest));
+    status = mt_status_keep(status, mt_trace_parts(fixture->trace, run, &parts, &rest));
     status = mt_status_keep(status, mt_trace_marks(fixture->trace, run, INT64_MIN, INT64_MAX, &marks, &rest));
     free(blocks);
     free(live);
     free(labels);
     free(segments);
+    free(parts);
     free(marks);
     return status;
 }

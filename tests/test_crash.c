@@ -143,7 +143,7 @@ static void a_recovered_run_has_the_tables_of_a_closed_one(void **state)
     (void)state;
     static const char *const tables[] = {
         "summary_peak", "summary_peak_category", "summary_category", "summary_allocation", "checkpoint", "step",
-        "segment"};
+        "segment",      "segment_part"};
     static const char uses[] = "SELECT count(*) FROM run JOIN block_use ON allocation >= first_event AND"
                                " allocation < first_event + event_count WHERE run.id = %d";
     leave_killed_run(5, 20000);

@@ -361,8 +361,7 @@ static void every_hole_has_its_reason(void **state)
     struct story *story = story_begin();
     struct mt_refusal refusal;
     for (int i = 0; i < 5; i++)
-        story_map(story, 20 * MIB);
-    story->segments[1].bytes = 2 * MIB;
+        story_map(story, i == 1 ? 2 * MIB : 20 * MIB);
     story->segments[2].stream = 1;
     place(story, story_take(story, SAVED, 16 * MIB), 0, 2 * MIB); /* holes of 2 MiB on both sides */
     place(story, story_take(story, SAVED, 100 * KIB), 1, 0);
@@ -371,7 +370,7 @@ static void every_hole_has_its_reason(void **state)
     size_t gone = story_take(story, SAVED, 8 * MIB);
     place(story, gone, 4, 0);
     story_give(story, gone);
-    story->segments[4].unmapped_event = ++story->event;
+    story_unmap(story, 4);
     refuse(story, SAVED, 8 * MIB);
     struct mt_advice_input input = story_input(story, "policy=torch");
     input.capacity_bytes = 84 * MIB;
@@ -388,6 +387,34 @@ static void every_hole_has_its_reason(void **state)
     assert_int_equal(refusal.hole_bytes, refusal.reserved_bytes - refusal.allocated_bytes);
     assert_int_equal(refusal.short_bytes, 0); /* 22 MiB are left for a segment of 20 MiB */
     assert_int_equal(refusal.alike, 1);
+    mt_refusal_release(&refusal);
+    free(story);
+}
+
+/* What has no memory is no hole, and of a segment that shrank what is left of it counts. */
+static void gaps_in_a_segment_are_not_reserved(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    struct mt_refusal refusal;
+    story_map(story, 8 * MIB);
+    story_grow(story, 0, 16 * MIB, 8 * MIB);
+    size_t first = story_grow(story, 0, 32 * MIB, 4 * MIB), second = story_grow(story, 0, 36 * MIB, 4 * MIB);
+    place(story, story_take(story, SAVED, 6 * MIB), 0, 0);
+    place(story, story_take(story, SAVED, 4 * MIB), 0, 20 * MIB);
+    story_unmap(story, first);
+    story->parts[second].unmapped_event = story->event; /* by one event */
+    refuse(story, SAVED, 8 * MIB);
+    struct mt_advice_input input = story_input(story, "policy=tight");
+    input.capacity_bytes = 20 * MIB;
+    assert_int_equal(mt_refusal_create(&input, &refusal), MT_OK);
+    assert_int_equal(refusal.reserved_bytes, 16 * MIB);
+    assert_int_equal(refusal.allocated_bytes, 10 * MIB);
+    assert_int_equal(refusal.hole_bytes, 6 * MIB);
+    assert_int_equal(refusal.hole_count, 2);
+    assert_int_equal(refusal.largest_hole_bytes, 4 * MIB);
+    assert_int_equal(refusal.given_back_bytes, 8 * MIB);
+    assert_int_equal(refusal.given_back_segments, 1);
     mt_refusal_release(&refusal);
     free(story);
 }
@@ -517,6 +544,7 @@ int main(void)
         cmocka_unit_test(what_a_policy_needs_is_what_it_takes),
         cmocka_unit_test(a_request_beyond_arithmetic_has_no_need),
         cmocka_unit_test(every_hole_has_its_reason),
+        cmocka_unit_test(gaps_in_a_segment_are_not_reserved),
         cmocka_unit_test(what_the_op_needs_is_not_taken_away),
         cmocka_unit_test(gradients_that_go_earlier_are_a_relief),
         cmocka_unit_test(the_other_policy_is_a_relief_only_where_it_meets_all),

@@ -121,6 +121,7 @@ static char *dump(const char *file)
         "SELECT * FROM block_use",
         "SELECT * FROM event_kind",
         "SELECT * FROM segment",
+        "SELECT * FROM segment_part",
         "SELECT * FROM step",
         "SELECT run, event, hex(live) FROM checkpoint",
         "SELECT * FROM summary_peak",

@@ -134,7 +134,12 @@ static void steps_and_segments_are_those_of_the_events(void **state)
                " FROM e b LEFT JOIN e f ON f.kind = 8 AND f.requested_bytes = b.requested_bytes WHERE b.kind = 7");
     check_same("SELECT group_concat(id || ':' || bytes || '@' || mapped_event) FROM (SELECT * FROM segment"
                " WHERE run = 2 ORDER BY id)",
-               "SELECT group_concat(segment || ':' || block_bytes || '@' || id) FROM e WHERE kind = 0");
+               "SELECT group_concat(segment || ':' || bytes || '@' || first) FROM (SELECT segment,"
+               " max(offset + block_bytes) AS bytes, min(id) AS first FROM e WHERE kind = 0 GROUP BY segment)");
+    check_same(
+        "SELECT group_concat(segment || '+' || offset || ':' || bytes || '@' || mapped_event) FROM"
+        " (SELECT * FROM segment_part WHERE run = 2 AND unmapped_event IS NULL ORDER BY mapped_event)",
+        "SELECT group_concat(segment || '+' || offset || ':' || block_bytes || '@' || id) FROM e WHERE kind = 0");
 }
 
 /* Reads an unsigned LEB128 number. */

@@ -66,13 +66,27 @@ struct mt_segment_row {
     uint32_t number; /* of birth */
     mt_stream stream;
     uint64_t address;
-    uint64_t bytes; /* up to the end of the last part that ever had memory */
+    uint64_t bytes;                       /* up to the end of the last part that ever had memory */
     int64_t mapped_event, unmapped_event; /* that began and ended it; unmapped_event 0: still mapped at the end */
 };
 
 /* All segments of a run, by number. */
 mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, struct mt_segment_row **out_rows,
                             size_t *out_count);
+
+/* What one event mapped in a segment and one unmapped, or none; of what was unmapped in pieces, each piece. Invariants:
+ * segment < the number of segments; mapped_event < unmapped_event unless that is 0. Those of a sound trace that have
+ * memory at the same time do not overlap, and their bytes are what is reserved then. */
+struct mt_part_row {
+    uint32_t segment;
+    uint64_t offset, bytes;               /* in the segment */
+    int64_t mapped_event, unmapped_event; /* unmapped_event 0: still mapped at the end */
+};
+
+/* All parts of the segments of a run, by segment, then offset, then mapped_event. Their bytes sum to less than 2^63
+ * (otherwise MT_BAD_TRACE), and so does each offset with its bytes. */
+mt_status mt_trace_parts(struct mt_trace *trace, const struct mt_run *run, struct mt_part_row **out_rows,
+                         size_t *out_count);
 
 /* What happened that is not about memory: steps, phases, spans; and what could not be had. */
 struct mt_mark_row {

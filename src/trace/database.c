@@ -123,8 +123,10 @@ static mt_status check_tables(struct mt_database *database, int64_t format)
                                          "summary_peak_category",
                                          "summary_category",
                                          "summary_allocation",
-                                         "block_use"};
-    size_t count = sizeof tables / sizeof tables[0] - (format <= MT_TRACE_FORMAT_WITHOUT_USES);
+                                         "block_use",
+                                         "segment_part"};
+    size_t count = sizeof tables / sizeof tables[0] - (format <= MT_TRACE_FORMAT_WITHOUT_USES) -
+                   (format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS);
     struct mt_statement *statement;
     int64_t unused;
     mt_status status =
@@ -181,6 +183,9 @@ static mt_status finish_open(struct mt_database *database, mt_status status, str
     return status;
 }
 
+/* The parts of segments that are mapped and unmapped as a whole, as rows of table segment_part. */
+#define WHOLE_SEGMENTS "SELECT run, id AS segment, 0 AS offset, mapped_event, bytes, unmapped_event FROM main.segment"
+
 mt_status mt_database_open_reading(const char *path, struct mt_database **out)
 {
     struct mt_database *database;
@@ -191,6 +196,8 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out)
         status = read_identity(database, &identity);
     if (status == MT_OK)
         status = check_identity(database, &identity);
+    if (status == MT_OK && identity.format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
+        status = mt_database_execute(database, "CREATE TEMP VIEW segment_part AS " WHOLE_SEGMENTS);
     return finish_open(database, status, out);
 }
 
@@ -215,6 +222,8 @@ static mt_status add_tables(struct mt_database *database)
     mt_text_add(&identity, "PRAGMA application_id = %d; PRAGMA user_version = %d", MT_TRACE_APPLICATION_ID,
                 MT_TRACE_FORMAT);
     mt_status status = mt_database_execute(database, mt_schema_sql);
+    if (status == MT_OK)
+        status = mt_database_execute(database, "INSERT OR IGNORE INTO segment_part " WHOLE_SEGMENTS);
     if (status == MT_OK)
         status = mt_database_execute(database, identity.data);
     mt_text_release(&identity);

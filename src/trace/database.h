@@ -24,9 +24,12 @@ struct sqlite3;
 
 enum {
     MT_TRACE_APPLICATION_ID = 0x6D747263, /* "mtrc", at byte 68 of the file */
-    MT_TRACE_FORMAT = 2,                  /* user_version: grows when an older program could no longer read the file,
+    MT_TRACE_FORMAT = 3,                  /* user_version: grows when an older program could no longer read the file,
                                            * or its ring */
     MT_TRACE_FORMAT_WITHOUT_USES = 1,     /* there was no table block_use yet; its writers add it */
+    MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS =
+        2 /* nor segment_part: segments were mapped and unmapped as a whole, at no offset;
+                                           * its writers add the table, and readers have a view in its place */
 };
 
 /* Opens the trace at `path`, creating it with its tables if there is no such file (or an empty one). Journal: WAL,

@@ -29,13 +29,14 @@ struct mt_diff_side {
     uint64_t requested_bytes, blocks;         /* live at the peak of allocated bytes */
     int64_t step;                             /* of that moment; -1: before the first */
     const char *phase, *span;
-    /* When the last segment of the reserved peak was taken: */
+    /* When the last segment of the reserved peak was taken, or grew: */
     int64_t reserved_step;
     const char *reserved_phase, *reserved_span;
-    uint64_t asked_bytes;        /* for a block of so many; 0: not known */
-    uint64_t segment_bytes;      /* of that segment */
-    uint64_t live_bytes;         /* of the blocks in the others */
-    uint64_t free_bytes;         /* that the others had beside their blocks */
+    uint64_t asked_bytes;   /* for a block of so many; 0: not known */
+    uint64_t segment_bytes; /* of that segment, or by which it grew */
+    bool segment_grew;
+    uint64_t live_bytes;         /* of the blocks in the others, and in what it was before it grew */
+    uint64_t free_bytes;         /* that there was beside those blocks */
     uint64_t idle_bytes;         /* of it, in segments without a block */
     uint64_t holes, widest_hole; /* in so many pieces, the widest of so many bytes */
 };

@@ -9,8 +9,8 @@ enum column { TIME, KIND, STREAM, LABEL, SPAN, REQUESTED, BLOCK, SEGMENT, OFFSET
 
 /* Which columns a kind fills; the others are NULL, which takes no room in the file. */
 static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
-    [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << BLOCK | 1u << SEGMENT,
-    [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << BLOCK | 1u << SEGMENT,
+    [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << BLOCK | 1u << SEGMENT | 1u << OFFSET,
+    [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << BLOCK | 1u << SEGMENT | 1u << OFFSET,
     [MT_EVENT_ALLOC] = ALWAYS | 1u << LABEL | 1u << SPAN | 1u << REQUESTED | 1u << BLOCK | 1u << SEGMENT | 1u << OFFSET,
     [MT_EVENT_FREE] = ALWAYS | 1u << LABEL | 1u << REQUESTED | 1u << BLOCK | 1u << ALLOCATION,
     [MT_EVENT_OOM] = ALWAYS | 1u << LABEL | 1u << SPAN | 1u << REQUESTED,

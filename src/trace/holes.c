@@ -1,4 +1,4 @@
-/* The live blocks, put in the order of their places, are walked along the segments once. */
+/* The live blocks, put in the order of their places, are walked along the memory of the segments once. */
 #include "trace/holes.h"
 
 #include "base/memory.h"
@@ -10,9 +10,9 @@ static bool is_live(const struct mt_block_row *block, int64_t event)
     return block->alloc_event <= event && (block->free_event == 0 || block->free_event > event);
 }
 
-static bool is_mapped(const struct mt_segment_row *segment, int64_t event)
+static bool has_memory(const struct mt_part_row *part, int64_t event)
 {
-    return segment->mapped_event <= event && (segment->unmapped_event == 0 || segment->unmapped_event > event);
+    return part->mapped_event <= event && (part->unmapped_event == 0 || part->unmapped_event > event);
 }
 
 static int compare_places(const void *left, const void *right)
@@ -36,47 +36,83 @@ static const struct mt_block_row **list_live(const struct mt_layout *layout, int
     return live;
 }
 
-/* Enters the hole from `begin` to `end`, if there is one: blocks of a damaged trace may overlap. */
-static void add_hole(struct mt_segment_holes *found, uint64_t *holes, uint64_t begin, uint64_t end)
+/* Where the walk along a segment is. Invariants: what of its memory lies before `at` was looked at, and [hole, at) is free;
+ * the blocks before `next` begin before `at`. */
+struct walk {
+    struct mt_segment_holes *found;
+    uint64_t *holes; /* found->holes */
+    uint64_t hole, at;
+    size_t next;
+};
+
+/* Enters the hole that ends here, if there is one. */
+static void end_hole(struct walk *walk)
 {
-    if (end <= begin)
+    struct mt_segment_holes *found = walk->found;
+    if (walk->at == walk->hole)
         return;
-    uint64_t bytes = end - begin;
-    holes[found->hole_count++] = bytes;
+    uint64_t bytes = walk->at - walk->hole;
+    walk->holes[found->hole_count++] = bytes;
     found->hole_bytes += bytes;
     if (bytes > found->largest_bytes)
         found->largest_bytes = bytes;
 }
 
-/* Fills what is said of a segment beyond its blocks; `holes` has room for one more than these. */
-static void measure(struct mt_segment_holes *found, uint64_t *holes)
+/* Goes on from `offset`, if that is not behind: what lies between has no memory, or belongs to a block. */
+static void skip_to(struct walk *walk, uint64_t offset)
 {
-    uint64_t at = 0;
-    for (size_t i = 0; i < found->block_count; i++) {
-        const struct mt_block_row *block = found->blocks[i];
-        add_hole(found, holes, at, block->offset);
-        at = block->offset + block->block_bytes;
-        found->allocated_bytes += block->block_bytes;
+    if (offset <= walk->at)
+        return;
+    end_hole(walk);
+    walk->hole = walk->at = offset;
+}
+
+/* Goes along memory up to `end`: what is not of a block is free. Blocks of a damaged trace may overlap. */
+static void walk_to(struct walk *walk, uint64_t end)
+{
+    const struct mt_segment_holes *found = walk->found;
+    for (; walk->next < found->block_count && found->blocks[walk->next]->offset < end; walk->next++) {
+        const struct mt_block_row *block = found->blocks[walk->next];
+        walk->at = block->offset > walk->at ? block->offset : walk->at;
+        skip_to(walk, block->offset + block->block_bytes);
     }
-    add_hole(found, holes, at, found->segment->bytes);
+    walk->at = end > walk->at ? end : walk->at;
+}
+
+/* Fills what is said of a segment beyond its blocks: looks at the parts from `*part` on, and moves it behind those of the
+ * segment. `holes` has room for as many as these and the blocks. */
+static void measure(const struct mt_layout *layout, int64_t event, size_t *part, struct mt_segment_holes *found,
+                    uint64_t *holes)
+{
+    struct walk walk = {.found = found, .holes = holes};
+    for (; *part < layout->part_count && layout->parts[*part].segment == found->segment->number; ++*part) {
+        const struct mt_part_row *memory = &layout->parts[*part];
+        if (!has_memory(memory, event))
+            continue;
+        found->mapped_bytes += memory->bytes;
+        skip_to(&walk, memory->offset);
+        walk_to(&walk, memory->offset + memory->bytes);
+    }
+    end_hole(&walk);
+    for (size_t i = 0; i < found->block_count; i++)
+        found->allocated_bytes += found->blocks[i]->block_bytes;
     found->holes = holes;
 }
 
 void mt_holes_visit(const struct mt_layout *layout, int64_t event, const struct mt_hole_visitor *visitor)
 {
-    size_t count, at = 0;
+    size_t count, at = 0, part = 0;
     const struct mt_block_row **live = list_live(layout, event, &count);
-    uint64_t *holes = mt_host_alloc((count + 1) * sizeof *holes);
+    uint64_t *holes = mt_host_alloc((count + layout->part_count + 1) * sizeof *holes);
     for (size_t i = 0; i < layout->segment_count; i++) {
         size_t first = at;
         while (at < count && live[at]->segment == i)
             at++;
-        if (!is_mapped(&layout->segments[i], event))
-            continue;
         struct mt_segment_holes found = {
             .segment = &layout->segments[i], .blocks = live + first, .block_count = at - first};
-        measure(&found, holes);
-        visitor->visit(visitor->context, &found);
+        measure(layout, event, &part, &found, holes);
+        if (found.mapped_bytes > 0)
+            visitor->visit(visitor->context, &found);
     }
     free(holes);
     free(live);

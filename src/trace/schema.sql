@@ -115,8 +115,8 @@ CREATE TABLE IF NOT EXISTS block_use (
 
 CREATE TABLE IF NOT EXISTS event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
--- Segments by birth number; an address is segment.address + event.offset. A segment may grow, shrink and have holes: its
--- bytes reach to the end of the last part that ever had memory, and its segment_map and segment_unmap events tell the parts.
+-- Segments by birth number; an address is segment.address + event.offset. A segment may grow, shrink and have gaps: its
+-- bytes reach to the end of the last part that ever had memory, and segment_part tells which parts had it when.
 CREATE TABLE IF NOT EXISTS segment (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,
@@ -126,6 +126,18 @@ CREATE TABLE IF NOT EXISTS segment (
     mapped_event INTEGER NOT NULL,   -- that began it
     unmapped_event INTEGER,          -- that ended it; NULL: still mapped when the run ended
     PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+-- What was mapped by one event and unmapped by one, or never: of what is unmapped in pieces, each piece. Parts that had
+-- memory at the same time do not overlap; the bytes of those are what was reserved then.
+CREATE TABLE IF NOT EXISTS segment_part (
+    run INTEGER NOT NULL,
+    segment INTEGER NOT NULL,
+    offset INTEGER NOT NULL,         -- in the segment
+    mapped_event INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    unmapped_event INTEGER,          -- NULL: still mapped when the run ended
+    PRIMARY KEY (run, segment, offset, mapped_event)
 ) WITHOUT ROWID;
 
 -- Steps by number. Events of the step: first_event <= id <= last_event.

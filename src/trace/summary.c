@@ -41,6 +41,7 @@ struct mt_summary *mt_summary_create(int64_t first_event)
     mt_live_create(&summary->live);
     mt_allocations_create(&summary->allocations);
     mt_number_map_create(&summary->segment_index);
+    mt_parts_create(&summary->parts);
     mt_peaks_begin(&summary->run_peaks, &summary->totals, first_event);
     begin_scope(summary, MT_STEP_BEFORE, first_event);
     return summary;
@@ -53,6 +54,7 @@ void mt_summary_destroy(struct mt_summary *summary)
     mt_live_release(&summary->live);
     mt_allocations_release(&summary->allocations);
     mt_number_map_release(&summary->segment_index);
+    mt_parts_release(&summary->parts);
     for (size_t i = 0; i < summary->scope_count; i++)
         free(summary->scopes[i]);
     for (size_t i = 0; i < summary->checkpoint_count; i++)
@@ -152,38 +154,62 @@ static int64_t add_free(struct mt_summary *summary, const struct mt_event *event
 /* A row of table segment that is not stored as it is; once, until it is stored. */
 static void note_change(struct mt_summary *summary, size_t index)
 {
+    if (summary->segments[index].changed)
+        return;
+    summary->segments[index].changed = true;
     summary->changed_segments = with_room(summary->changed_segments, summary->changed_count, &summary->changed_capacity,
                                           sizeof *summary->changed_segments);
     summary->changed_segments[summary->changed_count++] = index;
 }
 
-static void add_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+/* The row of the segment that the event maps memory in, made if this begins it. */
+static size_t segment_to_map(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
+    uint64_t index = summary->segment_count;
+    if (mt_number_map_get(&summary->segment_index, event->segment, &index))
+        return index;
     summary->segments =
         with_room(summary->segments, summary->segment_count, &summary->segment_capacity, sizeof *summary->segments);
-    summary->segments[summary->segment_count] = (struct mt_summary_segment){.id = event->segment,
-                                                                            .address = event->address,
-                                                                            .bytes = event->block_bytes,
-                                                                            .stream = event->stream,
-                                                                            .mapped_event = id};
-    mt_number_map_put(&summary->segment_index, event->segment, summary->segment_count);
-    note_change(summary, summary->segment_count++);
-    summary->totals.now[MT_MEASURE_RESERVED] += event->block_bytes;
+    summary->segments[summary->segment_count++] = (struct mt_summary_segment){
+        .id = event->segment, .address = event->address - event->offset, .stream = event->stream, .mapped_event = id};
+    mt_number_map_put(&summary->segment_index, event->segment, index);
+    return index;
+}
+
+static struct mt_part part_of(const struct mt_event *event, int64_t id)
+{
+    return (struct mt_part){
+        .segment = event->segment, .offset = event->offset, .bytes = event->block_bytes, .mapped_event = id};
+}
+
+static void map_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    size_t index = segment_to_map(summary, event, id);
+    struct mt_summary_segment *segment = &summary->segments[index];
+    uint64_t end = event->offset + event->block_bytes;
+    uint64_t bytes = mt_parts_map(&summary->parts, part_of(event, id));
+    segment->bytes = end > segment->bytes ? end : segment->bytes;
+    segment->mapped_bytes += bytes;
+    note_change(summary, index);
+    summary->totals.now[MT_MEASURE_RESERVED] += bytes;
     raise_peaks(summary, id);
 }
 
-static void end_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+static void unmap_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
     uint64_t index;
-    if (!mt_number_map_take(&summary->segment_index, event->segment, &index))
+    if (!mt_number_map_get(&summary->segment_index, event->segment, &index))
         return;
     settle(summary, RESERVED_ONLY);
     struct mt_summary_segment *segment = &summary->segments[index];
+    uint64_t bytes = mt_parts_unmap(&summary->parts, part_of(event, id), id);
+    segment->mapped_bytes -= bytes;
+    summary->totals.now[MT_MEASURE_RESERVED] -= bytes;
+    if (segment->mapped_bytes > 0)
+        return;
     segment->unmapped_event = id;
-    if (segment->stored)
-        note_change(summary, index);
-    segment->stored = false;
-    summary->totals.now[MT_MEASURE_RESERVED] -= segment->bytes;
+    mt_number_map_take(&summary->segment_index, event->segment, &index);
+    note_change(summary, index);
 }
 
 static void begin_step(struct mt_summary *summary, const struct mt_event *event, int64_t id)
@@ -225,10 +251,10 @@ static int64_t apply(struct mt_summary *summary, const struct mt_event *event, i
     case MT_EVENT_FREE:
         return add_free(summary, event);
     case MT_EVENT_SEGMENT_MAP:
-        add_segment(summary, event, id);
+        map_segment(summary, event, id);
         return 0;
     case MT_EVENT_SEGMENT_UNMAP:
-        end_segment(summary, event, id);
+        unmap_segment(summary, event, id);
         return 0;
     case MT_EVENT_STEP_BEGIN:
         begin_step(summary, event, id);

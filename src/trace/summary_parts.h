@@ -4,6 +4,7 @@
 
 #include "trace/allocations.h"
 #include "trace/live.h"
+#include "trace/parts.h"
 #include "trace/peaks.h"
 #include "trace/summary.h"
 
@@ -11,10 +12,11 @@
 struct mt_summary_segment {
     uint32_t id;
     mt_addr address;
-    uint64_t bytes;
+    uint64_t bytes;        /* up to the end of the last part that ever had memory */
+    uint64_t mapped_bytes; /* that have memory now */
     mt_stream stream;
     int64_t mapped_event, unmapped_event; /* 0: still mapped */
-    bool stored;                          /* as it is now */
+    bool changed;                         /* listed in changed_segments */
 };
 
 /* A row of table step. */
@@ -62,6 +64,7 @@ struct mt_summary {
     size_t segment_count, segment_capacity;
     size_t *changed_segments; /* indices of the rows that are not stored as they are */
     size_t changed_count, changed_capacity;
+    struct mt_parts parts; /* their rows: those that are not stored as they are */
 
     struct mt_summary_step *steps;
     size_t step_count, step_capacity;

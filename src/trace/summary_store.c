@@ -50,9 +50,30 @@ static mt_status store_segments(struct mt_summary *summary, struct mt_database *
     for (size_t i = 0; i < summary->changed_count && status == MT_OK; i++) {
         struct mt_summary_segment *segment = &summary->segments[summary->changed_segments[i]];
         status = write_segment(statement, segment);
-        segment->stored = true;
+        segment->changed = false;
     }
     summary->changed_count = 0;
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* A part may have several rows here, as it became by and by: the last one replaces the others. */
+static mt_status store_parts(struct mt_parts *parts, struct mt_database *database, int64_t run)
+{
+    struct mt_statement *statement;
+    if (parts->row_count == 0)
+        return MT_OK;
+    mt_status status = prepare_rows(database, "", "segment_part", 6, run, &statement);
+    for (size_t i = 0; i < parts->row_count && status == MT_OK; i++) {
+        const struct mt_part *part = &parts->rows[i];
+        mt_statement_bind_integer(statement, 2, part->segment);
+        mt_statement_bind_integer(statement, 3, (int64_t)part->offset);
+        mt_statement_bind_integer(statement, 4, part->mapped_event);
+        mt_statement_bind_integer(statement, 5, (int64_t)part->bytes);
+        bind_event_or_null(statement, 6, part->unmapped_event);
+        status = mt_statement_run(statement);
+    }
+    parts->row_count = 0;
     mt_statement_finalize(statement);
     return status;
 }
@@ -250,6 +271,8 @@ static mt_status store_scopes(struct mt_summary *summary, struct mt_database *da
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)
 {
     mt_status status = store_segments(summary, database, run);
+    if (status == MT_OK)
+        status = store_parts(&summary->parts, database, run);
     if (status == MT_OK)
         status = store_steps(summary, database, run);
     if (status == MT_OK)

@@ -51,6 +51,8 @@ struct mt_advice_input {
     size_t mark_count;
     const struct mt_segment_row *segments; /* of the run */
     size_t segment_count;
+    const struct mt_part_row *parts; /* of these */
+    size_t part_count;
     const struct mt_leaks *leaks; /* of the run; NULL: it is too short to tell */
     int64_t first_event, last_event;
     struct mt_alloc_settings settings; /* of the run's allocator */

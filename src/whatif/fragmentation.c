@@ -1,4 +1,4 @@
-/* The moment of most reserved bytes is that of a segment being mapped; its block is handed out just after that, and what
+/* The moment of most reserved bytes is that of a segment, or a part of one, being mapped; its block is handed out just after that, and what
  * is free then is what nobody could use. */
 #include "whatif/fragmentation.h"
 
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* A segment's change of what is reserved. */
+/* A part's change of what is reserved. */
 struct change {
     int64_t event;
     uint64_t bytes; /* wraps around where it is taken away */
@@ -22,12 +22,12 @@ static int compare_changes(const void *left, const void *right)
 static size_t list_changes(const struct mt_advice_input *input, struct change *out)
 {
     size_t count = 0;
-    for (size_t i = 0; i < input->segment_count; i++) {
-        const struct mt_segment_row *segment = &input->segments[i];
-        if (segment->mapped_event <= input->last_event)
-            out[count++] = (struct change){segment->mapped_event, segment->bytes};
-        if (segment->unmapped_event != 0 && segment->unmapped_event <= input->last_event)
-            out[count++] = (struct change){segment->unmapped_event, 0 - segment->bytes};
+    for (size_t i = 0; i < input->part_count; i++) {
+        const struct mt_part_row *part = &input->parts[i];
+        if (part->mapped_event <= input->last_event)
+            out[count++] = (struct change){part->mapped_event, part->bytes};
+        if (part->unmapped_event != 0 && part->unmapped_event <= input->last_event)
+            out[count++] = (struct change){part->unmapped_event, 0 - part->bytes};
     }
     qsort(out, count, sizeof *out, compare_changes);
     return count;
@@ -36,14 +36,15 @@ static size_t list_changes(const struct mt_advice_input *input, struct change *o
 /* The event in the window that most was reserved after, the first of them; 0: nothing was. */
 static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_bytes)
 {
-    struct change *changes = mt_host_alloc((2 * input->segment_count + 1) * sizeof *changes);
+    struct change *changes = mt_host_alloc((2 * input->part_count + 1) * sizeof *changes);
     size_t count = list_changes(input, changes);
     uint64_t reserved = 0, most = 0;
     int64_t event = 0;
     for (size_t i = 0; i < count; i++) {
         reserved += changes[i].bytes;
-        bool lasts = i + 1 == count || changes[i + 1].event > input->first_event; /* into the window */
-        if (lasts && reserved > most) {
+        bool is_last = i + 1 == count || changes[i + 1].event != changes[i].event; /* of its event */
+        bool lasts = i + 1 == count || changes[i + 1].event > input->first_event;  /* into the window */
+        if (is_last && lasts && reserved > most) {
             most = reserved;
             event = changes[i].event;
         }
@@ -99,7 +100,8 @@ static void add_segment(void *context, const struct mt_segment_holes *holes)
 
 static void visit_segments(const struct mt_advice_input *input, int64_t event, struct mt_fragmentation *found)
 {
-    const struct mt_layout layout = {input->blocks, input->block_count, input->segments, input->segment_count};
+    const struct mt_layout layout = {input->blocks,        input->block_count, input->segments,
+                                     input->segment_count, input->parts,       input->part_count};
     uint64_t *holes_of_label = mt_host_alloc((input->label_count + 1) * sizeof *holes_of_label);
     struct search search = {found, holes_of_label};
     const struct mt_hole_visitor visitor = {&search, add_segment};

@@ -37,33 +37,34 @@ static mt_status find_need(const struct mt_advice_input *input, struct mt_refusa
 
 static int compare_unmapped(const void *left, const void *right)
 {
-    const struct mt_segment_row *a = *(const struct mt_segment_row *const *)left;
-    const struct mt_segment_row *b = *(const struct mt_segment_row *const *)right;
+    const struct mt_part_row *a = *(const struct mt_part_row *const *)left;
+    const struct mt_part_row *b = *(const struct mt_part_row *const *)right;
     return (a->unmapped_event < b->unmapped_event) - (a->unmapped_event > b->unmapped_event);
 }
 
-/* The segments that were given back before `event`, the last one first; the caller's. */
-static const struct mt_segment_row **list_unmapped(const struct mt_advice_input *input, int64_t event,
-                                                   size_t *out_count)
+/* The parts that were given back before `event`, the last one first; the caller's. */
+static const struct mt_part_row **list_unmapped(const struct mt_advice_input *input, int64_t event, size_t *out_count)
 {
-    const struct mt_segment_row **unmapped =
-        mt_host_alloc((input->segment_count + 1) * sizeof(struct mt_segment_row *));
+    const struct mt_part_row **unmapped = mt_host_alloc((input->part_count + 1) * sizeof(struct mt_part_row *));
     *out_count = 0;
-    for (size_t i = 0; i < input->segment_count; i++)
-        if (input->segments[i].unmapped_event != 0 && input->segments[i].unmapped_event < event)
-            unmapped[(*out_count)++] = &input->segments[i];
-    qsort(unmapped, *out_count, sizeof(struct mt_segment_row *), compare_unmapped);
+    for (size_t i = 0; i < input->part_count; i++)
+        if (input->parts[i].unmapped_event != 0 && input->parts[i].unmapped_event < event)
+            unmapped[(*out_count)++] = &input->parts[i];
+    qsort(unmapped, *out_count, sizeof(struct mt_part_row *), compare_unmapped);
     return unmapped;
 }
 
-/* What was given back for the request is what its event directly follows: anything between would be another's. */
+/* What was given back for the request is what its event directly follows: anything between would be another's. Parts that
+ * were mapped apart may have been given back by one event. */
 static void find_given_back(const struct mt_advice_input *input, struct mt_refusal *refusal)
 {
     size_t count;
-    const struct mt_segment_row **unmapped = list_unmapped(input, refusal->mark.event, &count);
-    for (size_t i = 0; i < count && unmapped[i]->unmapped_event == refusal->mark.event - 1 - (int64_t)i; i++) {
+    const struct mt_part_row **unmapped = list_unmapped(input, refusal->mark.event, &count);
+    int64_t event = refusal->mark.event;
+    for (size_t i = 0; i < count && unmapped[i]->unmapped_event >= event - 1; i++) {
         refusal->given_back_bytes += unmapped[i]->bytes;
-        refusal->given_back_segments++;
+        refusal->given_back_segments += unmapped[i]->unmapped_event < event;
+        event = unmapped[i]->unmapped_event;
     }
     free(unmapped);
 }
@@ -126,12 +127,13 @@ static void add_segment(void *context, const struct mt_segment_holes *holes)
     for (size_t i = 0; i < holes->hole_count; i++)
         add_hole(refusal, place, holes->holes[i]);
     refusal->allocated_bytes += holes->allocated_bytes;
-    refusal->reserved_bytes += holes->segment->bytes;
+    refusal->reserved_bytes += holes->mapped_bytes;
 }
 
 static void visit_segments(const struct mt_advice_input *input, struct mt_refusal *refusal)
 {
-    const struct mt_layout layout = {input->blocks, input->block_count, input->segments, input->segment_count};
+    const struct mt_layout layout = {input->blocks,        input->block_count, input->segments,
+                                     input->segment_count, input->parts,       input->part_count};
     const struct mt_hole_visitor visitor = {refusal, add_segment};
     mt_holes_visit(&layout, refusal->mark.event, &visitor);
 }

@@ -41,7 +41,7 @@ struct mt_refusal {
     struct mt_mark_row mark; /* the oom: when, what bytes, of what label */
     struct mt_alloc_need need;
     uint64_t capacity_bytes, reserved_bytes, allocated_bytes;
-    uint64_t given_back_bytes, given_back_segments; /* for this request, in vain */
+    uint64_t given_back_bytes, given_back_segments; /* or parts of some, for this request, in vain */
     uint64_t hole_bytes, hole_count, largest_hole_bytes;
     uint64_t short_bytes;
     uint64_t alike; /* requests in the window before it that were met, of the same size, and alike but for the layer */

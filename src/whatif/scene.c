@@ -84,16 +84,26 @@ static int compare_events(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void rank_segments(struct mt_scene *scene)
+/* Each event that mapped or unmapped, once, ascending. */
+static void list_segment_events(struct mt_scene *scene)
 {
     const struct mt_advice_input *input = scene->input;
-    scene->ranks = mt_host_alloc((2 * input->segment_count + 1) * sizeof *scene->ranks);
-    for (size_t i = 0; i < input->segment_count; i++) {
-        scene->ranks[scene->rank_count++] = input->segments[i].mapped_event;
-        if (input->segments[i].unmapped_event != 0)
-            scene->ranks[scene->rank_count++] = input->segments[i].unmapped_event;
+    scene->ranks = mt_host_alloc((2 * input->part_count + 1) * sizeof *scene->ranks);
+    size_t count = 0;
+    for (size_t i = 0; i < input->part_count; i++) {
+        scene->ranks[count++] = input->parts[i].mapped_event;
+        if (input->parts[i].unmapped_event != 0)
+            scene->ranks[count++] = input->parts[i].unmapped_event;
     }
-    qsort(scene->ranks, scene->rank_count, sizeof *scene->ranks, compare_events);
+    qsort(scene->ranks, count, sizeof *scene->ranks, compare_events);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || scene->ranks[i] != scene->ranks[scene->rank_count - 1])
+            scene->ranks[scene->rank_count++] = scene->ranks[i];
+}
+
+static void rank_segments(struct mt_scene *scene)
+{
+    list_segment_events(scene);
     for (size_t i = 0; i < scene->rank_count; i++)
         scene->ranks[i] -= (int64_t)i + 1; /* one for each of those before, and for itself */
 }

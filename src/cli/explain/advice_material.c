@@ -99,11 +99,14 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
             mt_trace_marks(trace, run, input->first_event, input->last_event, &material->marks, &input->mark_count);
     if (status == MT_OK)
         status = mt_trace_segments(trace, run, &material->segments, &input->segment_count);
+    if (status == MT_OK)
+        status = mt_trace_parts(trace, run, &material->parts, &input->part_count);
     if (status == MT_OK && run->last_full_step + 1 >= MT_LEAK_LEAST_STEPS)
         status = mt_trace_leaks(trace, run, &material->leaks);
     input->labels = material->labels;
     input->marks = material->marks;
     input->segments = material->segments;
+    input->parts = material->parts;
     input->leaks = material->leaks.row_of_label != NULL ? &material->leaks : NULL;
     return status;
 }
@@ -139,6 +142,7 @@ void mt_advice_material_release(struct mt_advice_material *material)
     free(material->labels);
     free(material->marks);
     free(material->segments);
+    free(material->parts);
     mt_leaks_release(&material->leaks);
     *material = (struct mt_advice_material){0};
 }

@@ -17,6 +17,7 @@ struct mt_advice_material {
     struct mt_label_row *labels;
     struct mt_mark_row *marks;
     struct mt_segment_row *segments;
+    struct mt_part_row *parts;
     struct mt_leaks leaks;
     bool is_whole;                 /* false: only a window of the run */
     int64_t first_step, last_step; /* of the window */

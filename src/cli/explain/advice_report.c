@@ -262,7 +262,7 @@ static void add_fragmentation(struct mt_text *out, const struct mt_fragmentation
     }
     mt_text_add(out, " and %s in segments without a block;", mt_format_bytes(found->idle_bytes, text));
     mt_text_add(out, " the largest of these pieces was %s,", mt_format_bytes(found->largest_bytes, text));
-    mt_text_add(out, " and a segment was mapped for %s.", mt_format_bytes(found->asked_bytes, text));
+    mt_text_add(out, " and memory was mapped for %s.", mt_format_bytes(found->asked_bytes, text));
     mt_text_add(out, " Replayed with policy=%s.", mt_policy_name(finding->policy));
     mt_text_release(&what);
 }

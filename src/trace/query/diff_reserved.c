@@ -1,10 +1,12 @@
-/* What was free when a run took its last segment, and why it took it.
+/* What was free when a run took its last segment, or grew one, and why it took it.
  *
  * A segment is taken for a block that comes directly after it and that none of the holes could serve:
  *
  *   segment 0  [block][hole     ][block]
  *   segment 1  [block][block][hole]
- *   segment 2  taken at the peak: [the block that was asked for][…]                 its own rest is no hole yet */
+ *   segment 2  taken at the peak: [the block that was asked for][…]                 its own rest is no hole yet
+ *
+ * One that grows is a hole at its end, and what it grew by. */
 #include "trace/query/diff_reserved.h"
 
 #include "trace/holes.h"
@@ -43,13 +45,18 @@ static void add_segment(void *context, const struct mt_segment_holes *holes)
     side->widest_hole = holes->largest_bytes > side->widest_hole ? holes->largest_bytes : side->widest_hole;
 }
 
-/* What there was when event `mapped` took a segment: this one, and the holes of those that were there before. */
+/* What there was when event `mapped` took a segment, or a part of one: that, and the holes of what was there before. */
 static void measure(struct mt_diff_side *side, int64_t mapped, const struct mt_layout *layout)
 {
     const struct mt_hole_visitor visitor = {side, add_segment};
-    for (size_t i = 0; i < layout->segment_count; i++)
-        if (layout->segments[i].mapped_event == mapped)
-            side->segment_bytes += layout->segments[i].bytes;
+    for (size_t i = 0; i < layout->part_count; i++) {
+        const struct mt_part_row *part = &layout->parts[i];
+        if (part->mapped_event != mapped)
+            continue;
+        side->segment_bytes += part->bytes;
+        side->segment_grew =
+            part->segment < layout->segment_count && layout->segments[part->segment].mapped_event < mapped;
+    }
     for (size_t i = 0; i < layout->block_count; i++)
         side->live_bytes += layout->blocks[i].block_bytes;
     mt_holes_visit(layout, mapped - 1, &visitor);
@@ -70,17 +77,21 @@ static mt_status check_sum(const struct mt_run *run, const struct mt_diff_side *
 static mt_status read_holes(const struct mt_diff_run *at, int64_t mapped, struct mt_diff_side *side)
 {
     struct mt_segment_row *segments = NULL;
+    struct mt_part_row *parts = NULL;
     struct mt_block_row *blocks = NULL;
-    size_t segment_count = 0, block_count = 0;
+    size_t segment_count = 0, part_count = 0, block_count = 0;
     mt_status status = mt_trace_segments(at->trace, at->run, &segments, &segment_count);
+    if (status == MT_OK)
+        status = mt_trace_parts(at->trace, at->run, &parts, &part_count);
     if (status == MT_OK)
         status = mt_trace_live(at->trace, at->run, mapped, &blocks, &block_count);
     if (status == MT_OK) {
-        const struct mt_layout layout = {blocks, block_count, segments, segment_count};
+        const struct mt_layout layout = {blocks, block_count, segments, segment_count, parts, part_count};
         measure(side, mapped, &layout);
         status = check_sum(at->run, side);
     }
     free(segments);
+    free(parts);
     free(blocks);
     return status;
 }

@@ -283,9 +283,9 @@ static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_te
     mt_text_add(out, "%s asked for in %s", at->asked_bytes > 0 ? " were" : "more was", phase_word(at->reserved_phase));
     if (at->reserved_span[0] != '\0')
         mt_text_add(out, " at %s", at->reserved_span);
-    mt_text_add(out, ", a segment of ");
+    mt_text_add(out, at->segment_grew ? ", a segment grew by " : ", a segment of ");
     add_bytes(at->segment_bytes, out);
-    mt_text_add(out, " was taken, ");
+    mt_text_add(out, at->segment_grew ? ", " : " was taken, ");
     add_free(at, out);
     mt_text_add(out, ", and ");
     add_bytes(at->allocated_bytes - at->live_bytes, out);
