@@ -38,6 +38,10 @@ const OWN = {
     Optimizer: [6, true],
 };
 
+/** The category of blocks that no label is known of; the page puts it behind the trace's. Light, with dark lines. */
+export const UNLABELLED = "unlabelled";
+const NEUTRAL = "#c3c7cc";
+
 /** Categories from the bottom of a stack to its top: what stays for long lies under what comes and goes. */
 export function stackOrder(categories) {
     const own = Object.keys(OWN);
@@ -62,6 +66,8 @@ function hatchOf([r, g, b]) {
 export function categoryColors(categories) {
     let next = 0;
     return categories.map((name) => {
+        if (name === UNLABELLED)
+            return { name, css: NEUTRAL, rgb: channels(NEUTRAL), hatch: hatchOf(channels(NEUTRAL)) };
         const [color, hatched] = OWN[name] ?? [next++ % PETROFF.length, true];
         const rgb = channels(PETROFF[color]);
         return { name, css: PETROFF[color], rgb, hatch: hatched ? hatchOf(rgb) : null };

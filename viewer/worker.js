@@ -2,6 +2,7 @@
  * The worker: decodes the chunks that the page sends it, and sends back the description, each run, and what is known of
  * uses, which no first picture needs. An error goes back as its text.
  */
+import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
 import { buffersOf, buildRun } from "./store.js";
 
@@ -17,6 +18,7 @@ async function readRun(description, info, chunk) {
     const tables = {};
     for (const name of FIRST_TABLES)
         if (info.tables[name]) tables[name] = await readTable(name, info.tables[name], chunk, ARRAYS[name]);
+    tables.labels.category[0] = description.categories.length - 1; // instead of the first, which 0 would be
     return buildRun(description, info, tables);
 }
 
@@ -28,6 +30,7 @@ async function read(chunks) {
         return bytes;
     };
     const description = await readDescription(chunks[0] ?? "");
+    description.categories.push(UNLABELLED);
     postMessage({ kind: "description", description });
     for (let i = 0; i < description.runs.length; i++) {
         const run = await readRun(description, description.runs[i], chunk);
