@@ -90,8 +90,7 @@ static struct page page_of(const struct mt_page_plan *plan)
 
 static struct mt_page_plan plan_of(const struct mt_run *run)
 {
-    return (struct mt_page_plan){
-        .program = "memtrace test", .sources = {{trace, run, path}}, .source_count = 1};
+    return (struct mt_page_plan){.program = "memtrace test", .sources = {{trace, run, path}}, .source_count = 1};
 }
 
 static struct page page_of_run(const char *which)

@@ -9,7 +9,8 @@ import { fitText, LEFT } from "./plot.js";
 
 export const TICKS_HEIGHT = 20;
 const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
-const MOST_DEPTHS = 5;
+/** Rows of spans, unless all are asked for. */
+export const FEW_DEPTHS = 5;
 
 /** The rows that a scene's bars have: [{ lane, run, height, top }]. */
 export function barRows(scene) {
@@ -20,7 +21,8 @@ export function barRows(scene) {
         top += ROW_HEIGHT[lane.kind];
     };
     const { lanes } = scene.runs[scene.mapRun];
-    for (const lane of [lanes.steps, lanes.phases, ...lanes.spans.slice(0, MOST_DEPTHS), ...lanes.kernels])
+    const spans = scene.allDepths ? lanes.spans : lanes.spans.slice(0, FEW_DEPTHS);
+    for (const lane of [lanes.steps, lanes.phases, ...spans, ...lanes.kernels])
         if (lane.begin.length > 0) add(lane, scene.mapRun);
     return rows;
 }
@@ -172,6 +174,17 @@ export function drawBars(plot, scene) {
     plot.begin(scene.theme);
     drawTicks(plot, scene);
     for (const row of scene.barRows) drawRow(plot, scene, row);
+}
+
+/** Where an interval lies on the plot, in CSS pixels, within it; null: out of sight, or its row is not shown. */
+export function barBox(plot, scene, lane, i) {
+    const row = scene.barRows.find((each) => each.lane === lane);
+    if (!row) return null;
+    const perX = plot.width / (scene.view.x1 - scene.view.x0);
+    const left = (xOf(scene, row, lane.begin[i]) - scene.view.x0) * perX;
+    const right = Math.max(left + 1, (xOf(scene, row, lane.end[i]) - scene.view.x0) * perX);
+    if (right < 0 || left > plot.width) return null;
+    return { left: Math.max(0, left), right: Math.min(plot.width, right), top: row.top, bottom: row.top + row.height };
 }
 
 /** The row and interval under a point of the bars; null: none. */

@@ -25,7 +25,7 @@ const step = (by) => (scene) => {
 };
 
 function letGo(scene) {
-    scene.set({ selected: -1, twins: null, measured: null, isolated: -1 });
+    scene.set({ selected: -1, kernel: null, twins: null, measured: null, isolated: -1 });
     scene.search("");
 }
 

@@ -100,7 +100,7 @@ function showRuns(scene) {
         ),
     );
     page.classList.toggle("two-runs", scene.runs.length > 1);
-    byId("map-run-label").hidden = scene.runs.length < 2;
+    byId("map-run-label").hidden = byId("bars-title").hidden = scene.runs.length < 2;
     byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));
 }
 
@@ -109,6 +109,7 @@ function listen(scene, painter) {
         if (AXIS_KINDS.includes(event.target.value)) scene.setAxis(event.target.value);
     });
     byId("map-run").addEventListener("change", (event) => scene.setMapRun(Number(event.target.value)));
+    byId("depths").addEventListener("click", () => scene.set({ allDepths: !scene.allDepths }));
     byId("to-peak").addEventListener("click", () => scene.goToPeak());
     byId("copy").addEventListener("click", () => scene.copy());
     byId("theme").addEventListener("click", () => scene.toggleTheme());
@@ -125,7 +126,7 @@ function printInLight(scene, painter) {
     const drawAs = (theme) => {
         setTheme(theme);
         scene.theme = readTheme(document.documentElement);
-        painter.fitted = -1;
+        painter.fitted = [];
         painter.draw();
     };
     matchMedia("print").addEventListener("change", ({ matches }) => {

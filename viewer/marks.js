@@ -10,6 +10,7 @@
  * @property {Float64Array} begin   event; of kernels, nanoseconds
  * @property {Float64Array} end     the first event after it; of kernels, nanoseconds
  * @property {Uint32Array} text     a step's number; position in the phases; position in the texts
+ * @property {Uint32Array} [label]   of kernels: row of the labels, 0: launched by no known op
  */
 
 const STEP_BEGIN = 0,
@@ -24,14 +25,16 @@ class GrowingLane {
     constructor(name, kind) {
         Object.assign(this, { name, kind, count: 0, room: 64 });
         this.columns = { begin: new Float64Array(64), end: new Float64Array(64), text: new Uint32Array(64) };
+        if (kind === "kernel") this.columns.label = new Uint32Array(64);
     }
 
-    push(begin, end, text) {
+    push(begin, end, text, label) {
         if (this.count === this.room) this.grow();
         const { columns, count } = this;
         columns.begin[count] = begin;
         columns.end[count] = end;
         columns.text[count] = text;
+        if (columns.label) columns.label[count] = label;
         this.count++;
     }
 
@@ -131,7 +134,7 @@ function kernelLanes(kernels, unitNs) {
         if (!lanes.has(stream)) lanes.set(stream, new GrowingLane(`kernels ${stream}`, "kernel"));
         const begin = Math.max(kernels.start[i] * unitNs, ends.get(stream) ?? 0);
         const end = Math.max(begin, (kernels.start[i] + kernels.duration[i]) * unitNs);
-        lanes.get(stream).push(begin, end, kernels.name[i]);
+        lanes.get(stream).push(begin, end, kernels.name[i], kernels.label[i]);
         ends.set(stream, end);
     }
     return [...lanes.values()].map((lane) => lane.finish());

@@ -3,11 +3,13 @@
  * selected block, the range that is measured, and the tip beside the pointer. So the charts need not be drawn again.
  */
 import { momentAt } from "./axis.js";
+import { barBox } from "./bars.js";
 import { compositionAt } from "./composition.js";
 import { byId, setText } from "./dom.js";
 import { blockBox } from "./map.js";
 import { allocatedAt } from "./moment_panel.js";
 import { changeText, countText, plural, sizeText, timeText } from "./numbers.js";
+import { launcherText } from "./kernel_panel.js";
 import { LEFT } from "./plot.js";
 import { describeMoment, momentText } from "./where.js";
 
@@ -46,6 +48,17 @@ function outlineSelected(overlay, scene) {
         context.strokeRect(LEFT + box.left - 1, top + box.top - 1, width + 2, high + 2);
     }
     context.restore();
+}
+
+function outlineKernel(overlay, scene) {
+    const plot = scene.plots.bars;
+    const box = barBox(plot, scene, scene.kernel.lane, scene.kernel.i);
+    if (!box) return;
+    const { context } = overlay;
+    const top = overlay.topOf(plot.canvas) + box.top;
+    context.strokeStyle = scene.theme.accent;
+    context.lineWidth = 2;
+    context.strokeRect(LEFT + box.left - 1, top, Math.max(3, box.right - box.left) + 2, box.bottom - box.top);
 }
 
 function shadeMeasured(overlay, scene) {
@@ -124,9 +137,10 @@ function differenceTip(scene, hover) {
 
 function barTip(scene, hover) {
     if (!hover.bar) return [];
-    const { x0, x1, text } = hover.bar;
+    const { x0, x1, text, row, i } = hover.bar;
     const kind = scene.axis.kind;
-    return [text, kind === "time" ? timeText(x1 - x0) : `${countText(x1 - x0)} events`];
+    const length = kind === "time" ? timeText(x1 - x0) : `${countText(x1 - x0)} events`;
+    return row.lane.kind === "kernel" ? [text, length, launcherText(scene, row.lane.label[i])] : [text, length];
 }
 
 const TIPS = { area: areaTip, map: mapTip, bars: barTip, difference: differenceTip };
@@ -157,6 +171,7 @@ export class Overlay {
                 line(this, scene, scene.pinnedX(number), scene.theme.accent, 1.5);
         });
         if (scene.selected >= 0) outlineSelected(this, scene);
+        if (scene.kernel) outlineKernel(this, scene);
         if (scene.hover) line(this, scene, scene.hover.x, scene.theme.faint, 1, [3, 3]);
         this.drawTip(scene);
     }

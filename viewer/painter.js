@@ -3,11 +3,12 @@
  * happens between two frames is drawn once.
  */
 import { drawArea } from "./area.js";
-import { barRows, barsHeight, drawBars } from "./bars.js";
+import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { HashKeeper } from "./hash.js";
+import { KernelPanel } from "./kernel_panel.js";
 import { Legend } from "./legend.js";
 import { drawMap } from "./map.js";
 import { Minimap } from "./minimap.js";
@@ -58,11 +59,13 @@ export class Painter {
         this.scene = scene;
         this.page = byId("page");
         this.waiting = false;
+        this.fitted = []; // what canvases were last made to fit: mapRun, allDepths
         this.minimap = new Minimap(scene.plots.minimap);
         this.overlay = new Overlay(byId("overlay"), byId("charts"));
         this.panels = [
             new MomentPanel(scene),
             new BlockPanel(scene),
+            new KernelPanel(scene),
             new Legend(byId("legend"), scene),
             new Search(scene),
             new HashKeeper(scene),
@@ -83,24 +86,40 @@ export class Painter {
     resized() {
         const { width, height } = byId("charts").getBoundingClientRect();
         if (width === this.overlay.width && height === this.overlay.height) return;
-        this.fitted = -1;
+        this.fitted = [];
         this.later();
     }
 
     fit() {
         const { scene } = this;
         scene.barRows = barRows(scene);
+        this.nameRun();
         scene.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
         const { areas, difference, minimap, bars, map } = scene.plots;
         for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
         this.overlay.fit(map.width);
     }
 
+    /** Says of which run bars and map are, if there are two, and offers the rows of spans that are left out. */
+    nameRun() {
+        const { scene } = this;
+        const run = scene.runs[scene.mapRun];
+        const of = scene.runs.length > 1 ? ` of ${shortText(runName(run.info))}` : "";
+        setText(byId("bars-title"), `Overview, steps, phases and spans${of}`);
+        setText(byId("map-title"), `Addresses${of}: every block from its allocation to its free`);
+        const depths = run.lanes.spans.length;
+        byId("depths").hidden = depths <= FEW_DEPTHS;
+        setText(byId("depths"), `all ${depths} rows of spans`);
+        byId("depths").setAttribute("aria-pressed", String(scene.allDepths));
+        const more = scene.allDepths ? barsHeight(scene.barRows) : 0;
+        byId("charts").style.setProperty("--more", `${more}px`);
+    }
+
     draw() {
         const { scene } = this;
         const began = performance.now();
-        if (this.fitted !== scene.mapRun) this.fit();
-        this.fitted = scene.mapRun;
+        if (this.fitted[0] !== scene.mapRun || this.fitted[1] !== scene.allDepths) this.fit();
+        this.fitted = [scene.mapRun, scene.allDepths];
         scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
         if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
         drawBars(scene.plots.bars, scene);

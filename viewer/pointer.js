@@ -160,7 +160,11 @@ export class Pointer {
         if (at.chart === "map") {
             const block = this.blockUnder(at);
             scene.set({ selected: block, twins: null });
-        } else scene.pin(this.momentsAt(at));
+            return;
+        }
+        const bar = at.chart === "bars" ? barAt(scene, at.x, at.inChart) : null;
+        if (bar?.row.lane.kind === "kernel") scene.set({ kernel: { lane: bar.row.lane, i: bar.i } });
+        scene.pin(this.momentsAt(at));
     }
 
     zoomToBar(event) {

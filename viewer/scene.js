@@ -35,6 +35,8 @@ export class Scene {
         this.found = null; // by label, 1 where the query finds it; null: no query
         this.twins = null; // by label, 1 for those like the selected block's; null: not shown
         this.selected = -1; // block of run mapRun
+        this.kernel = null; // { lane, i } that was clicked in the bars of run mapRun
+        this.allDepths = false; // whether the bars have a row for each depth of spans
         this.measured = null; // { x0, x1 }
         this.cache = {
             levels: runs.map(() => remember()),
@@ -74,6 +76,7 @@ export class Scene {
         this.set({
             mapRun,
             selected: -1,
+            kernel: null,
             twins: null,
             found: null,
             query: "",

@@ -15,13 +15,22 @@ before(async () => {
         ["two", 3000, ["small", "diff"]],
         ["oom", 300, ["small", "oom"]],
         ["empty", 0, ["empty"]],
+        ["deep", 300, ["small", "deep"]],
         ["hostile", 1500, ["small", "hostile", "kernels"]],
     ]) {
         data[name] = makeSyntheticPage(count, words);
+        if (name === "deep") loseLabels(data[name].runs[0].tables.blocks);
         urls[name] = started.write(name, data[name]);
     }
 });
 after(() => started.close());
+
+/** Every third block has no label, as in a trace that is damaged. */
+function loseLabels(blocks) {
+    blocks.label.forEach((_, i) => {
+        if (i % 3 === 0) blocks.label[i] = 0;
+    });
+}
 
 /** Runs `body` with an opened page, and has no problem left in the end. */
 async function withPage(name, options, body) {
@@ -404,6 +413,83 @@ test("copy as command gives the command for what is shown", () =>
         assert.match(await copied(), new RegExp(`event.id = ${data.one.runs[0].tables.blocks.alloc[selected] + 1} OR`));
     }));
 
+/** Clicks the kernel that began as the i-th, in a view of a few of them. */
+async function clickKernel(page, i) {
+    const { start, duration } = data.one.runs[0].tables.kernels;
+    await page.goto(`${urls.one}#x=time&from=${start[i] - 2000}&to=${start[i] + 6000}`);
+    await settle(page);
+    const box = await page.locator("#bars").boundingBox();
+    const x = box.x + 78 + ((2000 + duration[i] / 2) / 8000) * (box.width - 90);
+    await page.mouse.click(x, box.y + box.height - 10);
+    await settle(page);
+}
+
+const factsOf = (page, selector) =>
+    page
+        .locator(`${selector} dt`)
+        .evaluateAll((all) => Object.fromEntries(all.map((dt) => [dt.textContent, dt.nextSibling.textContent])));
+
+test("a kernel that is clicked names the op that launched it, and leads there", () =>
+    withPage("one", {}, async (page) => {
+        const { texts } = data.one;
+        const { kernels, labels, blocks } = data.one.runs[0].tables;
+        const i = kernels.label.findIndex((label, row) => label > 0 && row > 20);
+        await clickKernel(page, i);
+        const facts = await factsOf(page, "#kernel-facts");
+        const span = texts[labels.span[kernels.label[i]]];
+        assert.equal(facts.name, texts[kernels.name[i]]);
+        assert.equal(facts["launched by"], texts[labels.op[kernels.label[i]]]);
+        assert.equal(facts["called by"], span.split(".").join(" › "));
+        assert.equal(facts.took, `${kernels.duration[i]} ns`);
+        await page.click("#kernel-facts dd:nth-of-type(2) button");
+        await settle(page);
+        const { selected } = await numbers(page);
+        assert.equal(blocks.label[selected], kernels.label[i]);
+        await page.click("#kernel-facts dd:nth-of-type(3) button");
+        await settle(page);
+        const { from, to } = await numbers(page);
+        assert.ok(from <= kernels.start[i] && kernels.start[i] <= to, `${from} ${kernels.start[i]} ${to}`);
+        await press(page, "Escape");
+        assert.equal(await page.locator("#kernel").isVisible(), false);
+    }));
+
+test("a kernel that nobody is known to have launched says so", () =>
+    withPage("one", {}, async (page) => {
+        await clickKernel(page, data.one.runs[0].tables.kernels.label.indexOf(0, 20));
+        assert.equal((await factsOf(page, "#kernel-facts"))["launched by"], "no op that is known");
+        await page.click("#close-kernel");
+        assert.equal(await page.locator("#kernel").isVisible(), false);
+    }));
+
+test("spans have five rows, or as many as they are deep", () =>
+    withPage("deep", {}, async (page) => {
+        const height = async () => (await page.locator("#bars").boundingBox()).height;
+        const few = await height();
+        assert.equal(await page.textContent("#depths"), "all 8 rows of spans");
+        await page.click("#depths");
+        await settle(page);
+        assert.equal(await height(), few + 3 * 15);
+        await page.click("#depths");
+        await settle(page);
+        assert.equal(await height(), few);
+    }));
+
+test("blocks without a label are a category of their own", () =>
+    withPage("deep", {}, async (page) => {
+        const { tables, info } = data.deep.runs[0];
+        const { event } = info.peaks.allocated;
+        const lost = tables.blocks.alloc.reduce((sum, alloc, i) => {
+            const { life, label, size } = tables.blocks;
+            const live = alloc <= event && (life[i] === 0 || alloc + life[i] > event);
+            return sum + (live && label[i] === 0 ? tables.sizes.block[size[i]] : 0);
+        }, 0);
+        assert.ok(lost > 0);
+        assert.equal((await legendOf(page)).unlabelled, lost);
+        await page.goto(`${urls.deep}#block=0`);
+        await settle(page);
+        assert.equal((await factsOf(page, "#block-facts")).category, "unlabelled");
+    }));
+
 test("light and dark follow the reader, and t changes them", () =>
     withPage("one", { scheme: "dark" }, async (page) => {
         const theme = () =>
@@ -440,8 +526,11 @@ test("two runs are compared: both areas, the difference, and each at its own pea
         assert.deepEqual(cells, [first.bytes, second.bytes]);
         await page.mouse.move(...(await pointOf(page, "#difference", 0.6, 0.5)));
         assert.match(await page.textContent("#tip"), /^−.* allocated/);
+        assert.match(await page.textContent("#bars-title"), / of baseline$/);
         await page.selectOption("#map-run", "1");
         await settle(page);
+        assert.match(await page.textContent("#bars-title"), / of autocast$/);
+        assert.match(await page.textContent("#map-title"), /^Addresses of autocast:/);
         assert.equal(Number((await numbers(page)).high) > 0, true);
         await page.click("#copy");
         assert.equal(await page.textContent("#command-text"), "memtrace diff 1 2");

@@ -5,6 +5,7 @@ import { settle, startBrowser } from "./browser.mjs";
 
 const SIZES = [
     [1440, 900],
+    [1280, 800],
     [900, 1200],
 ];
 

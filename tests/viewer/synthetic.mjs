@@ -1,7 +1,7 @@
 /**
  * Pages of synthetic runs: training steps of a transformer in miniature, as many as a number of allocations takes.
  *
- *   node synthetic.mjs OUT.html [ALLOCATIONS] [noise] [kernels] [diff] [oom] [hostile] [empty]
+ *   node synthetic.mjs OUT.html [ALLOCATIONS] [noise] [kernels] [diff] [oom] [hostile] [empty] [deep]
  */
 import { pathToFileURL } from "node:url";
 import { writePage } from "./encode.mjs";
@@ -101,7 +101,7 @@ class Training {
     alloc(layer, part, op, category, mebibytes, phase, role) {
         const requested = Math.round(mebibytes * MIB * (this.options.scale ?? 1));
         const opName = this.options.opName ?? ((name) => name);
-        return this.recording.alloc(requested, {
+        this.label = {
             category,
             role,
             op: opName(op),
@@ -110,14 +110,18 @@ class Training {
             span: this.path(layer, part),
             phase,
             layer,
-        });
+        };
+        return this.recording.alloc(requested, this.label);
     }
 
     each(layers, visit) {
         for (const layer of layers) {
-            this.recording.beginSpan(this.path(layer, ""));
+            const paths = Array.from({ length: 1 + (this.options.deeper ?? 0) }, (_, i) =>
+                this.path(layer, Array(i).fill("in").join(".")),
+            );
+            for (const path of paths) this.recording.beginSpan(path);
             visit(layer);
-            this.recording.endSpan(this.path(layer, ""));
+            for (const path of paths.reverse()) this.recording.endSpan(path);
         }
     }
 
@@ -156,7 +160,12 @@ class Training {
                 if (part) this.recording.beginSpan(this.path(layer, part));
                 const row = this.alloc(layer, part, op, category, size, "forward", kept ? "saved" : "temporary");
                 if (this.options.kernels)
-                    this.recording.kernel(`void ${op.replace(".", "_")}_kernel<float>(float*, int)`, 900, null);
+                    // Of some, nobody knows who launched them.
+                    this.recording.kernel(
+                        `void ${op.replace(".", "_")}_kernel<float>(float*, int)`,
+                        900,
+                        op === "add" ? null : this.label,
+                    );
                 (kept ? this.saved : temporary).push([layer, part, op, category, size, row]);
                 if (temporary.length > 3) this.recording.free(temporary.shift().at(-1));
                 if (part) this.recording.endSpan(this.path(layer, part));
@@ -283,6 +292,7 @@ export function makeSyntheticPage(allocations, words = []) {
         noise: has("noise"),
         kernels: has("kernels"),
         oomAfterForward: has("oom"),
+        deeper: has("deep") ? 6 : 0,
         layers: has("small") ? 4 : 32,
         name: has("hostile") ? HOSTILE : "baseline",
     };

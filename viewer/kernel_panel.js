@@ -1,0 +1,98 @@
+/**
+ * The side panel's part about a kernel that was clicked: how long it ran, and the op that launched it, with the way
+ * there. A trace knows of a kernel the label of its op, not the launch; so what is gone to is the latest of that op
+ * before the kernel began.
+ */
+import { byId, make, shortText } from "./dom.js";
+import { lastAtMost } from "./marks.js";
+import { timeText } from "./numbers.js";
+import { withRange } from "./view.js";
+import { describeMoment, placeText } from "./where.js";
+
+/** "softmax.div in model.layers.31.attn" */
+export function launcherText(scene, label) {
+    if (label === 0) return "launched by no op that is known";
+    const { texts } = scene.description;
+    const { op, span } = scene.runs[scene.mapRun].labels;
+    const names = [texts[op[label]], texts[span[label]]].filter((text) => text);
+    return names.length > 0 ? names.join(" in ") : "launched by an op without a name";
+}
+
+/** The latest block that was allocated by the op of a label up to a moment; -1: none. */
+export function blockOfOp(run, label, moment) {
+    const { op, span, phase } = run.labels;
+    const { alloc, label: labels } = run.blocks;
+    for (let block = lastAtMost(alloc, moment); block >= 0; block--) {
+        const other = labels[block];
+        if (op[other] === op[label] && span[other] === span[label] && phase[other] === phase[label]) return block;
+    }
+    return -1;
+}
+
+/** The latest interval of a span that began up to a moment: { lane, i }; null: none. */
+export function spanBefore(run, span, moment) {
+    let latest = null;
+    for (const lane of run.lanes.spans) {
+        let i = lastAtMost(lane.begin, moment);
+        while (i >= 0 && lane.text[i] !== span) i--;
+        if (i >= 0 && (!latest || lane.begin[i] > latest.lane.begin[latest.i])) latest = { lane, i };
+    }
+    return latest;
+}
+
+function showSpan(scene, { lane, i }) {
+    const xs = scene.axis.xs[scene.mapRun];
+    scene.set({ view: withRange(scene.view, scene.axis, xs[lane.begin[i]], xs[lane.end[i]]) });
+}
+
+function link(text, onclick) {
+    return make("button", { type: "button", class: "link", onclick }, shortText(text));
+}
+
+/** What launched it: texts, or links to where that is. */
+function launcherFacts(scene, run, label, moment) {
+    const { texts } = scene.description;
+    if (label === 0) return [["launched by", "no op that is known"]];
+    const op = texts[run.labels.op[label]] || "an op without a name";
+    const path = texts[run.labels.span[label]].split(".").join(" › ") || "–";
+    const block = blockOfOp(run, label, moment);
+    const span = spanBefore(run, run.labels.span[label], moment);
+    return [
+        ["launched by", block < 0 ? shortText(op) : link(op, () => scene.reveal(block))],
+        ["called by", span ? link(path, () => showSpan(scene, span)) : shortText(path)],
+    ];
+}
+
+function kernelFacts(scene, { lane, i }) {
+    const run = scene.runs[scene.mapRun];
+    const moment = lastAtMost(run.time, lane.begin[i], run.eventCount);
+    const place = describeMoment(scene.description, run, moment);
+    return [
+        ["name", shortText(scene.description.texts[lane.text[i]])],
+        ...launcherFacts(scene, run, lane.label[i], moment),
+        ["began", `${timeText(lane.begin[i])}, ${placeText({ ...place, span: "" })}`],
+        ["took", timeText(lane.end[i] - lane.begin[i])],
+        ["on", lane.name.replace("kernels", "stream")],
+    ];
+}
+
+export class KernelPanel {
+    constructor(scene) {
+        Object.assign(this, { scene, shown: [] });
+        byId("close-kernel").addEventListener("click", () => scene.set({ kernel: null }));
+    }
+
+    update() {
+        const { kernel, axis } = this.scene;
+        if (kernel === this.shown[0] && axis === this.shown[1]) return;
+        this.shown = [kernel, axis];
+        byId("kernel").hidden = !kernel;
+        if (!kernel) return;
+        byId("kernel-facts").replaceChildren(
+            ...kernelFacts(this.scene, kernel).flatMap(([name, value]) => [
+                make("dt", {}, name),
+                make("dd", {}, value),
+            ]),
+        );
+    }
+}
