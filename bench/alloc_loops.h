@@ -7,8 +7,10 @@
 #define BENCH_ALLOC_LOOPS_H
 
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <vector>
 
 namespace bench
@@ -41,6 +43,38 @@ template <class Allocator> double pair_ns(Allocator &allocator, uint64_t bytes, 
     for (int i = 0; i < pairs; i++)
         allocator.give(allocator.take(bytes));
     return (now_ns() - start) / pairs;
+}
+
+/* What a peer is given a sequence as: a file of `ids` and how many rows there are of both kinds, then the rows. False if it
+ * can't be written, or read. */
+inline bool write_sequence(const Sequence &sequence, const char *path)
+{
+    const uint64_t head[] = {sequence.ids, sequence.carried.size(), sequence.rows.size()};
+    FILE *file = fopen(path, "wb");
+    if (file == nullptr)
+        return false;
+    bool good = fwrite(head, sizeof head, 1, file) == 1;
+    for (const std::vector<Row> *rows : {&sequence.carried, &sequence.rows})
+        good = fwrite(rows->data(), sizeof(Row), rows->size(), file) == rows->size() && good;
+    return fclose(file) == 0 && good;
+}
+
+inline bool load_sequence(const char *path, Sequence &sequence)
+{
+    uint64_t head[3];
+    FILE *file = fopen(path, "rb");
+    if (file == nullptr)
+        return false;
+    bool good = fread(head, sizeof head, 1, file) == 1;
+    if (good) {
+        sequence.ids = uint32_t(head[0]);
+        sequence.carried.resize(head[1]);
+        sequence.rows.resize(head[2]);
+    }
+    for (std::vector<Row> *rows : {&sequence.carried, &sequence.rows})
+        good = good && fread(rows->data(), sizeof(Row), rows->size(), file) == rows->size();
+    fclose(file);
+    return good;
 }
 
 /* A sequence under way in one allocator. */
@@ -86,6 +120,19 @@ template <class Allocator> class Replay
     std::vector<decltype(allocator_.take(1))> handles_;
     std::vector<char> is_out_;
 };
+
+/* Nanoseconds of an event of the sequence in a file, replayed so many times to warm up, then so many times; NAN if there is
+ * none. Everything is given back. */
+template <class Allocator> double file_event_ns(Allocator &allocator, const char *path, int warm_up, int times)
+{
+    Sequence sequence;
+    if (!load_sequence(path, sequence))
+        return NAN;
+    Replay<Allocator> replay(allocator, sequence);
+    if (warm_up > 0)
+        replay.event_ns(warm_up);
+    return replay.event_ns(times);
+}
 
 } // namespace bench
 

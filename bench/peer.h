@@ -1,0 +1,118 @@
+/* A peer in a process of its own that measures when it is asked to, so that it and we can take turns in one run:
+ *
+ *   we write    pair 4096 50000        a line of words on its stdin
+ *   it writes   712.4                  a line of numbers on its stdout, or "failed"
+ *
+ * Before that it writes "ready", once it is; where its library or a card is missing it ends instead, and every answer is
+ * NAN. What it says on stderr passes through. It ends when its stdin does. */
+#ifndef BENCH_PEER_H
+#define BENCH_PEER_H
+
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct peer {
+    pid_t process; /* 0: there is none */
+    FILE *to, *from;
+};
+
+/* Reads a line into `line`, without its end; false if there is none. */
+static inline bool peer_read(struct peer *peer, char *line, size_t bytes)
+{
+    if (fgets(line, (int)bytes, peer->from) == NULL)
+        return false;
+    line[strcspn(line, "\n")] = '\0';
+    return true;
+}
+
+static inline void peer_close(struct peer *peer)
+{
+    if (peer->process == 0)
+        return;
+    fclose(peer->to);
+    fclose(peer->from);
+    waitpid(peer->process, NULL, 0);
+    peer->process = 0;
+}
+
+/* In the child: becomes the shell's command. */
+static inline void peer_become(const char *command, const int in[2], const int out[2])
+{
+    dup2(in[0], STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    const int ends[] = {in[0], in[1], out[0], out[1]};
+    for (int i = 0; i < 4; i++)
+        close(ends[i]);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+}
+
+/* Starts a shell's command as a peer and waits until it is ready. NULL: there is none. */
+static inline struct peer peer_open(const char *command)
+{
+    struct peer peer = {0, NULL, NULL};
+    int in[2], out[2];
+    char line[64];
+    if (command == NULL || pipe(in) != 0)
+        return peer;
+    if (pipe(out) != 0) {
+        close(in[0]);
+        close(in[1]);
+        return peer;
+    }
+    signal(SIGPIPE, SIG_IGN); /* one that has ended is seen by what it no longer answers */
+    fflush(NULL);
+    peer.process = fork();
+    if (peer.process == 0)
+        peer_become(command, in, out);
+    close(in[0]);
+    close(out[1]);
+    peer.to = fdopen(in[1], "w");
+    peer.from = fdopen(out[0], "r");
+    if (!peer_read(&peer, line, sizeof line) || strcmp(line, "ready") != 0) {
+        fprintf(stderr, "there is no peer to be had of: %s\n", command);
+        peer_close(&peer);
+    }
+    return peer;
+}
+
+static inline bool peer_is_there(const struct peer *peer)
+{
+    return peer->process != 0;
+}
+
+/* Asks for `count` numbers; all NAN if there is no peer or it failed. */
+static inline void peer_ask(struct peer *peer, double *numbers, int count, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static inline void peer_ask(struct peer *peer, double *numbers, int count, const char *format, ...)
+{
+    char line[4096] = "";
+    for (int i = 0; i < count; i++)
+        numbers[i] = NAN;
+    if (!peer_is_there(peer))
+        return;
+    va_list values;
+    va_start(values, format);
+    vfprintf(peer->to, format, values);
+    va_end(values);
+    fputc('\n', peer->to);
+    fflush(peer->to);
+    char *rest = peer_read(peer, line, sizeof line) ? line : NULL;
+    for (int i = 0; i < count && rest != NULL; i++) {
+        char *end;
+        double number = strtod(rest, &end);
+        if (end == rest)
+            break;
+        numbers[i] = number;
+        rest = end;
+    }
+}
+
+#endif
