@@ -18,17 +18,22 @@
 
 /* One request, in the order in which they were made. */
 struct mt_plan_request {
-    uint64_t bytes; /* as requested */
+    uint64_t bytes; /* as requested, or as a policy rounds that up; not 0 */
     uint64_t freed; /* how many requests had been made when its block came back; MT_PLAN_KEPT: it never did */
     int64_t step;   /* in which it was made; MT_NO_STEP: before the first */
 };
 #define MT_PLAN_KEPT UINT64_MAX
 
+/* The stream whose requests are planned; those of others are served by the policy and do not count. */
+enum { MT_PLAN_STREAM = 0 };
+
 struct mt_plan;
 
-/* Packs the requests of a run's beginning, of which the last step (which must be whole) is one that all later ones repeat.
- * Blocks are rounded up to MT_BLOCK_UNIT, and two that are live at once never overlap, neither in what was told nor when
- * the last step is repeated for ever. Copies what it needs. MT_USAGE if there is no whole step, or a size overflows. */
+/* Packs the requests of a run's beginning, of which the last two steps must be whole and equal: all later ones repeat
+ * them. Blocks are rounded up to MT_BLOCK_UNIT, and two that are live at once never overlap, neither in what was told nor
+ * when the step is repeated for ever. A request whose block outlives the one that takes its place in the next step has no
+ * place. Copies what it needs. MT_USAGE, with the first difference, if the last two steps are not equal, if steps are not
+ * numbered one after the other, or if a size overflows; then *out is NULL. */
 mt_status mt_plan_make(const struct mt_plan_request *requests, size_t count, struct mt_plan **out);
 void mt_plan_destroy(struct mt_plan *plan);
 

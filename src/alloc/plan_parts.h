@@ -1,0 +1,31 @@
+/* What a plan is made of, as the files of this folder share it. */
+#ifndef MT_ALLOC_PLAN_PARTS_H
+#define MT_ALLOC_PLAN_PARTS_H
+
+#include "alloc/plan.h"
+
+/* Where a request lies; offset MT_PLAN_NOWHERE: the plan leaves it to the policy. */
+struct mt_plan_place {
+    uint64_t bytes; /* rounded up to MT_BLOCK_UNIT */
+    uint64_t offset;
+};
+#define MT_PLAN_NOWHERE UINT64_MAX
+
+/* Invariants: first[0] == 0, first ascends, first[part_count] == place_count; part 0 is what comes before the first step,
+ * part k + 1 is step k, and the last part is the step that repeats. */
+struct mt_plan {
+    struct mt_plan_place *places; /* in the order of the requests */
+    size_t place_count;
+    size_t *first; /* part_count + 1: where each part's places begin */
+    size_t part_count;
+    uint64_t bytes, peak_bytes;
+};
+
+/* The part that a step follows. */
+static inline size_t mt_plan_part(const struct mt_plan *plan, int64_t step)
+{
+    uint64_t part = step < 0 ? 0 : (uint64_t)step + 1;
+    return part < plan->part_count ? (size_t)part : plan->part_count - 1;
+}
+
+#endif
