@@ -174,7 +174,7 @@ static void blocks_that_are_live_at_once_never_overlap(void **unused)
         free(run.requests);
     }
     print_message("bytes over peak: %.4f on average, %.4f at worst\n", sum / RUNS, worst);
-    assert_true(worst < 1.5);
+    assert_true(sum / RUNS < 1.2);
 }
 
 static void equal_requests_make_equal_plans(void **unused)
@@ -268,6 +268,7 @@ static void steps_that_do_not_repeat_are_refused_with_their_difference(void **un
     run[SMALL_RUN - 2].bytes = 700;
     expect_refused(run, SMALL_RUN, "request 0 is of 600 bytes in step 1, of 700 in step 2");
     memcpy(run, small_run, sizeof run);
+    run[3].freed = 4;
     run[SMALL_RUN - 2].freed = MT_PLAN_KEPT;
     expect_refused(run, SMALL_RUN, "request 0 lives longer");
     expect_refused(run, SMALL_RUN - 1, "step 1 makes 2 requests, step 2 1");
