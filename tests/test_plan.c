@@ -272,7 +272,7 @@ static void steps_that_do_not_repeat_are_refused_with_their_difference(void **un
     run[SMALL_RUN - 2].freed = MT_PLAN_KEPT;
     expect_refused(run, SMALL_RUN, "request 0 lives longer");
     expect_refused(run, SMALL_RUN - 1, "step 1 makes 2 requests, step 2 1");
-    expect_refused(small_run, 3, "needs two steps");
+    expect_refused(small_run, 1, "needs two steps");
     run[3].step = 2;
     expect_refused(run, SMALL_RUN, "is of step 2, the one before of step 0");
     run[0].bytes = UINT64_MAX;
