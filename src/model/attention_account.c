@@ -59,9 +59,9 @@ size_t mt_attention_account(const struct mt_attention_case *study, struct mt_att
     add(&account, "projection weights", "4·C²·w", 4 * C * C * w);
     add(&account, "input", "B·T·C·w", sizes.activation);
     add(&account, "q, k and v", "3·B·T·C·w", 3 * sizes.activation);
-    add_kind(&account, study, &sizes);
     add(&account, "weighted values", "B·T·C·w", sizes.activation);
     add(&account, "output", "B·T·C·w", sizes.activation);
+    add_kind(&account, study, &sizes);
     return account.count;
 }
 

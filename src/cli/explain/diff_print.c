@@ -30,39 +30,12 @@ static uint64_t magnitude(int64_t bytes)
     return bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes;
 }
 
-static size_t word_width(const char *word, size_t bytes)
-{
-    size_t width = 0;
-    for (size_t i = 0; i < bytes; i++)
-        width += ((unsigned char)word[i] & 0xC0) != 0x80;
-    return width;
-}
-
-/* Prints words from column `indent` on, lines broken between them. */
-static void print_wrapped(const char *text, size_t indent)
-{
-    size_t column = indent;
-    for (const char *word = text; *word != '\0';) {
-        size_t bytes = strcspn(word, " "), width = word_width(word, bytes);
-        if (column > indent && column + 1 + width > (size_t)mt_output_width()) {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
-        }
-        if (column > indent)
-            putchar(' ');
-        printf("%.*s", (int)bytes, word);
-        column += width + (column > indent);
-        word += bytes + (word[bytes] == ' ');
-    }
-    putchar('\n');
-}
-
 /* Names of a trace are made visible before lines are broken. */
 static void print_sentence(const char *text, size_t indent)
 {
     struct mt_text visible = {0};
     mt_text_add_visible(&visible, text);
-    print_wrapped(mt_text_get(&visible), indent);
+    mt_print_wrapped(mt_text_get(&visible), indent);
     mt_text_release(&visible);
 }
 

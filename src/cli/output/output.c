@@ -76,6 +76,32 @@ int mt_output_width(void)
     return size.ws_col < MT_MOST_WIDTH ? size.ws_col : MT_MOST_WIDTH;
 }
 
+static size_t word_width(const char *word, size_t bytes)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < bytes; i++)
+        width += ((unsigned char)word[i] & 0xC0) != 0x80;
+    return width;
+}
+
+void mt_print_wrapped(const char *text, size_t indent)
+{
+    size_t column = indent;
+    for (const char *word = text; *word != '\0';) {
+        size_t bytes = strcspn(word, " "), width = word_width(word, bytes);
+        if (column > indent && column + 1 + width > (size_t)mt_output_width()) {
+            printf("\n%*s", (int)indent, "");
+            column = indent;
+        }
+        if (column > indent)
+            putchar(' ');
+        printf("%.*s", (int)bytes, word);
+        column += width + (column > indent);
+        word += bytes + (word[bytes] == ' ');
+    }
+    putchar('\n');
+}
+
 bool mt_notes_are_on_terminal(void)
 {
     return isatty(STDERR_FILENO) == 1;

@@ -31,6 +31,9 @@ bool mt_notes_are_on_terminal(void);
 enum { MT_LEAST_WIDTH = 80, MT_MOST_WIDTH = 110 };
 int mt_output_width(void);
 
+/* Prints words from column `indent` on, which is reached, with lines broken between them, and ends the last line. */
+void mt_print_wrapped(const char *text, size_t indent);
+
 /* A line on stderr, "memtrace: …". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -1,0 +1,33 @@
+/* One cell of the attention study, from opening its run in the trace to closing it, on a device that all cells share. */
+#ifndef MT_CLI_ATTENTION_SESSION_H
+#define MT_CLI_ATTENTION_SESSION_H
+
+#include "alloc/alloc.h"
+#include "model/attention_study.h"
+
+/* Where cells run and go. Texts are borrowed. */
+struct mt_attention_session {
+    struct mt_device *device; /* open */
+    struct mt_alloc_settings alloc;
+    const char *trace; /* NULL: not traced */
+    const char *name;  /* what the names of the runs begin with */
+};
+
+/* What came of a cell. Memory is without the workspaces of matrix products, but for the bytes that are said to be theirs.
+ * Invariants: kept.is_known if it is_done; peaks are 0 and times NAN unless it is; oom_bytes is 0 if it is. */
+struct mt_attention_result {
+    int64_t run; /* its number in the trace; 0: not traced */
+    bool is_done;
+    struct mt_attention_kept kept;
+    uint64_t peak_requested_bytes, peak_allocated_bytes, workspace_bytes;
+    double forward_ms, backward_ms; /* medians, by the device's clock */
+    uint64_t oom_bytes;             /* out of memory: what was asked for, for what, and when */
+    mt_category oom_category;
+    mt_phase oom_phase;
+};
+
+/* Runs a case. Running out of device memory is a result; any other failure is returned. */
+mt_status mt_attention_session_run(const struct mt_attention_session *session, const struct mt_attention_case *study,
+                                   struct mt_attention_result *out);
+
+#endif

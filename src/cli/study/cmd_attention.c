@@ -1,0 +1,222 @@
+/* memtrace attention: one attention layer alone, in each of its variants, at growing lengths. */
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/run/run_session.h"
+#include "cli/run/run_settings.h"
+#include "cli/study/attention_limits.h"
+#include "cli/study/attention_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum format { FORMAT_TEXT, FORMAT_CSV } format;
+static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_CSV] = "csv", NULL};
+
+struct attention_options {
+    bool help, json, no_trace;
+    const char *seq, *d, *attention, *precision, *device, *alloc, *trace, *name;
+    int64_t batch, heads, repeat, seed;
+    int format;
+};
+
+#define OPTION(value_kind, field, ...)                                                                                 \
+    {                                                                                                                  \
+        .kind = MT_OPTION_##value_kind, .offset = offsetof(struct attention_options, field), __VA_ARGS__               \
+    }
+static const struct mt_option options[] = {
+    OPTION(TEXT, seq, .name = "--seq", .value = "N,...",
+           .help = "tokens in a sequence (256,1024,4096,8192,16384,65536; on cpu 256)"),
+    OPTION(TEXT, d, .name = "--d", .value = "N,...", .help = "features of the layer (16,32,64,128)"),
+    OPTION(TEXT, attention, .name = "--attention", .value = "custom|softmax|weights|flash,...",
+           .help = "the variants (all four)", .choices = mt_attention_names),
+    OPTION(TEXT, precision, .name = "--precision", .value = "fp32|tf32|bf16,...",
+           .help = "of input and weights; tf32: fp32 with products on the matrix units (fp32,bf16)",
+           .choices = mt_study_precision_names),
+    OPTION(INTEGER, batch, .name = "--batch", .value = "N", .help = "sequences (8)", .low = 1, .high = INT64_MAX),
+    OPTION(INTEGER, heads, .name = "--heads", .value = "N", .help = "heads, each of d / N features (1)", .low = 1,
+           .high = INT64_MAX),
+    OPTION(INTEGER, repeat, .name = "--repeat", .value = "N",
+           .help = "steps that are timed, after one to warm up; times are their medians (5)", .low = 1, .high = 1000),
+    OPTION(INTEGER, seed, .name = "--seed", .value = "N", .help = "of random weights and input (0)", .low = 0,
+           .high = INT64_MAX),
+    OPTION(TEXT, alloc, .name = "--alloc", .value = "SETTINGS", .help = "as of memtrace run (policy=tight)"),
+    OPTION(TEXT, device, .name = "--device", .value = "DEVICE", .help = "as of memtrace run (auto)",
+           .takes = MT_TAKES_DEVICE),
+    OPTION(TEXT, trace, .name = "--trace", .value = "FILE",
+           .help = "where the runs are added, one for each cell (" MT_DEFAULT_TRACE ")", .takes = MT_TAKES_FILE),
+    OPTION(FLAG, no_trace, .name = "--no-trace", .help = "write no trace"),
+    OPTION(TEXT, name, .name = "--name", .value = "TEXT",
+           .help = "what the names of the runs begin with (attention): attention-flash-bf16-d64-16384"),
+    OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
+           .help = "tables and sentences, or a line a cell (text)", .choices = format_names),
+    MT_OPTION_JSON(struct attention_options),
+    MT_OPTION_HELP(struct attention_options),
+    MT_OPTIONS_END,
+};
+#undef OPTION
+
+/* Lengths at which plain C on a few cores takes seconds, and those of the published study. */
+static const char *usual_lengths(const struct mt_device *device)
+{
+    return strcmp(device->table->kind, "cpu") == 0 ? "256" : "256,1024,4096,8192,16384,65536";
+}
+
+static const char *given_or(const char *given, const char *usual)
+{
+    return given != NULL ? given : usual;
+}
+
+static mt_status fill_grid(const struct attention_options *given, const struct mt_device *device,
+                           struct mt_attention_grid *out)
+{
+    *out = (struct mt_attention_grid){
+        .batch = given->batch, .heads = given->heads, .repeats = given->repeat, .seed = given->seed};
+    mt_status status =
+        mt_value_list_numbers("--seq", given_or(given->seq, usual_lengths(device)), 1, MT_STUDY_LONGEST, &out->lengths);
+    if (status == MT_OK)
+        status = mt_value_list_numbers("--d", given_or(given->d, "16,32,64,128"), 1, INT32_MAX, &out->widths);
+    if (status == MT_OK)
+        status = mt_value_list_choices("--attention", given_or(given->attention, "custom,softmax,weights,flash"),
+                                       mt_attention_names, &out->variants);
+    if (status == MT_OK)
+        status = mt_value_list_choices("--precision", given_or(given->precision, "fp32,bf16"), mt_study_precision_names,
+                                       &out->precisions);
+    return status == MT_OK ? mt_attention_grid_check(out) : status;
+}
+
+/* One line that overwrites itself, for a person who waits. */
+static void show_progress(size_t cell, size_t count, const struct mt_attention_case *study)
+{
+    struct mt_text text = {0};
+    if (!mt_notes_are_on_terminal())
+        return;
+    mt_attention_case_describe(study, &text);
+    fprintf(stderr, "\rcell %zu of %zu: %s\033[K%s", cell + 1, count, text.data, cell + 1 < count ? "" : "\r\033[K");
+    fflush(stderr);
+    mt_text_release(&text);
+}
+
+static mt_status run_cells(const struct mt_attention_session *session, const struct mt_attention_grid *grid,
+                           struct mt_attention_result *results)
+{
+    size_t count = mt_attention_grid_count(grid);
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        const struct mt_attention_case cell = mt_attention_grid_cell(grid, i);
+        show_progress(i, count, &cell);
+        status = mt_attention_session_run(session, &cell, &results[i]);
+        if (status != MT_OK)
+            mt_fail_context(status, "cell %zu of %zu", i + 1, count);
+    }
+    return status;
+}
+
+/* What a run could have: of a card, what nobody has taken. */
+static uint64_t usable_bytes(struct mt_device *device)
+{
+    struct mt_device_memory memory;
+    if (mt_device_memory(device, &memory) == MT_OK && memory.free_bytes < device->capacity_bytes)
+        return memory.free_bytes;
+    return device->capacity_bytes;
+}
+
+static size_t limit_place(const struct mt_attention_grid *grid, size_t precision, size_t width, size_t variant)
+{
+    return (precision * grid->widths.count + width) * grid->variants.count + variant;
+}
+
+const struct mt_attention_limit *mt_attention_limit_at(const struct mt_attention_answer *answer, size_t precision,
+                                                       size_t width, size_t variant)
+{
+    return &answer->limits[limit_place(answer->grid, precision, width, variant)];
+}
+
+static mt_status find_limits(const struct mt_attention_session *session, const struct mt_attention_grid *grid,
+                             uint64_t memory_bytes, struct mt_attention_limit *limits)
+{
+    mt_status status = MT_OK;
+    size_t count = mt_attention_grid_count(grid) / grid->lengths.count;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        size_t variant = i % grid->variants.count, width = i / grid->variants.count % grid->widths.count,
+               precision = i / grid->variants.count / grid->widths.count;
+        const struct mt_attention_case study =
+            mt_attention_grid_case(grid, (mt_study_precision)grid->precisions.values[precision],
+                                   grid->widths.values[width], 1, (mt_attention_kind)grid->variants.values[variant]);
+        struct mt_attention_limit *limit = &limits[limit_place(grid, precision, width, variant)];
+        limit->square_from = mt_attention_square_from(&study);
+        status = mt_attention_longest(&study, &session->alloc, memory_bytes, &limit->longest);
+    }
+    return status;
+}
+
+static void print_answer(const struct attention_options *given, const struct mt_attention_answer *answer)
+{
+    if (given->json)
+        mt_attention_print_json(answer);
+    else if (given->format == FORMAT_CSV)
+        mt_attention_print_csv(answer);
+    else
+        mt_attention_print_text(answer);
+}
+
+static mt_status study_grid(const struct attention_options *given, const struct mt_attention_session *session,
+                            const struct mt_attention_grid *grid)
+{
+    struct mt_attention_result *results = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *results);
+    struct mt_attention_limit *limits = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *limits);
+    uint64_t memory_bytes = usable_bytes(session->device);
+    const struct mt_attention_answer answer = {grid, results, limits, session->device, memory_bytes, session->trace};
+    mt_status status = run_cells(session, grid, results);
+    if (status == MT_OK)
+        status = find_limits(session, grid, memory_bytes, limits);
+    if (status == MT_OK)
+        print_answer(given, &answer);
+    free(results);
+    free(limits);
+    return status;
+}
+
+static mt_status run_attention(const void *options_given)
+{
+    const struct attention_options *given = options_given;
+    struct mt_attention_session session = {.trace = given->no_trace ? NULL : given->trace, .name = given->name};
+    struct mt_attention_grid grid;
+    if (given->json && given->format != FORMAT_TEXT)
+        return mt_fail(MT_USAGE, "--json and --format csv are two ways to print the same: choose one");
+    mt_status status = mt_alloc_settings_parse(given_or(given->alloc, ""), &session.alloc);
+    if (status == MT_OK)
+        status = mt_run_device_open(given_or(given->device, MT_DEVICE_AUTO), &session.device);
+    if (status != MT_OK)
+        return status;
+    status = fill_grid(given, session.device, &grid);
+    if (status == MT_OK)
+        status = study_grid(given, &session, &grid);
+    mt_device_close(session.device);
+    return status;
+}
+
+const struct mt_command mt_command_attention = {
+    .name = "attention",
+    .summary = "Runs one attention layer alone, in four variants, and tells what each keeps and how long it takes.",
+    .usage = "[OPTIONS]",
+    .details =
+        "Input and weights are of one precision, without autocast; backward starts from a gradient of ones, as of the\n"
+        "output's sum, and goes to the weights and to the input. Of each cell it tells what is live before backward,\n"
+        "the peak, and the times of both, and puts beside what was measured what it must be by formula. Running out "
+        "of\n"
+        "memory is a result. Memory is told without the workspaces of matrix products.\n\n"
+        "Where a value ends in ,... it may be several, with commas between. Each cell is a run of the trace, which\n"
+        "memtrace peak, top and diff ask about. On sim memory is exact and times are rooflines: nothing is computed.\n",
+    .examples = "  memtrace attention --device sim\n"
+                "  memtrace attention --device sim:a100-80gb --d 64 --precision bf16 --seq 1024,4096,16384\n"
+                "  memtrace attention --device sim --d 64 --seq 4096 --format csv --no-trace\n"
+                "  memtrace diff attention-custom-bf16-d64-4096 attention-flash-bf16-d64-4096\n",
+    .options = options,
+    .defaults =
+        &(const struct attention_options){
+            .batch = 8, .heads = 1, .repeat = 5, .trace = MT_DEFAULT_TRACE, .name = "attention"},
+    .options_bytes = sizeof(struct attention_options),
+    .run = run_attention,
+};
