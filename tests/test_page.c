@@ -136,8 +136,9 @@ struct material {
     struct mt_block_row *blocks;
     struct mt_use_row *uses;
     struct mt_segment_row *segments;
+    struct mt_part_row *parts;
     struct mt_mark_row *marks;
-    size_t label_count, block_count, segment_count, mark_count;
+    size_t label_count, block_count, segment_count, part_count, mark_count;
 };
 
 static struct material read_material(const struct mt_run *run)
@@ -147,6 +148,7 @@ static struct material read_material(const struct mt_run *run)
     status = mt_status_keep(status, mt_trace_labels(trace, run, &all.labels, &all.label_count));
     status = mt_status_keep(status, mt_trace_blocks(trace, run, all.first, all.last, &all.blocks, &all.block_count));
     status = mt_status_keep(status, mt_trace_segments(trace, run, &all.segments, &all.segment_count));
+    status = mt_status_keep(status, mt_trace_parts(trace, run, &all.parts, &all.part_count));
     status = mt_status_keep(status, mt_trace_marks(trace, run, all.first, all.last, &all.marks, &all.mark_count));
     all.uses = malloc(all.block_count * sizeof *all.uses + 1);
     status = mt_status_keep(status, mt_trace_uses(trace, run, all.blocks, all.block_count, all.uses));
@@ -162,6 +164,7 @@ static void release_material(struct material *all)
     free(all->blocks);
     free(all->uses);
     free(all->segments);
+    free(all->parts);
     free(all->marks);
 }
 
@@ -193,6 +196,16 @@ static void check_segments(const struct page *page, size_t run, const struct mat
     EXPECT_COLUMN(page, run, "segments", "mapped", all->segment_count, rows[i].mapped_event - all->first);
     EXPECT_COLUMN(page, run, "segments", "life", all->segment_count,
                   span_of(rows[i].mapped_event, rows[i].unmapped_event));
+}
+
+static void check_parts(const struct page *page, size_t run, const struct material *all)
+{
+    const struct mt_part_row *rows = all->parts;
+    EXPECT_COLUMN(page, run, "parts", "segment", all->part_count, rows[i].segment);
+    EXPECT_COLUMN(page, run, "parts", "offset", all->part_count, rows[i].offset);
+    EXPECT_COLUMN(page, run, "parts", "bytes", all->part_count, rows[i].bytes);
+    EXPECT_COLUMN(page, run, "parts", "mapped", all->part_count, rows[i].mapped_event - all->first);
+    EXPECT_COLUMN(page, run, "parts", "life", all->part_count, span_of(rows[i].mapped_event, rows[i].unmapped_event));
 }
 
 static void check_blocks(const struct page *page, size_t run, const struct material *all)
@@ -276,6 +289,7 @@ static void check_run(const struct page *page, size_t number, const struct mt_ru
     check_times(page, number, &all);
     check_labels(page, number, &all);
     check_segments(page, number, &all);
+    check_parts(page, number, &all);
     check_blocks(page, number, &all);
     check_uses(page, number, &all);
     check_sources(page, number, &all);
@@ -468,6 +482,7 @@ static void segments_that_were_given_back_end(void **state)
     EXPECT_COLUMN(&page, 0, "segments", "life", 2, i == 0 ? 2 : 0);
     EXPECT_COLUMN(&page, 0, "segments", "address", 2, (i + 1) << 46);
     EXPECT_COLUMN(&page, 0, "segments", "bytes", 2, UINT64_C(5) << 32);
+    assert_null(page_table(&page, 0, "parts")); /* they were whole */
     page_release(&page);
 }
 

@@ -134,11 +134,11 @@ function addClass(picture, c, large) {
     }
 }
 
-/** Where segments are, as the colour of memory that is reserved and not used. */
+/** Where segments have memory, as the colour of memory that is reserved and not used. */
 function paintSegments(picture, pixels) {
     const { width, height, view, axis, run, number, theme } = picture;
     const xs = axis.xs[number];
-    const { count, low, bytes, mapped, life } = run.segments;
+    const { count, low, bytes, mapped, life } = run.parts;
     const cached = packed(theme.cachedRgb);
     const stride = changesInRow(width);
     pixels.fill(packed(theme.backgroundRgb));

@@ -13,6 +13,7 @@
  * @property {{requested: Float64Array, block: Float64Array}} sizes
  * @property {Blocks} blocks
  * @property {Object} segments
+ * @property {Object} parts   of segments that have memory: low, bytes, mapped, life
  * @property {number} addressBytes   the packed addresses are below this
  * @property {{event: Float64Array, bytes: Float64Array}} reserved   what it becomes at these events
  * @property {Object} peaks   by measure: bytes and event, computed from the blocks
@@ -56,12 +57,23 @@ function packSegments(segments, count) {
     return { low, addressBytes: packedEnd };
 }
 
+/** What of the segments has memory, and where: all of them, where the page does not say. */
+function makeParts(tables, segmentLow) {
+    const { parts, segments } = tables;
+    if (!parts) return { ...segments, count: segmentLow.length, low: segmentLow };
+    checkRows("part of segment", parts.segment, segmentLow.length);
+    const count = parts.segment.length;
+    const low = new Float64Array(count);
+    for (let i = 0; i < count; i++) low[i] = segmentLow[parts.segment[i]] + parts.offset[i];
+    return { count, low, bytes: parts.bytes, mapped: parts.mapped, life: parts.life };
+}
+
 /** The events at which reserved memory changes, and what it is from then on. */
-function reservedOverTime(segments, count, eventCount) {
+function reservedOverTime(parts, eventCount) {
     const changes = [];
-    for (let i = 0; i < count; i++) {
-        changes.push([segments.mapped[i], segments.bytes[i]]);
-        if (segments.life[i] > 0) changes.push([segments.mapped[i] + segments.life[i], -segments.bytes[i]]);
+    for (let i = 0; i < parts.count; i++) {
+        changes.push([parts.mapped[i], parts.bytes[i]]);
+        if (parts.life[i] > 0) changes.push([parts.mapped[i] + parts.life[i], -parts.bytes[i]]);
     }
     changes.sort((a, b) => a[0] - b[0]);
     const reserved = { event: new Float64Array(changes.length), bytes: new Float64Array(changes.length) };
@@ -160,7 +172,8 @@ export function buildRun(description, info, tables) {
     const eventCount = info.event_count;
     const segmentCount = tables.segments.address.length;
     const { low: segmentLow, addressBytes } = packSegments(tables.segments, segmentCount);
-    const { reserved, peak: reservedPeak } = reservedOverTime(tables.segments, segmentCount, eventCount);
+    const parts = makeParts(tables, segmentLow);
+    const { reserved, peak: reservedPeak } = reservedOverTime(parts, eventCount);
     const { blocks, ops } = makeBlocks(tables, eventCount, segmentLow);
     const memory = makeMemory(ops, blocks, tables, description.categories.length);
     const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
@@ -172,6 +185,7 @@ export function buildRun(description, info, tables) {
         sizes: { requested: Float64Array.from(tables.sizes.requested), block: memory.sizeBytes },
         blocks,
         segments: { ...tables.segments, count: segmentCount, low: segmentLow },
+        parts,
         addressBytes,
         reserved,
         lanes: makeLanes(tables, eventCount, info.time_unit_ns),

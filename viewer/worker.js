@@ -6,7 +6,7 @@ import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
 import { buffersOf, buildRun } from "./store.js";
 
-const FIRST_TABLES = ["events", "sizes", "labels", "segments", "blocks", "marks", "kernels"];
+const FIRST_TABLES = ["events", "sizes", "labels", "segments", "parts", "blocks", "marks", "kernels"];
 /** What is read into an array of the kind in which it stays. Of times there is one more: the run's end. */
 const ARRAYS = {
     blocks: { alloc: (rows) => new Uint32Array(rows) },

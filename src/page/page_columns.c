@@ -56,6 +56,15 @@ static const struct mt_page_column segment_columns[] = {PLAIN("address", segment
                                                         PLAIN("bytes", segment_bytes), PLAIN("stream", segment_stream),
                                                         DELTA("mapped", segment_mapped), PLAIN("life", segment_life)};
 
+VALUE(part_segment, page->parts[row].segment)
+VALUE(part_offset, page->parts[row].offset)
+VALUE(part_bytes, page->parts[row].bytes)
+VALUE(part_mapped, page->parts[row].mapped_event - page->run->first_event)
+VALUE(part_life, life(page->parts[row].mapped_event, page->parts[row].unmapped_event))
+static const struct mt_page_column part_columns[] = {PLAIN("segment", part_segment), PLAIN("offset", part_offset),
+                                                     PLAIN("bytes", part_bytes), PLAIN("mapped", part_mapped),
+                                                     PLAIN("life", part_life)};
+
 VALUE(block_alloc, page->blocks[row].alloc_event - page->run->first_event)
 VALUE(block_life, life(page->blocks[row].alloc_event, page->blocks[row].free_event))
 VALUE(block_segment, page->blocks[row].segment)
@@ -132,6 +141,21 @@ static bool any_use_is_known(const struct mt_page_run *page)
     return false;
 }
 
+/* Whether every segment had all of its memory from its first event to its last. */
+static bool segments_are_whole(const struct mt_page_run *page)
+{
+    if (page->part_count != page->segment_count)
+        return false;
+    for (size_t i = 0; i < page->part_count; i++) {
+        const struct mt_segment_row *segment = &page->segments[i];
+        const struct mt_part_row *part = &page->parts[i];
+        if (part->segment != i || part->offset != 0 || part->bytes != segment->bytes ||
+            part->mapped_event != segment->mapped_event || part->unmapped_event != segment->unmapped_event)
+            return false;
+    }
+    return true;
+}
+
 #define TABLE(text, row, list, count)                                                                                  \
     (struct mt_page_table)                                                                                             \
     {                                                                                                                  \
@@ -146,6 +170,8 @@ void mt_page_run_declare(struct mt_page_run *page)
     tables[MT_PAGE_SIZES] = TABLE("sizes", "size", size_columns, page->size_count);
     tables[MT_PAGE_LABELS] = TABLE("labels", "label", label_columns, page->label_count);
     tables[MT_PAGE_SEGMENTS] = TABLE("segments", "segment", segment_columns, page->segment_count);
+    if (!segments_are_whole(page))
+        tables[MT_PAGE_PARTS] = TABLE("parts", "part of a segment", part_columns, page->part_count);
     tables[MT_PAGE_BLOCKS] = TABLE("blocks", "block", block_columns, page->block_count);
     tables[MT_PAGE_MARKS] = TABLE("marks", "mark", mark_columns, page->mark_count);
     if (any_use_is_known(page))

@@ -108,6 +108,8 @@ static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
     if (status == MT_OK)
         status = mt_trace_segments(trace, page->run, &page->segments, &page->segment_count);
     if (status == MT_OK)
+        status = mt_trace_parts(trace, page->run, &page->parts, &page->part_count);
+    if (status == MT_OK)
         status = mt_trace_times(trace, page->run, first, last, &page->times);
     page->time_count = (size_t)page->run->event_count;
     return status;
@@ -173,6 +175,7 @@ void mt_page_run_release(struct mt_page_run *page)
     free(page->sizes);
     free(page->uses);
     free(page->segments);
+    free(page->parts);
     free(page->marks);
     free(page->mark_spans);
     free(page->kernels);

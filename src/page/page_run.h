@@ -12,6 +12,7 @@ enum mt_page_table_id {
     MT_PAGE_SIZES,
     MT_PAGE_LABELS,
     MT_PAGE_SEGMENTS,
+    MT_PAGE_PARTS,
     MT_PAGE_BLOCKS,
     MT_PAGE_MARKS,
     MT_PAGE_USES,
@@ -55,6 +56,8 @@ struct mt_page_run {
     struct mt_use_row *uses;
     struct mt_segment_row *segments;
     size_t segment_count;
+    struct mt_part_row *parts;
+    size_t part_count;
     struct mt_mark_row *marks;
     uint32_t *mark_spans;
     size_t mark_count;

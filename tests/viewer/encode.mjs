@@ -28,6 +28,7 @@ const COLUMNS = {
         layer: "plain",
     },
     segments: { address: "plain", bytes: "plain", stream: "plain", mapped: "delta", life: "plain" },
+    parts: { segment: "plain", offset: "plain", bytes: "plain", mapped: "plain", life: "plain" },
     blocks: { alloc: "delta", life: "plain", segment: "plain", offset: "plain", size: "plain", label: "plain" },
     marks: { event: "delta", kind: "plain", value: "plain", span: "plain", label: "plain" },
     kernels: { start: "delta", duration: "plain", name: "plain", label: "plain", stream: "plain" },

@@ -70,6 +70,35 @@ test("the peaks are those of the recording", () => {
     assert.ok(run.peaks.requested.bytes <= run.peaks.allocated.bytes);
 });
 
+/** Every segment in pieces: each is mapped at an event of its own, and some are unmapped. */
+function breakSegments({ segments, events, parts }) {
+    for (let i = 0; i < segments.bytes.length; i++)
+        for (let offset = 0; offset < segments.bytes[i]; offset += segments.bytes[i] / 8) {
+            const mapped = draw(events.time.length);
+            const row = { segment: i, offset, bytes: segments.bytes[i] / (8 << draw(2)), mapped };
+            row.life = draw(2) ? draw(events.time.length - mapped) : 0;
+            for (const [column, values] of Object.entries(parts)) values.push(row[column]);
+        }
+}
+
+test("reserved is what parts of segments have memory", () => {
+    const parts = { segment: [], offset: [], bytes: [], mapped: [], life: [] };
+    const broken = makeRun(["small"], 500, (tables) => breakSegments(Object.assign(tables, { parts }))).run;
+    let change = 0;
+    let highest = 0;
+    for (let event = 0; event < broken.eventCount; event++) {
+        const mapped = (_, i) =>
+            parts.mapped[i] <= event && !(parts.life[i] && parts.mapped[i] + parts.life[i] <= event);
+        const bytes = parts.bytes.filter(mapped).reduce((sum, each) => sum + each, 0);
+        while (change < broken.reserved.event.length && broken.reserved.event[change] <= event) change++;
+        assert.equal(change > 0 ? broken.reserved.bytes[change - 1] : 0, bytes);
+        highest = Math.max(highest, bytes);
+    }
+    assert.equal(broken.peaks.reserved.bytes, highest);
+    for (let i = 0; i < broken.parts.count; i++)
+        assert.equal(broken.parts.low[i], broken.segments.low[parts.segment[i]] + parts.offset[i]);
+});
+
 test("columns of a view leave no event out, so that the peak is in one of them at every zoom", () => {
     for (const kind of ["time", "event", "phase"]) {
         const axis = makeAxis(kind, [run], PHASES);
