@@ -15,6 +15,11 @@ export function hashOf(scene) {
     if (scene.mapRun > 0) values.set("map", String(scene.mapRun));
     if (!scene.pinnedAtPeak) values.set("at", scene.moments.join(","));
     if (scene.selected >= 0) values.set("block", String(scene.selected));
+    if (scene.kernel) {
+        const lane = scene.runs[scene.mapRun].lanes.kernels.indexOf(scene.kernel.lane);
+        values.set("kernel", [lane, scene.kernel.i].join());
+    }
+    if (scene.allDepths) values.set("spans", "all");
     if (scene.isolated >= 0) values.set("only", scene.colors[scene.isolated].name);
     if (scene.query) values.set("q", scene.query);
     return values.toString();
@@ -23,6 +28,13 @@ export function hashOf(scene) {
 function numberIn(values, name, least, most) {
     const number = values.has(name) ? Number(values.get(name)) : NaN;
     return number >= least && number <= most ? number : undefined;
+}
+
+/** The kernel that a hash names by its stream's lane and its place in it; null: none that there is. */
+function kernelIn(values, run) {
+    const [number, i] = (values.get("kernel") ?? "").split(",").map(Number);
+    const lane = run.lanes.kernels[number];
+    return lane?.begin[i] === undefined ? null : { lane, i };
 }
 
 /** Brings the scene to what a hash says. */
@@ -47,6 +59,8 @@ export function applyHash(scene, hash) {
     )
         Object.assign(changes, { moments, pinnedAtPeak: false });
     changes.selected = Math.floor(numberIn(values, "block", 0, run.blocks.count - 1) ?? -1);
+    changes.kernel = kernelIn(values, run);
+    changes.allDepths = values.get("spans") === "all";
     changes.isolated = scene.colors.findIndex(({ name }) => name === values.get("only"));
     scene.set({ ...changes, view });
     scene.search(values.get("q") ?? "");

@@ -51,6 +51,7 @@ const KEYS = [
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],
     [["x"], "X", "another x: time, event number, phases", nextAxis],
+    [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
     [["/"], "/", "search ops and spans; Enter goes to the next block found", () => byId("search").focus()],
     [["c"], "C", "copy as command", (scene) => scene.copy()],
     [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],

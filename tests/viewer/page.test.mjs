@@ -441,6 +441,10 @@ test("a kernel that is clicked names the op that launched it, and leads there", 
         assert.equal(facts["launched by"], texts[labels.op[kernels.label[i]]]);
         assert.equal(facts["called by"], span.split(".").join(" › "));
         assert.equal(facts.took, `${kernels.duration[i]} ns`);
+        await page.waitForFunction(() => location.hash.includes("kernel="));
+        const other = await started.open(urls.one, { hash: await page.evaluate(() => location.hash) });
+        assert.deepEqual(await factsOf(other, "#kernel-facts"), facts);
+        await other.context().close();
         await page.click("#kernel-facts dd:nth-of-type(2) button");
         await settle(page);
         const { selected } = await numbers(page);
@@ -458,6 +462,7 @@ test("a kernel that nobody is known to have launched says so", () =>
         await clickKernel(page, data.one.runs[0].tables.kernels.label.indexOf(0, 20));
         assert.equal((await factsOf(page, "#kernel-facts"))["launched by"], "no op that is known");
         await page.click("#close-kernel");
+        await settle(page);
         assert.equal(await page.locator("#kernel").isVisible(), false);
     }));
 
@@ -469,8 +474,8 @@ test("spans have five rows, or as many as they are deep", () =>
         await page.click("#depths");
         await settle(page);
         assert.equal(await height(), few + 3 * 15);
-        await page.click("#depths");
-        await settle(page);
+        await page.waitForFunction(() => location.hash.includes("spans=all"));
+        await press(page, "b");
         assert.equal(await height(), few);
     }));
 
