@@ -8,11 +8,27 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { SHADOW_MOST_SEGMENTS = 4000, SHADOW_MOST_BLOCKS = 1000 };
+enum { SHADOW_MOST_SEGMENTS = 4000, SHADOW_MOST_PARTS = 4000, SHADOW_MOST_BLOCKS = 1000 };
 
+/* Memory of a segment: begin <= offset < end. */
+struct shadow_part {
+    uint32_t segment;
+    uint64_t begin, end;
+};
+
+/* A segment that was begun. */
+struct shadow_segment {
+    uint64_t address, mapped_bytes; /* mapped_bytes 0: it ended */
+    mt_stream stream;
+};
+
+/* Invariants: the parts do not overlap; reserved_bytes is the sum of theirs, and segment_count counts the segments that
+ * have one. */
 struct shadow {
-    struct mt_event segments[SHADOW_MOST_SEGMENTS]; /* by birth; block_bytes 0: not mapped */
+    struct shadow_segment segments[SHADOW_MOST_SEGMENTS]; /* by birth */
+    struct shadow_part parts[SHADOW_MOST_PARTS];
     uint32_t births;
+    int part_count;
     struct mt_event live[SHADOW_MOST_BLOCKS];
     int live_count;
     uint64_t next_sequence, last_time_ns;
@@ -25,31 +41,93 @@ static inline void shadow_expect(struct shadow *shadow, bool condition)
     shadow->contradictions += !condition;
 }
 
+static inline struct shadow_segment *shadow_segment_of(struct shadow *shadow, const struct mt_event *event)
+{
+    return &shadow->segments[event->segment % SHADOW_MOST_SEGMENTS];
+}
+
+/* How many bytes of the part lie where the event says. */
+static inline uint64_t shadow_overlap(const struct shadow_part *part, const struct mt_event *event)
+{
+    uint64_t begin = event->offset > part->begin ? event->offset : part->begin;
+    uint64_t end = event->offset + event->block_bytes < part->end ? event->offset + event->block_bytes : part->end;
+    return part->segment == event->segment && begin < end ? end - begin : 0;
+}
+
+/* How many bytes of where the event says have memory. */
+static inline uint64_t shadow_mapped(const struct shadow *shadow, const struct mt_event *event)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < shadow->part_count; i++)
+        bytes += shadow_overlap(&shadow->parts[i], event);
+    return bytes;
+}
+
+static inline void shadow_add_part(struct shadow *shadow, struct shadow_part part)
+{
+    shadow_expect(shadow, shadow->part_count < SHADOW_MOST_PARTS);
+    if (part.begin < part.end && shadow->part_count < SHADOW_MOST_PARTS)
+        shadow->parts[shadow->part_count++] = part;
+}
+
+/* The first event of a number begins the segment, the next number being that of the segment that began last, plus 1. */
+static inline void shadow_begin_segment(struct shadow *shadow, const struct mt_event *event)
+{
+    if (event->segment < shadow->births)
+        return;
+    shadow_expect(shadow, event->segment == shadow->births && event->offset == 0);
+    shadow->births = event->segment + 1;
+    *shadow_segment_of(shadow, event) = (struct shadow_segment){.address = event->address, .stream = event->stream};
+    shadow->segment_count++;
+}
+
 static inline void shadow_map(struct shadow *shadow, const struct mt_event *event)
 {
-    shadow_expect(shadow, event->segment == shadow->births && event->block_bytes % (2 << 20) == 0);
-    shadow->segments[shadow->births++ % SHADOW_MOST_SEGMENTS] = *event;
+    bool grows = event->segment < shadow->births;
+    shadow_begin_segment(shadow, event);
+    struct shadow_segment *segment = shadow_segment_of(shadow, event);
+    shadow_expect(shadow, event->block_bytes > 0 && event->block_bytes % (2 << 20) == 0);
+    shadow_expect(shadow, event->address == segment->address + event->offset && segment->stream == event->stream);
+    shadow_expect(shadow, !grows || segment->mapped_bytes > 0);
+    shadow_expect(shadow, shadow_mapped(shadow, event) == 0);
+    shadow_add_part(shadow, (struct shadow_part){event->segment, event->offset, event->offset + event->block_bytes});
+    segment->mapped_bytes += event->block_bytes;
     shadow->reserved_bytes += event->block_bytes;
-    shadow->segment_count++;
+}
+
+/* Takes the bytes out of the parts, which may leave two of one. */
+static inline void shadow_cut(struct shadow *shadow, const struct mt_event *event)
+{
+    for (int i = shadow->part_count; i-- > 0;) {
+        struct shadow_part part = shadow->parts[i];
+        if (shadow_overlap(&part, event) == 0)
+            continue;
+        shadow->parts[i] = shadow->parts[--shadow->part_count];
+        shadow_add_part(shadow, (struct shadow_part){part.segment, part.begin, event->offset});
+        shadow_add_part(shadow, (struct shadow_part){part.segment, event->offset + event->block_bytes, part.end});
+    }
 }
 
 static inline void shadow_unmap(struct shadow *shadow, const struct mt_event *event)
 {
-    struct mt_event *segment = &shadow->segments[event->segment % SHADOW_MOST_SEGMENTS];
-    shadow_expect(shadow, segment->block_bytes == event->block_bytes && segment->address == event->address &&
-                              segment->stream == event->stream);
+    struct shadow_segment *segment = shadow_segment_of(shadow, event);
+    shadow_expect(shadow, event->address == segment->address + event->offset && segment->stream == event->stream);
+    shadow_expect(shadow, event->block_bytes > 0 && shadow_mapped(shadow, event) == event->block_bytes);
     for (int i = 0; i < shadow->live_count; i++)
-        shadow_expect(shadow, shadow->live[i].segment != event->segment);
-    segment->block_bytes = 0;
+        shadow_expect(shadow, shadow->live[i].segment != event->segment ||
+                                  shadow->live[i].offset >= event->offset + event->block_bytes ||
+                                  event->offset >= shadow->live[i].offset + shadow->live[i].block_bytes);
+    shadow_cut(shadow, event);
+    segment->mapped_bytes -= event->block_bytes;
+    shadow->segment_count -= segment->mapped_bytes == 0;
     shadow->reserved_bytes -= event->block_bytes;
-    shadow->segment_count--;
 }
 
 static inline void shadow_alloc(struct shadow *shadow, const struct mt_event *event)
 {
-    const struct mt_event *segment = &shadow->segments[event->segment % SHADOW_MOST_SEGMENTS];
+    const struct shadow_segment *segment = shadow_segment_of(shadow, event);
     shadow_expect(shadow, event->segment < shadow->births && segment->stream == event->stream);
-    shadow_expect(shadow, event->offset + event->block_bytes <= segment->block_bytes);
+    shadow_expect(shadow, shadow_mapped(shadow, event) == event->block_bytes);
     shadow_expect(shadow, event->address == segment->address + event->offset);
     shadow_expect(shadow, event->requested_bytes > 0 && event->requested_bytes <= event->block_bytes);
     shadow_expect(shadow, event->offset % 512 == 0 && event->block_bytes % 512 == 0);
