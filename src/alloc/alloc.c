@@ -2,7 +2,7 @@
  *
  * Relies on a policy for every choice and on segment.c for every change of a segment's blocks. Promises that events are
  * emitted in the order in which the changes happened, each after the change it tells of. */
-#include "alloc/block.h"
+#include "alloc/follow.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -84,6 +84,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
         abandon_blocks(alloc, segment);
     mt_segments_release_idle(alloc);
     alloc->policy->destroy(alloc->index);
+    mt_follower_destroy(alloc->follower);
     mt_block_store_destroy(&alloc->store);
     pthread_mutex_destroy(&alloc->lock);
     free(alloc);
@@ -136,6 +137,17 @@ static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_
         block = policy->grow(alloc, stream, bytes);
     if (block != NULL && policy->splits(alloc, block, bytes))
         policy->insert(alloc, mt_block_split(alloc, block, bytes));
+    return block;
+}
+
+/* The same, by the plan if one is followed. The plan is given up before a request is refused. */
+static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+{
+    struct mt_block *block = mt_follow_take(alloc, stream, bytes);
+    if (block == NULL)
+        block = obtain(alloc, stream, bytes);
+    if (block == NULL && mt_follow_give_up(alloc))
+        block = obtain(alloc, stream, bytes);
     return block;
 }
 
@@ -196,7 +208,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
-        block = obtain(alloc, stream, rounded);
+        block = serve(alloc, stream, rounded);
     mt_status status = MT_OK;
     if (block != NULL)
         hand_out(alloc, block, bytes, label, span);
@@ -264,6 +276,8 @@ void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, m
 {
     struct mt_event event = {.kind = (uint16_t)kind, .value = value, .span = span};
     lock(alloc);
+    if (kind == MT_EVENT_STEP_BEGIN)
+        mt_follow_step(alloc, value);
     mt_alloc_emit(alloc, &event);
     unlock(alloc);
 }

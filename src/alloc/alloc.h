@@ -140,6 +140,8 @@ struct mt_alloc_stats {
     uint64_t segments;
     uint64_t largest_free_bytes; /* of the free blocks */
     uint64_t ooms;
+    uint64_t planned_requests;   /* that got the place that a plan has for them (plan.h) */
+    uint64_t unplanned_requests; /* that got another while a plan was followed, or after it was given up */
     struct mt_alloc_refusal last_refusal;
 };
 

@@ -35,7 +35,10 @@ struct mt_block {
     struct mt_block *before, *after; /* neighbours in the segment; NULL at its ends */
     union {
         struct mt_block *link[2]; /* while free: the policy's index; while spare: [0] is the next spare one */
-        uint64_t sequence;        /* while out: of its alloc event */
+        struct {
+            uint64_t sequence; /* while out: of its alloc event */
+            uint64_t border;   /* in a plan's arena, out or free: see follow.c */
+        };
     };
     union {
         uint64_t requested_bytes; /* while out */
@@ -122,7 +125,8 @@ struct mt_alloc {
     uint32_t next_birth;
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
-    struct mt_alloc_stats stats; /* largest_free_bytes is derived when asked for */
+    struct mt_follower *follower; /* of a plan (follow.h); NULL: none was given */
+    struct mt_alloc_stats stats;  /* largest_free_bytes is derived when asked for */
 };
 
 /* Emits `event` with the next sequence number and the device's time. */

@@ -2,7 +2,7 @@
  *
  * Structures come from chunks that are asked for by the hundred and never given back before the allocator's end, so
  * that handing out a block asks the host for nothing. */
-#include "alloc/block.h"
+#include "alloc/follow.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -131,6 +131,7 @@ struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_poo
 void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment)
 {
     alloc->policy->remove(alloc, segment->first);
+    mt_follow_unmapped(alloc, segment);
     block_destroy(&alloc->store, segment->first);
     unlink_segment(alloc, segment);
     mt_device_release(alloc->device, segment->address, segment->bytes);
