@@ -131,6 +131,70 @@ static void marks_time_the_work_between_them(void **state)
     mt_device_release(device, address, (uint64_t)count * 4);
 }
 
+/* As the allocator does: memory grows at a range's end, goes in the middle and comes back, in other pieces than it came.
+ * The driver's figure follows, what stays keeps its bytes, and a kernel's work over a border is one. */
+static void memory_comes_and_goes_under_parts_of_a_range(void **state)
+{
+    struct mt_device *device = *state;
+    const uint64_t page = MT_DEVICE_PAGE;
+    struct mt_device_memory before, during, after;
+    mt_addr range;
+    unsigned char *out = mt_host_alloc(8 * page), *in = mt_host_alloc(8 * page);
+    for (uint64_t i = 0; i < 8 * page; i++)
+        out[i] = (unsigned char)(i * 5 + i / 509);
+    assert_int_equal(mt_device_memory(device, &before), MT_OK);
+    assert_true(mt_device_has_ranges(device));
+    if (mt_device_range_open(device, device->capacity_bytes / page * page, &range) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_int_equal(mt_device_range_map(device, range, 3 * page), MT_OK);
+    assert_int_equal(mt_device_range_map(device, range + 3 * page, 64 * page), MT_OK);
+    assert_int_equal(mt_device_memory(device, &during), MT_OK);
+    assert_int_equal(during.used_bytes - before.used_bytes, 67 * page);
+    assert_int_equal(mt_device_write(device, range, out, 8 * page, 0), MT_OK);
+    mt_device_range_unmap(device, range + 2 * page, 2 * page); /* of both pieces */
+    mt_device_range_unmap(device, range + 8 * page, 59 * page);
+    assert_int_equal(mt_device_memory(device, &during), MT_OK);
+    assert_int_equal(during.used_bytes - before.used_bytes, 6 * page);
+    assert_int_equal(mt_device_range_map(device, range + 2 * page, 2 * page), MT_OK);
+    assert_int_equal(mt_device_write(device, range + 2 * page, out + 2 * page, 2 * page, 0), MT_OK);
+    assert_int_equal(mt_device_read(device, in, range, 8 * page, 0), MT_OK);
+    assert_memory_equal(in, out, 8 * page);
+    mt_device_range_unmap(device, range, 8 * page);
+    assert_int_equal(mt_device_memory(device, &after), MT_OK);
+    assert_int_equal(after.used_bytes, before.used_bytes);
+    assert_int_equal(device->reserved_bytes, 0);
+    mt_device_range_close(device, range, device->capacity_bytes / page * page);
+    free(out);
+    free(in);
+}
+
+/* What one page and many cost, and a range that is filled until the card refuses. */
+static void a_range_that_the_card_cannot_fill_is_out_of_memory(void **state)
+{
+    struct mt_device *device = *state;
+    const uint64_t page = MT_DEVICE_PAGE, piece = 64 * page;
+    uint64_t bytes = device->capacity_bytes / piece * piece, mapped = 0;
+    struct mt_device_memory before, after;
+    mt_addr range;
+    assert_int_equal(mt_device_memory(device, &before), MT_OK);
+    assert_int_equal(mt_device_range_open(device, bytes, &range), MT_OK);
+    uint64_t start = mt_device_now_ns(device);
+    while (mapped < bytes && mt_device_range_map(device, range + mapped, piece) == MT_OK)
+        mapped += piece;
+    uint64_t pieces = mapped / piece, full = mt_device_now_ns(device);
+    assert_true(pieces > 0 && mapped < bytes);
+    assert_int_equal(mt_device_range_map(device, range + mapped, bytes - mapped), MT_OUT_OF_MEMORY);
+    assert_int_equal(device->reserved_bytes, mapped);
+    uint64_t refused = mt_device_now_ns(device);
+    mt_device_range_unmap(device, range, mapped);
+    uint64_t end = mt_device_now_ns(device);
+    print_message("%.1f GiB: mapped in %.1f us a piece of 128 MiB, unmapped in %.1f\n", (double)mapped / (1 << 30),
+                  (double)(full - start) / 1000 / (double)pieces, (double)(end - refused) / 1000 / (double)pieces);
+    assert_int_equal(mt_device_memory(device, &after), MT_OK);
+    assert_int_equal(after.used_bytes, before.used_bytes);
+    mt_device_range_close(device, range, bytes);
+}
+
 static void a_card_beyond_the_last_is_refused(void **state)
 {
     (void)state;
@@ -146,6 +210,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_reserved_counts_as_used, open_card, close_card),
         cmocka_unit_test_setup_teardown(what_is_written_is_read_back, open_card, close_card),
         cmocka_unit_test_setup_teardown(out_of_memory_is_a_status_and_the_device_works_on, open_card, close_card),
+        cmocka_unit_test_setup_teardown(memory_comes_and_goes_under_parts_of_a_range, open_card, close_card),
+        cmocka_unit_test_setup_teardown(a_range_that_the_card_cannot_fill_is_out_of_memory, open_card, close_card),
         cmocka_unit_test_setup_teardown(marks_time_the_work_between_them, open_card, close_card),
         cmocka_unit_test(a_card_beyond_the_last_is_refused),
     };

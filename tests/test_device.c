@@ -340,9 +340,74 @@ static void the_host_clock_runs_by_itself(void **state)
     mt_device_close(device);
 }
 
+/* Memory comes and goes under any pages of a range, in other pieces than it came, and counts as reserved. */
+static void memory_comes_and_goes_under_parts_of_a_range(void **state)
+{
+    struct mt_device *device = open_device(*state);
+    const uint64_t page = MT_DEVICE_PAGE;
+    mt_addr range;
+    assert_true(mt_device_has_ranges(device));
+    assert_int_equal(mt_device_range_open(device, 100 * page, &range), MT_OK);
+    assert_int_equal(device->reserved_bytes, 0);
+    assert_int_equal(mt_device_range_map(device, range + page, 3 * page), MT_OK);
+    assert_int_equal(mt_device_range_map(device, range + 4 * page, 2 * page), MT_OK);
+    assert_int_equal(device->reserved_bytes, 5 * page);
+    mt_device_range_unmap(device, range + 2 * page, 3 * page);
+    assert_int_equal(device->reserved_bytes, 2 * page);
+    assert_int_equal(mt_device_range_map(device, range + 2 * page, page), MT_OK);
+    mt_device_range_unmap(device, range + page, 2 * page);
+    mt_device_range_unmap(device, range + 5 * page, page);
+    assert_int_equal(device->reserved_bytes, 0);
+    mt_device_range_close(device, range, 100 * page);
+    mt_device_close(device);
+}
+
+static void ranges_may_be_larger_than_the_capacity_and_their_memory_not(void **state)
+{
+    struct mt_device *device = open_device(*state); /* of 100 MiB */
+    mt_addr range;
+    assert_int_equal(mt_device_range_open(device, 8 * GIB, &range), MT_OK);
+    assert_int_equal(mt_device_range_map(device, range, 100 * MIB), MT_OK);
+    assert_int_equal(mt_device_range_map(device, range + 6 * GIB, 2 * MIB), MT_OUT_OF_MEMORY);
+    mt_device_range_unmap(device, range + 50 * MIB, 2 * MIB);
+    assert_int_equal(mt_device_range_map(device, range + 6 * GIB, 2 * MIB), MT_OK);
+    mt_device_range_unmap(device, range + 6 * GIB, 2 * MIB);
+    assert_int_equal(mt_device_range_open(device, MIB, &range), MT_USAGE);
+    device->fail_reserve_at = device->reserve_count + 1;
+    assert_int_equal(mt_device_range_map(device, range, 2 * MIB), MT_OUT_OF_MEMORY);
+    assert_int_equal(device->reserved_bytes, 98 * MIB);
+    mt_device_range_unmap(device, range, 50 * MIB);
+    mt_device_range_unmap(device, range + 52 * MIB, 48 * MIB);
+    mt_device_range_close(device, range, 8 * GIB);
+    mt_device_close(device);
+}
+
+static void host_memory_of_a_range_keeps_what_is_written_while_it_is_there(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("cpu");
+    mt_addr range;
+    unsigned char out[3] = {1, 2, 3}, in[3] = {0};
+    assert_int_equal(mt_device_range_open(device, 8 * MIB, &range), MT_OK);
+    assert_int_equal(mt_device_range_map(device, range, 4 * MIB), MT_OK);
+    assert_int_equal(mt_device_write(device, range + 2 * MIB, out, 3, 0), MT_OK);
+    assert_int_equal(mt_device_range_map(device, range + 4 * MIB, 4 * MIB), MT_OK);
+    mt_device_range_unmap(device, range, 2 * MIB);
+    assert_int_equal(mt_device_read(device, in, range + 2 * MIB, 3, 0), MT_OK);
+    assert_memory_equal(in, out, 3);
+    mt_device_range_unmap(device, range + 2 * MIB, 6 * MIB);
+    assert_int_equal(mt_device_range_map(device, range + 2 * MIB, 2 * MIB), MT_OK);
+    assert_int_equal(mt_device_read(device, in, range + 2 * MIB, 1, 0), MT_OK);
+    assert_int_equal(in[0], 0); /* other memory */
+    mt_device_range_unmap(device, range + 2 * MIB, 2 * MIB);
+    mt_device_range_close(device, range, 8 * MIB);
+    mt_device_close(device);
+}
+
 int main(void)
 {
-    static char small_sim[] = "sim:8MiB", small_cpu[] = "cpu:8MiB", sim[] = "sim", cpu[] = "cpu:1GiB";
+    static char small_sim[] = "sim:8MiB", small_cpu[] = "cpu:8MiB", sim[] = "sim", cpu[] = "cpu:1GiB",
+                hundred_sim[] = "sim:100MiB", hundred_cpu[] = "cpu:100MiB";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_a_simulated_device_is_taken_for_one),
         cmocka_unit_test(a_simulated_device_of_so_many_bytes_has_just_these),
@@ -363,6 +428,11 @@ int main(void)
         cmocka_unit_test_prestate(live_reservations_never_overlap, cpu),
         cmocka_unit_test_prestate(threads_share_a_devices_capacity, small_sim),
         cmocka_unit_test_prestate(threads_share_a_devices_capacity, small_cpu),
+        cmocka_unit_test_prestate(memory_comes_and_goes_under_parts_of_a_range, sim),
+        cmocka_unit_test_prestate(memory_comes_and_goes_under_parts_of_a_range, cpu),
+        cmocka_unit_test_prestate(ranges_may_be_larger_than_the_capacity_and_their_memory_not, hundred_sim),
+        cmocka_unit_test_prestate(ranges_may_be_larger_than_the_capacity_and_their_memory_not, hundred_cpu),
+        cmocka_unit_test(host_memory_of_a_range_keeps_what_is_written_while_it_is_there),
         cmocka_unit_test(what_is_written_to_host_memory_is_read_back),
         cmocka_unit_test(the_simulated_device_drops_writes_and_refuses_reads),
         cmocka_unit_test(an_op_takes_its_launch_and_the_longer_of_computing_and_moving),

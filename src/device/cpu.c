@@ -1,5 +1,6 @@
 /* Host memory as a device: reservations are anonymous mappings (page-aligned, zeroed), an address is a pointer, ops
- * run in plain C at once, so there is no queue to wait for. */
+ * run in plain C at once, so there is no queue to wait for. A range is a mapping that may not be touched and that the
+ * system sets nothing aside for; memory comes under a part of it as that part is opened for reading and writing. */
 #include "device/backend.h"
 
 #include "base/clock.h"
@@ -23,14 +24,18 @@ static void *pointer(mt_addr address)
     return (void *)(uintptr_t)address;
 }
 
+static mt_status fail_host(const struct mt_device *device, uint64_t bytes)
+{
+    char asked[MT_BYTES_TEXT];
+    return mt_fail(MT_OUT_OF_MEMORY, "%s: the host refuses %s: %s", device->name, mt_format_bytes(bytes, asked),
+                   strerror(errno));
+}
+
 static mt_status cpu_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        char asked[MT_BYTES_TEXT];
-        return mt_fail(MT_OUT_OF_MEMORY, "%s: the host refuses %s: %s", device->name, mt_format_bytes(bytes, asked),
-                       strerror(errno));
-    }
+    if (memory == MAP_FAILED)
+        return fail_host(device, bytes);
     *out_address = (mt_addr)(uintptr_t)memory;
     return MT_OK;
 }
@@ -39,6 +44,29 @@ static void cpu_release(struct mt_device *device, mt_addr address, uint64_t byte
 {
     (void)device;
     munmap(pointer(address), bytes);
+}
+
+enum { UNTOUCHABLE = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+
+static mt_status cpu_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    void *range = mmap(NULL, bytes, PROT_NONE, UNTOUCHABLE, -1, 0);
+    if (range == MAP_FAILED)
+        return fail_host(device, bytes);
+    *out_address = (mt_addr)(uintptr_t)range;
+    return MT_OK;
+}
+
+static mt_status cpu_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    return mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) == 0 ? MT_OK : fail_host(device, bytes);
+}
+
+/* A new mapping in the old one's place: so the system takes the pages back. */
+static void cpu_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    (void)device;
+    (void)mmap(pointer(address), bytes, PROT_NONE, UNTOUCHABLE | MAP_FIXED, -1, 0);
 }
 
 static mt_status cpu_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
@@ -71,6 +99,10 @@ static const struct mt_device_table cpu_table = {
     .kind = "cpu",
     .reserve = cpu_reserve,
     .release = cpu_release,
+    .range_open = cpu_range_open,
+    .range_close = cpu_release,
+    .range_map = cpu_range_map,
+    .range_unmap = cpu_range_unmap,
     .write = cpu_write,
     .read = cpu_read,
     .now_ns = cpu_now_ns,

@@ -119,14 +119,20 @@ static void unclaim(struct mt_device *device, uint64_t bytes)
     (void)before;
 }
 
-mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+/* Counts a call and claims what it asks for. */
+static mt_status admit(struct mt_device *device, uint64_t bytes)
 {
     uint64_t number = __atomic_add_fetch(&device->reserve_count, 1, __ATOMIC_RELAXED);
     if (bytes == 0)
         return mt_fail(MT_USAGE, "%s: 0 bytes can't be reserved", device->name);
     if (number == device->fail_reserve_at)
         return mt_fail(MT_OUT_OF_MEMORY, "%s: reserve number %" PRIu64 " was made to fail", device->name, number);
-    mt_status status = claim(device, bytes);
+    return claim(device, bytes);
+}
+
+mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    mt_status status = admit(device, bytes);
     if (status != MT_OK)
         return status;
     status = device->table->reserve(device, bytes, out_address);
@@ -139,6 +145,55 @@ void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes
 {
     device->table->release(device, address, bytes);
     unclaim(device, bytes);
+}
+
+bool mt_device_has_ranges(const struct mt_device *device)
+{
+    return device->table->range_open != NULL;
+}
+
+static bool is_whole_pages(uint64_t bytes)
+{
+    return bytes % MT_DEVICE_PAGE == 0;
+}
+
+mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    assert(mt_device_has_ranges(device));
+    if (bytes == 0 || !is_whole_pages(bytes))
+        return mt_fail(MT_USAGE, "%s: a range of %" PRIu64 " bytes is no number of pages", device->name, bytes);
+    return device->table->range_open(device, bytes, out_address);
+}
+
+void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    device->table->range_close(device, address, bytes);
+}
+
+mt_status mt_device_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    assert(is_whole_pages(bytes));
+    mt_status status = admit(device, bytes);
+    if (status != MT_OK)
+        return status;
+    status = device->table->range_map(device, address, bytes);
+    if (status != MT_OK)
+        unclaim(device, bytes);
+    return status;
+}
+
+void mt_device_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    assert(is_whole_pages(bytes));
+    device->table->range_unmap(device, address, bytes);
+    unclaim(device, bytes);
+}
+
+mt_status mt_device_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
+{
+    if (later == earlier || device->table->follow == NULL)
+        return MT_OK;
+    return device->table->follow(device, later, earlier);
 }
 
 mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)

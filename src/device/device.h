@@ -7,8 +7,8 @@
  *
  * A backend fills a table of functions; the wrappers below check once for all of them and supply what is optional.
  *
- * Threads: reserve, release, the memory figures and the clock may be called from any thread; everything else from the
- * one that runs the model. */
+ * Threads: reserve, release, ranges, follow, synchronize, the memory figures and the clock may be called from any thread;
+ * everything else from the one that runs the model. */
 #ifndef MT_DEVICE_DEVICE_H
 #define MT_DEVICE_DEVICE_H
 
@@ -156,7 +156,8 @@ const char *const *mt_device_cards(void);
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
 
-/* Ranges of addresses (see the table), where mt_device_has_ranges; mapped bytes count as reserved. */
+/* Ranges of addresses (see the table), where mt_device_has_ranges; mapped bytes count as reserved, and each map as a call of
+ * reserve. Bytes must not be 0; what is closed has no memory any more. */
 bool mt_device_has_ranges(const struct mt_device *device);
 mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t bytes);

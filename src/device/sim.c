@@ -49,6 +49,15 @@ static void sim_release(struct mt_device *device, mt_addr address, uint64_t byte
     (void)bytes;
 }
 
+/* Addresses are all that there is of a range, and of its memory. */
+static mt_status sim_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    (void)device;
+    (void)address;
+    (void)bytes;
+    return MT_OK;
+}
+
 static uint64_t sim_now_ns(const struct mt_device *device)
 {
     return __atomic_load_n(&((const struct sim *)device)->clock_ns, __ATOMIC_RELAXED);
@@ -87,6 +96,10 @@ static const struct mt_device_table sim_table = {
     .kind = "sim",
     .reserve = sim_reserve,
     .release = sim_release,
+    .range_open = sim_reserve,
+    .range_close = sim_release,
+    .range_map = sim_range_map,
+    .range_unmap = sim_release,
     .now_ns = sim_now_ns,
     .spend = sim_spend,
     .close = sim_close,

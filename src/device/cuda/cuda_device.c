@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/cuda/cuda_range.h"
 #include "device/cuda/process_memory.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/queue.h"
@@ -27,6 +28,7 @@ struct cuda {
     int ordinal;
     struct mtk_queue queue;
     cudaEvent_t marks[MT_DEVICE_MARKS];
+    struct mt_cuda_range range;
     struct mt_process_memory process_memory;
     uint64_t context_bytes, library_bytes; /* as struct mt_device_memory has them */
     uint64_t opened_ns;                    /* mt_clock_ns when the device's clock was 0 */
@@ -84,6 +86,33 @@ static void cuda_release(struct mt_device *device, mt_addr address, uint64_t byt
     (void)bytes;
     if (cudaSetDevice(cuda_of(device)->ordinal) == cudaSuccess)
         (void)cudaFree(pointer(address));
+}
+
+static mt_status cuda_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    mt_status status = use_card(cuda_of(device));
+    return status == MT_OK ? mt_cuda_range_open(&cuda_of(device)->range, bytes, out_address) : status;
+}
+
+static void cuda_range_close(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    if (cudaSetDevice(cuda_of(device)->ordinal) == cudaSuccess)
+        mt_cuda_range_close(&cuda_of(device)->range, address, bytes);
+}
+
+static mt_status cuda_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    mt_status status = use_card(cuda_of(device));
+    return status == MT_OK ? mt_cuda_range_map(&cuda_of(device)->range, address, bytes) : status;
+}
+
+/* What the work fails of shows to whoever waits for it next. */
+static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    if (cudaSetDevice(cuda_of(device)->ordinal) != cudaSuccess)
+        return;
+    (void)cudaDeviceSynchronize();
+    mt_cuda_range_unmap(&cuda_of(device)->range, address, bytes);
 }
 
 /* Waits: the caller may use its memory again when this returns, of whatever kind that is. */
@@ -190,6 +219,10 @@ static const struct mt_device_table cuda_table = {
     .kind = "cuda",
     .reserve = cuda_reserve,
     .release = cuda_release,
+    .range_open = cuda_range_open,
+    .range_close = cuda_range_close,
+    .range_map = cuda_range_map,
+    .range_unmap = cuda_range_unmap,
     .write = cuda_write,
     .read = cuda_read,
     .synchronize = cuda_synchronize,
@@ -252,6 +285,8 @@ static mt_status start_context(struct cuda *cuda)
             check(cudaStreamCreateWithFlags(&cuda->queue.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     for (int i = 0; i < MT_DEVICE_MARKS && status == MT_OK; i++)
         status = check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
+    if (status == MT_OK)
+        mt_cuda_range_start(&cuda->range, cuda->ordinal);
     return status == MT_OK ? used_bytes(cuda, &cuda->context_bytes) : status;
 }
 
