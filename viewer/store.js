@@ -75,7 +75,7 @@ function reservedOverTime(parts, eventCount) {
         changes.push([parts.mapped[i], parts.bytes[i]]);
         if (parts.life[i] > 0) changes.push([parts.mapped[i] + parts.life[i], -parts.bytes[i]]);
     }
-    changes.sort((a, b) => a[0] - b[0]);
+    changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]); // of one event what goes goes first: no peak lies inside of it
     const reserved = { event: new Float64Array(changes.length), bytes: new Float64Array(changes.length) };
     let now = 0;
     let peak = { bytes: 0, event: -1 };
