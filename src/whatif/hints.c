@@ -9,13 +9,14 @@ static const char RECOMPUTE[] = "compute it again when it is needed again, or fi
 static const char *const idle_hints[MT_ROLE_COUNT] = {
     [MT_ROLE_PARAM] = "keep parameters on the host, or on other cards, while their layer does not run (FSDP with CPU "
                       "offload)",
-    [MT_ROLE_GRAD] = "update each parameter as soon as its gradient is there, so that none waits for the optimizer "
-                     "(PyTorch: register_post_accumulate_grad_hook)",
+    [MT_ROLE_GRAD] =
+        "update each parameter as soon as its gradient is there, so that none waits for the optimizer "
+        "(memtrace run --impl fused --optimizer-in-backward on; PyTorch: register_post_accumulate_grad_hook)",
     [MT_ROLE_OPT_STATE] =
         "move it to the host between two updates (ZeRO-Offload), shard it over cards (ZeRO, FSDP), or "
         "keep it in 8 bits",
-    [MT_ROLE_SAVED] = "compute it again in backward (torch.utils.checkpoint) or move it to the host until then "
-                      "(torch.autograd.graph.save_on_cpu)",
+    [MT_ROLE_SAVED] = "compute it again in backward (memtrace run --impl fused --checkpoint block; PyTorch: "
+                      "torch.utils.checkpoint) or move it to the host until then (torch.autograd.graph.save_on_cpu)",
     [MT_ROLE_TEMPORARY] = RECOMPUTE,
     [MT_ROLE_WEIGHT_CAST] = "cast it again when it is needed again",
     [MT_ROLE_WORKSPACE] = "give the workspace back after use, or ask the library for a smaller one",

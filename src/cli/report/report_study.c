@@ -126,8 +126,10 @@ static bool is_same_run(const struct mt_run_plan *a, const struct mt_run_plan *b
     const struct mt_training_config *x = &a->config, *y = &b->config;
     return is_same_model(&x->model, &y->model) && x->mode == y->mode && x->batch == y->batch && x->seq == y->seq &&
            x->autocast == y->autocast && x->math == y->math && x->attention == y->attention &&
-           x->implementation == y->implementation && x->weight_cast == y->weight_cast && x->zero_grad == y->zero_grad &&
-           a->alloc.policy == b->alloc.policy && a->alloc.max_split_bytes == b->alloc.max_split_bytes &&
+           x->implementation == y->implementation && x->weight_cast == y->weight_cast &&
+           x->checkpoint == y->checkpoint && x->optimizer_in_backward == y->optimizer_in_backward &&
+           x->zero_grad == y->zero_grad && a->alloc.policy == b->alloc.policy &&
+           a->alloc.max_split_bytes == b->alloc.max_split_bytes &&
            a->alloc.roundup_power2_divisions == b->alloc.roundup_power2_divisions;
 }
 

@@ -35,6 +35,12 @@ static void add_change(const struct mt_run_plan *plan, mt_fit_change change, str
     case MT_CHANGE_WEIGHT_CAST:
         mt_text_add(out, "--weight-cast %s", mt_weight_cast_names[plan->config.weight_cast]);
         return;
+    case MT_CHANGE_OPTIMIZER:
+        mt_text_add(out, "--optimizer-in-backward %s", mt_switch_names[plan->config.optimizer_in_backward]);
+        return;
+    case MT_CHANGE_CHECKPOINT:
+        mt_text_add(out, "--checkpoint %s", mt_checkpoint_names[plan->config.checkpoint]);
+        return;
     case MT_CHANGE_BATCH:
         mt_text_add(out, "--batch %" PRId64, plan->config.batch);
         return;
@@ -105,9 +111,9 @@ static void print_title(const struct mt_fit_question *question)
     fputs(" (", stdout);
     print_parameters((int64_t)mt_model_parameter_count(&config->model));
     mt_alloc_settings_format_short(&question->plan->alloc, &alloc);
-    printf("), batch %" PRId64 ", sequence %" PRId64 ", %s, %s, %s\n", config->batch, config->seq,
-           mt_mode_names[config->mode], config->autocast ? "bf16 autocast" : mt_matmul_names[config->math],
-           mt_text_get(&alloc));
+    printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, %s\n",
+           mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
+           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], mt_text_get(&alloc));
     mt_text_release(&alloc);
     print_device(question->device);
 }
@@ -217,7 +223,8 @@ static void print_advice(const struct mt_fit_question *question, const struct mt
                                     : "\nThe least change that makes it fit:");
     print_command(best);
     if (answer->has_gentler) {
-        puts("With what costs training nothing, less has to be cut:");
+        bool cuts = answer->gentler.changes.has[MT_CHANGE_BATCH] || answer->gentler.changes.has[MT_CHANGE_SEQ];
+        printf("With what computes the same in less memory, %s has to be cut:\n", cuts ? "less" : "nothing");
         print_command(&answer->gentler);
     }
 }
@@ -356,12 +363,13 @@ static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
     struct mt_text alloc = {0};
     mt_alloc_settings_format_short(&plan->alloc, &alloc);
     json_t *members = json_pack(
-        "{s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "model", mt_json_text(config->model.name),
+        "{s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "model", mt_json_text(config->model.name),
         "parameters", (json_int_t)mt_model_parameter_count(&config->model), "mode", mt_mode_names[config->mode],
         "autocast", mt_autocast_names[config->autocast], "attention", mt_attention_names[config->attention], "impl",
         mt_implementation_names[config->implementation], "weight_cast", mt_weight_cast_names[config->weight_cast],
-        "zero_grad", mt_zero_grad_names[config->zero_grad], "batch", (json_int_t)config->batch, "seq",
-        (json_int_t)config->seq, "alloc", mt_text_get(&alloc));
+        "checkpoint", mt_checkpoint_names[config->checkpoint], "optimizer_in_backward",
+        mt_switch_names[config->optimizer_in_backward], "zero_grad", mt_zero_grad_names[config->zero_grad], "batch",
+        (json_int_t)config->batch, "seq", (json_int_t)config->seq, "alloc", mt_text_get(&alloc));
     json_object_update(object, members);
     json_decref(members);
     mt_text_release(&alloc);

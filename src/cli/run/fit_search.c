@@ -6,23 +6,39 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A capacity that does, above the device's, which does not, and less of which does not. No capacity below the peak of allocated bytes can, and
- * without a limit on memory none but the peak of reserved bytes is touched: the rest is bisected. */
+/* Raises *high until the run fits there, and *low to the last capacity before that, which does not do. The peak of reserved
+ * bytes where memory has no end does mostly; but a policy may take other segments of a card with less. */
+static mt_status find_bracket(const struct mt_run_plan *plan, uint64_t *low, uint64_t *high)
+{
+    if (*high <= *low)
+        *high = *low + MT_FIT_UNIT;
+    for (uint64_t stride = MT_FIT_UNIT;; stride *= 2) {
+        struct mt_simulation simulation;
+        mt_status status = mt_fit_simulate_with(plan, *high, &simulation);
+        if (status != MT_OK || simulation.fits)
+            return status;
+        *low = *high;
+        *high += stride;
+    }
+}
+
+/* A capacity that does, above the device's, which does not, and less of which does not: between the two it is bisected. No
+ * capacity below the peak of allocated bytes can do. */
 static mt_status find_enough(const struct mt_run_plan *plan, const struct mt_simulation *unlimited, struct mt_fit *fit)
 {
     uint64_t low = fit->capacity_bytes, high = unlimited->peak_reserved_bytes;
     if (low < unlimited->peak_allocated_bytes)
         low = unlimited->peak_allocated_bytes - 1;
-    while (high > low + MT_FIT_UNIT) {
+    mt_status status = find_bracket(plan, &low, &high);
+    while (status == MT_OK && high > low + MT_FIT_UNIT) {
         uint64_t middle = low + (high - low) / 2;
         struct mt_simulation simulation;
-        mt_status status = mt_fit_simulate_with(plan, middle, &simulation);
-        if (status != MT_OK)
-            return status;
-        *(simulation.fits ? &high : &low) = middle;
+        status = mt_fit_simulate_with(plan, middle, &simulation);
+        if (status == MT_OK)
+            *(simulation.fits ? &high : &low) = middle;
     }
     fit->enough_bytes = high;
-    return MT_OK;
+    return status;
 }
 
 static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
@@ -111,11 +127,13 @@ static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
     const struct mt_training_config *config = &plan->config;
     switch (change) {
     case MT_CHANGE_ZERO_GRAD:
-        return config->mode == MT_MODE_FWD_BWD && config->zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD;
+        return config->mode == MT_MODE_FWD_BWD && config->zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD &&
+               !config->optimizer_in_backward;
     case MT_CHANGE_ALLOC:
         return plan->alloc.policy != MT_POLICY_TIGHT;
     case MT_CHANGE_AUTOCAST:
-        return config->parameter_dtype == MT_F32;
+        return config->parameter_dtype == MT_F32 &&
+               !(config->implementation == MT_IMPLEMENTATION_FUSED && config->autocast);
     case MT_CHANGE_ATTENTION:
         return config->attention < least_attention(config);
     case MT_CHANGE_IMPL:
@@ -123,6 +141,10 @@ static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
     case MT_CHANGE_WEIGHT_CAST:
         return config->implementation == MT_IMPLEMENTATION_FUSED && config->autocast &&
                config->weight_cast != MT_WEIGHT_CAST_LAYER;
+    case MT_CHANGE_OPTIMIZER:
+        return config->mode == MT_MODE_FWD_BWD && !config->optimizer_in_backward;
+    case MT_CHANGE_CHECKPOINT:
+        return config->mode != MT_MODE_INFER && config->checkpoint != MT_CHECKPOINT_BLOCK;
     case MT_CHANGE_BATCH:
         return config->batch > 1;
     case MT_CHANGE_SEQ:
@@ -171,6 +193,12 @@ static void apply(struct mt_run_plan *plan, mt_fit_change change)
     case MT_CHANGE_WEIGHT_CAST:
         plan->config.weight_cast = MT_WEIGHT_CAST_LAYER;
         return;
+    case MT_CHANGE_OPTIMIZER:
+        plan->config.optimizer_in_backward = true;
+        return;
+    case MT_CHANGE_CHECKPOINT:
+        plan->config.checkpoint = MT_CHECKPOINT_BLOCK;
+        return;
     case MT_CHANGE_BATCH:
     case MT_CHANGE_SEQ:
         *plan = mt_fit_with_size(*plan, change, 1);
@@ -178,6 +206,16 @@ static void apply(struct mt_run_plan *plan, mt_fit_change change)
     case MT_CHANGE_COUNT:
         return;
     }
+}
+
+/* The change, and of an eager run the implementation that knows it. */
+static struct mt_fit_changes changes_for(const struct mt_run_plan *plan, mt_fit_change change)
+{
+    struct mt_fit_changes changes = {0};
+    changes.has[change] = true;
+    if (change == MT_CHANGE_OPTIMIZER || change == MT_CHANGE_CHECKPOINT)
+        changes.has[MT_CHANGE_IMPL] = plan->config.implementation != MT_IMPLEMENTATION_FUSED;
+    return changes;
 }
 
 /* The plan with all of these changes; the dearest of them in *out_dearest. */
@@ -216,14 +254,26 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
     return measure(&remedy->plan, &remedy->fit);
 }
 
+/* Whether what the change brings along makes the run fit by itself. */
+static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_fit_change change, struct mt_fit_changes changes)
+{
+    if (change == MT_CHANGE_IMPL || !changes.has[MT_CHANGE_IMPL])
+        return false;
+    for (size_t i = 0; i < answer->single_count; i++)
+        if (answer->single[i].changes.has[MT_CHANGE_IMPL] && answer->single[i].fit.fits)
+            return true;
+    return false;
+}
+
 static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     mt_status status = MT_OK;
     for (mt_fit_change change = 0; change < MT_CHANGE_COUNT && status == MT_OK; change++) {
-        if (!is_change(plan, change))
+        const struct mt_fit_changes changes = changes_for(plan, change);
+        if (!is_change(plan, change) || is_more_than_needed(answer, change, changes))
             continue;
         struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
-        remedy->changes.has[change] = true;
+        remedy->changes = changes;
         status = make_remedy(plan, answer->fit.capacity_bytes, remedy);
     }
     return status;
@@ -278,6 +328,17 @@ static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer
     return least;
 }
 
+/* What another change of them makes pointless goes: fused comes with an attention of its own, and where gradients update
+ * parameters in backward, none are left to let go of. */
+static struct mt_fit_changes without_overlap(struct mt_fit_changes changes)
+{
+    if (changes.has[MT_CHANGE_IMPL])
+        changes.has[MT_CHANGE_ATTENTION] = false;
+    if (changes.has[MT_CHANGE_OPTIMIZER])
+        changes.has[MT_CHANGE_ZERO_GRAD] = false;
+    return changes;
+}
+
 /* All changes that help each by itself; how many in *out_count. */
 static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t *out_count)
 {
@@ -289,7 +350,7 @@ static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t 
         all = joined(all, answer->single[i].changes);
         ++*out_count;
     }
-    return all;
+    return without_overlap(all);
 }
 
 /* No pair fits: how far the two best go, and all that help together. */
@@ -309,8 +370,6 @@ static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
 {
     size_t count;
     struct mt_fit_changes changes = helpful(answer, &count);
-    if (changes.has[MT_CHANGE_IMPL]) /* which has an attention of its own */
-        changes.has[MT_CHANGE_ATTENTION] = false;
     changes.has[MT_CHANGE_AUTOCAST] = changes.has[MT_CHANGE_BATCH] = changes.has[MT_CHANGE_SEQ] = false;
     return changes;
 }
@@ -324,7 +383,7 @@ static mt_fit_change dearest_of(struct mt_fit_changes changes)
     return dearest;
 }
 
-/* Where the least change is a cut, what of it remains after everything that is free. */
+/* Where the least change is a cut, what of it remains after everything that is free: nothing, maybe. */
 static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
@@ -337,6 +396,8 @@ static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answ
     mt_status status = make_remedy(plan, answer->fit.capacity_bytes, &answer->gentler);
     answer->has_gentler = status == MT_OK && answer->gentler.fit.fits &&
                           mt_fit_size(&answer->gentler.plan, cut) > mt_fit_size(&best->plan, cut);
+    if (mt_fit_size(&answer->gentler.plan, cut) == mt_fit_size(plan, cut))
+        answer->gentler.changes.has[cut] = false;
     return status;
 }
 

@@ -11,7 +11,7 @@
 
 /* How a run and a device get along.
  * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
- * reserved_bytes is 0. Neither is above unlimited_bytes. */
+ * reserved_bytes is 0. */
 struct mt_fit {
     bool fits;
     uint64_t capacity_bytes;  /* of the device, all of it */
@@ -34,10 +34,13 @@ enum { MT_FIT_UNIT = 2 << 20 };
 typedef enum mt_fit_change {
     MT_CHANGE_ZERO_GRAD,   /* before-forward */
     MT_CHANGE_ALLOC,       /* policy=tight */
-    MT_CHANGE_AUTOCAST,    /* the other one: bf16, or off, where the casts of the weights cost more than they save */
+    MT_CHANGE_AUTOCAST,    /* the other one: bf16, or off, where the casts of the weights cost more than they save; of
+                              fused not off, since casts of a layer take less */
     MT_CHANGE_ATTENTION,   /* flash, where heads are of a size for it, else weights */
     MT_CHANGE_IMPL,        /* fused; under autocast with weights cast layer by layer */
     MT_CHANGE_WEIGHT_CAST, /* of fused, under autocast: layer by layer */
+    MT_CHANGE_OPTIMIZER,   /* in backward; with fused, which knows it */
+    MT_CHANGE_CHECKPOINT,  /* of blocks; with fused, which knows it */
     MT_CHANGE_BATCH,       /* smaller */
     MT_CHANGE_SEQ,         /* shorter */
     MT_CHANGE_COUNT
@@ -69,13 +72,14 @@ struct mt_fit_largest {
  * Invariants: if the run fits, there are no remedies; if a single one fits, nothing is combined. */
 struct mt_fit_answer {
     struct mt_fit fit;
-    struct mt_fit_remedy single[MT_CHANGE_COUNT]; /* those that are a change, cheapest first */
+    struct mt_fit_remedy single[MT_CHANGE_COUNT]; /* those that are a change, cheapest first; one that needs the fused
+                                                     implementation with it, if that alone does not do */
     size_t single_count;
     struct mt_fit_remedy
         combined[MT_MOST_COMBINED]; /* the cheapest pair that fits; or the two best, and all together */
     size_t combined_count;
     bool has_gentler;             /* the least change cuts the batch or the sequence, and would have to cut less with */
-    struct mt_fit_remedy gentler; /* this: all changes that cost training nothing, and the rest of the cut */
+    struct mt_fit_remedy gentler; /* this: all changes with which training computes the same, and the rest of the cut */
     struct mt_fit_largest batch, seq; /* with the run as it is otherwise */
     const char *largest_model;        /* of mt_model_names; NULL: none */
     const char *smallest_card;        /* of mt_device_cards, that the run as it is fits; NULL: none */

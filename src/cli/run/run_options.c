@@ -104,6 +104,10 @@ static void plan_implementation(const struct mt_run_options *run, struct mt_trai
     }
     if (run->weight_cast != MT_UNSET)
         config->weight_cast = (mt_weight_cast)run->weight_cast;
+    if (run->checkpoint != MT_UNSET)
+        config->checkpoint = (mt_checkpoint)run->checkpoint;
+    if (run->optimizer_in_backward != MT_UNSET)
+        config->optimizer_in_backward = run->optimizer_in_backward != 0;
 }
 
 static void plan_training(const struct mt_run_options *run, struct mt_training_config *config)
@@ -162,13 +166,30 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
  * for sizes that are settings too, whether kernels were watched, which is a flag, and the program's version. */
 static const struct {
     const char *setting, *option;
-} repeated[] = {
-    {"vocab", "--vocab"},       {"d_model", "--d-model"},     {"d_ff", "--d-ff"},     {"layers", "--layers"},
-    {"heads", "--heads"},       {"rope", "--rope"},           {"mode", "--mode"},     {"batch", "--batch"},
-    {"seq", "--seq"},           {"steps", "--steps"},         {"warmup", "--warmup"}, {"seed", "--seed"},
-    {"autocast", "--autocast"}, {"attention", "--attention"}, {"matmul", "--matmul"}, {"zero_grad", "--zero-grad"},
-    {"init", "--init"},         {"data", "--data"},           {"impl", "--impl"},     {"weight_cast", "--weight-cast"},
-    {"alloc", "--alloc"},       {"device", "--device"}};
+} repeated[] = {{"vocab", "--vocab"},
+                {"d_model", "--d-model"},
+                {"d_ff", "--d-ff"},
+                {"layers", "--layers"},
+                {"heads", "--heads"},
+                {"rope", "--rope"},
+                {"mode", "--mode"},
+                {"batch", "--batch"},
+                {"seq", "--seq"},
+                {"steps", "--steps"},
+                {"warmup", "--warmup"},
+                {"seed", "--seed"},
+                {"autocast", "--autocast"},
+                {"attention", "--attention"},
+                {"matmul", "--matmul"},
+                {"zero_grad", "--zero-grad"},
+                {"init", "--init"},
+                {"data", "--data"},
+                {"impl", "--impl"},
+                {"weight_cast", "--weight-cast"},
+                {"checkpoint", "--checkpoint"},
+                {"optimizer_in_backward", "--optimizer-in-backward"},
+                {"alloc", "--alloc"},
+                {"device", "--device"}};
 
 enum { REPEATED_COUNT = sizeof repeated / sizeof repeated[0] };
 

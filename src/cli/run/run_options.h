@@ -16,7 +16,7 @@ struct mt_run_options {
     const char *model, *device, *alloc, *trace, *name, *data;
     int64_t vocab, d_model, d_ff, layers, heads;
     int64_t batch, seq, steps, warmup, seed;
-    int rope, mode, autocast, attention, matmul, zero_grad, init, impl, weight_cast;
+    int rope, mode, autocast, attention, matmul, zero_grad, init, impl, weight_cast, checkpoint, optimizer_in_backward;
 };
 
 /* What is trained and how, in the order of the help: AXIS for what `sweep` takes lists of, in the order of its grid, and
@@ -52,6 +52,10 @@ struct mt_run_options {
              "op by op, or by hand for speed and size (eager)"),                                                       \
         AXIS(WEIGHT_CAST, CHOICE, weight_cast, "--weight-cast", "persistent|region|layer", mt_weight_cast_names,       \
              "how long bf16 copies of weights live (persistent; of eager: region)"),                                   \
+        AXIS(CHECKPOINT, CHOICE, checkpoint, "--checkpoint", "off|block", mt_checkpoint_names,                         \
+             "of fused: keep of a block its input alone, and compute it again in backward (off)"),                     \
+        AXIS(OPTIMIZER_IN_BACKWARD, CHOICE, optimizer_in_backward, "--optimizer-in-backward", "off|on",                \
+             mt_switch_names, "of fused: a gradient updates its parameter when it is complete, and goes (off)"),       \
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \
              "policy=tight or policy=torch,max_split=…,… (policy=tight)")
 
@@ -68,7 +72,8 @@ struct mt_run_options {
         .trace = MT_DEFAULT_TRACE, .vocab = MT_UNSET, .d_model = MT_UNSET, .d_ff = MT_UNSET, .layers = MT_UNSET,       \
         .heads = MT_UNSET, .batch = MT_UNSET, .seq = MT_UNSET, .steps = MT_UNSET, .warmup = MT_UNSET,                  \
         .seed = MT_UNSET, .rope = MT_UNSET, .mode = MT_UNSET, .autocast = MT_UNSET, .attention = MT_UNSET,             \
-        .matmul = MT_UNSET, .zero_grad = MT_UNSET, .init = MT_UNSET, .impl = MT_UNSET, .weight_cast = MT_UNSET         \
+        .matmul = MT_UNSET, .zero_grad = MT_UNSET, .init = MT_UNSET, .impl = MT_UNSET, .weight_cast = MT_UNSET,        \
+        .checkpoint = MT_UNSET, .optimizer_in_backward = MT_UNSET                                                      \
     }
 
 /* The table of `run`, which ends with a NULL name, and nothing given. */

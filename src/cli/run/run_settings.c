@@ -28,6 +28,7 @@ const char *const mt_weight_cast_names[] = {[MT_WEIGHT_CAST_REGION] = "region",
                                             [MT_WEIGHT_CAST_LAYER] = "layer",
                                             [MT_WEIGHT_CAST_PERSISTENT] = "persistent",
                                             NULL};
+const char *const mt_checkpoint_names[] = {[MT_CHECKPOINT_OFF] = "off", [MT_CHECKPOINT_BLOCK] = "block", NULL};
 
 static void add_text(struct mt_run_settings *settings, const char *name, const char *value)
 {
@@ -70,16 +71,25 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_text(settings, "data", config->data == MT_DATA_FILE ? config->data_file : mt_data_names[config->data]);
     add_text(settings, "impl", mt_implementation_names[config->implementation]);
     add_text(settings, "weight_cast", mt_weight_cast_names[config->weight_cast]);
+    add_text(settings, "checkpoint", mt_checkpoint_names[config->checkpoint]);
+    add_text(settings, "optimizer_in_backward", mt_switch_names[config->optimizer_in_backward]);
 }
+
+/* What runs did before a setting was one. */
+static const struct {
+    const char *setting, *value;
+} former[] = {
+    {"attention", "custom"}, {"weight_cast", "region"}, {"checkpoint", "off"}, {"optimizer_in_backward", "off"}};
 
 const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
 {
     const char *value = mt_setting_find(rows, count, name);
     if (value[0] != '\0' || count == 0)
         return value;
-    if (strcmp(name, "attention") == 0)
-        return mt_attention_names[MT_ATTENTION_CUSTOM];
-    return strcmp(name, "weight_cast") == 0 ? mt_weight_cast_names[MT_WEIGHT_CAST_REGION] : value;
+    for (size_t i = 0; i < sizeof former / sizeof former[0]; i++)
+        if (strcmp(name, former[i].setting) == 0)
+            return former[i].value;
+    return value;
 }
 
 void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_device *device, struct mt_run_settings *out)

@@ -31,5 +31,6 @@ extern const char *const mt_matmul_names[];
 extern const char *const mt_switch_names[]; /* off, on */
 extern const char *const mt_implementation_names[];
 extern const char *const mt_weight_cast_names[];
+extern const char *const mt_checkpoint_names[];
 
 #endif

@@ -20,6 +20,8 @@ static const struct {
                          [MT_AXIS_ZERO_GRAD] = {"--zero-grad", ""},
                          [MT_AXIS_IMPL] = {"--impl", ""},
                          [MT_AXIS_WEIGHT_CAST] = {"--weight-cast", ""},
+                         [MT_AXIS_CHECKPOINT] = {"--checkpoint", ""},
+                         [MT_AXIS_OPTIMIZER_IN_BACKWARD] = {"--optimizer-in-backward", ""},
                          [MT_AXIS_ALLOC] = {"--alloc", "policy="}};
 
 const char *mt_sweep_axis_option(mt_sweep_axis axis)

@@ -18,6 +18,8 @@ typedef enum mt_sweep_axis {
     MT_AXIS_ZERO_GRAD,
     MT_AXIS_IMPL,
     MT_AXIS_WEIGHT_CAST,
+    MT_AXIS_CHECKPOINT,
+    MT_AXIS_OPTIMIZER_IN_BACKWARD,
     MT_AXIS_ALLOC,
     MT_AXIS_COUNT
 } mt_sweep_axis;

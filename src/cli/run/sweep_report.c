@@ -85,17 +85,20 @@ static mt_status visit_rows(const struct mt_sweep *sweep, row_visit visit, void 
 }
 
 /* The columns of a table: those that every sweep has, and those that only some grids vary. */
-enum { MOST_COLUMNS = 16 };
-static const struct mt_column axis_columns[MT_AXIS_COUNT] = {[MT_AXIS_MODEL] = {"model", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_MODE] = {"mode", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_AUTOCAST] = {"autocast", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_ATTENTION] = {"attention", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_SEQ] = {"seq", MT_ALIGN_RIGHT},
-                                                             [MT_AXIS_BATCH] = {"batch", MT_ALIGN_RIGHT},
-                                                             [MT_AXIS_ZERO_GRAD] = {"zero-grad", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_IMPL] = {"impl", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_WEIGHT_CAST] = {"weight-cast", MT_ALIGN_LEFT},
-                                                             [MT_AXIS_ALLOC] = {"alloc", MT_ALIGN_LEFT}};
+enum { MOST_COLUMNS = MT_AXIS_COUNT + 5 };
+static const struct mt_column axis_columns[MT_AXIS_COUNT] = {
+    [MT_AXIS_MODEL] = {"model", MT_ALIGN_LEFT},
+    [MT_AXIS_MODE] = {"mode", MT_ALIGN_LEFT},
+    [MT_AXIS_AUTOCAST] = {"autocast", MT_ALIGN_LEFT},
+    [MT_AXIS_ATTENTION] = {"attention", MT_ALIGN_LEFT},
+    [MT_AXIS_SEQ] = {"seq", MT_ALIGN_RIGHT},
+    [MT_AXIS_BATCH] = {"batch", MT_ALIGN_RIGHT},
+    [MT_AXIS_ZERO_GRAD] = {"zero-grad", MT_ALIGN_LEFT},
+    [MT_AXIS_IMPL] = {"impl", MT_ALIGN_LEFT},
+    [MT_AXIS_WEIGHT_CAST] = {"weight-cast", MT_ALIGN_LEFT},
+    [MT_AXIS_CHECKPOINT] = {"checkpoint", MT_ALIGN_LEFT},
+    [MT_AXIS_OPTIMIZER_IN_BACKWARD] = {"optimizer-in-backward", MT_ALIGN_LEFT},
+    [MT_AXIS_ALLOC] = {"alloc", MT_ALIGN_LEFT}};
 static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
                                                   {"reserved", MT_ALIGN_RIGHT},
                                                   {"step ms", MT_ALIGN_RIGHT},
@@ -138,6 +141,12 @@ static void add_axis_value(const struct mt_sweep_cell *cell, mt_sweep_axis axis,
         return;
     case MT_AXIS_WEIGHT_CAST:
         mt_text_add(text, "%s", mt_weight_cast_names[config->weight_cast]);
+        return;
+    case MT_AXIS_CHECKPOINT:
+        mt_text_add(text, "%s", mt_checkpoint_names[config->checkpoint]);
+        return;
+    case MT_AXIS_OPTIMIZER_IN_BACKWARD:
+        mt_text_add(text, "%s", mt_switch_names[config->optimizer_in_backward]);
         return;
     case MT_AXIS_ALLOC:
         if (cell->value[axis] != NULL)
@@ -268,8 +277,18 @@ static json_t *oom_json(const struct row *row)
 /* The axes as members, numbers where they are some. */
 static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
 {
-    static const char *const keys[MT_AXIS_COUNT] = {"model", "mode",      "autocast", "attention",   "seq",
-                                                    "batch", "zero_grad", "impl",     "weight_cast", "alloc"};
+    static const char *const keys[MT_AXIS_COUNT] = {"model",
+                                                    "mode",
+                                                    "autocast",
+                                                    "attention",
+                                                    "seq",
+                                                    "batch",
+                                                    "zero_grad",
+                                                    "impl",
+                                                    "weight_cast",
+                                                    "checkpoint",
+                                                    "optimizer_in_backward",
+                                                    "alloc"};
     for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++) {
         struct mt_text text = {0};
         add_axis_value(cell, axis, &text);
