@@ -381,6 +381,32 @@ static void terms_of_size_t_squared_are_most_from_the_length_told(void **state)
     json_decref(answer);
 }
 
+/* What stands beside each cell is what was measured of it, and nothing where it was another layer. */
+static void the_peer_stands_beside_its_own_cells(void **state)
+{
+    (void)state;
+    json_t *answer = command_json("--no-trace --peer --precision bf16 --d 32,64 --seq 16384,65536 --repeat 1"), *row;
+    size_t i;
+    json_array_foreach(json_object_get(answer, "rows"), i, row)
+    {
+        const json_t *peer = json_object_get(row, "peer");
+        bool is_wide = integer_of(row, "d") == 64 && integer_of(row, "seq") == 16384;
+        bool is_flash = is_wide && strcmp(text_of(row, "attention"), "flash") == 0;
+        bool is_custom = is_wide && strcmp(text_of(row, "attention"), "custom") == 0;
+        assert_int_equal(json_is_object(peer), is_flash || is_custom);
+        if (!is_flash)
+            continue;
+        assert_true(json_number_value(json_object_get(peer, "backward_ms")) == 2.2);
+        assert_in_range(integer_of(peer, "kept_bytes"), 96.5 * (1 << 20), 96.6 * (1 << 20));
+    }
+    json_decref(answer);
+    answer = command_json("--no-trace --peer --precision bf16 --d 64 --seq 256 --batch 4 --repeat 1");
+    json_array_foreach(json_object_get(answer, "rows"), i, row) assert_true(json_is_null(json_object_get(row, "peer")));
+    json_decref(answer);
+    const struct said *said = MEMTRACE("attention --device sim --no-trace --peer --d 64 --precision bf16 --seq 16384");
+    assert_says(said->out, "64  16384  flash    96.53 MiB  96.53 MiB");
+}
+
 static void people_are_told_what_follows(void **state)
 {
     (void)state;
@@ -447,6 +473,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(every_run_begins_at_zero),
         cmocka_unit_test(the_longest_sequence_fits_and_the_next_does_not),
         cmocka_unit_test(terms_of_size_t_squared_are_most_from_the_length_told),
+        cmocka_unit_test(the_peer_stands_beside_its_own_cells),
         cmocka_unit_test(people_are_told_what_follows),
         cmocka_unit_test(what_can_not_be_run_is_refused),
     };

@@ -1,6 +1,7 @@
 /* The study for programs: JSON, and CSV of its cells. */
 #include "cli/output/output.h"
 #include "cli/run/run_settings.h"
+#include "cli/study/attention_peer.h"
 #include "cli/study/attention_report.h"
 
 #include <inttypes.h>
@@ -66,6 +67,16 @@ static json_t *cell_json(const struct mt_attention_case *cell, const struct mt_a
                      oom_json(result));
 }
 
+static json_t *peer_json(const struct mt_attention_case *cell)
+{
+    const struct mt_attention_peer *peer = mt_attention_peer_find(cell);
+    if (peer == NULL)
+        return json_null();
+    return json_pack("{s:o, s:o, s:f, s:f}", "kept_bytes", integer(mt_attention_peer_bytes(peer->kept_mib)),
+                     "peak_bytes", integer(mt_attention_peer_bytes(peer->peak_mib)), "forward_ms", peer->forward_ms,
+                     "backward_ms", peer->backward_ms);
+}
+
 static json_t *limits_json(const struct mt_attention_answer *answer)
 {
     const struct mt_attention_grid *grid = answer->grid;
@@ -91,7 +102,10 @@ void mt_attention_print_json(const struct mt_attention_answer *answer)
     json_t *rows = json_array();
     for (size_t i = 0; i < mt_attention_grid_count(grid); i++) {
         const struct mt_attention_case cell = mt_attention_grid_cell(grid, i);
-        json_array_append_new(rows, cell_json(&cell, &answer->results[i]));
+        json_t *row = cell_json(&cell, &answer->results[i]);
+        if (answer->has_peer)
+            json_object_set_new(row, "peer", peer_json(&cell));
+        json_array_append_new(rows, row);
     }
     mt_json_print(json_pack("{s:s, s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "schema", "memtrace.attention/1",
                             "device", answer->device->name, "executes", mt_device_executes(answer->device),

@@ -19,6 +19,12 @@ size_t mt_study_example(const struct mt_attention_answer *answer);
 /* The accounting at that example, beside what was measured; then whether all other cells agree, too. */
 void mt_study_print_account(const struct mt_attention_answer *answer);
 
+/* Adds milliseconds, with four digits or so. */
+void mt_study_add_ms(struct mt_text *out, double ms);
+
+/* Our figures beside those that were measured of a peer. */
+void mt_study_print_peer(const struct mt_attention_answer *answer);
+
 /* What follows from the study, in sentences. */
 void mt_study_print_findings(const struct mt_attention_answer *answer);
 

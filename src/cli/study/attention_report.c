@@ -69,8 +69,7 @@ static void write_memory(const struct mt_attention_case *cell, const struct mt_a
                     result->is_done ? mt_format_bytes(result->peak_requested_bytes, peak) : "oom");
 }
 
-/* Four significant digits at most. */
-static void add_ms(struct mt_text *out, double ms)
+void mt_study_add_ms(struct mt_text *out, double ms)
 {
     mt_text_add(out, "%.*f", ms < 10 ? 3 : ms < 100 ? 2 : 1, ms);
 }
@@ -83,9 +82,9 @@ static void write_times(const struct mt_attention_case *cell, const struct mt_at
         mt_text_add(out, "oom");
         return;
     }
-    add_ms(out, result->forward_ms);
+    mt_study_add_ms(out, result->forward_ms);
     mt_text_add(out, " / ");
-    add_ms(out, result->backward_ms);
+    mt_study_add_ms(out, result->backward_ms);
 }
 
 static void add_cells(struct mt_table *table, const struct mt_attention_answer *answer, size_t first, cell_writer write)
@@ -154,6 +153,8 @@ void mt_attention_print_text(const struct mt_attention_answer *answer)
     print_title(answer);
     for (size_t p = 0; p < answer->grid->precisions.count; p++)
         print_precision(answer, p);
+    if (answer->has_peer)
+        mt_study_print_peer(answer);
     mt_study_print_account(answer);
     mt_study_print_findings(answer);
 }

@@ -19,6 +19,7 @@ struct mt_attention_answer {
     const struct mt_device *device;
     uint64_t memory_bytes; /* of it, that a run could have */
     const char *trace;     /* NULL: not traced */
+    bool has_peer;         /* wants what was measured of a peer beside it */
 };
 
 void mt_attention_print_text(const struct mt_attention_answer *answer);

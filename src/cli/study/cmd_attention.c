@@ -15,7 +15,7 @@ typedef enum format { FORMAT_TEXT, FORMAT_CSV } format;
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_CSV] = "csv", NULL};
 
 struct attention_options {
-    bool help, json, no_trace;
+    bool help, json, no_trace, peer;
     const char *seq, *d, *attention, *precision, *device, *alloc, *trace, *name;
     int64_t batch, heads, repeat, seed;
     int format;
@@ -49,6 +49,7 @@ static const struct mt_option options[] = {
     OPTION(FLAG, no_trace, .name = "--no-trace", .help = "write no trace"),
     OPTION(TEXT, name, .name = "--name", .value = "TEXT",
            .help = "what the names of the runs begin with (attention): attention-flash-bf16-d64-16384"),
+    OPTION(FLAG, peer, .name = "--peer", .help = "beside it what PyTorch took on an H200, where that was measured"),
     OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
            .help = "tables and sentences, or a line a cell (text)", .choices = format_names),
     MT_OPTION_JSON(struct attention_options),
@@ -167,7 +168,8 @@ static mt_status study_grid(const struct attention_options *given, const struct 
     struct mt_attention_result *results = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *results);
     struct mt_attention_limit *limits = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *limits);
     uint64_t memory_bytes = usable_bytes(session->device);
-    const struct mt_attention_answer answer = {grid, results, limits, session->device, memory_bytes, session->trace};
+    const struct mt_attention_answer answer = {grid,         results,        limits,     session->device,
+                                               memory_bytes, session->trace, given->peer};
     mt_status status = run_cells(session, grid, results);
     if (status == MT_OK)
         status = find_limits(session, grid, memory_bytes, limits);
