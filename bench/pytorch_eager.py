@@ -3,26 +3,20 @@
 
 Needs torch and a GPU, nothing else. Every matrix product is an einsum without bias; norms, softmax, attention, loss and
 AdamW are written out, each intermediate result a tensor of its own, as tests/data/steps lists them and docs/eager.md
-explains. Prints one JSON object with the median milliseconds of a step and its phases, by CUDA events.
+explains.
 
-    bench/pytorch_eager.py --model 2.7B --seq 256 --autocast
+    bench/pytorch_eager.py --model 2.7B --seq 256 --precision bf16
+
+Answers on stdin, as bench/peer.h says:
+
+    step COUNT    milliseconds of a step, of its forward with the loss, its backward and its optimizer: medians
+    peaks         bytes that were allocated and reserved at most
 """
-import argparse
-import json
 import math
-import statistics
 
 import torch
 
-SIZES = {  # d_model, d_ff, layers, heads
-    "small": (768, 3072, 12, 12),
-    "medium": (1024, 4096, 24, 16),
-    "large": (1280, 5120, 36, 20),
-    "xl": (1600, 6400, 48, 25),
-    "2.7B": (2560, 10240, 32, 32),
-}
-VOCABULARY = 10000
-PHASES = ("forward", "loss", "backward", "optimizer")
+from pytorch_training import SIZES, VOCABULARY, Training, serve_training
 
 
 class Linear(torch.nn.Module):
@@ -144,52 +138,18 @@ class AdamW:
             parameter.addcdiv_(first, second.sqrt().add_(self.EPSILON), value=-rate)
 
 
-def timed_step(model, optimizer, autocast, batch, length):
-    """One step; the milliseconds of each phase, and of all."""
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(PHASES) + 1)]
-    marks[0].record()
-    tokens = torch.randint(0, VOCABULARY, (batch, length), device="cuda")
-    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=autocast):
-        logits = model(tokens)
-        marks[1].record()
-        loss = cross_entropy(logits, tokens)
-    optimizer.zero_grad()
-    marks[2].record()
-    loss.backward()
-    marks[3].record()
-    optimizer.step()
-    marks[4].record()
-    torch.cuda.synchronize()
-    times = {phase: marks[i].elapsed_time(marks[i + 1]) for i, phase in enumerate(PHASES)}
-    times["step"] = marks[0].elapsed_time(marks[-1])
-    return times
+class Eager(Training):
+    def __init__(self, given):
+        super().__init__(given)
+        with torch.device("cuda"):
+            self.model = Transformer(given.model, given.seq)
+        self.optimizer = AdamW(self.model.parameters())
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=SIZES, default="2.7B")
-    parser.add_argument("--seq", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--autocast", action="store_true", help="bf16")
-    parser.add_argument("--tf32", action="store_true", help="matrix products of fp32 on the matrix units")
-    given = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = given.tf32
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        model = Transformer(given.model, given.seq)
-    optimizer = AdamW(model.parameters())
-    steps = [
-        timed_step(model, optimizer, given.autocast, given.batch, given.seq) for _ in range(given.warmup + given.steps)
-    ][given.warmup :]
-    answer = {"schema": "memtrace.peer/1", "torch": torch.__version__, "card": torch.cuda.get_device_name()}
-    answer.update(vars(given))
-    answer["ms"] = {name: statistics.median(step[name] for step in steps) for name in (*PHASES, "step")}
-    answer["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
-    answer["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
-    print(json.dumps(answer))
+    def loss(self, tokens):
+        loss = cross_entropy(self.model(tokens), tokens)
+        self.optimizer.zero_grad()
+        return loss
 
 
 if __name__ == "__main__":
-    main()
+    serve_training(Eager, __doc__)

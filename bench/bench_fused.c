@@ -1,0 +1,222 @@
+/* What the fused model takes on a card, beside the same model of PyTorch's own operations in the same run: the time of a
+ * step and of AdamW, a layer of attention, and memory. card.h says how it is started; the names are
+ *
+ *   fused      a step beside PyTorch's eager mode, and a layer of attention
+ *   memory     peaks of what makes the model small, and what is reserved for it
+ *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers */
+#include "bench/turns.h"
+
+static const double MIB = 1024.0 * 1024, GIB = 1024.0 * 1024 * 1024;
+
+/* A bound of a report that may have none. */
+static const char *at_most(double target)
+{
+    return isnan(target) ? "" : BENCH_AT_MOST;
+}
+
+/* A step, and what it may take. */
+struct step {
+    struct setup setup;
+    const char *options; /* beside --impl fused */
+    double ms, adamw_ms; /* at most; NAN: nothing was promised */
+};
+
+static const struct step steps[] = {{{"2.7B", 256, "bf16"}, "", 62, 25},
+                                    {{"2.7B", 256, "tf32"}, "", 85, 25},
+                                    {{"2.7B", 256, "fp32"}, "", 485, 25},
+                                    {{"small", 128, "bf16"}, "--cuda-graph", 3, NAN}};
+
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+/* Reserved over allocated at the peaks of the newest run; NAN if it can't be had. */
+static double reserved_share(struct bench *bench)
+{
+    json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
+    double allocated = json_number_value(json_object_get(answer, "allocated_bytes"));
+    double reserved = json_number_value(json_object_get(answer, "reserved_bytes"));
+    json_decref(answer);
+    return allocated > 0 ? reserved / allocated : NAN;
+}
+
+static void report_step(struct bench *bench, const char *what, const struct step *step, const struct turns *turns)
+{
+    char text[2 * LONGEST], name[LONGEST];
+    setup_name(&step->setup, name);
+    for (int part = 0; part < PARTS; part++) {
+        double target = part == STEP ? step->ms : part == OPTIMIZER ? step->adamw_ms : NAN;
+        snprintf(text, sizeof text, "%s: %s, %s", what, name, part == OPTIMIZER ? "AdamW" : part_names[part]);
+        report(bench, text, "ms", turns->ours[part], turns->peer[part], at_most(target), target);
+    }
+}
+
+/* What both reserve over what they allocate, of a step that was just measured. */
+static void report_shares(struct bench *bench, const struct step *step, struct peer *peer)
+{
+    char text[2 * LONGEST], name[LONGEST];
+    double peaks[2];
+    peer_ask(peer, peaks, 2, "peaks");
+    snprintf(text, sizeof text, "fused: %s, reserved over allocated", setup_name(&step->setup, name));
+    bool is_large = strcmp(step->setup.model, "2.7B") == 0;
+    report(bench, text, "1", reserved_share(bench), peaks[1] / peaks[0], is_large ? BENCH_AT_MOST : "", 1.01);
+}
+
+static void measure_step(struct bench *bench, const struct step *step, const char *what, const char *peer_options)
+{
+    char options[LONGEST], name[LONGEST];
+    struct turns turns;
+    struct peer peer = open_model(bench, "pytorch_own.py", &step->setup, peer_options);
+    snprintf(options, sizeof options, "--impl fused --warmup 3 --steps 8 %s", step->options);
+    if (take_turns(bench, &step->setup, options, &peer, &turns)) {
+        report_step(bench, what, step, &turns);
+        if (peer_options[0] == '\0')
+            report_shares(bench, step, &peer);
+    } else
+        fail(bench, setup_name(&step->setup, name));
+    peer_close(&peer);
+}
+
+/* ---- a layer of attention ---- */
+
+struct layer {
+    double forward_ms, backward_ms, kept_bytes;
+};
+
+static double number_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static struct layer measure_our_layer(struct bench *bench)
+{
+    char arguments[LONGEST];
+    snprintf(
+        arguments, sizeof arguments,
+        "attention --json --no-trace --device %s --seq 16384 --d 64 --precision bf16 --attention flash --repeat 15",
+        bench->device);
+    json_t *answer = ask_json(&bench->asker, arguments);
+    const json_t *row = json_array_get(json_object_get(answer, "rows"), 0);
+    struct layer layer = {number_at(row, "forward_ms"), number_at(row, "backward_ms"),
+                          number_at(json_object_get(row, "kept"), "requested_bytes")};
+    json_decref(answer);
+    return layer;
+}
+
+static void report_layers(struct bench *bench, double forward[2][TURNS], double backward[2][TURNS],
+                          const double kept_bytes[2])
+{
+    static const char what[] = "fused: attention layer, seq 16384, d 64, bf16";
+    char text[LONGEST];
+    snprintf(text, sizeof text, "%s, forward", what);
+    report(bench, text, "ms", median_of(forward[0], TURNS), median_of(forward[1], TURNS), BENCH_AT_MOST, 1.8);
+    snprintf(text, sizeof text, "%s, backward", what);
+    report(bench, text, "ms", median_of(backward[0], TURNS), median_of(backward[1], TURNS), BENCH_AT_MOST, 3.5);
+    snprintf(text, sizeof text, "%s, kept for backward", what);
+    report(bench, text, "MiB", kept_bytes[0] / MIB, kept_bytes[1] / MIB, BENCH_AT_MOST, 97);
+}
+
+static void measure_layer(struct bench *bench)
+{
+    double forward[2][TURNS], backward[2][TURNS], kept_bytes[2], theirs[3];
+    char command[LONGEST];
+    snprintf(command, sizeof command, "exec python3 '%s/pytorch_attention.py'", bench->peers);
+    struct peer peer = peer_open(bench->peers != NULL ? command : NULL);
+    for (int turn = 0; turn < TURNS; turn++) {
+        struct layer ours = measure_our_layer(bench);
+        peer_ask(&peer, theirs, 3, "layer bf16 16384 64");
+        forward[0][turn] = ours.forward_ms;
+        backward[0][turn] = ours.backward_ms;
+        kept_bytes[0] = ours.kept_bytes;
+        forward[1][turn] = theirs[0];
+        backward[1][turn] = theirs[1];
+        kept_bytes[1] = theirs[2];
+    }
+    peer_close(&peer);
+    report_layers(bench, forward, backward, kept_bytes);
+}
+
+static void measure_fused(struct bench *bench)
+{
+    for (int i = 0; i < STEPS; i++)
+        measure_step(bench, &steps[i], "fused", "");
+    measure_layer(bench);
+}
+
+static void measure_compiled(struct bench *bench)
+{
+    for (int i = 0; i < STEPS && bench->peers != NULL; i++)
+        measure_step(bench, &steps[i], "compiled", "--compile");
+}
+
+/* ---- memory ---- */
+
+/* The peak of bytes that were allocated, in GiB; NAN if the run failed. */
+static double peak_gib(struct bench *bench, const struct setup *setup, const char *options)
+{
+    remove_trace();
+    if (run(bench, setup, bench->device, options, NULL) != 0)
+        return NAN;
+    json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
+    double bytes = number_at(answer, "allocated_bytes");
+    json_decref(answer);
+    return bytes / GIB;
+}
+
+/* Each setting added to those above it. */
+static void measure_peaks(struct bench *bench)
+{
+    static const struct {
+        const char *what, *option;
+        double gib;
+    } rows[] = {
+        {"flash, layer, before-forward", "--attention flash --weight-cast layer --zero-grad before-forward", 51.5},
+        {"and optimizer-in-backward", " --optimizer-in-backward on", 45.5},
+        {"and checkpoint", " --checkpoint block", 40}};
+    const struct setup setup = {"2.7B", 512, "bf16"};
+    char options[LONGEST] = "--impl fused --steps 3 ", what[LONGEST];
+    struct peer peer = open_model(bench, "pytorch_own.py", &setup, "");
+    double peaks[2];
+    peer_ask(&peer, peaks, 2, "peaks");
+    peer_close(&peer);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        strcat(options, rows[i].option);
+        snprintf(what, sizeof what, "memory: 2.7B 512 bf16, %s", rows[i].what);
+        report(bench, what, "GiB", peak_gib(bench, &setup, options), peaks[0] / GIB, BENCH_AT_MOST, rows[i].gib);
+    }
+}
+
+/* With a plan the target is the peak itself, to two digits: pages of 2 MiB are the rest. */
+static const struct {
+    const char *options, *precision;
+    double share;
+} reservations[] = {{"--impl eager", "fp32", 1.01},         {"--impl eager", "bf16", 1.01},
+                    {"--impl eager --plan", "fp32", 1.005}, {"--impl eager --plan", "bf16", 1.005},
+                    {"--impl fused --plan", "fp32", 1.005}, {"--impl fused --plan", "bf16", 1.005}};
+
+/* Of the fused model without a plan `fused` tells. */
+static void measure_reserved(struct bench *bench)
+{
+    for (size_t i = 0; i < sizeof reservations / sizeof reservations[0]; i++) {
+        const struct setup setup = {"2.7B", 256, reservations[i].precision};
+        char options[LONGEST], what[LONGEST];
+        snprintf(options, sizeof options, "%s --steps 3", reservations[i].options);
+        snprintf(what, sizeof what, "memory: 2.7B 256 %s %s, reserved over allocated", setup.precision,
+                 reservations[i].options);
+        remove_trace();
+        double share = run(bench, &setup, bench->device, options, NULL) == 0 ? reserved_share(bench) : NAN;
+        report(bench, what, "1", share, NAN, BENCH_AT_MOST, reservations[i].share);
+    }
+}
+
+static void measure_memory(struct bench *bench)
+{
+    measure_peaks(bench);
+    measure_reserved(bench);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct measurement measurements[] = {
+        {"fused", measure_fused}, {"memory", measure_memory}, {"compiled", measure_compiled}, {NULL, NULL}};
+    return measure_on_card("bench_fused", measurements, count, arguments);
+}

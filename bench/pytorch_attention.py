@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Attention in PyTorch as a peer: scaled_dot_product_attention by itself, and a layer of it with its four projections, as
+memtrace attention measures one. Causal, one head, batch 8.
+
+Needs torch and a GPU, nothing else. Answers on stdin, as bench/peer.h says, medians in milliseconds:
+
+    attention PRECISION LENGTH FEATURES    forward and backward of the op
+    layer PRECISION LENGTH FEATURES        forward and backward of the layer, and the bytes live before backward
+"""
+import statistics
+
+import torch
+from torch.nn import functional
+
+from pytorch_serve import serve
+
+BATCH, REPETITIONS, WARM_UP = 8, 15, 2
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, features, dtype):
+        super().__init__()
+        self.projections = torch.nn.ModuleList(
+            torch.nn.Linear(features, features, bias=False, dtype=dtype, device="cuda") for _ in range(4)
+        )
+
+    def forward(self, x):
+        query, key, value = (projection(x).unsqueeze(1) for projection in self.projections[:3])
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.projections[3](mixed.squeeze(1))
+
+
+def timed(forward, inputs):
+    """Milliseconds forward and backward, once."""
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+    marks[0].record()
+    out = forward()
+    marks[1].record()
+    gradient = torch.ones_like(out)
+    marks[2].record()
+    out.backward(gradient)
+    marks[3].record()
+    torch.cuda.synchronize()
+    for tensor in inputs:
+        tensor.grad = None
+    return marks[0].elapsed_time(marks[1]), marks[2].elapsed_time(marks[3])
+
+
+def measure(forward, inputs):
+    times = [timed(forward, inputs) for _ in range(WARM_UP + REPETITIONS)][WARM_UP:]
+    return [statistics.median(part) for part in zip(*times)]
+
+
+def kept_bytes(forward):
+    """What is live before backward, workspaces of matrix products aside."""
+    out = forward()
+    torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()
+    kept = torch.cuda.memory_allocated()
+    del out
+    return kept
+
+
+def attention(precision, length, features):
+    shape = (BATCH, 1, int(length), int(features))
+    inputs = [torch.randn(shape, dtype=DTYPES[precision], device="cuda", requires_grad=True) for _ in range(3)]
+    return measure(lambda: functional.scaled_dot_product_attention(*inputs, is_causal=True), inputs)
+
+
+def layer(precision, length, features):
+    module = Layer(int(features), DTYPES[precision])
+    x = torch.randn(BATCH, int(length), int(features), dtype=DTYPES[precision], device="cuda", requires_grad=True)
+    return [*measure(lambda: module(x), [x, *module.parameters()]), kept_bytes(lambda: module(x))]
+
+
+def main():
+    torch.cuda.init()
+    serve({"attention": attention, "layer": layer})
+
+
+if __name__ == "__main__":
+    main()
