@@ -15,6 +15,7 @@ struct turn {
 
 /* Invariants: a request begins in exactly one turn; whole_* count what was there at the end of the last whole step. */
 struct mt_request_log {
+    struct mt_alloc_settings settings;
     struct mt_interner *interner;
     struct mt_plan_request *requests;
     struct turn *turns;
@@ -23,9 +24,10 @@ struct mt_request_log {
     int64_t step; /* that began last */
 };
 
-struct mt_request_log *mt_request_log_create(void)
+struct mt_request_log *mt_request_log_create(const struct mt_alloc_settings *settings)
 {
     struct mt_request_log *log = mt_host_alloc(sizeof *log);
+    log->settings = *settings;
     log->interner = mt_interner_create();
     log->step = MT_NO_STEP;
     return log;
@@ -41,7 +43,7 @@ void mt_request_log_destroy(struct mt_request_log *log)
     free(log);
 }
 
-/* Makes room for one more of `count` things. */
+/* `things` with room for one more than there are. */
 static void *grow(void *things, size_t count, size_t *room, size_t size)
 {
     if (count < *room)
@@ -62,8 +64,10 @@ static void add_turn(struct mt_request_log *log, const struct mt_event *event, u
 
 static void add_request(struct mt_request_log *log, const struct mt_event *event)
 {
+    struct mt_alloc_need need = {.block_bytes = event->requested_bytes};
+    mt_alloc_need(&log->settings, event->requested_bytes, &need);
     log->requests = grow(log->requests, log->request_count, &log->request_room, sizeof *log->requests);
-    log->requests[log->request_count] = (struct mt_plan_request){.bytes = event->requested_bytes, .step = log->step};
+    log->requests[log->request_count] = (struct mt_plan_request){.bytes = need.block_bytes, .step = log->step};
     add_turn(log, event, log->request_count++);
 }
 

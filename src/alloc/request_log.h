@@ -2,13 +2,14 @@
 #ifndef MT_ALLOC_REQUEST_LOG_H
 #define MT_ALLOC_REQUEST_LOG_H
 
+#include "alloc/alloc.h"
 #include "alloc/plan.h"
-#include "base/sink.h"
 
 struct mt_request_log;
 
-/* Owned by the caller, who destroys it after everything that emits into it. */
-struct mt_request_log *mt_request_log_create(void);
+/* For an allocator of these settings (copied), as whose policy rounds them requests are kept. Owned by the caller, who
+ * destroys it after everything that emits into it. */
+struct mt_request_log *mt_request_log_create(const struct mt_alloc_settings *settings);
 void mt_request_log_destroy(struct mt_request_log *log);
 
 /* The sink that an allocator is made with; it borrows the log. */
