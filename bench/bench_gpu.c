@@ -36,21 +36,28 @@ static void measure_speed(struct bench *bench)
 enum { MOST_REPEATS = 9 };
 enum watching { UNWATCHED, TRACED, KERNELS, WATCHING_COUNT };
 
-/* Milliseconds of a step by the wall clock, as `run` prints them; NAN if it failed. */
+/* The mean of an array of numbers; NAN if there is none. */
+static double mean_of(const json_t *numbers)
+{
+    size_t count = json_array_size(numbers);
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += json_number_value(json_array_get(numbers, i));
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+/* Milliseconds of a step by the wall clock, the mean of a run; NAN if it failed. */
 static double wall_ms(struct bench *bench, const struct setup *setup, int steps, enum watching watching)
 {
     static const char *const options[WATCHING_COUNT] = {"--no-trace", "", "--kernels"};
-    char whole[LONGEST];
-    snprintf(whole, sizeof whole, "--mode fwd_bwd --warmup 2 --steps %d %s", steps, options[watching]);
-    struct mt_text said = {0};
+    char arguments[2 * LONGEST];
+    snprintf(arguments, sizeof arguments,
+             "run --json --no-grad-norms --trace " TRACE " --model %s --seq %d %s --device %s --warmup 2 --steps %d %s",
+             setup->model, setup->seq, precision_options(setup->precision), bench->device, steps, options[watching]);
     remove_trace();
-    double ms = NAN;
-    if (run(bench, setup, bench->device, whole, &said) == 0 && said.data != NULL) {
-        const char *clock = strstr(said.data, "device's clock, ");
-        if (clock != NULL)
-            ms = strtod(clock + strlen("device's clock, "), NULL);
-    }
-    mt_text_release(&said);
+    json_t *answer = ask_json(&bench->asker, arguments);
+    double ms = mean_of(json_object_get(answer, "wall_ms"));
+    json_decref(answer);
     return ms;
 }
 

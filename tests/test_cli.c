@@ -181,6 +181,8 @@ static void run_tells_what_it_found(void **state)
     assert_string_equal(json_string_value(json_object_get(run, "device")), "cpu");
     assert_int_equal(json_array_size(json_object_get(run, "losses")), 3);
     assert_int_equal(json_array_size(json_object_get(run, "step_ms")), 2);
+    assert_int_equal(json_array_size(json_object_get(run, "wall_ms")), 2);
+    assert_true(json_real_value(json_array_get(json_object_get(run, "wall_ms"), 1)) > 0);
     assert_true(json_real_value(json_array_get(json_object_get(run, "losses"), 0)) > 0);
     const json_t *norms = json_object_get(run, "grad_norms");
     assert_int_equal(json_object_size(norms), 3 + 9 * 3);
@@ -201,6 +203,7 @@ static void a_loss_that_was_not_computed_is_absent(void **state)
     const json_t *losses = json_object_get(run, "losses");
     assert_int_equal(json_array_size(losses), 3);
     assert_true(json_is_null(json_array_get(losses, 0)));
+    assert_int_equal(json_array_size(json_object_get(run, "wall_ms")), 0);
     json_decref(run);
 }
 
@@ -245,6 +248,8 @@ static void gradients_are_read_back_only_for_json(void **state)
 {
     (void)state;
 #define COUNT_NORMS "sql --csv \"SELECT count(*) AS n FROM measurement WHERE run = :run AND name LIKE 'grad_norm:%%'\""
+    assert_string_equal(MEMTRACE(COUNT_NORMS)->out, "n\n0\n");
+    assert_int_equal(MEMTRACE(TINY "--device cpu --json --no-grad-norms")->code, 0);
     assert_string_equal(MEMTRACE(COUNT_NORMS)->out, "n\n0\n");
     assert_int_equal(MEMTRACE(TINY "--device cpu --json")->code, 0);
     assert_string_equal(MEMTRACE(COUNT_NORMS)->out, "n\n30\n");

@@ -33,6 +33,10 @@ const struct mt_option mt_run_option_table[] = {
      .help = "write no trace",
      .kind = MT_OPTION_FLAG,
      .offset = offsetof(struct mt_run_options, no_trace)},
+    {.name = "--no-grad-norms",
+     .help = "with --json: read no gradients back, which takes seconds of a large model on a card",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct mt_run_options, no_grad_norms)},
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
@@ -151,7 +155,8 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
                                 .name = run->name,
                                 .trace = run->no_trace ? NULL : run->trace,
                                 .watches_kernels = run->kernels,
-                                .wants_grad_norms = run->json};
+                                .follows_plan = run->plan > 0,
+                                .wants_grad_norms = run->json && !run->no_grad_norms};
     mt_status status = check_name(run->name);
     if (status == MT_OK)
         status = plan_model(run, &out->config.model);
@@ -189,6 +194,7 @@ static const struct {
                 {"checkpoint", "--checkpoint"},
                 {"optimizer_in_backward", "--optimizer-in-backward"},
                 {"alloc", "--alloc"},
+                {"plan", "--plan"},
                 {"device", "--device"}};
 
 enum { REPEATED_COUNT = sizeof repeated / sizeof repeated[0] };

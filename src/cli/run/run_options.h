@@ -12,11 +12,12 @@
  * checked where the whole configuration is. */
 enum { MT_UNSET = -1 };
 struct mt_run_options {
-    bool help, json, no_trace, kernels;
+    bool help, json, no_trace, kernels, no_grad_norms;
     const char *model, *device, *alloc, *trace, *name, *data;
     int64_t vocab, d_model, d_ff, layers, heads;
     int64_t batch, seq, steps, warmup, seed;
-    int rope, mode, autocast, attention, matmul, zero_grad, init, impl, weight_cast, checkpoint, optimizer_in_backward;
+    int rope, mode, autocast, attention, matmul, zero_grad, init, impl, weight_cast, checkpoint, optimizer_in_backward,
+        plan;
 };
 
 /* What is trained and how, in the order of the help: AXIS for what `sweep` takes lists of, in the order of its grid, and
@@ -57,7 +58,9 @@ struct mt_run_options {
         AXIS(OPTIMIZER_IN_BACKWARD, CHOICE, optimizer_in_backward, "--optimizer-in-backward", "off|on",                \
              mt_switch_names, "of fused: a gradient updates its parameter when it is complete, and goes (off)"),       \
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \
-             "policy=tight or policy=torch,max_split=…,… (policy=tight)")
+             "policy=tight or policy=torch,max_split=…,… (policy=tight)"),                                             \
+        PLAIN(CHOICE, plan, "--plan", "CHOICE", mt_switch_names,                                                       \
+              "give each block a place that was found beforehand, by simulating the first steps (off)")
 
 /* One of them in the table of a command that keeps `struct mt_run_options` at an offset in a struct of its own. */
 #define MT_RUN_OPTION(at, value_kind, field, flag, value_name, value_choices, text)                                    \
@@ -73,7 +76,7 @@ struct mt_run_options {
         .heads = MT_UNSET, .batch = MT_UNSET, .seq = MT_UNSET, .steps = MT_UNSET, .warmup = MT_UNSET,                  \
         .seed = MT_UNSET, .rope = MT_UNSET, .mode = MT_UNSET, .autocast = MT_UNSET, .attention = MT_UNSET,             \
         .matmul = MT_UNSET, .zero_grad = MT_UNSET, .init = MT_UNSET, .impl = MT_UNSET, .weight_cast = MT_UNSET,        \
-        .checkpoint = MT_UNSET, .optimizer_in_backward = MT_UNSET                                                      \
+        .checkpoint = MT_UNSET, .optimizer_in_backward = MT_UNSET, .plan = MT_UNSET                                    \
     }
 
 /* The table of `run`, which ends with a NULL name, and nothing given. */

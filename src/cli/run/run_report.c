@@ -44,6 +44,14 @@ static json_t *numbers_json(const double *numbers, int64_t begin, int64_t end)
     return list;
 }
 
+/* The wall clock's, which tells nothing where nothing is executed. */
+static json_t *wall_ms_json(const struct mt_run_plan *plan, const struct mt_run_result *result)
+{
+    if (!result->executes)
+        return json_array();
+    return numbers_json(result->wall_ms, plan->config.warmup, result->step_count);
+}
+
 static const char *outcome(const struct mt_run_result *result)
 {
     if (result->status == MT_OK)
@@ -57,13 +65,14 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
     const struct mt_run *run = findings->question.run;
     json_t *peak = json_object();
     mt_run_peaks_add_json(&findings->peaks, peak);
-    json_t *answer =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:O, s:o, s:o, s:o}", "schema", "memtrace.run/1", "run",
-                  run != NULL ? json_integer(run->id) : json_null(), "name", mt_json_text(plan->name), "trace",
-                  mt_json_text(plan->trace), "state", outcome(result), "device", result->device, "losses",
-                  numbers_json(result->losses, 0, result->step_count), "grad_norms", result->grad_norms, "step_ms",
-                  numbers_json(result->step_ms, plan->config.warmup, result->step_count), "events",
-                  run != NULL ? json_integer(run->event_count) : json_null(), "peak", peak);
+    json_t *answer = json_pack(
+        "{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o}", "schema", "memtrace.run/1", "run",
+        run != NULL ? json_integer(run->id) : json_null(), "name", mt_json_text(plan->name), "trace",
+        mt_json_text(plan->trace), "state", outcome(result), "device", result->device, "losses",
+        numbers_json(result->losses, 0, result->step_count), "grad_norms", result->grad_norms, "step_ms",
+        numbers_json(result->step_ms, plan->config.warmup, result->step_count), "wall_ms", wall_ms_json(plan, result),
+        "events", run != NULL ? json_integer(run->event_count) : json_null(), "peak", peak);
+    json_object_set_new(answer, "plan", plan_json(result));
     mt_json_print(answer);
 }
 
@@ -104,6 +113,29 @@ static double mean_of(const double *ms, int64_t begin, int64_t end)
         count++;
     }
     return count > 0 ? sum / (double)count : NAN;
+}
+
+static json_t *plan_json(const struct mt_run_result *result)
+{
+    const struct mt_alloc_stats *stats = &result->stats;
+    if (result->plan_bytes == 0)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->plan_bytes, "peak_bytes",
+                     (json_int_t)result->plan_peak_bytes, "planned_requests", (json_int_t)stats->planned_requests,
+                     "unplanned_requests", (json_int_t)stats->unplanned_requests);
+}
+
+/* What the plan took, and how far it was followed. */
+static void print_plan(const struct mt_run_result *result)
+{
+    const struct mt_alloc_stats *stats = &result->stats;
+    char bytes[MT_BYTES_TEXT];
+    if (result->plan_bytes == 0)
+        return;
+    printf("plan          %s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64
+           " requests got their place\n",
+           mt_format_bytes(result->plan_bytes, bytes), (double)result->plan_bytes / (double)result->plan_peak_bytes,
+           stats->planned_requests, stats->planned_requests + stats->unplanned_requests);
 }
 
 static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_result *result)
@@ -148,6 +180,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     print_title(plan, result);
     print_step_time(plan, result);
     print_losses(result);
+    print_plan(result);
     putchar('\n');
     mt_run_peaks_print(&findings->peaks);
     if (findings->question.run != NULL)
