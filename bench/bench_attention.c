@@ -69,7 +69,7 @@ static double median_ms(struct bench *bench, const struct subject *subject)
 static mt_status launch_forward(struct bench *bench, const void *call)
 {
     const struct mtk_attention_grad *a = call;
-    return bench->device->kernels->attention(a->scale, &a->out, &a->lse, &a->q, &a->k, &a->v, bench->queue);
+    return bench->device->kernels->attention(a->scale, a->math, &a->out, &a->lse, &a->q, &a->k, &a->v, bench->queue);
 }
 
 static mt_status launch_backward(struct bench *bench, const void *call)
@@ -83,18 +83,25 @@ static double target_of(mt_dtype dtype, int64_t length, int64_t features, double
     return dtype == MT_BF16 && length == 16384 && features == 64 ? target : NAN;
 }
 
-static void report(const char *what, mt_dtype dtype, int64_t length, int64_t features, double ms, double target)
+/* "tf32" is fp32 that may be rounded. */
+static const char *kind_name(mt_dtype dtype, mtk_math math)
+{
+    return math == MTK_MATH_TF32 ? "tf32" : mt_dtype_name(dtype);
+}
+
+static void report(const char *what, const char *kind, int64_t length, int64_t features, double ms, double target)
 {
     char text[128];
-    snprintf(text, sizeof text, "attention %s, %s, d %lld, seq %lld", what, mt_dtype_name(dtype), (long long)features,
+    snprintf(text, sizeof text, "attention %s, %s, d %lld, seq %lld", what, kind, (long long)features,
              (long long)length);
     bench_report(text, "ms", ms, NAN, isnan(target) ? "" : BENCH_AT_MOST, target);
 }
 
-static void measure_attention(struct bench *bench, mt_dtype dtype, int64_t length, int64_t features)
+static void measure_attention(struct bench *bench, mt_dtype dtype, mtk_math math, int64_t length, int64_t features)
 {
     bench->taken = 0;
     struct mtk_attention_grad call = {.scale = 1 / sqrt((double)features),
+                                      .math = math,
                                       .q = take_noise(bench, dtype, length, features),
                                       .k = take_noise(bench, dtype, length, features),
                                       .v = take_noise(bench, dtype, length, features),
@@ -105,10 +112,10 @@ static void measure_attention(struct bench *bench, mt_dtype dtype, int64_t lengt
                                       .dq = take(bench, dtype, length, features),
                                       .dk = take(bench, dtype, length, features),
                                       .dv = take(bench, dtype, length, features)};
-    report("forward", dtype, length, features, median_ms(bench, &(struct subject){launch_forward, &call}),
-           target_of(dtype, length, features, 1.8));
-    report("backward", dtype, length, features, median_ms(bench, &(struct subject){launch_backward, &call}),
-           target_of(dtype, length, features, 3.5));
+    report("forward", kind_name(dtype, math), length, features,
+           median_ms(bench, &(struct subject){launch_forward, &call}), target_of(dtype, length, features, 1.8));
+    report("backward", kind_name(dtype, math), length, features,
+           median_ms(bench, &(struct subject){launch_backward, &call}), target_of(dtype, length, features, 3.5));
 }
 
 struct softmax {
@@ -132,17 +139,19 @@ static void measure_softmax(struct bench *bench, mt_dtype dtype, int64_t length)
 {
     bench->taken = 0;
     struct softmax call = {.out = take(bench, dtype, length, length), .in = take_noise(bench, dtype, length, length)};
-    report("weights", dtype, length, 0, median_ms(bench, &(struct subject){launch_softmax, &call}), NAN);
-    report("weights' gradient", dtype, length, 0, median_ms(bench, &(struct subject){launch_softmax_grad, &call}), NAN);
+    report("weights", mt_dtype_name(dtype), length, 0, median_ms(bench, &(struct subject){launch_softmax, &call}), NAN);
+    report("weights' gradient", mt_dtype_name(dtype), length, 0,
+           median_ms(bench, &(struct subject){launch_softmax_grad, &call}), NAN);
 }
 
 static void measure(struct bench *bench, int64_t longest)
 {
     static const int64_t features[] = {16, 32, 64, 80, 128};
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
-        measure_attention(bench, MT_BF16, longest, features[i]);
+        measure_attention(bench, MT_BF16, MTK_MATH_FP32, longest, features[i]);
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
-        measure_attention(bench, MT_F32, longest / 4, features[i]);
+        for (mtk_math math = MTK_MATH_FP32; math <= MTK_MATH_TF32; math++)
+            measure_attention(bench, MT_F32, math, longest / 4, features[i]);
     measure_softmax(bench, MT_F32, longest / 4);
     measure_softmax(bench, MT_BF16, longest / 4);
 }

@@ -74,10 +74,14 @@ typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
 /* The widest head of attention. */
 enum { MTK_MOST_HEAD_FEATURES = 128 };
 
+/* How products treat fp32 operands: as they are, or rounded to tf32 where the card's matrix units want that. */
+typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
+
 /* The gradients of `attention`, and what they are made of: all (B,H,T,D) of one dtype with dense rows (a last stride of
  * 1), but lse and delta, which are (B,H,T,1) of F32 (F64 where the others are). */
 struct mtk_attention_grad {
     double scale;
+    mtk_math math;
     struct mtk_view dq, dk, dv; /* written */
     struct mtk_view delta;      /* written: scratch */
     struct mtk_view grad;       /* of out */
@@ -85,13 +89,16 @@ struct mtk_attention_grad {
     struct mtk_view out, lse;   /* as attention made them */
 };
 
-/* How a product treats fp32 operands: as they are, or rounded to tf32 where the card's matrix units want that. */
-typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
+/* How the kernel of a product is chosen: as the library guesses, or by measuring those that it offers when sizes come for the
+ * first time, which waits for them; results are those of the guess but where another order of sums is much faster. Where
+ * there is nothing to choose from, measuring is guessing. */
+typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 
 /* What becomes of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
 struct mtk_product {
     mtk_math math;
     double alpha, beta;
+    mtk_choosing choosing;
 };
 
 /* What normalizing gives back: the gradients of rms_norm. All are contiguous rows of C elements, but rstd. */
@@ -185,7 +192,7 @@ struct mtk_table {
     /* Causal attention, of which nothing of size T² is stored: out[i,j,t,:] = sum over u <= t of e^(scale q_t·k_u -
      * lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at mtk_attention_grad; lse may be
      * NULL: then it is not written. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. Optional. */
-    mt_status (*attention)(double scale, const struct mtk_view *out, const struct mtk_view *lse,
+    mt_status (*attention)(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
                            const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v,
                            struct mtk_queue *queue);
 

@@ -143,8 +143,9 @@ static void causal_attention_is_its_formula(void **state)
                                 create_column(&dice, dtype, shape)};
         int64_t queries[] = {shape[0], shape[1], shape[2], 1};
         struct place query = {{0}};
-        assert_int_equal(
-            mtk_cpu.attention(0.1, &all[3].view, &all[4].view, &all[0].view, &all[1].view, &all[2].view, NULL), MT_OK);
+        assert_int_equal(mtk_cpu.attention(0.1, MTK_MATH_FP32, &all[3].view, &all[4].view, &all[0].view, &all[1].view,
+                                           &all[2].view, NULL),
+                         MT_OK);
         do
             check_query(all, query, 0.1);
         while (place_next(&query, queries));

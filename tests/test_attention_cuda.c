@@ -229,16 +229,17 @@ static void attention_create(struct attention *a, struct dice *dice, mt_dtype dt
     }
 }
 
-static mt_status forward(const struct mtk_table *table, double scale, const struct mtk_view *const *v, bool wants_lse,
-                         struct mtk_queue *on)
+static mt_status forward(const struct mtk_table *table, double scale, mtk_math math, const struct mtk_view *const *v,
+                         bool wants_lse, struct mtk_queue *on)
 {
-    return table->attention(scale, v[OUT], wants_lse ? v[LSE] : NULL, v[Q], v[K], v[V], on);
+    return table->attention(scale, math, v[OUT], wants_lse ? v[LSE] : NULL, v[Q], v[K], v[V], on);
 }
 
-static mt_status backward(const struct mtk_table *table, double scale, const struct mtk_view *const *v,
+static mt_status backward(const struct mtk_table *table, double scale, mtk_math math, const struct mtk_view *const *v,
                           struct mtk_queue *on)
 {
     const struct mtk_attention_grad call = {.scale = scale,
+                                            .math = math,
                                             .dq = *v[DQ],
                                             .dk = *v[DK],
                                             .dv = *v[DV],
@@ -252,7 +253,16 @@ static mt_status backward(const struct mtk_table *table, double scale, const str
     return table->attention_grad(&call, on);
 }
 
-static void check_attention(struct dice *dice, mt_dtype dtype, const int64_t *shape)
+/* tf32 has 10 bits of mantissa, and what is multiplied is rounded to it. */
+static struct slack slack_of_view(int view, mt_dtype dtype, mtk_math math, const struct strided *host)
+{
+    bool is_delta = view == DELTA && dtype == MT_BF16; /* made of rounded rows */
+    if (math == MTK_MATH_TF32)
+        return (struct slack){0x1p-9, 0x1p-9};
+    return slack_of(is_delta ? MT_BF16 : host->view.dtype);
+}
+
+static void check_attention(struct dice *dice, mt_dtype dtype, mtk_math math, const int64_t *shape)
 {
     static const char *const names[VIEWS] = {"q", "k", "v", "out", "lse", "grad", "delta", "dq", "dk", "dv"};
     struct attention a;
@@ -262,18 +272,20 @@ static void check_attention(struct dice *dice, mt_dtype dtype, const int64_t *sh
         host[i] = &a.host[i].view;
         on_card[i] = &a.card[i];
     }
-    expect_done("attention", forward(&mtk_cpu, a.scale, host, true, NULL));
-    expect_done("attention", forward(ops(), a.scale, on_card, true, queue()));
-    expect_done("attention_grad", backward(&mtk_cpu, a.scale, host, NULL));
-    expect_done("attention_grad", backward(ops(), a.scale, on_card, queue()));
-    for (int i = 0; i < VIEWS; i++) {
-        bool is_delta = i == DELTA && dtype == MT_BF16; /* made of rounded rows */
-        expect_twin(names[i], &a.host[i], &a.card[i], slack_of(is_delta ? MT_BF16 : a.host[i].view.dtype));
-    }
+    expect_done("attention", forward(&mtk_cpu, a.scale, math, host, true, NULL));
+    expect_done("attention", forward(ops(), a.scale, math, on_card, true, queue()));
+    expect_done("attention_grad", backward(&mtk_cpu, a.scale, math, host, NULL));
+    expect_done("attention_grad", backward(ops(), a.scale, math, on_card, queue()));
+    for (int i = 0; i < VIEWS; i++)
+        expect_twin(names[i], &a.host[i], &a.card[i], slack_of_view(i, dtype, math, &a.host[i]));
     destroy_all(a.host, VIEWS);
 }
 
-static const mt_dtype head_dtypes[] = {MT_F32, MT_BF16};
+static const struct {
+    mt_dtype dtype;
+    mtk_math math;
+} kinds[] = {{MT_F32, MTK_MATH_FP32}, {MT_BF16, MTK_MATH_FP32}, {MT_F32, MTK_MATH_TF32}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void attention_of_every_width_is_its_twin(void **state)
 {
@@ -281,9 +293,11 @@ static void attention_of_every_width_is_its_twin(void **state)
     static const int64_t widths[] = {8, 16, 24, 32, 40, 64, 72, 80, 96, 128};
     struct dice dice = start(2);
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
-        for (int dtype = 0; dtype < 2; dtype++) {
-            check_attention(&dice, head_dtypes[dtype], (int64_t[]){2, 3, 70 + (int64_t)roll(&dice, 20), widths[i]});
-            check_attention(&dice, head_dtypes[dtype], (int64_t[]){1, 2, 150 + (int64_t)roll(&dice, 150), widths[i]});
+        for (int kind = 0; kind < KINDS; kind++) {
+            check_attention(&dice, kinds[kind].dtype, kinds[kind].math,
+                            (int64_t[]){2, 3, 70 + (int64_t)roll(&dice, 20), widths[i]});
+            check_attention(&dice, kinds[kind].dtype, kinds[kind].math,
+                            (int64_t[]){1, 2, 150 + (int64_t)roll(&dice, 150), widths[i]});
         }
 }
 
@@ -294,24 +308,25 @@ static void attention_of_every_length_is_its_twin(void **state)
     static const int64_t widths[] = {16, 64, 80, 128};
     struct dice dice = start(3);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        for (int dtype = 0; dtype < 2; dtype++)
-            check_attention(&dice, head_dtypes[dtype], (int64_t[]){1, 2, lengths[i], widths[roll(&dice, 4)]});
+        for (int kind = 0; kind < KINDS; kind++)
+            check_attention(&dice, kinds[kind].dtype, kinds[kind].math,
+                            (int64_t[]){1, 2, lengths[i], widths[roll(&dice, 4)]});
 }
 
 static void the_same_call_gives_the_same_bits(void **state)
 {
     (void)state;
     struct dice dice = start(4);
-    for (int dtype = 0; dtype < 2; dtype++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         struct attention a;
         struct strided first[VIEWS];
         const struct mtk_view *on_card[VIEWS];
-        attention_create(&a, &dice, head_dtypes[dtype], (int64_t[]){2, 4, 700, 64});
+        attention_create(&a, &dice, kinds[kind].dtype, (int64_t[]){2, 4, 700, 64});
         for (int i = 0; i < VIEWS; i++)
             on_card[i] = &a.card[i];
         for (int round = 0; round < 8; round++) {
-            expect_done("attention", forward(ops(), a.scale, on_card, true, queue()));
-            expect_done("attention_grad", backward(ops(), a.scale, on_card, queue()));
+            expect_done("attention", forward(ops(), a.scale, kinds[kind].math, on_card, true, queue()));
+            expect_done("attention_grad", backward(ops(), a.scale, kinds[kind].math, on_card, queue()));
             for (int i = 0; i < VIEWS; i++) {
                 struct strided got = download(&a.host[i], &a.card[i]);
                 if (round == 0)
@@ -338,8 +353,8 @@ static void without_lse_the_output_is_the_same(void **state)
         on_card[i] = &a.card[i];
         host[i] = &a.host[i].view;
     }
-    expect_done("attention", forward(&mtk_cpu, a.scale, host, false, NULL));
-    expect_done("attention", forward(ops(), a.scale, on_card, false, queue()));
+    expect_done("attention", forward(&mtk_cpu, a.scale, MTK_MATH_FP32, host, false, NULL));
+    expect_done("attention", forward(ops(), a.scale, MTK_MATH_FP32, on_card, false, queue()));
     expect_twin("out", &a.host[OUT], &a.card[OUT], slack_of(MT_BF16));
     expect_twin("lse", &a.host[LSE], &a.card[LSE], slack_of(MT_F32));
     destroy_all(a.host, VIEWS);
@@ -360,7 +375,7 @@ static void what_kernels_do_not_take_is_refused(void **state)
                                 .dtype = cases[i].dtype,
                                 .shape = {1, 1, 4, cases[i].features},
                                 .stride = {4 * cases[i].row, 4 * cases[i].row, cases[i].row, 1}};
-        assert_int_equal(ops()->attention(1, &view, NULL, &view, &view, &view, queue()), MT_FAILED);
+        assert_int_equal(ops()->attention(1, MTK_MATH_FP32, &view, NULL, &view, &view, &view, queue()), MT_FAILED);
         if (strstr(mt_last_error(), cases[i].says) == NULL)
             fail_msg("%s does not say \"%s\"", mt_last_error(), cases[i].says);
     }

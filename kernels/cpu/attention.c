@@ -139,11 +139,12 @@ static void attend(double scale, const struct mtk_view *out, const struct mtk_vi
     }
 }
 
-mt_status mtk_cpu_attention(double scale, const struct mtk_view *out, const struct mtk_view *lse,
+mt_status mtk_cpu_attention(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
                             const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v,
                             struct mtk_queue *queue)
 {
     (void)queue;
+    (void)math;
     for (int64_t i = 0; i < q->shape[0]; i++)
         for (int64_t j = 0; j < q->shape[1]; j++)
             attend(scale, out, lse, q, k, v, (struct head){i, j});

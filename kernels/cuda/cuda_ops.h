@@ -54,7 +54,7 @@ mt_status mtk_cuda_softmax(double scale, mtk_keys keys, const struct mtk_view *o
                            const struct mtk_view *in, struct mtk_queue *queue);
 mt_status mtk_cuda_softmax_grad(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,
                                 const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue);
-mt_status mtk_cuda_attention(double scale, const struct mtk_view *out, const struct mtk_view *lse,
+mt_status mtk_cuda_attention(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
                              const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v,
                              struct mtk_queue *queue);
 mt_status mtk_cuda_attention_grad(const struct mtk_attention_grad *call, struct mtk_queue *queue);

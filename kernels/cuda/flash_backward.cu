@@ -8,7 +8,7 @@
  * computing p and grad·v twice. Every row is written, nothing is added to.
  *
  * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they multiply. fp32 is
- * multiplied as it is. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
+ * multiplied as it is, or like bf16 but rounded to tf32, if that is asked for. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
 
@@ -59,20 +59,31 @@ template <class E> mt_status launch_delta(const mtk_flash<E> &call, struct mtk_q
     return mtk_launch("attention_grad (delta)", delta_kernel<E>, (unsigned)blocks, DELTA_THREADS, queue, call);
 }
 
-/* ---- bf16 ---- */
+/* ---- on the matrix units ---- */
 
 /* A block owns OWN rows, a warp 16 of them, and streams tiles of others, of which a warp takes SUB at once. */
 constexpr int WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, SUB = 32;
 
-template <int WIDTH> __host__ __device__ constexpr int streamed()
+template <class E, int WIDTH> __host__ __device__ constexpr int streamed()
 {
-    return WIDTH <= 80 ? 64 : 32;
+    return sizeof(E) == 2 && WIDTH <= 80 ? 64 : 32;
 }
 
-/* Two pairs of streamed tiles, in which the two own ones lie first; then, for dk and dv, two pairs of columns. */
-template <int WIDTH> constexpr unsigned shared_bytes()
+/* Two pairs of streamed tiles, in which the two own ones lie first; those of fp32 stay, behind them. Then, for dk and dv, two
+ * pairs of columns. */
+template <class E, int WIDTH> __host__ __device__ constexpr int own_begin() /* in rows */
 {
-    return 4 * streamed<WIDTH>() * (mtk_pitch(WIDTH) * sizeof(mtk_bf16) + sizeof(float));
+    return sizeof(E) == 2 ? 0 : 4 * streamed<E, WIDTH>();
+}
+
+template <class E, int WIDTH> __host__ __device__ constexpr int columns_begin()
+{
+    return sizeof(E) == 2 ? 4 * streamed<E, WIDTH>() : own_begin<E, WIDTH>() + 2 * OWN;
+}
+
+template <class E, int WIDTH> constexpr unsigned shared_bytes()
+{
+    return columns_begin<E, WIDTH>() * mtk_pitch<E>(WIDTH) * sizeof(E) + 4 * streamed<E, WIDTH>() * sizeof(float);
 }
 
 /* Turns the product of own rows and streamed ones into weights p, and that of `grad` and v into s / scale. COLUMNS tells
@@ -149,14 +160,14 @@ __device__ __forceinline__ void mask(float (&score)[SUB / 8][4], int first_own, 
 }
 
 /* Begins to copy the streamed queries from `first` on: q, grad, lse, delta. */
-template <int WIDTH>
-__device__ __forceinline__ void copy_queries(mtk_bf16 *tile, float *columns, const mtk_flash<mtk_bf16> &call,
-                                             mtk_part part, int first)
+template <int WIDTH, class E>
+__device__ __forceinline__ void copy_queries(E *tile, float *columns, const mtk_flash<E> &call, mtk_part part,
+                                             int first)
 {
-    constexpr int ROWS = streamed<WIDTH>();
+    constexpr int ROWS = streamed<E, WIDTH>();
     static_assert(2 * ROWS <= THREADS, "a thread copies one number of the columns");
     mtk_tile_copy<WIDTH, ROWS, THREADS>(tile, mtk_head_of(call.q, part), first, call.length, call.features);
-    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile + ROWS * mtk_pitch(WIDTH), mtk_head_of(call.grad, part), first,
+    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile + ROWS * mtk_pitch<E>(WIDTH), mtk_head_of(call.grad, part), first,
                                         call.length, call.features);
     int n = (int)threadIdx.x, row = first + n % ROWS;
     if (n >= 2 * ROWS)
@@ -167,30 +178,34 @@ __device__ __forceinline__ void copy_queries(mtk_bf16 *tile, float *columns, con
 }
 
 /* dk and dv: a block takes OWN keys. Products are made with keys as rows and queries as columns. */
-template <int WIDTH>
-__global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
-    key_gradients_bf16(const __grid_constant__ mtk_flash<mtk_bf16> call)
+template <class E, int WIDTH>
+__global__ void __launch_bounds__(THREADS, WIDTH <= 64                     ? 3
+                                           : sizeof(E) == 2 || WIDTH <= 80 ? 2
+                                                                           : 1)
+    key_gradients(const __grid_constant__ mtk_flash<E> call)
 {
-    extern __shared__ __align__(16) mtk_bf16 tiles[];
-    constexpr int ROWS = streamed<WIDTH>(), TILE = ROWS * mtk_pitch(WIDTH);
+    extern __shared__ __align__(16) char shared[];
+    constexpr int PITCH = mtk_pitch<E>(WIDTH), ROWS = streamed<E, WIDTH>(), TILE = ROWS * PITCH;
+    E *tiles = reinterpret_cast<E *>(shared), *own_tiles = tiles + own_begin<E, WIDTH>() * PITCH;
     mtk_await_turn();
     mtk_part part = mtk_part_of(call);
     int first_key = part.tile * OWN, warp_key = (int)threadIdx.x / 32 * 16, own = first_key + warp_key;
     float scale_log2 = call.scale * MTK_LOG2_E;
-    uint32_t k[WIDTH / 16][4], v[WIDTH / 16][4];
+    mtk_left<E, WIDTH> k, v;
     float dk[WIDTH / 8][4], dv[WIDTH / 8][4];
-    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles, mtk_head_of(call.k, part), first_key, call.length, call.features);
-    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles + OWN * mtk_pitch(WIDTH), mtk_head_of(call.v, part), first_key,
-                                       call.length, call.features);
+    mtk_tile_copy<WIDTH, OWN, THREADS>(own_tiles, mtk_head_of(call.k, part), first_key, call.length, call.features);
+    mtk_tile_copy<WIDTH, OWN, THREADS>(own_tiles + OWN * PITCH, mtk_head_of(call.v, part), first_key, call.length,
+                                       call.features);
     mtk_copies_wait();
     __syncthreads();
-    mtk_left_read<WIDTH>(k, tiles, warp_key);
-    mtk_left_read<WIDTH>(v, tiles + OWN * mtk_pitch(WIDTH), warp_key);
+    k.read(own_tiles, warp_key);
+    v.read(own_tiles + OWN * PITCH, warp_key);
     mtk_clear(dk);
     mtk_clear(dv);
     __syncthreads();
-    mtk_bf16 *here = tiles, *next = tiles + 2 * TILE;
-    float *here_columns = reinterpret_cast<float *>(tiles + 4 * TILE), *next_columns = here_columns + 2 * ROWS;
+    E *here = tiles, *next = tiles + 2 * TILE;
+    float *here_columns = reinterpret_cast<float *>(tiles + columns_begin<E, WIDTH>() * PITCH);
+    float *next_columns = here_columns + 2 * ROWS;
     copy_queries<WIDTH>(here, here_columns, call, part, first_key);
     for (int first = first_key; first < call.length; first += ROWS) {
         mtk_copies_wait();
@@ -199,10 +214,10 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
             copy_queries<WIDTH>(next, next_columns, call, part, first + ROWS);
 #pragma unroll
         for (int sub = 0; sub < ROWS; sub += SUB) {
-            const mtk_bf16 *q = here + sub * mtk_pitch(WIDTH), *grad = q + TILE;
+            const E *q = here + sub * PITCH, *grad = q + TILE;
             const float *lse = here_columns + sub, *delta = lse + ROWS;
             float weight[SUB / 8][4], slope[SUB / 8][4];
-            uint32_t left[SUB / 16][4];
+            mtk_made<E, SUB / 8> left;
             if (first + sub + SUB - 1 < own) /* all of these queries come before the warp's keys */
                 continue;
             mtk_clear(weight);
@@ -217,7 +232,7 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
             mtk_left_of(left, slope);
             mtk_times_tile<WIDTH>(dk, left, q);
         }
-        mtk_bf16 *was = here;
+        E *was = here;
         here = next;
         next = was;
         float *columns_were = here_columns;
@@ -230,22 +245,25 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 3 : 2)
 }
 
 /* Begins to copy the streamed keys and values from `first` on. */
-template <int WIDTH>
-__device__ __forceinline__ void copy_keys(mtk_bf16 *tile, const mtk_flash<mtk_bf16> &call, mtk_part part, int first)
+template <int WIDTH, class E>
+__device__ __forceinline__ void copy_keys(E *tile, const mtk_flash<E> &call, mtk_part part, int first)
 {
-    constexpr int ROWS = streamed<WIDTH>();
+    constexpr int ROWS = streamed<E, WIDTH>();
     mtk_tile_copy<WIDTH, ROWS, THREADS>(tile, mtk_head_of(call.k, part), first, call.length, call.features);
-    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile + ROWS * mtk_pitch(WIDTH), mtk_head_of(call.v, part), first, call.length,
-                                        call.features);
+    mtk_tile_copy<WIDTH, ROWS, THREADS>(tile + ROWS * mtk_pitch<E>(WIDTH), mtk_head_of(call.v, part), first,
+                                        call.length, call.features);
 }
 
 /* dq: a block takes OWN queries. */
-template <int WIDTH>
-__global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
-    query_gradients_bf16(const __grid_constant__ mtk_flash<mtk_bf16> call)
+template <class E, int WIDTH>
+__global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2)
+                                           : WIDTH <= 64  ? 3
+                                           : WIDTH <= 80  ? 2
+                                                         : 1) query_gradients(const __grid_constant__ mtk_flash<E> call)
 {
-    extern __shared__ __align__(16) mtk_bf16 tiles[];
-    constexpr int ROWS = streamed<WIDTH>(), TILE = ROWS * mtk_pitch(WIDTH);
+    extern __shared__ __align__(16) char shared[];
+    constexpr int PITCH = mtk_pitch<E>(WIDTH), ROWS = streamed<E, WIDTH>(), TILE = ROWS * PITCH;
+    E *tiles = reinterpret_cast<E *>(shared), *own_tiles = tiles + own_begin<E, WIDTH>() * PITCH;
     mtk_await_turn();
     mtk_part part = mtk_part_of(call);
     int lane = (int)threadIdx.x % 32, warp_query = (int)threadIdx.x / 32 * 16;
@@ -253,10 +271,10 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
     int end = min(first_query + OWN, call.length);
     float scale_log2 = call.scale * MTK_LOG2_E, dq[WIDTH / 8][4];
     own_columns columns;
-    uint32_t q[WIDTH / 16][4], grad[WIDTH / 16][4];
-    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles, mtk_head_of(call.q, part), first_query, call.length, call.features);
-    mtk_tile_copy<WIDTH, OWN, THREADS>(tiles + OWN * mtk_pitch(WIDTH), mtk_head_of(call.grad, part), first_query,
-                                       call.length, call.features);
+    mtk_left<E, WIDTH> q, grad;
+    mtk_tile_copy<WIDTH, OWN, THREADS>(own_tiles, mtk_head_of(call.q, part), first_query, call.length, call.features);
+    mtk_tile_copy<WIDTH, OWN, THREADS>(own_tiles + OWN * PITCH, mtk_head_of(call.grad, part), first_query, call.length,
+                                       call.features);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         mtk_head<float> lses = mtk_head_of(call.lse, part), deltas = mtk_head_of(call.delta, part);
@@ -266,11 +284,11 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
     }
     mtk_copies_wait();
     __syncthreads();
-    mtk_left_read<WIDTH>(q, tiles, warp_query);
-    mtk_left_read<WIDTH>(grad, tiles + OWN * mtk_pitch(WIDTH), warp_query);
+    q.read(own_tiles, warp_query);
+    grad.read(own_tiles + OWN * PITCH, warp_query);
     mtk_clear(dq);
     __syncthreads();
-    mtk_bf16 *here = tiles, *next = tiles + 2 * TILE;
+    E *here = tiles, *next = tiles + 2 * TILE;
     copy_keys<WIDTH>(here, call, part, 0);
     for (int first = 0; first < end; first += ROWS) {
         mtk_copies_wait();
@@ -279,9 +297,9 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
             copy_keys<WIDTH>(next, call, part, first + ROWS);
 #pragma unroll
         for (int sub = 0; sub < ROWS; sub += SUB) {
-            const mtk_bf16 *keys = here + sub * mtk_pitch(WIDTH), *values = keys + TILE;
+            const E *keys = here + sub * PITCH, *values = keys + TILE;
             float weight[SUB / 8][4], slope[SUB / 8][4];
-            uint32_t left[SUB / 16][4];
+            mtk_made<E, SUB / 8> left;
             if (first + sub > own + 15) /* all of these keys come after the warp's queries */
                 continue;
             mtk_clear(weight);
@@ -294,7 +312,7 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
             mtk_left_of(left, slope);
             mtk_times_tile<WIDTH>(dq, left, keys);
         }
-        mtk_bf16 *was = here;
+        E *was = here;
         here = next;
         next = was;
     }
@@ -302,18 +320,18 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64 ? 4 : 2)
                           call.scale, call.scale);
 }
 
-template <int WIDTH> mt_status launch(const mtk_flash<mtk_bf16> &call, struct mtk_queue *queue)
+template <class E, int WIDTH> mt_status launch(const mtk_flash<E> &call, struct mtk_queue *queue)
 {
     unsigned blocks = (unsigned)mtk_flash_blocks(call, OWN);
-    mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients_bf16<WIDTH>, blocks, THREADS,
-                                         shared_bytes<WIDTH>(), queue, call);
+    mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients<E, WIDTH>, blocks, THREADS,
+                                         shared_bytes<E, WIDTH>(), queue, call);
     if (status != MT_OK)
         return status;
-    return mtk_launch_shared("attention_grad (dq)", query_gradients_bf16<WIDTH>, blocks, THREADS, shared_bytes<WIDTH>(),
-                             queue, call);
+    return mtk_launch_shared("attention_grad (dq)", query_gradients<E, WIDTH>, blocks, THREADS,
+                             shared_bytes<E, WIDTH>(), queue, call);
 }
 
-/* ---- fp32 ---- */
+/* ---- fp32 without them ---- */
 
 /* Two own tiles, two streamed ones, and two of what products made. */
 template <int WIDTH> constexpr unsigned plain_shared_bytes()
@@ -424,7 +442,7 @@ __global__ void __launch_bounds__(MTK_PLAIN_THREADS) query_gradients_fp32(const 
     mtk_plain_write<WIDTH>(mtk_head_of(call.dq, part), first_query, call.length, call.features, dq, ones);
 }
 
-template <int WIDTH> mt_status launch(const mtk_flash<float> &call, struct mtk_queue *queue)
+template <int WIDTH> mt_status launch_plain(const mtk_flash<float> &call, struct mtk_queue *queue)
 {
     unsigned blocks = (unsigned)mtk_flash_blocks(call, MTK_OWN);
     mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients_fp32<WIDTH>, blocks,
@@ -437,7 +455,7 @@ template <int WIDTH> mt_status launch(const mtk_flash<float> &call, struct mtk_q
 
 /* ---- */
 
-template <class E> mt_status backward(const struct mtk_attention_grad *grad, struct mtk_queue *queue)
+template <class E> mtk_flash<E> call_of(const struct mtk_attention_grad *grad)
 {
     mtk_flash<E> call = mtk_flash_of<E>(grad->scale, &grad->q);
     call.q = mtk_heads_of<E>(&grad->q);
@@ -450,10 +468,23 @@ template <class E> mt_status backward(const struct mtk_attention_grad *grad, str
     call.dk = mtk_heads_of<E>(&grad->dk);
     call.dv = mtk_heads_of<E>(&grad->dv);
     call.delta = mtk_heads_of<float>(&grad->delta);
+    return call;
+}
+
+template <class E> mt_status backward(const mtk_flash<E> &call, struct mtk_queue *queue)
+{
     mt_status status = launch_delta(call, queue);
     if (status != MT_OK)
         return status;
-    return mtk_with_width(call.features, [&](auto width) { return launch<decltype(width)::value>(call, queue); });
+    return mtk_with_width(call.features, [&](auto width) { return launch<E, decltype(width)::value>(call, queue); });
+}
+
+mt_status backward_plain(const mtk_flash<float> &call, struct mtk_queue *queue)
+{
+    mt_status status = launch_delta(call, queue);
+    if (status != MT_OK)
+        return status;
+    return mtk_with_width(call.features, [&](auto width) { return launch_plain<decltype(width)::value>(call, queue); });
 }
 
 } // namespace
@@ -465,5 +496,8 @@ mt_status mtk_cuda_attention_grad(const struct mtk_attention_grad *call, struct 
     mt_status status = mtk_flash_check("attention_grad", views, 8);
     if (status != MT_OK)
         return status;
-    return call->q.dtype == MT_BF16 ? backward<mtk_bf16>(call, queue) : backward<float>(call, queue);
+    if (call->q.dtype == MT_BF16)
+        return backward(call_of<mtk_bf16>(call), queue);
+    return call->math == MTK_MATH_TF32 ? backward(call_of<float>(call), queue)
+                                       : backward_plain(call_of<float>(call), queue);
 }

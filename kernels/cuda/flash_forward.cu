@@ -5,7 +5,7 @@
  * Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
  *
  * bf16 is multiplied on the matrix units and summed in fp32; a weight is rounded to bf16 before it multiplies. fp32 is
- * multiplied as it is. Every row of `out` and, where wanted, of `lse` is written; nothing is added to. */
+ * multiplied as it is, or like bf16 but rounded to tf32, if that is asked for. Every row of `out` and, where wanted, of `lse` is written; nothing is added to. */
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
 
@@ -14,27 +14,35 @@
 namespace
 {
 
-constexpr int QUERIES = 128, KEYS = 64, WARPS = 8, THREADS = 32 * WARPS, WARP_QUERIES = QUERIES / WARPS;
+/* A block takes QUERIES queries, a warp 16 of them, and streams KEYS keys at a time. */
+template <class E> constexpr int WARPS = sizeof(E) == 2 ? 8 : 4;
+template <class E> constexpr int THREADS = 32 * WARPS<E>;
+template <class E> constexpr int QUERIES = 16 * WARPS<E>;
+template <class E> constexpr int KEYS = QUERIES<E> / 2;
+constexpr int WARP_QUERIES = 16;
 
-/* Two pairs of tiles of keys and values, of which the second first holds the queries. */
-template <int WIDTH> constexpr unsigned shared_bytes()
+/* Two pairs of tiles of keys and values. The second first holds the queries; those of fp32 stay, behind them. */
+template <class E> constexpr int QUERIES_BEGIN = sizeof(E) == 2 ? 2 * KEYS<E> : 4 * KEYS<E>; /* in rows */
+template <class E, int WIDTH> constexpr unsigned shared_bytes()
 {
-    return 4 * KEYS * mtk_pitch(WIDTH) * sizeof(mtk_bf16);
+    constexpr int queries_end = QUERIES_BEGIN<E> + QUERIES<E>;
+    constexpr int rows = queries_end > 4 * KEYS<E> ? queries_end : 4 * KEYS<E>;
+    return rows * mtk_pitch<E>(WIDTH) * sizeof(E);
 }
 
 /* The state of a warp's queries: a thread has rows g and g + 8 of them, of sums its part. */
-template <int WIDTH> struct walk {
-    uint32_t q[WIDTH / 16][4];
+template <class E, int WIDTH> struct walk {
+    mtk_left<E, WIDTH> q;
     float out[WIDTH / 8][4];
     float maximum[2], sum[2];
 };
 
 /* -inf where the key (first + column) comes after the query. */
-__device__ __forceinline__ void mask(float (&score)[KEYS / 8][4], int query, int first)
+template <int PIECES> __device__ __forceinline__ void mask(float (&score)[PIECES][4], int query, int first)
 {
     int lane = (int)threadIdx.x % 32;
 #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
+    for (int n = 0; n < PIECES; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             if (first + n * 8 + lane % 4 * 2 + e % 2 > query + lane / 4 + e / 2 * 8)
@@ -42,18 +50,19 @@ __device__ __forceinline__ void mask(float (&score)[KEYS / 8][4], int query, int
 }
 
 /* The maximum of row g (half 0) or g + 8 (half 1), which four threads share. */
-__device__ __forceinline__ float row_maximum(const float (&score)[KEYS / 8][4], int half, float maximum)
+template <int PIECES>
+__device__ __forceinline__ float row_maximum(const float (&score)[PIECES][4], int half, float maximum)
 {
 #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
+    for (int n = 0; n < PIECES; n++)
         maximum = fmaxf(maximum, fmaxf(score[n][2 * half], score[n][2 * half + 1]));
     maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, 1));
     return fmaxf(maximum, __shfl_xor_sync(~0u, maximum, 2));
 }
 
 /* Turns scores into weights, with the maximum as it is now, and shrinks what there is to that. */
-template <int WIDTH>
-__device__ __forceinline__ void weigh(walk<WIDTH> &w, float (&score)[KEYS / 8][4], float scale_log2)
+template <class E, int WIDTH, int PIECES>
+__device__ __forceinline__ void weigh(walk<E, WIDTH> &w, float (&score)[PIECES][4], float scale_log2)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -61,7 +70,7 @@ __device__ __forceinline__ void weigh(walk<WIDTH> &w, float (&score)[KEYS / 8][4
         float shrink = mtk_exp2(w.maximum[half] * scale_log2 - shift), sum = 0;
         w.maximum[half] = maximum;
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
+        for (int n = 0; n < PIECES; n++)
 #pragma unroll
             for (int e = 2 * half; e < 2 * half + 2; e++) {
                 score[n][e] = mtk_exp2(score[n][e] * scale_log2 - shift);
@@ -77,15 +86,15 @@ __device__ __forceinline__ void weigh(walk<WIDTH> &w, float (&score)[KEYS / 8][4
 }
 
 /* A warp's queries, from `query` on, meet the keys from `first` on. */
-template <int WIDTH>
-__device__ __forceinline__ void meet(walk<WIDTH> &w, const mtk_bf16 *keys, const mtk_bf16 *values, int query, int first,
+template <class E, int WIDTH>
+__device__ __forceinline__ void meet(walk<E, WIDTH> &w, const E *keys, const E *values, int query, int first,
                                      float scale_log2)
 {
-    float score[KEYS / 8][4];
-    uint32_t weights[KEYS / 16][4];
+    float score[KEYS<E> / 8][4];
+    mtk_made<E, KEYS<E> / 8> weights;
     mtk_clear(score);
     mtk_times_rows<WIDTH>(score, w.q, keys);
-    if (first + KEYS - 1 > query)
+    if (first + KEYS<E> - 1 > query)
         mask(score, query, first);
     weigh(w, score, scale_log2);
     mtk_left_of(weights, score);
@@ -93,8 +102,8 @@ __device__ __forceinline__ void meet(walk<WIDTH> &w, const mtk_bf16 *keys, const
 }
 
 /* Divides by the sums, and writes. */
-template <int WIDTH>
-__device__ __forceinline__ void arrive(walk<WIDTH> &w, const mtk_flash<mtk_bf16> &call, mtk_part part, int query)
+template <class E, int WIDTH>
+__device__ __forceinline__ void arrive(walk<E, WIDTH> &w, const mtk_flash<E> &call, mtk_part part, int query)
 {
     int lane = (int)threadIdx.x % 32;
     mtk_head<float> lse = mtk_head_of(call.lse, part);
@@ -110,41 +119,44 @@ __device__ __forceinline__ void arrive(walk<WIDTH> &w, const mtk_flash<mtk_bf16>
                           1 / w.sum[1]);
 }
 
-/* A block takes QUERIES queries, a warp 16 of them. */
-template <int WIDTH>
-__global__ void __launch_bounds__(THREADS, WIDTH <= 80 ? 2 : 1)
-    attention_bf16(const __grid_constant__ mtk_flash<mtk_bf16> call)
+/* How many blocks share a multiprocessor: what the registers of a thread then are. */
+template <class E, int WIDTH> constexpr int BLOCKS = WIDTH <= 80 ? (sizeof(E) == 2 ? 2 : 3) : 1;
+
+template <class E, int WIDTH>
+__global__ void __launch_bounds__(THREADS<E>, BLOCKS<E, WIDTH>)
+    attention_matrix(const __grid_constant__ mtk_flash<E> call)
 {
-    extern __shared__ __align__(16) mtk_bf16 tiles[];
-    constexpr int TILE = KEYS * mtk_pitch(WIDTH);
+    extern __shared__ __align__(16) char shared[];
+    constexpr int PITCH = mtk_pitch<E>(WIDTH), TILE = KEYS<E> * PITCH;
+    E *tiles = reinterpret_cast<E *>(shared), *queries = tiles + QUERIES_BEGIN<E> * PITCH;
     mtk_await_turn();
     mtk_part part = mtk_part_of(call);
-    const mtk_head<mtk_bf16> k = mtk_head_of(call.k, part), v = mtk_head_of(call.v, part);
+    const mtk_head<E> k = mtk_head_of(call.k, part), v = mtk_head_of(call.v, part);
     int last_part = (int)(gridDim.x / (unsigned)call.total) - 1;
-    int block_query = (last_part - part.tile) * QUERIES, query = block_query + (int)threadIdx.x / 32 * WARP_QUERIES;
-    int end = min(block_query + QUERIES, call.length);
-    walk<WIDTH> w;
-    mtk_tile_copy<WIDTH, QUERIES, THREADS>(tiles + 2 * TILE, mtk_head_of(call.q, part), block_query, call.length,
-                                           call.features);
-    mtk_tile_copy<WIDTH, KEYS, THREADS>(tiles, k, 0, call.length, call.features);
-    mtk_tile_copy<WIDTH, KEYS, THREADS>(tiles + TILE, v, 0, call.length, call.features);
+    int block_query = (last_part - part.tile) * QUERIES<E>, query = block_query + (int)threadIdx.x / 32 * WARP_QUERIES;
+    int end = min(block_query + QUERIES<E>, call.length);
+    walk<E, WIDTH> w;
+    mtk_tile_copy<WIDTH, QUERIES<E>, THREADS<E>>(queries, mtk_head_of(call.q, part), block_query, call.length,
+                                                 call.features);
+    mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(tiles, k, 0, call.length, call.features);
+    mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(tiles + TILE, v, 0, call.length, call.features);
     mtk_copies_wait();
     __syncthreads();
-    mtk_left_read<WIDTH>(w.q, tiles + 2 * TILE, query - block_query);
+    w.q.read(queries, query - block_query);
     mtk_clear(w.out);
     w.maximum[0] = w.maximum[1] = -CUDART_INF_F;
     w.sum[0] = w.sum[1] = 0;
-    mtk_bf16 *here = tiles, *next = tiles + 2 * TILE;
-    for (int first = 0; first < end; first += KEYS) {
+    E *here = tiles, *next = tiles + 2 * TILE;
+    for (int first = 0; first < end; first += KEYS<E>) {
         mtk_copies_wait();
         __syncthreads(); /* this tile is there, and nobody reads the one before it any more */
-        if (first + KEYS < end) {
-            mtk_tile_copy<WIDTH, KEYS, THREADS>(next, k, first + KEYS, call.length, call.features);
-            mtk_tile_copy<WIDTH, KEYS, THREADS>(next + TILE, v, first + KEYS, call.length, call.features);
+        if (first + KEYS<E> < end) {
+            mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(next, k, first + KEYS<E>, call.length, call.features);
+            mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(next + TILE, v, first + KEYS<E>, call.length, call.features);
         }
         if (first <= query + WARP_QUERIES - 1)
-            meet(w, here, here + TILE, query, first, call.scale * MTK_LOG2_E);
-        mtk_bf16 *was = here;
+            meet<E, WIDTH>(w, here, here + TILE, query, first, call.scale * MTK_LOG2_E);
+        E *was = here;
         here = next;
         next = was;
     }
@@ -257,22 +269,22 @@ __global__ void __launch_bounds__(MTK_PLAIN_THREADS) attention_fp32(const __grid
     plain_arrive(w, call, part, first_query);
 }
 
-/* What is queued, by dtype. */
-template <int WIDTH> mt_status launch(const mtk_flash<mtk_bf16> &call, struct mtk_queue *queue)
+/* What is queued: on the matrix units, and without. */
+template <class E, int WIDTH> mt_status launch(const mtk_flash<E> &call, struct mtk_queue *queue)
 {
-    return mtk_launch_shared("attention", attention_bf16<WIDTH>, (unsigned)mtk_flash_blocks(call, QUERIES), THREADS,
-                             shared_bytes<WIDTH>(), queue, call);
+    return mtk_launch_shared("attention", attention_matrix<E, WIDTH>, (unsigned)mtk_flash_blocks(call, QUERIES<E>),
+                             THREADS<E>, shared_bytes<E, WIDTH>(), queue, call);
 }
 
-template <int WIDTH> mt_status launch(const mtk_flash<float> &call, struct mtk_queue *queue)
+template <int WIDTH> mt_status launch_plain(const mtk_flash<float> &call, struct mtk_queue *queue)
 {
     return mtk_launch_shared("attention", attention_fp32<WIDTH>, (unsigned)mtk_flash_blocks(call, MTK_OWN),
                              MTK_PLAIN_THREADS, plain_shared_bytes<WIDTH>(), queue, call);
 }
 
 template <class E>
-mt_status forward(double scale, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *q,
-                  const struct mtk_view *k, const struct mtk_view *v, struct mtk_queue *queue)
+mtk_flash<E> call_of(double scale, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *q,
+                     const struct mtk_view *k, const struct mtk_view *v)
 {
     mtk_flash<E> call = mtk_flash_of<E>(scale, q);
     call.q = mtk_heads_of<E>(q);
@@ -281,12 +293,22 @@ mt_status forward(double scale, const struct mtk_view *out, const struct mtk_vie
     call.out = mtk_heads_of<E>(out);
     if (lse != nullptr)
         call.lse = mtk_heads_of<float>(lse);
-    return mtk_with_width(call.features, [&](auto width) { return launch<decltype(width)::value>(call, queue); });
+    return call;
+}
+
+template <class E> mt_status forward(const mtk_flash<E> &call, struct mtk_queue *queue)
+{
+    return mtk_with_width(call.features, [&](auto width) { return launch<E, decltype(width)::value>(call, queue); });
+}
+
+mt_status forward_plain(const mtk_flash<float> &call, struct mtk_queue *queue)
+{
+    return mtk_with_width(call.features, [&](auto width) { return launch_plain<decltype(width)::value>(call, queue); });
 }
 
 } // namespace
 
-mt_status mtk_cuda_attention(double scale, const struct mtk_view *out, const struct mtk_view *lse,
+mt_status mtk_cuda_attention(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
                              const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v,
                              struct mtk_queue *queue)
 {
@@ -294,6 +316,8 @@ mt_status mtk_cuda_attention(double scale, const struct mtk_view *out, const str
     mt_status status = mtk_flash_check("attention", views, 4);
     if (status != MT_OK)
         return status;
-    return q->dtype == MT_BF16 ? forward<mtk_bf16>(scale, out, lse, q, k, v, queue)
-                               : forward<float>(scale, out, lse, q, k, v, queue);
+    if (q->dtype == MT_BF16)
+        return forward(call_of<mtk_bf16>(scale, out, lse, q, k, v), queue);
+    const mtk_flash<float> call = call_of<float>(scale, out, lse, q, k, v);
+    return math == MTK_MATH_TF32 ? forward(call, queue) : forward_plain(call, queue);
 }

@@ -1,11 +1,12 @@
-/* Tiles of bf16 in shared memory and their products on the matrix units, a warp at a time.
+/* Tiles in shared memory and their products on the matrix units, a warp at a time: of bf16, and of fp32 that is rounded to
+ * tf32 as it is read.
  *
- * A warp multiplies pieces of 16 x 16 by 16 x 8 (mma m16n8k16). Of an accumulator's piece of 16 x 8, thread 4g + t has
- * elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1); two pieces side by side, rounded, are a left operand's
- * piece of 16 x 16 as they stand. So what one product makes another takes from registers.
+ * A warp multiplies pieces of 16 x DEPTH by DEPTH x 8, DEPTH 16 for bf16 (mma m16n8k16) and 8 for tf32 (m16n8k8). Of an
+ * accumulator's piece of 16 x 8, thread 4g + t has elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Rounded, two
+ * of bf16 side by side are a left operand's piece as they stand; one of tf32 is, too, if the places that it multiplies are
+ * numbered anew: 2t becomes t, and 2t + 1 becomes t + 4. So what one product makes another takes from registers.
  *
- * Rows of a tile are 16 bytes longer than they have elements: then the 8 rows that are read at once (ldmatrix) lie in
- * different banks. */
+ * Rows of a tile are 16 bytes longer than they have elements: then what a warp reads at once lies in different banks. */
 #ifndef MTK_CUDA_FRAGMENTS_CUH
 #define MTK_CUDA_FRAGMENTS_CUH
 
@@ -13,9 +14,13 @@
 
 typedef __nv_bfloat16 mtk_bf16;
 
-__host__ __device__ constexpr int mtk_pitch(int width)
+/* How many elements of a row a piece multiplies. */
+template <class E> constexpr int MTK_DEPTH = 32 / sizeof(E);
+
+/* Elements from one row of a tile to the next. */
+template <class E> __host__ __device__ constexpr int mtk_pitch(int width)
 {
-    return width + 8;
+    return width + 16 / (int)sizeof(E);
 }
 
 __device__ __forceinline__ unsigned mtk_shared_address(const void *pointer)
@@ -45,16 +50,15 @@ __device__ __forceinline__ void mtk_copies_wait()
 }
 
 /* Begins to copy rows [first, first + ROWS) of a head into a tile; what is beyond its length or width becomes 0. */
-template <int WIDTH, int ROWS, int THREADS>
-__device__ __forceinline__ void mtk_tile_copy(mtk_bf16 *tile, mtk_head<mtk_bf16> head, int first, int length,
-                                              int features)
+template <int WIDTH, int ROWS, int THREADS, class E>
+__device__ __forceinline__ void mtk_tile_copy(E *tile, mtk_head<E> head, int first, int length, int features)
 {
-    constexpr int PIECES = WIDTH / 8;
+    constexpr int EACH = 16 / (int)sizeof(E), PIECES = WIDTH / EACH;
     for (int n = (int)threadIdx.x; n < ROWS * PIECES; n += THREADS) {
-        int row = n / PIECES, column = n % PIECES * 8;
+        int row = n / PIECES, column = n % PIECES * EACH;
         bool there = first + row < length && column < features;
-        const mtk_bf16 *from = there ? head.base + (first + row) * head.row + column : head.base;
-        mtk_copy_16(tile + row * mtk_pitch(WIDTH) + column, from, there);
+        const E *from = there ? head.base + (first + row) * head.row + column : head.base;
+        mtk_copy_16(tile + row * mtk_pitch<E>(WIDTH) + column, from, there);
     }
 }
 
@@ -84,49 +88,135 @@ __device__ __forceinline__ void mtk_multiply_add(float (&sum)[4], const uint32_t
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
 }
 
-/* 16 rows of a tile, from `row` on, as a left operand. */
-template <int WIDTH>
-__device__ __forceinline__ void mtk_left_read(uint32_t (&left)[WIDTH / 16][4], const mtk_bf16 *tile, int row)
+__device__ __forceinline__ void mtk_multiply_add_tf32(float (&sum)[4], const uint32_t (&left)[4], uint32_t right0,
+                                                      uint32_t right1)
 {
-    int lane = (int)threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < WIDTH / 16; k++)
-        mtk_read_pieces(left[k], tile + (row + lane % 16) * mtk_pitch(WIDTH) + k * 16 + lane / 16 * 8);
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
 }
+
+/* Rounded to tf32, halves away from 0. */
+__device__ __forceinline__ uint32_t mtk_tf32(float value)
+{
+    uint32_t rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+    return rounded;
+}
+
+/* 16 rows of a tile as a left operand: of bf16 they are in registers, and the tile may be written over; of fp32 they stay
+ * where they are. */
+template <class E, int WIDTH> struct mtk_left;
+
+template <int WIDTH> struct mtk_left<mtk_bf16, WIDTH> {
+    uint32_t pieces[WIDTH / 16][4];
+
+    /* Rows of the tile from `row` on. */
+    __device__ __forceinline__ void read(const mtk_bf16 *tile, int row)
+    {
+        int lane = (int)threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < WIDTH / 16; k++)
+            mtk_read_pieces(pieces[k], tile + (row + lane % 16) * mtk_pitch<mtk_bf16>(WIDTH) + k * 16 + lane / 16 * 8);
+    }
+};
+
+template <int WIDTH> struct mtk_left<float, WIDTH> {
+    const float *mine;
+
+    __device__ __forceinline__ void read(const float *tile, int row)
+    {
+        int lane = (int)threadIdx.x % 32;
+        mine = tile + (row + lane / 4) * mtk_pitch<float>(WIDTH) + lane % 4;
+    }
+
+    __device__ __forceinline__ void piece(uint32_t (&out)[4], int k) const
+    {
+        const float *at = mine + k * 8;
+        out[0] = mtk_tf32(at[0]);
+        out[1] = mtk_tf32(at[8 * mtk_pitch<float>(WIDTH)]);
+        out[2] = mtk_tf32(at[4]);
+        out[3] = mtk_tf32(at[8 * mtk_pitch<float>(WIDTH) + 4]);
+    }
+};
 
 /* sum (16 x 8 PIECES) += left (16 x WIDTH) · (8 PIECES rows of a tile)ᵀ. */
 template <int WIDTH, int PIECES>
-__device__ __forceinline__ void mtk_times_rows(float (&sum)[PIECES][4], const uint32_t (&left)[WIDTH / 16][4],
+__device__ __forceinline__ void mtk_times_rows(float (&sum)[PIECES][4], const mtk_left<mtk_bf16, WIDTH> &left,
                                                const mtk_bf16 *tile)
 {
+    constexpr int PITCH = mtk_pitch<mtk_bf16>(WIDTH);
     int lane = (int)threadIdx.x % 32;
-    const mtk_bf16 *mine = tile + (lane / 16 * 8 + lane % 8) * mtk_pitch(WIDTH) + lane / 8 % 2 * 8;
+    const mtk_bf16 *mine = tile + (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
 #pragma unroll
     for (int n = 0; n < PIECES / 2; n++)
 #pragma unroll
         for (int k = 0; k < WIDTH / 16; k++) {
             uint32_t right[4];
-            mtk_read_pieces(right, mine + n * 16 * mtk_pitch(WIDTH) + k * 16);
-            mtk_multiply_add(sum[2 * n], left[k], right[0], right[1]);
-            mtk_multiply_add(sum[2 * n + 1], left[k], right[2], right[3]);
+            mtk_read_pieces(right, mine + n * 16 * PITCH + k * 16);
+            mtk_multiply_add(sum[2 * n], left.pieces[k], right[0], right[1]);
+            mtk_multiply_add(sum[2 * n + 1], left.pieces[k], right[2], right[3]);
         }
 }
 
-/* sum (16 x WIDTH) += left (16 x 16 DEPTH) · 16 DEPTH rows of a tile. */
-template <int WIDTH, int DEPTH>
-__device__ __forceinline__ void mtk_times_tile(float (&sum)[WIDTH / 8][4], const uint32_t (&left)[DEPTH][4],
+template <int WIDTH, int PIECES>
+__device__ __forceinline__ void mtk_times_rows(float (&sum)[PIECES][4], const mtk_left<float, WIDTH> &left,
+                                               const float *tile)
+{
+    constexpr int PITCH = mtk_pitch<float>(WIDTH);
+    int lane = (int)threadIdx.x % 32;
+    const float *mine = tile + lane / 4 * PITCH + lane % 4;
+#pragma unroll
+    for (int k = 0; k < WIDTH / 8; k++) {
+        uint32_t piece[4];
+        left.piece(piece, k);
+#pragma unroll
+        for (int n = 0; n < PIECES; n++) {
+            const float *right = mine + n * 8 * PITCH + k * 8;
+            mtk_multiply_add_tf32(sum[n], piece, mtk_tf32(right[0]), mtk_tf32(right[4]));
+        }
+    }
+}
+
+/* What a product of 16 x 8 PIECES made, rounded, as a left operand. */
+template <class E, int PIECES> struct mtk_made {
+    static constexpr int COUNT = PIECES * 8 / MTK_DEPTH<E>;
+    uint32_t pieces[COUNT][4];
+};
+
+/* sum (16 x WIDTH) += left (16 x 8 PIECES) · 8 PIECES rows of a tile. */
+template <int WIDTH, int PIECES>
+__device__ __forceinline__ void mtk_times_tile(float (&sum)[WIDTH / 8][4], const mtk_made<mtk_bf16, PIECES> &left,
                                                const mtk_bf16 *tile)
 {
+    constexpr int PITCH = mtk_pitch<mtk_bf16>(WIDTH);
     int lane = (int)threadIdx.x % 32;
-    const mtk_bf16 *mine = tile + lane % 16 * mtk_pitch(WIDTH) + lane / 16 * 8;
+    const mtk_bf16 *mine = tile + lane % 16 * PITCH + lane / 16 * 8;
 #pragma unroll
-    for (int k = 0; k < DEPTH; k++)
+    for (int k = 0; k < PIECES / 2; k++)
 #pragma unroll
         for (int n = 0; n < WIDTH / 16; n++) {
             uint32_t right[4];
-            mtk_read_pieces_turned(right, mine + k * 16 * mtk_pitch(WIDTH) + n * 16);
-            mtk_multiply_add(sum[2 * n], left[k], right[0], right[1]);
-            mtk_multiply_add(sum[2 * n + 1], left[k], right[2], right[3]);
+            mtk_read_pieces_turned(right, mine + k * 16 * PITCH + n * 16);
+            mtk_multiply_add(sum[2 * n], left.pieces[k], right[0], right[1]);
+            mtk_multiply_add(sum[2 * n + 1], left.pieces[k], right[2], right[3]);
+        }
+}
+
+template <int WIDTH, int PIECES>
+__device__ __forceinline__ void mtk_times_tile(float (&sum)[WIDTH / 8][4], const mtk_made<float, PIECES> &left,
+                                               const float *tile)
+{
+    constexpr int PITCH = mtk_pitch<float>(WIDTH);
+    int lane = (int)threadIdx.x % 32;
+    const float *mine = tile + lane % 4 * 2 * PITCH + lane / 4;
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+#pragma unroll
+        for (int n = 0; n < WIDTH / 8; n++) {
+            const float *right = mine + k * 8 * PITCH + n * 8;
+            mtk_multiply_add_tf32(sum[n], left.pieces[k], mtk_tf32(right[0]), mtk_tf32(right[PITCH]));
         }
 }
 
@@ -136,16 +226,27 @@ __device__ __forceinline__ uint32_t mtk_pack(float low, float high)
     return *reinterpret_cast<uint32_t *>(&two);
 }
 
-/* What a product made, rounded, as a left operand. */
 template <int PIECES>
-__device__ __forceinline__ void mtk_left_of(uint32_t (&left)[PIECES / 2][4], const float (&sum)[PIECES][4])
+__device__ __forceinline__ void mtk_left_of(mtk_made<mtk_bf16, PIECES> &left, const float (&sum)[PIECES][4])
 {
 #pragma unroll
     for (int k = 0; k < PIECES / 2; k++) {
-        left[k][0] = mtk_pack(sum[2 * k][0], sum[2 * k][1]);
-        left[k][1] = mtk_pack(sum[2 * k][2], sum[2 * k][3]);
-        left[k][2] = mtk_pack(sum[2 * k + 1][0], sum[2 * k + 1][1]);
-        left[k][3] = mtk_pack(sum[2 * k + 1][2], sum[2 * k + 1][3]);
+        left.pieces[k][0] = mtk_pack(sum[2 * k][0], sum[2 * k][1]);
+        left.pieces[k][1] = mtk_pack(sum[2 * k][2], sum[2 * k][3]);
+        left.pieces[k][2] = mtk_pack(sum[2 * k + 1][0], sum[2 * k + 1][1]);
+        left.pieces[k][3] = mtk_pack(sum[2 * k + 1][2], sum[2 * k + 1][3]);
+    }
+}
+
+template <int PIECES>
+__device__ __forceinline__ void mtk_left_of(mtk_made<float, PIECES> &left, const float (&sum)[PIECES][4])
+{
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        left.pieces[k][0] = mtk_tf32(sum[k][0]);
+        left.pieces[k][1] = mtk_tf32(sum[k][2]);
+        left.pieces[k][2] = mtk_tf32(sum[k][1]);
+        left.pieces[k][3] = mtk_tf32(sum[k][3]);
     }
 }
 
@@ -158,9 +259,19 @@ template <int PIECES> __device__ __forceinline__ void mtk_clear(float (&sum)[PIE
             sum[n][e] = 0;
 }
 
+__device__ __forceinline__ void mtk_pair_write(mtk_bf16 *at, float low, float high)
+{
+    *reinterpret_cast<uint32_t *>(at) = mtk_pack(low, high);
+}
+
+__device__ __forceinline__ void mtk_pair_write(float *at, float low, float high)
+{
+    *reinterpret_cast<float2 *>(at) = make_float2(low, high);
+}
+
 /* Writes 16 rows of a head from `row` on: sum times `low` (rows g) and `high` (rows g + 8), rounded. */
-template <int WIDTH>
-__device__ __forceinline__ void mtk_rows_write(mtk_head<mtk_bf16> head, int row, int length, int features,
+template <int WIDTH, class E>
+__device__ __forceinline__ void mtk_rows_write(mtk_head<E> head, int row, int length, int features,
                                                const float (&sum)[WIDTH / 8][4], float low, float high)
 {
     int lane = (int)threadIdx.x % 32, first = row + lane / 4;
@@ -170,11 +281,9 @@ __device__ __forceinline__ void mtk_rows_write(mtk_head<mtk_bf16> head, int row,
         if (column >= features)
             continue;
         if (first < length)
-            *reinterpret_cast<uint32_t *>(head.base + first * head.row + column) =
-                mtk_pack(sum[n][0] * low, sum[n][1] * low);
+            mtk_pair_write(head.base + first * head.row + column, sum[n][0] * low, sum[n][1] * low);
         if (first + 8 < length)
-            *reinterpret_cast<uint32_t *>(head.base + (first + 8) * head.row + column) =
-                mtk_pack(sum[n][2] * high, sum[n][3] * high);
+            mtk_pair_write(head.base + (first + 8) * head.row + column, sum[n][2] * high, sum[n][3] * high);
     }
 }
 

@@ -139,6 +139,12 @@ static double causal_operations(const struct mt_tensor *q, int products)
     return products * 2.0 * (double)mt_tensor_count(q) * (double)q->shape[2] / 2;
 }
 
+/* fp32 that may not be rounded is multiplied elsewhere. */
+static bool on_matrix_units(const struct mt_runtime *rt, const struct mt_tensor *q)
+{
+    return q->dtype == MT_BF16 || (q->dtype == MT_F32 && rt->math == MTK_MATH_TF32);
+}
+
 void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
 {
     const struct mt_tensor *const heads[] = {a->q, a->k, a->v, a->out};
@@ -148,14 +154,14 @@ void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_note(rt, a->out, heads, 3);
     if (a->lse != NULL)
         mt_use_write(rt, a->lse);
-    mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, a->q->dtype == MT_BF16);
+    mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
     if (!mt_op_launches(rt, "attention") || !is_known(rt, "attention", rt->device->kernels->attention != NULL))
         return;
     struct mtk_view q = mt_op_view(a->q), k = mt_op_view(a->k), v = mt_op_view(a->v), out = mt_op_view(a->out);
     struct mtk_view lse_view = a->lse != NULL ? mt_op_view(a->lse) : (struct mtk_view){0};
     mt_op_launched(rt, "attention",
-                   rt->device->kernels->attention(a->scale, &out, a->lse != NULL ? &lse_view : NULL, &q, &k, &v,
-                                                  mt_device_queue(rt->device, rt->stream)));
+                   rt->device->kernels->attention(a->scale, rt->math, &out, a->lse != NULL ? &lse_view : NULL, &q, &k,
+                                                  &v, mt_device_queue(rt->device, rt->stream)));
 }
 
 /* The keys' and values' gradients take the products of queries with keys, and of the gradient with values, and so do the
@@ -170,11 +176,12 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_write(rt, a->dk);
     mt_use_write(rt, a->dv);
     mt_use_scratch(rt, a->delta);
-    mt_op_spend(rt, causal_operations(a->q, 7), heads, 8, a->q->dtype == MT_BF16);
+    mt_op_spend(rt, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
     if (!mt_op_launches(rt, "attention_grad") ||
         !is_known(rt, "attention_grad", rt->device->kernels->attention_grad != NULL))
         return;
     const struct mtk_attention_grad call = {.scale = a->scale,
+                                            .math = rt->math,
                                             .dq = mt_op_view(a->dq),
                                             .dk = mt_op_view(a->dk),
                                             .dv = mt_op_view(a->dv),
