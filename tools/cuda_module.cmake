@@ -2,7 +2,7 @@
 # CUDA's runtime inside and cuBLAS beside it. The program opens it when a GPU is asked for (src/device/cuda_module.c).
 # Kernels are compiled for the cards with bf16 matrix units that are around (8.0, 9.0), and for later ones by the driver.
 find_package(CUDAToolkit QUIET)
-if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE OR NOT TARGET CUDA::cublas)
+if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE OR NOT TARGET CUDA::cublas OR NOT TARGET CUDA::cublasLt)
     message(STATUS "CUDA toolkit with nvcc and cuBLAS not found: the program is built without GPUs")
     return()
 endif()
@@ -18,7 +18,7 @@ target_include_directories(memtrace_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PRO
 target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_options(
     memtrace_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
-target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas CUDA::cublasLt Threads::Threads ${CMAKE_DL_LIBS})
 # cuBLAS is looked for where the loader looks, and where the toolkit usually is.
 set_target_properties(
     memtrace_cuda

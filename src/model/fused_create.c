@@ -149,6 +149,7 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
                                 .weights = mt_host_alloc((layers * WEIGHTS_PER_LAYER + OUTSIDE) * sizeof *out->weights),
                                 .parts = mt_host_alloc((layers * PARTS_PER_LAYER + OUTSIDE) * sizeof *out->parts),
                                 .layers = mt_host_alloc(layers * sizeof *out->layers)};
+    rt->choosing = MTK_CHOOSING_MEASURES;
     if (rt->status == MT_OK)
         mt_runtime_fail(rt, check_kernels(rt->device, config->attention));
     struct builder builder = {.rt = rt, .config = config, .model = out};

@@ -249,7 +249,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
     mt_use_scratch(rt, workspace);
     mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, out}, beta != 0 ? 3 : 2);
     mt_op_spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
-    const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta};
+    const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
     struct mtk_view out_view = mt_op_view(out), a_view = mt_op_view(a), b_view = mt_op_view(b);
     if (mt_op_launches(rt, "matmul"))
         mt_op_launched(rt, "matmul",

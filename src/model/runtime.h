@@ -30,6 +30,7 @@ struct mt_runtime {
     mt_phase phase;
     struct mt_scope scope;
     mtk_math math;                   /* of matrix products of fp32 */
+    mtk_choosing choosing;           /* of their kernels */
     bool grad_enabled;               /* ops record what backward needs */
     struct mt_cast_cache *casts;     /* of the autocast region that is open; NULL: none */
     struct mt_tensor *workspaces[2]; /* of matrix products: forward's and backward's, taken at their first use */

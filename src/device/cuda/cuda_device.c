@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_range.h"
 #include "device/cuda/process_memory.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/product_choice.h"
 #include "kernels/cuda/queue.h"
 
 #include <inttypes.h>
@@ -206,6 +207,7 @@ static void cuda_close(struct mt_device *device)
         for (int i = 0; i < MT_DEVICE_MARKS; i++)
             if (cuda->marks[i] != NULL)
                 (void)cudaEventDestroy(cuda->marks[i]);
+        mtk_choices_destroy(cuda->queue.choices);
         if (cuda->queue.blas != NULL)
             (void)cublasDestroy(cuda->queue.blas);
         if (cuda->queue.stream != NULL)

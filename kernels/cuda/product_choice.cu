@@ -1,0 +1,299 @@
+#include "kernels/cuda/product_choice.h"
+
+#include "kernels/cuda/launch.cuh"
+
+#include <cstdlib>
+#include <cstring>
+#include <cublasLt.h>
+
+/* Products of fewer operations are not measured; candidates are as cuBLAS lists them, the likeliest first. */
+constexpr double LEAST_OPERATIONS = 1 << 28;
+constexpr int MOST_CANDIDATES = 12;
+
+/* How long a candidate is run for, and how often that is done, the shortest counting. */
+constexpr float ROUND_MS = 0.4f;
+constexpr int ROUNDS = 2, FEWEST_RUNS = 2, MOST_RUNS = 16;
+
+/* Times this close are equal, and the likelier one is taken. What sums in another order must take less than this share. */
+constexpr float AS_GOOD = 1.02f, WORTH_OTHER_BITS = 0.875f;
+
+/* Addresses that cuBLAS is promised, and the end of the workspace where results are compared. */
+constexpr uint64_t ALIGNMENT = 256;
+
+/* Products are alike if all of these are equal. */
+enum { KEY_NUMBERS = 11 };
+struct key {
+    int64_t number[KEY_NUMBERS];
+};
+
+/* The kernel for one kind of product. Invariant: what is not NULL of the descriptions is owned. */
+struct mtk_choice {
+    struct key key;
+    bool is_usable; /* cuBLAS has some kernel for it */
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+    struct mtk_choice *next;
+};
+
+static key key_of(const mtk_blas_product *p)
+{
+    return {{p->m, p->n, p->k, p->a_leading, p->b_leading, p->c_leading, p->turn_a, p->turn_b, p->type, p->out_type,
+             p->compute}};
+}
+
+static mtk_choice *find(mtk_choice *choices, const key &key)
+{
+    for (; choices != nullptr; choices = choices->next)
+        if (memcmp(&choices->key, &key, sizeof key) == 0)
+            break;
+    return choices;
+}
+
+static void destroy(mtk_choice *choice)
+{
+    if (choice->a != nullptr)
+        cublasLtMatrixLayoutDestroy(choice->a);
+    if (choice->b != nullptr)
+        cublasLtMatrixLayoutDestroy(choice->b);
+    if (choice->c != nullptr)
+        cublasLtMatrixLayoutDestroy(choice->c);
+    if (choice->how != nullptr)
+        cublasLtMatmulDescDestroy(choice->how);
+    free(choice);
+}
+
+void mtk_choices_destroy(struct mtk_choice *choices)
+{
+    while (choices != nullptr) {
+        mtk_choice *next = choices->next;
+        destroy(choices);
+        choices = next;
+    }
+}
+
+static int64_t size_of(cudaDataType_t type)
+{
+    return type == CUDA_R_16BF ? 2 : 4;
+}
+
+/* ---- asking cuBLAS ---- */
+
+/* cuBLAS's handle is one of its lower library, too. */
+static cublasLtHandle_t library(const mtk_queue *queue)
+{
+    return reinterpret_cast<cublasLtHandle_t>(queue->blas);
+}
+
+static bool describe_matrix(cublasLtMatrixLayout_t *out, cudaDataType_t type, cublasOperation_t turn, int64_t rows,
+                            int64_t columns, int64_t leading)
+{
+    bool as_it_is = turn == CUBLAS_OP_N;
+    return cublasLtMatrixLayoutCreate(out, type, (uint64_t)(as_it_is ? rows : columns),
+                                      (uint64_t)(as_it_is ? columns : rows), leading) == CUBLAS_STATUS_SUCCESS;
+}
+
+static bool describe(const mtk_blas_product *p, mtk_choice *out)
+{
+    return cublasLtMatmulDescCreate(&out->how, p->compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+           cublasLtMatmulDescSetAttribute(out->how, CUBLASLT_MATMUL_DESC_TRANSA, &p->turn_a, sizeof p->turn_a) ==
+               CUBLAS_STATUS_SUCCESS &&
+           cublasLtMatmulDescSetAttribute(out->how, CUBLASLT_MATMUL_DESC_TRANSB, &p->turn_b, sizeof p->turn_b) ==
+               CUBLAS_STATUS_SUCCESS &&
+           describe_matrix(&out->a, p->type, p->turn_a, p->m, p->k, p->a_leading) &&
+           describe_matrix(&out->b, p->type, p->turn_b, p->k, p->n, p->b_leading) &&
+           describe_matrix(&out->c, p->out_type, CUBLAS_OP_N, p->m, p->n, p->c_leading);
+}
+
+/* Kernels that sum in fp32 throughout; how many. */
+static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uint64_t workspace_bytes,
+                           cublasLtMatmulHeuristicResult_t *out)
+{
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    cublasLtMatmulPreference_t wish = nullptr;
+    int count = 0;
+    if (cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    bool is_set = cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                                                       sizeof workspace_bytes) == CUBLAS_STATUS_SUCCESS &&
+                  cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums,
+                                                       sizeof sums) == CUBLAS_STATUS_SUCCESS;
+    if (!is_set ||
+        cublasLtMatmulAlgoGetHeuristic(library(queue), choice->how, choice->a, choice->b, choice->c, choice->c, wish,
+                                       MOST_CANDIDATES, out, &count) != CUBLAS_STATUS_SUCCESS)
+        count = 0;
+    cublasLtMatmulPreferenceDestroy(wish);
+    return count;
+}
+
+/* ---- measuring ---- */
+
+/* *sum += a number that tells one sequence of words from another. A thread takes every so many words. */
+__global__ void digest_kernel(const uint32_t *words, int64_t count, unsigned long long *sum)
+{
+    mtk_await_turn();
+    unsigned long long mine = 0;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        unsigned long long mixed = words[i] + 0x9E3779B97F4A7C15ull * (unsigned long long)(i + 1);
+        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ull;
+        mine += mixed ^ (mixed >> 31);
+    }
+    atomicAdd(sum, mine);
+}
+
+/* One product and where it is measured. */
+struct trial {
+    mtk_queue *queue;
+    const mtk_choice *choice;
+    const mtk_blas_product *product;
+    void *workspace;
+    uint64_t workspace_bytes; /* of which the last ALIGNMENT hold the digest */
+    cudaEvent_t begin, end;
+};
+
+static cublasStatus_t multiply(const trial &t, const cublasLtMatmulAlgo_t *algorithm)
+{
+    const mtk_blas_product *p = t.product;
+    return cublasLtMatmul(library(t.queue), t.choice->how, &p->alpha, p->a, t.choice->a, p->b, t.choice->b, &p->beta,
+                          p->c, t.choice->c, p->c, t.choice->c, algorithm, t.workspace, t.workspace_bytes - ALIGNMENT,
+                          t.queue->stream);
+}
+
+/* What a candidate computes, as one number, and whether it does. */
+static bool digest(const trial &t, const cublasLtMatmulAlgo_t *algorithm, unsigned long long *out)
+{
+    constexpr int BLOCKS = 528, THREADS = 256;
+    char *sum = static_cast<char *>(t.workspace) + t.workspace_bytes - ALIGNMENT;
+    const mtk_blas_product *p = t.product;
+    int64_t words = p->m * p->n * size_of(p->out_type) / (int64_t)sizeof(uint32_t);
+    return multiply(t, algorithm) == CUBLAS_STATUS_SUCCESS &&
+           cudaMemsetAsync(sum, 0, sizeof *out, t.queue->stream) == cudaSuccess &&
+           mtk_launch("digest", digest_kernel, BLOCKS, THREADS, t.queue, static_cast<const uint32_t *>(p->c), words,
+                      reinterpret_cast<unsigned long long *>(sum)) == MT_OK &&
+           cudaMemcpyAsync(out, sum, sizeof *out, cudaMemcpyDeviceToHost, t.queue->stream) == cudaSuccess &&
+           cudaStreamSynchronize(t.queue->stream) == cudaSuccess;
+}
+
+/* The time of one of `runs` products after each other; 0 if it can't be told. */
+static float time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm, int runs)
+{
+    float ms = 0;
+    cudaEventRecord(t.begin, t.queue->stream);
+    for (int i = 0; i < runs; i++)
+        if (multiply(t, algorithm) != CUBLAS_STATUS_SUCCESS)
+            return 0;
+    cudaEventRecord(t.end, t.queue->stream);
+    if (cudaEventSynchronize(t.end) != cudaSuccess || cudaEventElapsedTime(&ms, t.begin, t.end) != cudaSuccess)
+        return 0;
+    return ms / (float)runs;
+}
+
+static float shortest_time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm)
+{
+    float shortest = time_of(t, algorithm, FEWEST_RUNS);
+    if (shortest <= 0)
+        return 0;
+    int runs = (int)(ROUND_MS / shortest);
+    runs = runs < FEWEST_RUNS ? FEWEST_RUNS : runs > MOST_RUNS ? MOST_RUNS : runs;
+    for (int round = 0; round < ROUNDS; round++) {
+        float ms = time_of(t, algorithm, runs);
+        shortest = ms > 0 && ms < shortest ? ms : shortest;
+    }
+    return shortest;
+}
+
+/* What was found of a candidate; a time of 0: it can't be used. */
+struct finding {
+    float ms;
+    bool is_alike; /* its result is the first one's, bit by bit */
+};
+
+/* The likeliest of those that are, or are not, alike and about as good as the best of them; -1: there is none. */
+static int pick(const finding *findings, int count, bool is_alike)
+{
+    float best = 0;
+    for (int i = 0; i < count; i++)
+        if (findings[i].ms > 0 && findings[i].is_alike == is_alike && (best == 0 || findings[i].ms < best))
+            best = findings[i].ms;
+    for (int i = 0; i < count; i++)
+        if (findings[i].ms > 0 && findings[i].is_alike == is_alike && findings[i].ms <= best * AS_GOOD)
+            return i;
+    return -1;
+}
+
+static int choose(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count)
+{
+    finding findings[MOST_CANDIDATES] = {};
+    unsigned long long first = 0;
+    bool has_first = false;
+    for (int i = 0; i < count; i++) {
+        unsigned long long number = 0;
+        if (!digest(t, &candidates[i].algo, &number))
+            continue;
+        first = has_first ? first : number;
+        has_first = true;
+        findings[i] = {shortest_time_of(t, &candidates[i].algo), number == first};
+    }
+    int alike = pick(findings, count, true), other = pick(findings, count, false);
+    if (alike >= 0 && other >= 0 && findings[other].ms < findings[alike].ms * WORTH_OTHER_BITS)
+        return other;
+    return alike;
+}
+
+/* Finds the kernel for a product, which is done then, several times; false if there is none. */
+static bool measure(trial t, mtk_choice *choice)
+{
+    cublasLtMatmulHeuristicResult_t candidates[MOST_CANDIDATES];
+    int count = list_candidates(t.queue, choice, t.workspace_bytes - ALIGNMENT, candidates), chosen = -1;
+    if (cudaEventCreate(&t.begin) == cudaSuccess && cudaEventCreate(&t.end) == cudaSuccess)
+        chosen = choose(t, candidates, count);
+    if (t.begin != nullptr)
+        cudaEventDestroy(t.begin);
+    if (t.end != nullptr)
+        cudaEventDestroy(t.end);
+    (void)cudaGetLastError(); /* a candidate's error is not the next launch's */
+    if (chosen >= 0)
+        choice->algorithm = candidates[chosen].algo;
+    return chosen >= 0;
+}
+
+/* ---- */
+
+/* Whether a product is worth the measuring, and its result one piece of memory. */
+static bool is_eligible(const mtk_blas_product *p, mt_addr workspace, uint64_t workspace_bytes)
+{
+    uintptr_t addresses = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)workspace;
+    return 2.0 * (double)p->m * (double)p->n * (double)p->k >= LEAST_OPERATIONS && p->c_leading == p->m &&
+           p->m * p->n % 2 == 0 && addresses % ALIGNMENT == 0 && workspace_bytes > ALIGNMENT &&
+           workspace_bytes % ALIGNMENT == 0;
+}
+
+static bool is_captured(const mtk_queue *queue)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(queue->stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
+bool mtk_choice_multiply(struct mtk_queue *queue, const struct mtk_blas_product *product, mt_addr workspace,
+                         uint64_t workspace_bytes)
+{
+    if (!is_eligible(product, workspace, workspace_bytes))
+        return false;
+    const key key = key_of(product);
+    mtk_choice *choice = find(queue->choices, key);
+    if (choice == nullptr && (product->beta != 0 || is_captured(queue)))
+        return false;
+    trial t = {queue, choice, product, mtk_device_pointer(workspace), workspace_bytes, nullptr, nullptr};
+    if (choice == nullptr) {
+        choice = static_cast<mtk_choice *>(calloc(1, sizeof *choice));
+        if (choice == nullptr)
+            return false;
+        choice->key = key;
+        choice->next = queue->choices;
+        queue->choices = choice;
+        t.choice = choice;
+        choice->is_usable = describe(product, choice) && measure(t, choice);
+    }
+    return choice->is_usable && multiply(t, &choice->algorithm) == CUBLAS_STATUS_SUCCESS;
+}
