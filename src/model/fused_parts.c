@@ -103,6 +103,34 @@ struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weigh
     return parameter->grad;
 }
 
+/* What `tensor` is as one matrix, transposed and copied so that it is dense; a new reference. */
+static struct mt_tensor *turned_copy(struct mt_runtime *rt, struct mt_tensor *tensor)
+{
+    struct mt_tensor *turned = matrix_view(rt, tensor, MT_FUSED_TRANSPOSED);
+    if (turned == NULL)
+        return NULL;
+    struct mt_tensor *copy =
+        mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "turned", tensor->dtype, turned->dims, turned->shape);
+    mt_op_unary(rt, MTK_COPY, 0, copy, turned);
+    mt_tensor_release(rt, turned);
+    return copy;
+}
+
+/* sum = gradᵀ · x + beta * sum: a product over tokens, along which neither operand is dense. Matrix units that round to tf32
+ * want both to be: then copies that are take less time than they spare. */
+static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_tensor *sum, struct mt_tensor *grad,
+                                 struct mt_tensor *x)
+{
+    if (rt->math != MTK_MATH_TF32 || grad == NULL || grad->dtype != MT_F32) {
+        mt_fused_product(rt, beta, sum, grad, MT_FUSED_TRANSPOSED, x, MT_FUSED_AS_IT_IS);
+        return;
+    }
+    struct mt_tensor *left = turned_copy(rt, grad), *right = turned_copy(rt, x);
+    mt_fused_product(rt, beta, sum, left, MT_FUSED_AS_IT_IS, right, MT_FUSED_TRANSPOSED);
+    mt_tensor_release(rt, right);
+    mt_tensor_release(rt, left);
+}
+
 void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
                           struct mt_tensor *x, struct mt_fused_weight *weight)
 {
@@ -111,7 +139,7 @@ void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, c
         return;
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
-    mt_fused_product(rt, beta, sum, grad, MT_FUSED_TRANSPOSED, x, MT_FUSED_AS_IT_IS);
+    multiply_over_tokens(rt, beta, sum, grad, x);
     mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }
