@@ -211,10 +211,12 @@ const struct mt_command mt_command_attention = {
         "memory is a result. Memory is told without the workspaces of matrix products.\n\n"
         "Where a value ends in ,... it may be several, with commas between. Each cell is a run of the trace, which\n"
         "memtrace peak, top and diff ask about. On sim memory is exact and times are rooflines: nothing is computed.\n",
-    .examples = "  memtrace attention --device sim\n"
-                "  memtrace attention --device sim:a100-80gb --d 64 --precision bf16 --seq 1024,4096,16384\n"
-                "  memtrace attention --device sim --d 64 --seq 4096 --format csv --no-trace\n"
-                "  memtrace diff attention-custom-bf16-d64-4096 attention-flash-bf16-d64-4096\n",
+    .examples =
+        "  memtrace attention --device sim --no-trace\n"
+        "  memtrace attention --device sim --no-trace --d 64 --peer\n"
+        "  memtrace attention --device sim --no-trace --d 64 --seq 4096 --format csv\n"
+        "  memtrace attention --device sim:a100-80gb --d 64 --precision bf16 --seq 1024,4096 --trace attention.db\n"
+        "  memtrace diff attention-custom-bf16-d64-4096 attention-flash-bf16-d64-4096 --trace attention.db\n",
     .options = options,
     .defaults =
         &(const struct attention_options){
