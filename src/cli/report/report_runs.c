@@ -173,11 +173,11 @@ static int compare_numbers(double a, double b)
 /* In what runs differ that no table compares. */
 static const char *const axis_settings[] = {"model",     "batch", "rope",        "matmul",     "impl",
                                             "attention", "alloc", "weight_cast", "checkpoint", "optimizer_in_backward",
-                                            "zero_grad", "device"};
+                                            "zero_grad", "plan",  "device"};
 static const char *const axis_titles[] = {
     "model",     "batch",     "RoPE",         "products",   "implementation",
     "attention", "allocator", "weight casts", "checkpoint", "optimizer in backward",
-    "zero grad", "device"};
+    "zero grad", "plan",      "device"};
 enum {
     AXES = sizeof axis_settings / sizeof axis_settings[0],
     AXIS_MODEL = 0,

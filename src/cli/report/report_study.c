@@ -130,7 +130,7 @@ static bool is_same_run(const struct mt_run_plan *a, const struct mt_run_plan *b
            x->checkpoint == y->checkpoint && x->optimizer_in_backward == y->optimizer_in_backward &&
            x->zero_grad == y->zero_grad && a->alloc.policy == b->alloc.policy &&
            a->alloc.max_split_bytes == b->alloc.max_split_bytes &&
-           a->alloc.roundup_power2_divisions == b->alloc.roundup_power2_divisions;
+           a->alloc.roundup_power2_divisions == b->alloc.roundup_power2_divisions && a->follows_plan == b->follows_plan;
 }
 
 /* Whether the run in the trace is one of the study; `device` is the name of the study's. */

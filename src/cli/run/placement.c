@@ -52,11 +52,25 @@ static mt_status plan_steps(const struct mt_run_plan *run, int64_t steps, struct
     return status;
 }
 
-mt_status mt_placement_plan(const struct mt_run_plan *run, struct mt_plan **out)
+/* A plan from as few steps as will do. */
+static mt_status make_plan(const struct mt_run_plan *run, struct mt_plan **out)
 {
-    *out = NULL;
     mt_status status = MT_USAGE;
     for (int64_t steps = LEAST_STEPS; steps <= MOST_STEPS && status == MT_USAGE; steps++)
         status = plan_steps(run, steps, out);
+    return status;
+}
+
+mt_status mt_placement_follow(const struct mt_run_plan *run, struct mt_alloc *alloc, struct mt_plan **out)
+{
+    *out = NULL;
+    struct mt_plan *plan = NULL;
+    mt_status status = make_plan(run, &plan);
+    if (status == MT_OK)
+        status = mt_alloc_follow(alloc, plan);
+    if (status == MT_OK)
+        *out = plan;
+    else
+        mt_plan_destroy(plan);
     return status;
 }

@@ -117,4 +117,6 @@ void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out)
     add_choices(out, &plan->config);
     add_data(out, &plan->config);
     add_alloc(out, &plan->alloc);
+    if (plan->follows_plan)
+        add_word(out, "--plan", mt_switch_names[1]);
 }

@@ -52,6 +52,16 @@ static json_t *wall_ms_json(const struct mt_run_plan *plan, const struct mt_run_
     return numbers_json(result->wall_ms, plan->config.warmup, result->step_count);
 }
 
+static json_t *plan_json(const struct mt_run_result *result)
+{
+    const struct mt_alloc_stats *stats = &result->stats;
+    if (result->plan_bytes == 0)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->plan_bytes, "peak_bytes",
+                     (json_int_t)result->plan_peak_bytes, "planned_requests", (json_int_t)stats->planned_requests,
+                     "unplanned_requests", (json_int_t)stats->unplanned_requests);
+}
+
 static const char *outcome(const struct mt_run_result *result)
 {
     if (result->status == MT_OK)
@@ -113,16 +123,6 @@ static double mean_of(const double *ms, int64_t begin, int64_t end)
         count++;
     }
     return count > 0 ? sum / (double)count : NAN;
-}
-
-static json_t *plan_json(const struct mt_run_result *result)
-{
-    const struct mt_alloc_stats *stats = &result->stats;
-    if (result->plan_bytes == 0)
-        return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->plan_bytes, "peak_bytes",
-                     (json_int_t)result->plan_peak_bytes, "planned_requests", (json_int_t)stats->planned_requests,
-                     "unplanned_requests", (json_int_t)stats->unplanned_requests);
 }
 
 /* What the plan took, and how far it was followed. */

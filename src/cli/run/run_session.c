@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/run/oom_report.h"
+#include "cli/run/placement.h"
 #include "cli/run/run_settings.h"
 #include "trace/trace.h"
 
@@ -24,7 +25,8 @@ struct session {
     struct mt_recorder *recorder;       /* NULL: not traced */
     struct mt_sink sink;
     struct mt_alloc *alloc;
-    uint64_t last_step_ns; /* when the last step ended, by the host's clock; 0: there was none */
+    struct mt_plan *placement; /* NULL: none is followed */
+    uint64_t last_step_ns;     /* when the last step ended, by the host's clock; 0: there was none */
 };
 
 /* One line that overwrites itself, for a person who waits. */
@@ -216,6 +218,19 @@ static void train(struct session *session)
     report_lost_kernels(session);
 }
 
+/* What can't be planned is run all the same. */
+static void follow_plan(struct session *session)
+{
+    if (!session->plan->follows_plan)
+        return;
+    if (mt_placement_follow(session->plan, session->alloc, &session->placement) != MT_OK) {
+        mt_note("%s; the run goes on without a plan", mt_last_error());
+        return;
+    }
+    session->result->plan_bytes = mt_plan_bytes(session->placement);
+    session->result->plan_peak_bytes = mt_plan_peak_bytes(session->placement);
+}
+
 static mt_run_state end_state(const struct mt_run_result *result)
 {
     if (result->status == MT_OK)
@@ -232,12 +247,15 @@ mt_status mt_run_session(const struct mt_run_plan *plan, struct mt_run_result *o
         status = open_trace(&session);
     if (status == MT_OK)
         status = mt_alloc_create(session.device, &session.sink, &plan->alloc, &session.alloc);
-    if (status == MT_OK)
+    if (status == MT_OK) {
+        follow_plan(&session);
         train(&session);
-    else
+    } else {
         out->status = status;
+    }
     if (session.alloc != NULL)
         mt_alloc_destroy(session.alloc);
+    mt_plan_destroy(session.placement);
     mt_status closed = mt_recorder_close(session.recorder, end_state(out));
     mt_interner_destroy(session.own_interner);
     if (session.device != NULL)

@@ -17,6 +17,7 @@ struct mt_run_plan {
     const char *device;    /* "auto" or a spelling of device.h */
     const char *name;      /* NULL: none */
     const char *trace;     /* NULL: the run is not traced */
+    bool follows_plan;     /* blocks get places that were found beforehand (placement.h) */
     bool watches_kernels;  /* where the device has some that can be watched */
     bool wants_grad_norms; /* every gradient is read back once, which takes seconds for a large model on a card */
 };
@@ -31,7 +32,8 @@ struct mt_run_result {
     double *step_ms; /* by the device's clock, from the step's first work to its last */
     double *wall_ms; /* by the host's, from the last step's end to this one's; NAN of the first, which init precedes */
     bool executes;   /* whether anything was computed */
-    json_t *grad_norms; /* parameter: norm; empty if not wanted */
+    json_t *grad_norms;                   /* parameter: norm; empty if not wanted */
+    uint64_t plan_bytes, plan_peak_bytes; /* of the plan that was followed (alloc/plan.h); 0: none */
     struct mt_alloc_stats stats;
     mt_status status; /* of the training; MT_OUT_OF_MEMORY leaves a whole result */
     char *error;      /* its text; NULL: none */

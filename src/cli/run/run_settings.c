@@ -78,8 +78,11 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
 /* What runs did before a setting was one. */
 static const struct {
     const char *setting, *value;
-} former[] = {
-    {"attention", "custom"}, {"weight_cast", "region"}, {"checkpoint", "off"}, {"optimizer_in_backward", "off"}};
+} former[] = {{"attention", "custom"},
+              {"weight_cast", "region"},
+              {"checkpoint", "off"},
+              {"optimizer_in_backward", "off"},
+              {"plan", "off"}};
 
 const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
 {
@@ -101,6 +104,7 @@ void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_devi
     mt_alloc_settings_format(&plan->alloc, &alloc);
     add_text(out, "alloc", alloc.data);
     mt_text_release(&alloc);
+    add_text(out, "plan", mt_switch_names[plan->follows_plan]);
     add_text(out, "device", device->name);
     add_text(out, "kernels", mt_switch_names[mt_device_watches_kernels(device)]);
     add_text(out, "memtrace", MT_VERSION);

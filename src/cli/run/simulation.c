@@ -1,6 +1,7 @@
 #include "cli/run/simulation.h"
 
 #include "base/interner.h"
+#include "cli/run/placement.h"
 
 #include <string.h>
 
@@ -56,9 +57,13 @@ mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
     status = mt_alloc_create(simulation.device, &simulation.sink, &plan->alloc, &simulation.alloc);
     if (status == MT_OK) {
         const struct mt_training_config config = reduce(plan->config);
+        struct mt_plan *placement = NULL;
+        if (plan->follows_plan) /* where there is none, the run goes on without, too */
+            mt_placement_follow(plan, simulation.alloc, &placement);
         status = mt_training_run(simulation.device, simulation.alloc, &config, NULL);
         *out = measure(&simulation, status);
         mt_alloc_destroy(simulation.alloc);
+        mt_plan_destroy(placement);
     }
     mt_interner_destroy(simulation.interner);
     mt_device_close(simulation.device);
