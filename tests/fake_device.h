@@ -1,14 +1,21 @@
-/* A device that is an address range and a capacity: addresses go up or down from wherever the test likes. */
+/* A device that is an address range and a capacity: addresses go up or down from wherever the test likes. Of ranges it
+ * knows which pages have memory: what is mapped twice, or unmapped without being mapped, is a fault. */
 #ifndef MT_TESTS_FAKE_DEVICE_H
 #define MT_TESTS_FAKE_DEVICE_H
 
 #include "device/device.h"
 
+enum { FAKE_MOST_MAPPED = 4096 };
+
 /* Invariant: no two reservations overlap. */
 struct fake_device {
     struct mt_device device;
-    mt_addr next;      /* the lowest address of the next reservation, or the end of it when going down */
-    int64_t direction; /* 1 up, -1 down */
+    mt_addr next;                     /* the lowest address of the next reservation, or the end of it when going down */
+    int64_t direction;                /* 1 up, -1 down */
+    mt_addr mapped[FAKE_MOST_MAPPED]; /* pages with memory, in no order */
+    int mapped_count;
+    int open_ranges;
+    int faults;
 };
 
 static mt_status fake_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
@@ -29,13 +36,64 @@ static void fake_release(struct mt_device *device, mt_addr address, uint64_t byt
     (void)bytes;
 }
 
+static mt_status fake_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
+{
+    ((struct fake_device *)device)->open_ranges++;
+    return fake_reserve(device, bytes, out_address);
+}
+
+static bool fake_unmap_page(struct fake_device *fake, mt_addr page)
+{
+    for (int i = 0; i < fake->mapped_count; i++)
+        if (fake->mapped[i] == page) {
+            fake->mapped[i] = fake->mapped[--fake->mapped_count];
+            return true;
+        }
+    return false;
+}
+
+static void fake_range_close(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    struct fake_device *fake = (struct fake_device *)device;
+    fake->open_ranges--;
+    for (int i = 0; i < fake->mapped_count; i++)
+        fake->faults += fake->mapped[i] >= address && fake->mapped[i] - address < bytes;
+}
+
+static mt_status fake_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    struct fake_device *fake = (struct fake_device *)device;
+    for (uint64_t at = 0; at < bytes; at += MT_DEVICE_PAGE) {
+        fake->faults += fake_unmap_page(fake, address + at);
+        if (fake->mapped_count == FAKE_MOST_MAPPED)
+            return mt_fail(MT_FAILED, "the fake device has no more pages");
+        fake->mapped[fake->mapped_count++] = address + at;
+    }
+    return MT_OK;
+}
+
+static void fake_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
+{
+    struct fake_device *fake = (struct fake_device *)device;
+    for (uint64_t at = 0; at < bytes; at += MT_DEVICE_PAGE)
+        fake->faults += !fake_unmap_page(fake, address + at);
+}
+
 static uint64_t fake_now_ns(const struct mt_device *device)
 {
     return device->reserve_count;
 }
 
 static const struct mt_device_table fake_table = {
-    .kind = "fake", .reserve = fake_reserve, .release = fake_release, .now_ns = fake_now_ns};
+    .kind = "fake",
+    .reserve = fake_reserve,
+    .release = fake_release,
+    .range_open = fake_range_open,
+    .range_close = fake_range_close,
+    .range_map = fake_range_map,
+    .range_unmap = fake_range_unmap,
+    .now_ns = fake_now_ns,
+};
 
 static inline struct fake_device fake_device_make(uint64_t capacity_bytes, mt_addr base, int64_t direction)
 {

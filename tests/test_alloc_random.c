@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 enum { MOST_LIVE = 150, STREAMS = 3, LABELS = 5 };
-static const uint64_t CAPACITY = UINT64_C(200) << 20;
+static const uint64_t CAPACITY = UINT64_C(120) << 20;
 
 /* A block that is out, and what the model says of it. */
 struct taken {
@@ -96,6 +96,9 @@ static void bed_close(struct bed *bed)
 {
     mt_alloc_destroy(bed->alloc);
     assert_int_equal(bed->fake.device.reserved_bytes, 0);
+    assert_int_equal(bed->fake.mapped_count, 0);
+    assert_int_equal(bed->fake.open_ranges, 0);
+    assert_int_equal(bed->fake.faults, 0);
     mt_interner_destroy(bed->interner);
     free(bed);
 }

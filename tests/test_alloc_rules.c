@@ -33,6 +33,9 @@ static void close_all(struct rig *rig)
     assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
     mt_alloc_destroy(rig->alloc);
     assert_int_equal(rig->fake.device.reserved_bytes, 0);
+    assert_int_equal(rig->fake.mapped_count, 0);
+    assert_int_equal(rig->fake.open_ranges, 0);
+    assert_int_equal(rig->fake.faults, 0);
     recording_close(&rig->recording);
 }
 
@@ -104,18 +107,83 @@ static void torch_rounds_to_steps_between_powers_of_two(void **state)
     expect_first(settings, MIB(41), MIB(48), MIB(48));
 }
 
-static void tight_sizes_segments_as_whole_requests(void **state)
+static uint64_t segments(const struct rig *rig)
+{
+    struct mt_alloc_stats stats;
+    mt_alloc_stats(rig->alloc, &stats);
+    return stats.segments;
+}
+
+static void expect_last(const struct rig *rig, mt_event_kind kind, uint64_t offset, uint64_t bytes)
+{
+    assert_int_equal(last_event(rig, kind)->offset, offset);
+    assert_int_equal(last_event(rig, kind)->block_bytes, bytes);
+}
+
+static void tight_grows_a_range_by_the_pages_that_it_lacks(void **state)
 {
     (void)state;
-    expect_first("", 1, MIB(2), 512);
-    expect_first("", KIB(64), MIB(2), KIB(64));
-    expect_first("", KIB(64) + 1, MIB(50), KIB(64) + 512);
-    expect_first("", MIB(25), MIB(50), MIB(25));
-    expect_first("", MIB(100), MIB(100), MIB(100));
     struct rig rig;
-    open_with(&rig, "", MIB(640)); /* growth is held to 1/64 of it */
+    open_with(&rig, "", UINT64_C(8) << 30);
+    take(&rig, 1);
+    assert_int_equal(reserved(&rig), MIB(2));
+    take(&rig, KIB(64)); /* small, too */
+    assert_int_equal(reserved(&rig), MIB(2));
+    take(&rig, KIB(64) + 1);
+    assert_int_equal(reserved(&rig), MIB(4));
+    take(&rig, MIB(25)); /* of which the page that is there has nearly two */
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(2), MIB(24));
+    take(&rig, MIB(100));
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(26), MIB(100));
+    assert_int_equal(reserved(&rig), MIB(128));
+    assert_int_equal(segments(&rig), 2);
+    take_on(&rig, MIB(1), 7);
+    assert_int_equal(segments(&rig), 3);
+    close_all(&rig);
+}
+
+/* The labels of tests/recording.h's interner begin at 1, below any category: what they label lasts. */
+static struct mt_block *take_fleeting(struct rig *rig, uint64_t bytes)
+{
+    struct mt_block *block;
+    mt_label_id label = (mt_label_id)MT_CATEGORY_EINSUM << MT_LABEL_NUMBER_BITS | 2;
+    assert_int_equal(mt_alloc_take(rig->alloc, bytes, 0, label, 0, &block), MT_OK);
+    return block;
+}
+
+static void what_lasts_lies_beside_what_lasts(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "", UINT64_C(8) << 30);
+    take(&rig, MIB(4));
+    struct mt_block *between = take(&rig, MIB(20));
+    take_fleeting(&rig, MIB(4));
+    give(&rig, between);
     take(&rig, MIB(2));
-    assert_int_equal(reserved(&rig), MIB(10));
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(4), MIB(2));
+    take_fleeting(&rig, MIB(3));
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(21), MIB(3));
+    between = take(&rig, MIB(14));
+    give(&rig, take_fleeting(&rig, MIB(1))); /* the last of the free */
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(20), MIB(1));
+    assert_int_equal(reserved(&rig), MIB(28));
+    close_all(&rig);
+}
+
+static void between_equals_large_blocks_lie_at_the_end(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "", UINT64_C(8) << 30);
+    take(&rig, MIB(4));
+    struct mt_block *between = take(&rig, MIB(100));
+    take(&rig, MIB(4));
+    give(&rig, between);
+    take(&rig, MIB(32));
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(72), MIB(32));
+    take(&rig, MIB(32) - 512);
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(4), MIB(32) - 512);
     close_all(&rig);
 }
 
@@ -235,16 +303,87 @@ static void old_idle_segments_go_above_the_threshold(void **state)
     close_all(&rig);
 }
 
-static void tight_comes_down_to_the_request_and_then_releases_idle_segments(void **state)
+static void pages_in_the_middle_go_when_the_device_refuses(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=tight", MIB(4096));
-    give(&rig, take(&rig, MIB(4076)));
-    take_on(&rig, MIB(10), 1); /* 50 MiB are not to be had, 10 are */
-    assert_int_equal(reserved(&rig), MIB(4086));
-    take_on(&rig, MIB(80), 1); /* the idle segment of another stream goes */
+    struct mt_block *block;
+    open_with(&rig, "policy=tight", MIB(100));
+    take(&rig, MIB(30));
+    block = take(&rig, MIB(30));
+    take(&rig, MIB(30));
+    give(&rig, block);
+    take_on(&rig, MIB(20), 1); /* 10 are left: as many pages go as are missing */
+    expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, MIB(40), MIB(20));
     assert_int_equal(reserved(&rig), MIB(90));
+    assert_int_equal(mt_alloc_take(rig.alloc, MIB(30), 0, 1, 0, &block), MT_OUT_OF_MEMORY);
+    expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, MIB(30), MIB(10)); /* before it is refused, the rest */
+    assert_int_equal(reserved(&rig), MIB(80));
+    block = take(&rig, MIB(20));
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(30), MIB(20)); /* the hole is filled */
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(30), MIB(20));
+    assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
+    assert_int_equal(segments(&rig), 2);
+    close_all(&rig);
+}
+
+static void memory_comes_where_the_fewest_pages_are_missing(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct mt_block *blocks[7];
+    open_with(&rig, "policy=tight", UINT64_C(8) << 30);
+    for (int i = 0; i < 7; i++)
+        blocks[i] = take(&rig, MIB(10));
+    give(&rig, blocks[1]);
+    give(&rig, blocks[3]);
+    mt_alloc_release_cached(rig.alloc); /* holes at 10 and 30 */
+    assert_int_equal(reserved(&rig), MIB(50));
+    take(&rig, MIB(4));
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(10), MIB(4)); /* of equals the first */
+    give(&rig, blocks[4]);                                    /* free at 40, beside the hole at 30 */
+    give(&rig, blocks[6]);                                    /* free at 60, beside the end */
+    take(&rig, MIB(15));
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(70), MIB(5) + MIB(1)); /* 10 would be missing at 30 */
+    assert_int_equal(segments(&rig), 1);
+    close_all(&rig);
+}
+
+static void a_range_ends_with_its_last_page(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=tight", UINT64_C(8) << 30);
+    struct mt_block *blocks[3];
+    for (int i = 0; i < 3; i++)
+        blocks[i] = take(&rig, MIB(10));
+    give(&rig, blocks[1]);
+    mt_alloc_release_cached(rig.alloc);
+    give(&rig, blocks[0]);
+    give(&rig, blocks[2]);
+    assert_int_equal(rig.fake.open_ranges, 1);
+    mt_alloc_release_cached(rig.alloc);
+    assert_int_equal(rig.fake.open_ranges, 0);
+    assert_int_equal(reserved(&rig), 0);
+    assert_int_equal(segments(&rig), 0);
+    take(&rig, MIB(10));
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->segment, 1);
+    close_all(&rig);
+}
+
+static void without_ranges_each_request_that_nothing_serves_is_a_segment(void **state)
+{
+    (void)state;
+    struct mt_device_table table = fake_table;
+    table.range_open = NULL;
+    struct rig rig;
+    open_with(&rig, "policy=tight", MIB(100));
+    rig.fake.device.table = &table;
+    give(&rig, take(&rig, MIB(25)));
+    assert_int_equal(reserved(&rig), MIB(26));
+    take_on(&rig, MIB(80), 1); /* the idle segment of another stream goes */
+    assert_int_equal(reserved(&rig), MIB(80));
+    expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, 0, MIB(26));
     close_all(&rig);
 }
 
@@ -366,14 +505,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(torch_sizes_segments_and_blocks_as_pytorch_does),
         cmocka_unit_test(torch_rounds_to_steps_between_powers_of_two),
-        cmocka_unit_test(tight_sizes_segments_as_whole_requests),
+        cmocka_unit_test(tight_grows_a_range_by_the_pages_that_it_lacks),
+        cmocka_unit_test(what_lasts_lies_beside_what_lasts),
+        cmocka_unit_test(between_equals_large_blocks_lie_at_the_end),
         cmocka_unit_test(best_fit_goes_by_bytes_then_segment_then_offset),
         cmocka_unit_test(freed_neighbours_merge_at_once),
         cmocka_unit_test(streams_do_not_share_blocks),
         cmocka_unit_test(oversize_blocks_serve_only_close_requests),
         cmocka_unit_test(refusal_costs_one_oversize_segment_before_all_idle_ones),
         cmocka_unit_test(old_idle_segments_go_above_the_threshold),
-        cmocka_unit_test(tight_comes_down_to_the_request_and_then_releases_idle_segments),
+        cmocka_unit_test(pages_in_the_middle_go_when_the_device_refuses),
+        cmocka_unit_test(memory_comes_where_the_fewest_pages_are_missing),
+        cmocka_unit_test(a_range_ends_with_its_last_page),
+        cmocka_unit_test(without_ranges_each_request_that_nothing_serves_is_a_segment),
         cmocka_unit_test(out_of_memory_is_an_ordinary_outcome),
         cmocka_unit_test(nothing_cannot_be_asked_for),
         cmocka_unit_test(destroying_gives_every_segment_back_and_says_so),

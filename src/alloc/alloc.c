@@ -12,12 +12,12 @@
 
 static void lock(struct mt_alloc *alloc)
 {
-    pthread_mutex_lock(&alloc->lock);
+    mt_lock_take(&alloc->lock);
 }
 
 static void unlock(struct mt_alloc *alloc)
 {
-    pthread_mutex_unlock(&alloc->lock);
+    mt_lock_give(&alloc->lock);
 }
 
 uint64_t mt_alloc_events(const struct mt_alloc *alloc)
@@ -59,7 +59,6 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
     alloc->sink = *sink;
     alloc->settings = *settings;
     alloc->start_ns = mt_device_now_ns(device);
-    pthread_mutex_init(&alloc->lock, NULL);
     *out = alloc;
     return MT_OK;
 }
@@ -68,8 +67,9 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
 static void abandon_blocks(struct mt_alloc *alloc, struct mt_segment *segment)
 {
     for (struct mt_block *block = segment->first; block != NULL; block = block->after) {
-        if (block->is_free)
+        if (block->is_free || block->is_hole)
             continue;
+        mt_block_forget_users(alloc, block);
         block->is_free = true;
         block = mt_block_merge(alloc, block);
         alloc->policy->insert(alloc, block);
@@ -82,11 +82,10 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
         return;
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         abandon_blocks(alloc, segment);
-    mt_segments_release_idle(alloc);
+    mt_segments_release(alloc, UINT64_MAX);
     alloc->policy->destroy(alloc->index);
     mt_follower_destroy(alloc->follower);
     mt_block_store_destroy(&alloc->store);
-    pthread_mutex_destroy(&alloc->lock);
     free(alloc);
 }
 
@@ -127,7 +126,7 @@ static uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const str
 }
 
 /* A free block of at least `bytes` that is no longer in the index, cut to size; NULL if there is none to be had. */
-static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     const struct mt_policy_table *policy = alloc->policy;
     struct mt_block *block = policy->find(alloc, stream, bytes);
@@ -135,19 +134,17 @@ static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_
         policy->remove(alloc, block);
     else
         block = policy->grow(alloc, stream, bytes);
-    if (block != NULL && policy->splits(alloc, block, bytes))
-        policy->insert(alloc, mt_block_split(alloc, block, bytes));
-    return block;
+    return block != NULL ? mt_block_cut(alloc, block, policy->cut(alloc, block, bytes, label)) : NULL;
 }
 
 /* The same, by the plan if one is followed. The plan is given up before a request is refused. */
-static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     struct mt_block *block = mt_follow_take(alloc, stream, bytes);
     if (block == NULL)
-        block = obtain(alloc, stream, bytes);
+        block = obtain(alloc, stream, bytes, label);
     if (block == NULL && mt_follow_give_up(alloc))
-        block = obtain(alloc, stream, bytes);
+        block = obtain(alloc, stream, bytes, label);
     return block;
 }
 
@@ -172,7 +169,7 @@ static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct m
 static mt_status refuse(struct mt_alloc *alloc, mt_stream stream, uint64_t reserved_before,
                         struct mt_alloc_refusal refusal)
 {
-    mt_segments_release_idle(alloc);
+    mt_segments_release(alloc, UINT64_MAX);
     refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
     for (int c = 0; c < MT_CATEGORY_COUNT; c++)
         refusal.live_bytes[c] = alloc->stats.category[c].allocated_bytes;
@@ -208,7 +205,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
-        block = serve(alloc, stream, rounded);
+        block = serve(alloc, stream, rounded, label);
     mt_status status = MT_OK;
     if (block != NULL)
         hand_out(alloc, block, bytes, label, span);
@@ -225,10 +222,12 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     if (block == NULL)
         return;
     lock(alloc);
-    assert(!block->is_free && block->segment != NULL);
+    assert(!block->is_free && !block->is_hole && block->segment != NULL);
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
     emit_block(alloc, MT_EVENT_FREE, block);
+    if (block->users != NULL)
+        mt_block_follow_users(alloc, block);
     block->is_free = true;
     alloc->policy->insert(alloc, mt_block_merge(alloc, block));
     unlock(alloc);
@@ -252,7 +251,7 @@ uint64_t mt_block_sequence(const struct mt_block *block)
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
     lock(alloc);
-    mt_segments_release_idle(alloc);
+    mt_segments_release(alloc, UINT64_MAX);
     unlock(alloc);
 }
 

@@ -28,8 +28,23 @@ static mt_status check_free(const struct mt_alloc *alloc, const struct mt_block 
     found->free_blocks++;
     if (block->after != NULL && block->after->is_free)
         return differ(block, "is free, and so is the next");
+    if (block->users != NULL)
+        return differ(block, "is free and in use");
     if (!alloc->policy->holds(alloc, block))
         return differ(block, "is free and not in the index");
+    return MT_OK;
+}
+
+static mt_status check_hole(const struct mt_block *block)
+{
+    if (block->is_free || block->users != NULL)
+        return differ(block, "is a hole, and free or in use");
+    if (!block->segment->is_range)
+        return differ(block, "is a hole in what was reserved in one piece");
+    if (block->offset % MT_SEGMENT_UNIT != 0 || block->bytes % MT_SEGMENT_UNIT != 0)
+        return differ(block, "is a hole that is no number of pages");
+    if (block->after != NULL && block->after->is_hole)
+        return differ(block, "is a hole, and so is the next");
     return MT_OK;
 }
 
@@ -56,12 +71,15 @@ static mt_status check_block(const struct mt_alloc *alloc, const struct mt_segme
         return differ(block, "is no multiple of the unit");
     if (block->after != NULL && block->after->before != block)
         return differ(block, "is not linked back from the next");
+    if (block->is_hole)
+        return check_hole(block);
     return block->is_free ? check_free(alloc, block, found) : check_live(block, found);
 }
 
 static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segment *segment, struct found *found)
 {
-    uint64_t offset = 0;
+    uint64_t offset = 0, mapped = 0;
+    uint32_t holes = 0;
     if (segment->first->before != NULL)
         return differ(segment->first, "is the first and has one before it");
     for (const struct mt_block *block = segment->first; block != NULL; block = block->after) {
@@ -69,7 +87,15 @@ static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segm
         if (status != MT_OK)
             return status;
         offset += block->bytes;
+        mapped += block->is_hole ? 0 : block->bytes;
+        holes += block->is_hole;
+        if (block->after == NULL && segment->last != block)
+            return differ(block, "is the last, and the segment has another for it");
     }
+    if (mapped == 0 || mapped != segment->mapped_bytes || holes != segment->holes)
+        return mt_fail(MT_FAILED,
+                       "segment %u counts %" PRIu64 " bytes of memory and %u holes, its blocks %" PRIu64 " and %u",
+                       segment->birth, segment->mapped_bytes, segment->holes, mapped, holes);
     if (offset == segment->bytes)
         return MT_OK;
     return mt_fail(MT_FAILED, "segment %u has %" PRIu64 " bytes, its blocks %" PRIu64, segment->birth, segment->bytes,
@@ -88,7 +114,7 @@ static mt_status check_segment(const struct mt_alloc *alloc, const struct mt_seg
     if (segment->birth >= alloc->next_birth)
         return mt_fail(MT_FAILED, "segment %u is not born yet", segment->birth);
     found->stats.segments++;
-    found->stats.reserved_bytes += segment->bytes;
+    found->stats.reserved_bytes += segment->mapped_bytes;
     return check_tiling(alloc, segment, found);
 }
 
@@ -151,8 +177,8 @@ static mt_status check_all(const struct mt_alloc *alloc)
 
 mt_status mt_alloc_check(struct mt_alloc *alloc)
 {
-    pthread_mutex_lock(&alloc->lock);
+    mt_lock_take(&alloc->lock);
     mt_status status = check_all(alloc);
-    pthread_mutex_unlock(&alloc->lock);
+    mt_lock_give(&alloc->lock);
     return status;
 }

@@ -1,33 +1,42 @@
 /* The parts that an allocator is made of, as its files share them; nobody outside of this folder includes this.
  *
- *   oldest ─▶ segment 0 ─▶ segment 1 ─▶ …            in birth order
+ *   oldest ─▶ segment 0 ─▶ segment 1 ─▶ …                  in birth order
  *                │
- *              first ─▶ block ⇄ block ⇄ block        tile the segment, in order of offset
+ *              first ─▶ out ⇄ free ⇄ out ⇄ hole ◀─ last    blocks tile the segment, in order of offset
  *
- * Common to both policies are segments, blocks, splitting and merging (segment.c), counting and emitting (alloc.c).
- * A policy decides sizes, finds free blocks and keeps the index over them (torch_policy.c, tight_policy.c).
+ * A segment is reserved in one piece, or is a range of addresses: there, what has no memory is a hole.
+ *
+ * Common to both policies are blocks, splitting and merging, and segments in one piece (segment.c), ranges (range.c), who
+ * uses a block (users.c), counting and emitting (alloc.c). A policy decides sizes, finds free blocks, cuts them and keeps
+ * the index over them (torch_policy.c, tight_policy.c).
  *
  * Everything here is called with the allocator's lock held. */
 #ifndef MT_ALLOC_BLOCK_H
 #define MT_ALLOC_BLOCK_H
 
 #include "alloc/alloc.h"
+#include "base/lock.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum {
     MT_BLOCK_UNIT = 512,       /* every block begins at, and is as long as, a multiple of this */
-    MT_SEGMENT_UNIT = 2 << 20, /* every segment is as long as a multiple of this: a mappable page */
+    MT_SEGMENT_UNIT = 2 << 20, /* every segment, and every hole, is as long as a multiple of this: a mappable page */
 };
 
 /* Small blocks have segments of their own, so that they never break up what large ones need. */
 typedef enum mt_pool { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_COUNT } mt_pool;
 
-/* A part of a segment, either out or free.
- * Invariants: offset and bytes are multiples of MT_BLOCK_UNIT; before->offset + before->bytes == offset; of two
- * neighbours at most one is free; a block that is out has 0 < requested_bytes <= bytes; a free one is in the policy's
- * index exactly once. */
+/* Another stream that uses a block. */
+struct mt_user {
+    struct mt_user *next;
+    mt_stream stream;
+};
+
+/* A part of a segment: out, free, or a hole.
+ * Invariants: offset and bytes are multiples of MT_BLOCK_UNIT, of a hole of MT_SEGMENT_UNIT; before->offset +
+ * before->bytes == offset; of two neighbours at most one is free, and at most one a hole; a block that is out has 0 <
+ * requested_bytes <= bytes; a free one is in the policy's index exactly once, a hole never. */
 struct mt_block {
     uint64_t bytes;
     uint64_t offset; /* in the segment */
@@ -44,23 +53,29 @@ struct mt_block {
         uint64_t requested_bytes; /* while out */
         uint64_t freed_at;        /* while free, torch: how many searches its pool had seen */
     };
-    uint32_t priority; /* random, of the structure's place in a tree; fixed for its life */
-    mt_label_id label; /* while out */
-    mt_span_id span;   /* while out */
-    bool is_free;
+    struct mt_user *users; /* while out: streams beside its own, each once */
+    uint32_t priority;     /* random, of the structure's place in a tree; fixed for its life */
+    mt_label_id label;     /* while out */
+    mt_span_id span;       /* while out */
+    bool is_free;          /* not out, and no hole */
+    bool is_hole;          /* without memory */
 };
 
-/* What was reserved from the device in one piece.
+/* What was reserved from the device in one piece, or a range of addresses with memory under parts of it.
  * Invariants: bytes is a multiple of MT_SEGMENT_UNIT; first->offset == 0; the blocks tile it; births never repeat and
- * grow along the list. */
+ * grow along the list; mapped_bytes is the sum of the blocks but for holes, and above 0; without is_range there is no
+ * hole. */
 struct mt_segment {
     mt_addr address;
-    uint64_t bytes;
-    struct mt_block *first;
+    uint64_t bytes;        /* of addresses */
+    uint64_t mapped_bytes; /* that have memory */
+    struct mt_block *first, *last;
     struct mt_segment *older, *newer;
     uint32_t birth;
+    uint32_t holes;
     mt_stream stream;
     mt_pool pool;
+    bool is_range;
 };
 
 /* Structures that wait to be used again; host memory is asked for in chunks, never for a single block.
@@ -70,6 +85,13 @@ struct mt_block_store {
     struct mt_block **chunks;
     uint32_t chunk_count;
     struct mt_segment *spare_segment; /* linked by `newer` */
+    struct mt_user *spare_user;
+};
+
+/* The part of a free block that is handed out. Invariant: skip + bytes <= the block's. */
+struct mt_cut {
+    uint64_t skip; /* what stays free before it */
+    uint64_t bytes;
 };
 
 /* What a policy does. `index` is what its create returned. */
@@ -89,12 +111,12 @@ struct mt_policy_table {
     /* The free block that suits best, still in the index, or NULL. */
     struct mt_block *(*find)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
-    /* Maps a segment that can hold `bytes`, after releasing what has to go first. Its one block is free, and not in the
-     * index. NULL if the device has no more. */
+    /* Takes memory from the device that can hold `bytes`, after releasing what has to go first. The block is free, and not
+     * in the index. NULL if the device has no more. */
     struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
-    /* Whether `block` is cut when `bytes` of it are handed out. */
-    bool (*splits)(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes);
+    /* What of `block` is handed out for a request of `bytes`. */
+    struct mt_cut (*cut)(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes, mt_label_id label);
 
     void (*insert)(struct mt_alloc *alloc, struct mt_block *block);
     void (*remove)(struct mt_alloc *alloc, struct mt_block *block);
@@ -114,7 +136,7 @@ extern const struct mt_policy_table mt_policy_torch, mt_policy_tight;
 /* Invariants: stats.reserved_bytes is the sum over the segments; the list is in birth order; next_sequence events were
  * emitted. */
 struct mt_alloc {
-    pthread_mutex_t lock; /* guards everything below, the sink and its interner */
+    struct mt_lock lock; /* guards everything below, the sink and its interner */
     const struct mt_policy_table *policy;
     void *index; /* the policy's */
     struct mt_device *device;
@@ -136,23 +158,52 @@ void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
  * refuses. */
 struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
 
-/* Gives an idle segment back, and says so. Its block must be in the index. */
+/* Gives an idle segment in one piece back, and says so. Its block must be in the index. */
 void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment);
 
-/* Whether no block of it is out. */
+/* Whether it is one free block. Never of a range. */
 static inline bool mt_segment_is_idle(const struct mt_segment *segment)
 {
     return segment->first->is_free && segment->first->bytes == segment->bytes;
 }
 
-/* Unmaps every idle segment, oldest first; returns their bytes. */
-uint64_t mt_segments_release_idle(struct mt_alloc *alloc);
+/* A segment of which nothing has memory yet: one block, a hole where is_range says so and else free; and its end, of which
+ * nobody is told. */
+struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segment *like);
+void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment);
 
-/* Cuts `block` to `bytes`; returns the rest, free and not in the index. */
+/* Counts `bytes` at `offset` that got memory, or lost it, and says so. */
+void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes);
+void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes);
+
+/* Gives what no block is taken from back to the device, until that amounts to `bytes`: idle segments and, of ranges, every
+ * whole page; oldest first, ranges from their end. Returns what it amounts to. */
+uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes);
+
+/* Gives memory to a range of the stream and pool, until one of its free blocks has `bytes`: where the fewest pages are
+ * missing, which is at its end unless pages were given back; a new range is opened where there is none, or none has the
+ * room. Returns the block, not in the index; NULL if the device refuses. */
+struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
+
+/* Gives free whole pages of a range back, from its end on, until they amount to `bytes`; the range ends with its last one.
+ * Returns what they amount to. */
+uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes);
+
+/* Cuts `block` to `bytes`; returns the rest, as it was: free and not in the index, or a hole. */
 struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes);
+
+/* Cuts a part out of a free block that is not in the index, and puts what is left of it there. Returns the part. */
+struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_cut cut);
+
+/* `block` takes over the bytes of the neighbour after it, which is no more. */
+void mt_block_absorb_after(struct mt_alloc *alloc, struct mt_block *block);
 
 /* Joins a free block that is not in the index with its free neighbours, which leave the index; returns the whole. */
 struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_block *block);
+
+/* The block's own stream goes on after what its users have queued; then it has none. */
+void mt_block_follow_users(struct mt_alloc *alloc, struct mt_block *block);
+void mt_block_forget_users(struct mt_alloc *alloc, struct mt_block *block);
 
 void mt_block_store_destroy(struct mt_block_store *store);
 

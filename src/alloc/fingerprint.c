@@ -14,17 +14,17 @@ static uint64_t fold_segment(uint64_t sum, const struct mt_segment *segment)
     sum = fold(sum, segment->birth);
     sum = fold(sum, (uint64_t)segment->stream << 8 | (uint64_t)segment->pool);
     for (const struct mt_block *block = segment->first; block != NULL; block = block->after)
-        sum = fold(sum, block->bytes << 1 | block->is_free);
+        sum = fold(sum, block->bytes << 2 | block->is_hole << 1 | block->is_free);
     return sum;
 }
 
 uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc)
 {
-    pthread_mutex_lock(&alloc->lock);
+    mt_lock_take(&alloc->lock);
     uint64_t sum = alloc->next_birth;
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         sum = fold_segment(sum, segment);
     sum = fold(sum, alloc->policy->remembers(alloc));
-    pthread_mutex_unlock(&alloc->lock);
+    mt_lock_give(&alloc->lock);
     return sum;
 }

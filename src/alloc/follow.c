@@ -184,9 +184,9 @@ static mt_status follow(struct mt_alloc *alloc, const struct mt_plan *plan)
 
 mt_status mt_alloc_follow(struct mt_alloc *alloc, const struct mt_plan *plan)
 {
-    pthread_mutex_lock(&alloc->lock);
+    mt_lock_take(&alloc->lock);
     mt_status status = follow(alloc, plan);
-    pthread_mutex_unlock(&alloc->lock);
+    mt_lock_give(&alloc->lock);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* Segments and the blocks that tile them: mapping, splitting, merging, and the structures they are kept in.
+/* Segments and the blocks that tile them: reserving, splitting, merging, and the structures they are kept in.
  *
  * Structures come from chunks that are asked for by the hundred and never given back before the allocator's end, so
  * that handing out a block asks the host for nothing. */
@@ -30,8 +30,7 @@ static struct mt_block *block_create(struct mt_block_store *store, struct mt_seg
         add_chunk(store);
     struct mt_block *block = store->spare;
     store->spare = block->link[0];
-    *block = (struct mt_block){
-        .bytes = bytes, .offset = offset, .segment = segment, .priority = block->priority, .is_free = true};
+    *block = (struct mt_block){.bytes = bytes, .offset = offset, .segment = segment, .priority = block->priority};
     return block;
 }
 
@@ -52,6 +51,11 @@ void mt_block_store_destroy(struct mt_block_store *store)
         store->spare_segment = segment->newer;
         free(segment);
     }
+    while (store->spare_user != NULL) {
+        struct mt_user *user = store->spare_user;
+        store->spare_user = user->next;
+        free(user);
+    }
     *store = (struct mt_block_store){0};
 }
 
@@ -70,12 +74,14 @@ static void segment_destroy(struct mt_block_store *store, struct mt_segment *seg
     store->spare_segment = segment;
 }
 
-static void emit_segment(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_segment *segment)
+static void emit_segment(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_segment *segment, uint64_t offset,
+                         uint64_t bytes)
 {
     struct mt_event event = {.kind = (uint16_t)kind,
                              .stream = segment->stream,
-                             .address = segment->address,
-                             .block_bytes = segment->bytes,
+                             .address = segment->address + offset,
+                             .block_bytes = bytes,
+                             .offset = offset,
                              .segment = segment->birth};
     mt_alloc_emit(alloc, &event);
 }
@@ -101,30 +107,54 @@ static void unlink_segment(struct mt_alloc *alloc, struct mt_segment *segment)
         alloc->newest = segment->older;
 }
 
-static void count_mapped(struct mt_alloc_stats *stats, uint64_t bytes)
+void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes)
 {
-    stats->segments++;
+    struct mt_alloc_stats *stats = &alloc->stats;
+    segment->mapped_bytes += bytes;
     stats->reserved_bytes += bytes;
     if (stats->reserved_bytes > stats->peak_reserved_bytes)
         stats->peak_reserved_bytes = stats->reserved_bytes;
+    emit_segment(alloc, MT_EVENT_SEGMENT_MAP, segment, offset, bytes);
+}
+
+void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes)
+{
+    segment->mapped_bytes -= bytes;
+    alloc->stats.reserved_bytes -= bytes;
+    emit_segment(alloc, MT_EVENT_SEGMENT_UNMAP, segment, offset, bytes);
+}
+
+struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segment *like)
+{
+    struct mt_segment *segment = segment_create(&alloc->store);
+    *segment = *like;
+    segment->older = alloc->newest;
+    segment->newer = NULL;
+    segment->birth = alloc->next_birth++;
+    segment->first = segment->last = block_create(&alloc->store, segment, 0, segment->bytes);
+    segment->first->is_hole = segment->is_range;
+    segment->first->is_free = !segment->is_range;
+    segment->holes = segment->is_range;
+    append_segment(alloc, segment);
+    alloc->stats.segments++;
+    return segment;
+}
+
+void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment)
+{
+    block_destroy(&alloc->store, segment->first);
+    unlink_segment(alloc, segment);
+    alloc->stats.segments--;
+    segment_destroy(&alloc->store, segment);
 }
 
 struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
-    mt_addr address;
-    if (mt_device_reserve(alloc->device, bytes, &address) != MT_OK)
+    struct mt_segment like = {.bytes = bytes, .stream = stream, .pool = pool};
+    if (mt_device_reserve(alloc->device, bytes, &like.address) != MT_OK)
         return NULL;
-    struct mt_segment *segment = segment_create(&alloc->store);
-    *segment = (struct mt_segment){.address = address,
-                                   .bytes = bytes,
-                                   .older = alloc->newest,
-                                   .birth = alloc->next_birth++,
-                                   .stream = stream,
-                                   .pool = pool};
-    segment->first = block_create(&alloc->store, segment, 0, bytes);
-    append_segment(alloc, segment);
-    count_mapped(&alloc->stats, bytes);
-    emit_segment(alloc, MT_EVENT_SEGMENT_MAP, segment);
+    struct mt_segment *segment = mt_segment_add(alloc, &like);
+    mt_segment_count_mapped(alloc, segment, 0, bytes);
     return segment->first;
 }
 
@@ -132,59 +162,78 @@ void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment)
 {
     alloc->policy->remove(alloc, segment->first);
     mt_follow_unmapped(alloc, segment);
-    block_destroy(&alloc->store, segment->first);
-    unlink_segment(alloc, segment);
     mt_device_release(alloc->device, segment->address, segment->bytes);
-    alloc->stats.segments--;
-    alloc->stats.reserved_bytes -= segment->bytes;
-    emit_segment(alloc, MT_EVENT_SEGMENT_UNMAP, segment);
-    segment_destroy(&alloc->store, segment);
+    mt_segment_count_unmapped(alloc, segment, 0, segment->bytes);
+    mt_segment_drop(alloc, segment);
 }
 
-uint64_t mt_segments_release_idle(struct mt_alloc *alloc)
+uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes)
 {
-    uint64_t before = alloc->stats.reserved_bytes;
-    for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL; segment = next) {
+    uint64_t before = alloc->stats.reserved_bytes, released = 0;
+    for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL && released < bytes; segment = next) {
         next = segment->newer;
-        if (mt_segment_is_idle(segment))
+        if (segment->is_range)
+            mt_range_release(alloc, segment, bytes - released);
+        else if (mt_segment_is_idle(segment))
             mt_segment_unmap(alloc, segment);
+        released = before - alloc->stats.reserved_bytes;
     }
-    return before - alloc->stats.reserved_bytes;
+    return released;
 }
 
 struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
-    struct mt_block *rest = block_create(&alloc->store, block->segment, block->offset + bytes, block->bytes - bytes);
+    struct mt_segment *segment = block->segment;
+    struct mt_block *rest = block_create(&alloc->store, segment, block->offset + bytes, block->bytes - bytes);
+    rest->is_free = block->is_free;
+    rest->is_hole = block->is_hole;
+    segment->holes += block->is_hole;
     block->bytes = bytes;
     rest->before = block;
     rest->after = block->after;
     if (rest->after != NULL)
         rest->after->before = rest;
+    else
+        segment->last = rest;
     block->after = rest;
     return rest;
 }
 
-/* `block` takes over the bytes of the neighbour after it. */
-static void absorb_after(struct mt_block_store *store, struct mt_block *block)
+struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_cut cut)
+{
+    if (cut.skip > 0) {
+        struct mt_block *before = block;
+        block = mt_block_split(alloc, before, cut.skip);
+        alloc->policy->insert(alloc, before);
+    }
+    if (block->bytes > cut.bytes)
+        alloc->policy->insert(alloc, mt_block_split(alloc, block, cut.bytes));
+    return block;
+}
+
+void mt_block_absorb_after(struct mt_alloc *alloc, struct mt_block *block)
 {
     struct mt_block *after = block->after;
+    block->segment->holes -= after->is_hole;
     block->bytes += after->bytes;
     block->after = after->after;
     if (block->after != NULL)
         block->after->before = block;
-    block_destroy(store, after);
+    else
+        block->segment->last = block;
+    block_destroy(&alloc->store, after);
 }
 
 struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_block *block)
 {
     if (block->after != NULL && block->after->is_free) {
         alloc->policy->remove(alloc, block->after);
-        absorb_after(&alloc->store, block);
+        mt_block_absorb_after(alloc, block);
     }
     if (block->before == NULL || !block->before->is_free)
         return block;
     block = block->before;
     alloc->policy->remove(alloc, block);
-    absorb_after(&alloc->store, block);
+    mt_block_absorb_after(alloc, block);
     return block;
 }

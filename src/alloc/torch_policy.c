@@ -104,12 +104,19 @@ static struct mt_block *torch_find(struct mt_alloc *alloc, mt_stream stream, uin
     return suits ? block : NULL;
 }
 
-static bool torch_splits(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
+static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
 {
     uint64_t rest = block->bytes - bytes;
     if (block->segment->pool == MT_POOL_SMALL)
         return rest >= MT_BLOCK_UNIT;
     return !is_oversize(alloc, bytes) && rest > SMALL_LIMIT_BYTES;
+}
+
+static struct mt_cut torch_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
+                               mt_label_id label)
+{
+    (void)label;
+    return (struct mt_cut){.bytes = is_split(alloc, block, bytes) ? bytes : block->bytes};
 }
 
 static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
@@ -229,7 +236,7 @@ static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uin
         block = mt_segment_map(alloc, stream, pool, wanted);
     if (block != NULL)
         return block;
-    mt_segments_release_idle(alloc);
+    mt_segments_release(alloc, UINT64_MAX);
     return mt_segment_map(alloc, stream, pool, wanted);
 }
 
@@ -285,7 +292,7 @@ const struct mt_policy_table mt_policy_torch = {
     .least_segment = torch_least_segment,
     .find = torch_find,
     .grow = torch_grow,
-    .splits = torch_splits,
+    .cut = torch_cut,
     .insert = torch_insert,
     .remove = torch_remove,
     .holds = torch_holds,

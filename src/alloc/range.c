@@ -1,0 +1,176 @@
+/* Segments that are ranges of addresses: they grow at their end, and give back any page that is wholly free.
+ *
+ *   ├ out ┼ free ┼ out ┼ hole ┼ out ┼ free ┼────── hole ──────┤
+ *                                          ▲                  ▲
+ *                                   memory so far        the range's end
+ *
+ * Addresses cost nothing, so a range is as large as the device's capacity, and what it grows by joins the free block at its
+ * end: nothing is left over that is too small for the next request. Holes are only made when the device refuses memory,
+ * and filled again where that takes the fewest pages. */
+#include "alloc/block.h"
+#include "base/checked.h"
+
+/* Of the addresses that a card has, so many ranges of streams can be opened. */
+static const uint64_t MOST_BYTES = UINT64_C(1) << 43;
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + MT_SEGMENT_UNIT - 1) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
+}
+
+/* ---- growing ---- */
+
+/* A hole gets memory, at most `bytes` (whole pages), and joins its free neighbours in the index; NULL if the device
+ * refuses. */
+static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint64_t bytes)
+{
+    struct mt_segment *segment = hole->segment;
+    bytes = smaller(bytes, hole->bytes);
+    if (mt_device_range_map(alloc->device, segment->address + hole->offset, bytes) != MT_OK)
+        return NULL;
+    if (bytes < hole->bytes)
+        mt_block_split(alloc, hole, bytes);
+    hole->is_hole = false;
+    hole->is_free = true;
+    segment->holes--;
+    mt_segment_count_mapped(alloc, segment, hole->offset, bytes);
+    struct mt_block *block = mt_block_merge(alloc, hole);
+    alloc->policy->insert(alloc, block);
+    return block;
+}
+
+/* Fills what follows `block`, free or a hole, until it has `bytes`: there is room. Takes it out of the index. */
+static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
+{
+    if (block->is_hole)
+        block = fill(alloc, block, whole_pages(bytes));
+    while (block != NULL && block->bytes < bytes)
+        block = fill(alloc, block->after, whole_pages(bytes - block->bytes));
+    if (block != NULL)
+        alloc->policy->remove(alloc, block);
+    return block;
+}
+
+/* What `bytes` from the beginning of `block` on lack of memory; UINT64_MAX if something is out there. */
+static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
+{
+    uint64_t missing = 0;
+    for (; block != NULL && (block->is_free || block->is_hole); block = block->after) {
+        if (block->is_hole)
+            missing += whole_pages(smaller(block->bytes, bytes));
+        if (block->bytes >= bytes)
+            return missing;
+        bytes -= block->bytes;
+    }
+    return UINT64_MAX;
+}
+
+/* A place to grow at. */
+struct place {
+    struct mt_block *block;
+    uint64_t missing;
+};
+
+static void consider(struct place *best, struct mt_block *block, uint64_t bytes)
+{
+    uint64_t missing = missing_bytes(block, bytes);
+    if (missing < best->missing)
+        *best = (struct place){block, missing};
+}
+
+/* Looks through a range where it can grow. With its end as the only hole, that is there. */
+static void search(struct place *best, const struct mt_segment *segment, uint64_t bytes)
+{
+    struct mt_block *last = segment->last;
+    if (segment->holes == 1 && last->is_hole) {
+        consider(best, last->before != NULL && last->before->is_free ? last->before : last, bytes);
+        return;
+    }
+    for (struct mt_block *block = segment->first; block != NULL; block = block->after)
+        if (block->before == NULL || !(block->before->is_free || block->before->is_hole))
+            consider(best, block, bytes);
+}
+
+/* Opens a range and gives it its first memory; NULL if the device has no more of one or the other. */
+static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
+{
+    struct mt_segment like = {.bytes = whole_pages(smaller(alloc->device->capacity_bytes, MOST_BYTES)),
+                              .stream = stream,
+                              .pool = pool,
+                              .is_range = true};
+    if (bytes > like.bytes || mt_device_range_open(alloc->device, like.bytes, &like.address) != MT_OK)
+        return NULL;
+    struct mt_segment *segment = mt_segment_add(alloc, &like);
+    struct mt_block *block = fill_up(alloc, segment->first, bytes);
+    if (block != NULL)
+        return block;
+    alloc->next_birth--; /* nobody heard of it */
+    mt_segment_drop(alloc, segment);
+    mt_device_range_close(alloc->device, like.address, like.bytes);
+    return NULL;
+}
+
+struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
+{
+    struct place best = {.missing = UINT64_MAX};
+    for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
+        if (segment->is_range && segment->stream == stream && segment->pool == pool)
+            search(&best, segment, bytes);
+    return best.block != NULL ? fill_up(alloc, best.block, bytes) : open_range(alloc, stream, pool, bytes);
+}
+
+/* ---- giving back ---- */
+
+static void merge_holes(struct mt_alloc *alloc, struct mt_block *hole)
+{
+    if (hole->after != NULL && hole->after->is_hole)
+        mt_block_absorb_after(alloc, hole);
+    if (hole->before != NULL && hole->before->is_hole)
+        mt_block_absorb_after(alloc, hole->before);
+}
+
+/* A free block of whole pages, not in the index, becomes a hole. */
+static void dig(struct mt_alloc *alloc, struct mt_block *block)
+{
+    struct mt_segment *segment = block->segment;
+    mt_device_range_unmap(alloc->device, segment->address + block->offset, block->bytes);
+    block->is_free = false;
+    block->is_hole = true;
+    segment->holes++;
+    mt_segment_count_unmapped(alloc, segment, block->offset, block->bytes);
+    merge_holes(alloc, block);
+}
+
+/* Gives the last whole pages of a free block back, at most `bytes` rounded up; returns what they amount to. */
+static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
+{
+    uint64_t begin = whole_pages(block->offset);
+    uint64_t end = (block->offset + block->bytes) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
+    if (begin >= end)
+        return 0;
+    if (bytes < end - begin)
+        begin = end - whole_pages(bytes);
+    alloc->policy->remove(alloc, block);
+    dig(alloc, mt_block_cut(alloc, block, (struct mt_cut){.skip = begin - block->offset, .bytes = end - begin}));
+    return end - begin;
+}
+
+uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes)
+{
+    uint64_t released = 0;
+    for (struct mt_block *block = segment->last, *before; block != NULL && released < bytes; block = before) {
+        before = block->before; /* out or a hole, and as a hole takes over what is dug: it stays */
+        if (block->is_free)
+            released += give_back(alloc, block, bytes - released);
+    }
+    if (segment->mapped_bytes > 0)
+        return released;
+    mt_device_range_close(alloc->device, segment->address, segment->bytes);
+    mt_segment_drop(alloc, segment);
+    return released;
+}
