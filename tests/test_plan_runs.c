@@ -1,0 +1,154 @@
+/* Training runs that follow a plan: what they reserve, and that nothing else of them changes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program.h"
+
+/* The answer of `memtrace run --json` with these options; the caller's. */
+static json_t *run(const char *options)
+{
+    return json_of(shell("\"$M\" run --json --trace plan.db %s", options));
+}
+
+static double number_at(const json_t *answer, const char *object, const char *key)
+{
+    const json_t *number = json_object_get(json_object_get(answer, object), key);
+    assert_true(json_is_number(number));
+    return json_number_value(number);
+}
+
+/* Whole pages of the device are at most this much of a run that takes many GiB. */
+static void reserved_is_peak_allocated_for_the_largest_model(void **unused)
+{
+    (void)unused;
+    static const char *const options[] = {
+        "--impl eager",
+        "--impl eager --autocast bf16",
+        "--impl fused",
+        "--impl fused --autocast bf16",
+        "--impl fused --autocast bf16 --weight-cast layer --zero-grad before-forward --seq 512",
+        "--impl fused --autocast bf16 --optimizer-in-backward on --checkpoint block"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "--device sim --model 2.7B --plan on %s", options[i]);
+        json_t *answer = run(text);
+        double ratio = number_at(answer, "peak", "reserved_bytes") / number_at(answer, "peak", "allocated_bytes");
+        print_message("%s: reserved over peak allocated %.5f\n", options[i], ratio);
+        assert_true(ratio >= 1 && ratio <= 1.001);
+        assert_true(number_at(answer, "plan", "planned_requests") > 1000);
+        assert_true(number_at(answer, "plan", "unplanned_requests") == 0);
+        assert_true(number_at(answer, "plan", "bytes") >= number_at(answer, "plan", "peak_bytes"));
+        json_decref(answer);
+    }
+}
+
+/* Packing is hardest where gradients go before the forward pass, so that activations take their place. */
+static void eager_runs_are_packed_within_a_percent(void **unused)
+{
+    (void)unused;
+    static const char *const options[] = {"--zero-grad before-forward", "--autocast bf16 --zero-grad before-forward"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "--device sim --model 2.7B --plan on %s", options[i]);
+        json_t *answer = run(text);
+        double ratio = number_at(answer, "peak", "reserved_bytes") / number_at(answer, "peak", "allocated_bytes");
+        print_message("%s: reserved over peak allocated %.5f\n", options[i], ratio);
+        assert_true(ratio >= 1 && ratio <= 1.01);
+        json_decref(answer);
+    }
+}
+
+#define TINY "--vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32 --steps 5"
+
+/* Losses and norms of gradients, to the bit; on cpu they are computed. */
+static void losses_are_the_same_to_the_bit(void **unused)
+{
+    (void)unused;
+    static const char *const options[] = {"--impl eager", "--impl eager --autocast bf16", "--impl fused",
+                                          "--impl fused --autocast bf16 --zero-grad before-forward"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "--device cpu " TINY " %s", options[i]);
+        json_t *without = run(text);
+        strcat(text, " --plan on");
+        json_t *with = run(text);
+        assert_true(json_is_null(json_object_get(without, "plan")));
+        assert_true(number_at(with, "plan", "unplanned_requests") == 0);
+        assert_int_equal(json_array_size(json_object_get(with, "losses")), 5);
+        assert_true(json_is_number(json_array_get(json_object_get(with, "losses"), 4)));
+        assert_true(json_equal(json_object_get(without, "losses"), json_object_get(with, "losses")));
+        assert_true(json_equal(json_object_get(without, "grad_norms"), json_object_get(with, "grad_norms")));
+        json_decref(without);
+        json_decref(with);
+    }
+}
+
+/* Kind, bytes and place of every event, in order. */
+#define SEQUENCE_QUERY                                                                                                 \
+    "SELECT count(*), sum(((event.id - run.first_event) * 31 + kind * 7 + ifnull(block_bytes, 0) / 512 + "             \
+    "ifnull(offset, 0) / 512 * 3 + ifnull(event.segment, 0)) %% 1000003) FROM event, run WHERE run.id = :run AND "     \
+    "event.id >= run.first_event AND event.id < run.first_event + run.event_count"
+
+/* The plan is made without a look at the device. */
+static void sim_and_cpu_follow_with_one_sequence(void **unused)
+{
+    (void)unused;
+    static char first[OUTPUT_BYTES];
+    json_decref(run("--device sim " TINY " --autocast bf16 --plan on"));
+    const struct said *said = MEMTRACE("sql --trace plan.db --csv '" SEQUENCE_QUERY "'");
+    assert_int_equal(said->code, 0);
+    strcpy(first, said->out);
+    json_decref(run("--device cpu " TINY " --autocast bf16 --plan on"));
+    said = MEMTRACE("sql --trace plan.db --csv '" SEQUENCE_QUERY "'");
+    assert_string_equal(said->out, first);
+    json_decref(run("--device sim " TINY " --autocast bf16"));
+    said = MEMTRACE("sql --trace plan.db --csv '" SEQUENCE_QUERY "'");
+    assert_string_not_equal(said->out, first); /* or nothing was compared */
+}
+
+static void the_settings_say_that_a_run_follows_a_plan(void **unused)
+{
+    (void)unused;
+    json_decref(run("--device sim " TINY));
+    json_decref(run("--device sim " TINY " --plan on"));
+    const struct said *said = MEMTRACE("diff --trace plan.db");
+    assert_int_equal(said->code, 0);
+    assert_says(said->out, "plan");
+    said = MEMTRACE("run --no-trace --device sim " TINY " --plan on");
+    assert_says(said->out, "requests got their place");
+    said = MEMTRACE("run --no-trace --device sim " TINY);
+    assert_null(strstr(said->out, "got their place"));
+}
+
+/* Where the arena has no room the run goes its way without, and says so. */
+static void a_device_without_room_is_run_without_a_plan(void **unused)
+{
+    (void)unused;
+    const struct said *said = MEMTRACE("run --no-trace --device sim:1GiB --model 2.7B --plan on");
+    assert_int_equal(said->code, 5);
+    assert_says(said->err, "the run goes on without a plan");
+}
+
+static int set_up(void **state)
+{
+    *state = enter_folder("plan_runs");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reserved_is_peak_allocated_for_the_largest_model, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(eager_runs_are_packed_within_a_percent, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(losses_are_the_same_to_the_bit, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(sim_and_cpu_follow_with_one_sequence, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(the_settings_say_that_a_run_follows_a_plan, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(a_device_without_room_is_run_without_a_plan, set_up, leave_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
