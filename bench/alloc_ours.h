@@ -12,6 +12,7 @@
 extern "C" {
 #define _Static_assert static_assert /* the C spelling, which the headers use */
 #include "alloc/alloc.h"
+#include "alloc/plan.h"
 #include "base/clock.h"
 #include "base/interner.h"
 #include "trace/recorder.h"
@@ -113,6 +114,16 @@ class Ours
     void flush()
     {
         expect(mt_alloc_flush(alloc_), "flush");
+    }
+
+    void follow(const mt_plan *plan)
+    {
+        expect(mt_alloc_follow(alloc_, plan), "follow");
+    }
+
+    void begin_step(uint64_t number)
+    {
+        mt_alloc_mark(alloc_, MT_EVENT_STEP_BEGIN, number, 0);
     }
 
     ~Ours()
@@ -218,6 +229,60 @@ inline double ours_event_ns(mt_device *device, Sink &sink, const char *settings,
     ours.flush();
     sink.count(2 * step.carried.size() + uint64_t(WARM_UP_STEPS + times) * step.rows.size());
     return ns;
+}
+
+/* The requests of a step's beginning and of so many steps, which plan.h packs. */
+inline std::vector<mt_plan_request> requests_of(const Sequence &step, int64_t steps)
+{
+    std::vector<mt_plan_request> requests;
+    std::vector<size_t> request_of(step.ids);
+    auto add = [&](const std::vector<Row> &rows, int64_t number) {
+        for (const Row &row : rows) {
+            if (row.bytes == 0) {
+                requests[request_of[row.id]].freed = requests.size();
+                continue;
+            }
+            request_of[row.id] = requests.size();
+            requests.push_back({row.bytes, MT_PLAN_KEPT, number});
+        }
+    };
+    add(step.carried, MT_NO_STEP);
+    for (int64_t number = 0; number < steps; number++)
+        add(step.rows, number);
+    return requests;
+}
+
+class Plan
+{
+  public:
+    explicit Plan(const Sequence &step)
+    {
+        std::vector<mt_plan_request> requests = requests_of(step, 3);
+        expect(mt_plan_make(requests.data(), requests.size(), &plan), "plan");
+    }
+    ~Plan()
+    {
+        mt_plan_destroy(plan);
+    }
+    mt_plan *plan = nullptr;
+};
+
+/* A step under a plan: nanoseconds of an event, and what is reserved over the most that is requested at once. */
+struct Planned {
+    double event_ns, reserved_share;
+};
+
+inline Planned ours_planned(mt_device *device, Sink &sink, const Sequence &step, const Plan &plan)
+{
+    Ours ours(device, sink.sink(), "policy=tight");
+    ours.follow(plan.plan);
+    Replay<Ours> replay(ours, step);
+    std::vector<double> ns;
+    for (int number = 0; number < int(BURST / step.rows.size()); number++) {
+        ours.begin_step(uint64_t(number));
+        ns.push_back(replay.event_ns(1));
+    }
+    return {median(ns), double(ours.reserved_bytes()) / double(step.peak_requested)};
 }
 
 /* What is reserved for a sequence, over the most that is requested at once. */

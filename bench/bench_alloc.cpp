@@ -122,6 +122,28 @@ void report_step(const char *name, const Sequence &step)
     }
 }
 
+/* A plan is made for steps, so its figures are of one: what is reserved is over less than a run's peak, which has parameters
+ * and moments, too, and so has no target here. */
+void report_planned(const char *name, const Sequence &step)
+{
+    Sink nowhere;
+    Plan plan(step);
+    std::vector<double> planned, tight;
+    double share = NONE;
+    for (int i = 0; i < REPETITIONS; i++) {
+        Device devices[] = {Device("sim"), Device("sim")};
+        Planned once = ours_planned(devices[0].device, nowhere, step, plan);
+        planned.push_back(once.event_ns);
+        share = once.reserved_share;
+        tight.push_back(ours_event_ns(devices[1].device, nowhere, "policy=tight", step));
+    }
+    const std::string of = std::string(", ") + name + ", plan";
+    report_at_most("an event of a step" + of + ", beside tight", "ns", median(planned), median(tight), 30);
+    Device device("sim");
+    report_at_most("reserved over requested of a step" + of + ", beside tight", "1", share,
+                   ours_reserved_share(device.device, nowhere, "policy=tight", step), NONE);
+}
+
 double set_reserved_share(const Sequence &run)
 {
     Device device("sim");
@@ -149,7 +171,9 @@ int main()
     for (const Size &size : sizes)
         report_pairs(size);
     for (const Replayed &model : replayed) {
-        report_step(model.name, read_sequence(MT_TEST_DATA + std::string(model.step)));
+        const Sequence step = read_sequence(MT_TEST_DATA + std::string(model.step));
+        report_step(model.name, step);
+        report_planned(model.name, step);
         report_reserved(model.name, read_sequence(MT_TEST_DATA + std::string(model.run)));
     }
     return 0;

@@ -24,7 +24,7 @@ struct step {
 static const struct step steps[] = {{{"2.7B", 256, "bf16"}, "", 62, 25},
                                     {{"2.7B", 256, "tf32"}, "", 85, 25},
                                     {{"2.7B", 256, "fp32"}, "", 485, 25},
-                                    {{"small", 128, "bf16"}, "--cuda-graph", 3, NAN}};
+                                    {{"small", 128, "bf16"}, "--cuda-graph on", 3, NAN}};
 
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
@@ -189,9 +189,12 @@ static void measure_peaks(struct bench *bench)
 static const struct {
     const char *options, *precision;
     double share;
-} reservations[] = {{"--impl eager", "fp32", 1.01},         {"--impl eager", "bf16", 1.01},
-                    {"--impl eager --plan", "fp32", 1.005}, {"--impl eager --plan", "bf16", 1.005},
-                    {"--impl fused --plan", "fp32", 1.005}, {"--impl fused --plan", "bf16", 1.005}};
+} reservations[] = {{"--impl eager", "fp32", 1.01},
+                    {"--impl eager", "bf16", 1.01},
+                    {"--impl eager --plan on", "fp32", 1.005},
+                    {"--impl eager --plan on", "bf16", 1.005},
+                    {"--impl fused --plan on", "fp32", 1.005},
+                    {"--impl fused --plan on", "bf16", 1.005}};
 
 /* Of the fused model without a plan `fused` tells. */
 static void measure_reserved(struct bench *bench)

@@ -121,8 +121,8 @@ static void compare_settings(struct bench *bench)
     compare(bench, "fused, 16 settings, fp32", FUSED);
     compare(bench, "fused, 16 settings, tf32", FUSED " --matmul tf32");
     compare(bench, "fused, 48 settings, bf16", FUSED CASTS);
-    compare(bench, "fused, 48 settings, bf16, plan", FUSED CASTS " --plan");
-    compare(bench, "fused, 48 settings, bf16, cuda-graph", FUSED CASTS " --cuda-graph");
+    compare(bench, "fused, 48 settings, bf16, plan", FUSED CASTS " --plan on");
+    compare(bench, "fused, 48 settings, bf16, cuda-graph", FUSED CASTS " --cuda-graph on");
 }
 
 /* ---- peaks ---- */
