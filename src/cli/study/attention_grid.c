@@ -44,12 +44,22 @@ struct mt_attention_case mt_attention_grid_cell(const struct mt_attention_grid *
                                   (mt_attention_kind)grid->variants.values[variant]);
 }
 
+static void add_context(const struct mt_attention_case *cell, mt_status status)
+{
+    struct mt_text text = {0};
+    mt_attention_case_describe(cell, &text);
+    mt_fail_context(status, "%s", mt_text_get(&text));
+    mt_text_release(&text);
+}
+
 mt_status mt_attention_grid_check(const struct mt_attention_grid *grid)
 {
     mt_status status = MT_OK;
     for (size_t i = 0; i < mt_attention_grid_count(grid) && status == MT_OK; i++) {
         const struct mt_attention_case cell = mt_attention_grid_cell(grid, i);
         status = mt_attention_case_check(&cell);
+        if (status != MT_OK)
+            add_context(&cell, status);
     }
     return status;
 }
