@@ -1,16 +1,18 @@
 /* What attention of one head takes on a card: forward and backward as one op each, batch 8, in fp32 and bf16, and as
  * matrices of weights, softmax by itself.
  *
- *   bench_attention [LONGEST]
+ *   bench_attention [--peer COMMAND] [LONGEST]
  *
- * LONGEST is the longest sequence, 16384 unless given. Medians of some launches, by the card's clock. Where there is no
+ * COMMAND starts a peer (peer.h, pytorch_attention.py) that takes turns with the ops. LONGEST is the longest sequence, 16384
+ * unless given. Medians of some launches, by the card's clock. Where there is no
  * usable card nothing is measured. */
+#include "bench/peer.h"
 #include "bench/report.h"
 #include "device/device.h"
 
 #include <stdlib.h>
 
-enum { BATCH = 8, LAUNCHES = 15, FROM = 0, TO = 1 };
+enum { BATCH = 8, LAUNCHES = 15, TURNS = 3, FROM = 0, TO = 1 };
 
 /* The card, and memory for one call's views. */
 struct bench {
@@ -18,6 +20,7 @@ struct bench {
     struct mtk_queue *queue;
     mt_addr memory;
     uint64_t bytes, taken;
+    struct peer peer;
 };
 
 static struct mtk_view take(struct bench *bench, mt_dtype dtype, int64_t length, int64_t columns)
@@ -89,33 +92,55 @@ static const char *kind_name(mt_dtype dtype, mtk_math math)
     return math == MTK_MATH_TF32 ? "tf32" : mt_dtype_name(dtype);
 }
 
-static void report(const char *what, const char *kind, int64_t length, int64_t features, double ms, double target)
+static void report(const char *what, const char *kind, int64_t length, int64_t features, double ms, double peer_ms,
+                   double target)
 {
     char text[128];
     snprintf(text, sizeof text, "attention %s, %s, d %lld, seq %lld", what, kind, (long long)features,
              (long long)length);
-    bench_report(text, "ms", ms, NAN, isnan(target) ? "" : BENCH_AT_MOST, target);
+    bench_report(text, "ms", ms, peer_ms, isnan(target) ? "" : BENCH_AT_MOST, target);
+}
+
+static struct mtk_attention_grad take_call(struct bench *bench, mt_dtype dtype, mtk_math math, int64_t length,
+                                           int64_t features)
+{
+    bench->taken = 0;
+    return (struct mtk_attention_grad){.scale = 1 / sqrt((double)features),
+                                       .math = math,
+                                       .q = take_noise(bench, dtype, length, features),
+                                       .k = take_noise(bench, dtype, length, features),
+                                       .v = take_noise(bench, dtype, length, features),
+                                       .grad = take_noise(bench, dtype, length, features),
+                                       .out = take(bench, dtype, length, features),
+                                       .lse = take(bench, MT_F32, length, 1),
+                                       .delta = take(bench, MT_F32, length, 1),
+                                       .dq = take(bench, dtype, length, features),
+                                       .dk = take(bench, dtype, length, features),
+                                       .dv = take(bench, dtype, length, features)};
+}
+
+static double middle_of(double ms[TURNS])
+{
+    qsort(ms, TURNS, sizeof ms[0], compare);
+    return ms[TURNS / 2];
 }
 
 static void measure_attention(struct bench *bench, mt_dtype dtype, mtk_math math, int64_t length, int64_t features)
 {
-    bench->taken = 0;
-    struct mtk_attention_grad call = {.scale = 1 / sqrt((double)features),
-                                      .math = math,
-                                      .q = take_noise(bench, dtype, length, features),
-                                      .k = take_noise(bench, dtype, length, features),
-                                      .v = take_noise(bench, dtype, length, features),
-                                      .grad = take_noise(bench, dtype, length, features),
-                                      .out = take(bench, dtype, length, features),
-                                      .lse = take(bench, MT_F32, length, 1),
-                                      .delta = take(bench, MT_F32, length, 1),
-                                      .dq = take(bench, dtype, length, features),
-                                      .dk = take(bench, dtype, length, features),
-                                      .dv = take(bench, dtype, length, features)};
-    report("forward", kind_name(dtype, math), length, features,
-           median_ms(bench, &(struct subject){launch_forward, &call}), target_of(dtype, length, features, 1.8));
-    report("backward", kind_name(dtype, math), length, features,
-           median_ms(bench, &(struct subject){launch_backward, &call}), target_of(dtype, length, features, 3.5));
+    const struct mtk_attention_grad call = take_call(bench, dtype, math, length, features);
+    const char *kind = kind_name(dtype, math);
+    double forward[TURNS], backward[TURNS], their_forward[TURNS], their_backward[TURNS], theirs[2];
+    for (int turn = 0; turn < TURNS; turn++) {
+        forward[turn] = median_ms(bench, &(struct subject){launch_forward, &call});
+        backward[turn] = median_ms(bench, &(struct subject){launch_backward, &call});
+        peer_ask(&bench->peer, theirs, 2, "attention %s %lld %lld", kind, (long long)length, (long long)features);
+        their_forward[turn] = theirs[0];
+        their_backward[turn] = theirs[1];
+    }
+    report("forward", kind, length, features, middle_of(forward), middle_of(their_forward),
+           target_of(dtype, length, features, 1.8));
+    report("backward", kind, length, features, middle_of(backward), middle_of(their_backward),
+           target_of(dtype, length, features, 3.5));
 }
 
 struct softmax {
@@ -139,9 +164,10 @@ static void measure_softmax(struct bench *bench, mt_dtype dtype, int64_t length)
 {
     bench->taken = 0;
     struct softmax call = {.out = take(bench, dtype, length, length), .in = take_noise(bench, dtype, length, length)};
-    report("weights", mt_dtype_name(dtype), length, 0, median_ms(bench, &(struct subject){launch_softmax, &call}), NAN);
+    report("weights", mt_dtype_name(dtype), length, 0, median_ms(bench, &(struct subject){launch_softmax, &call}), NAN,
+           NAN);
     report("weights' gradient", mt_dtype_name(dtype), length, 0,
-           median_ms(bench, &(struct subject){launch_softmax_grad, &call}), NAN);
+           median_ms(bench, &(struct subject){launch_softmax_grad, &call}), NAN, NAN);
 }
 
 static void measure(struct bench *bench, int64_t longest)
@@ -158,7 +184,8 @@ static void measure(struct bench *bench, int64_t longest)
 
 int main(int argc, char **argv)
 {
-    int64_t longest = argc > 1 ? atoll(argv[1]) : 16384;
+    bool has_peer = argc > 2 && strcmp(argv[1], "--peer") == 0;
+    int64_t longest = argc > (has_peer ? 3 : 1) ? atoll(argv[argc - 1]) : 16384;
     struct bench bench = {.bytes = (uint64_t)4 << 30};
     if (mt_device_open("cuda", &bench.device) != MT_OK) {
         fprintf(stderr, "bench_attention: nothing is measured: %s\n", mt_last_error());
@@ -167,7 +194,9 @@ int main(int argc, char **argv)
     bench.queue = mt_device_queue(bench.device, 0);
     mt_status status = mt_device_reserve(bench.device, bench.bytes, &bench.memory);
     if (status == MT_OK) {
+        bench.peer = peer_open(has_peer ? argv[2] : NULL);
         measure(&bench, longest);
+        peer_close(&bench.peer);
         mt_device_release(bench.device, bench.memory, bench.bytes);
     } else
         fprintf(stderr, "bench_attention: %s\n", mt_last_error());

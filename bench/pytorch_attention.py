@@ -15,7 +15,7 @@ from torch.nn import functional
 from pytorch_serve import serve
 
 BATCH, REPETITIONS, WARM_UP = 8, 15, 2
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Layer(torch.nn.Module):
@@ -29,6 +29,12 @@ class Layer(torch.nn.Module):
         query, key, value = (projection(x).unsqueeze(1) for projection in self.projections[:3])
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.projections[3](mixed.squeeze(1))
+
+
+def dtype_of(precision):
+    """What tensors of a precision are; from now on its products are computed so."""
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    return DTYPES[precision]
 
 
 def timed(forward, inputs):
@@ -64,13 +70,15 @@ def kept_bytes(forward):
 
 def attention(precision, length, features):
     shape = (BATCH, 1, int(length), int(features))
-    inputs = [torch.randn(shape, dtype=DTYPES[precision], device="cuda", requires_grad=True) for _ in range(3)]
+    dtype = dtype_of(precision)
+    inputs = [torch.randn(shape, dtype=dtype, device="cuda", requires_grad=True) for _ in range(3)]
     return measure(lambda: functional.scaled_dot_product_attention(*inputs, is_causal=True), inputs)
 
 
 def layer(precision, length, features):
-    module = Layer(int(features), DTYPES[precision])
-    x = torch.randn(BATCH, int(length), int(features), dtype=DTYPES[precision], device="cuda", requires_grad=True)
+    dtype = dtype_of(precision)
+    module = Layer(int(features), dtype)
+    x = torch.randn(BATCH, int(length), int(features), dtype=dtype, device="cuda", requires_grad=True)
     return [*measure(lambda: module(x), [x, *module.parameters()]), kept_bytes(lambda: module(x))]
 
 
