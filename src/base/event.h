@@ -28,8 +28,9 @@ const char *mt_event_kind_name(mt_event_kind kind);
  * offset.
  *
  * A segment is a range of addresses, of which parts have memory. The first segment_map of its number begins it, at offset
- * 0; later ones add memory where there was none; segment_unmap takes from what there is; the one that takes the last byte
- * ends it. A block lies in what has memory. Reserved is what was mapped less what was unmapped. */
+ * 0 unless the range was somebody else's and had its beginning elsewhere; later ones add memory where there was none;
+ * segment_unmap takes from what there is; the one that takes the last byte ends it. A block lies in what has memory.
+ * Reserved is what was mapped less what was unmapped. */
 struct mt_event {
     uint64_t sequence;
     uint64_t time_ns; /* the device's clock, from the start of the run */

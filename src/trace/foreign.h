@@ -48,7 +48,7 @@ struct mt_foreign_counts {
     uint64_t unseen_gives;    /* of no live block: it was taken before the recording, or given back twice */
     uint64_t lost_gives;      /* blocks that ended because others took or mapped their place */
     uint64_t unmapped_gives;  /* blocks that ended because their memory was unmapped under them */
-    uint64_t lost_unmaps;     /* maps, or blocks, that found older memory in their place, which ended */
+    uint64_t lost_unmaps;     /* maps that found older memory in their place, which ended */
     uint64_t unseen_unmaps;   /* unmaps of what was, in part or all, no memory */
     uint64_t straddles;       /* blocks that lay in memory only in part, or in that of several segments */
     uint64_t owned_segments;  /* blocks that got a segment of their own; this is no error */
