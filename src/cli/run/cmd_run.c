@@ -27,9 +27,13 @@ const struct mt_command mt_command_run = {
     .details =
         "On cuda and cpu it really trains. On sim the same model, allocator and events run, and only the arithmetic\n"
         "is absent, so its losses are. A file of sizes is JSON with vocab, d_model, d_ff, layers, heads and\n"
-        "rope. Each run is added to the trace; Ctrl-C leaves it readable.\n",
+        "rope. Each run is added to the trace; Ctrl-C leaves it readable.\n"
+        "\n"
+        "Steps repeat: with --plan on their requests are known before the first, and so is a place for each block, so\n"
+        "that hardly more is reserved than the peak. What differs from the plan is served as without one.\n",
     .examples = "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"
                 "  memtrace run --model small --autocast bf16 --alloc policy=torch --name baseline\n"
+                "  memtrace run --model 2.7B --autocast bf16 --impl fused --plan on\n"
                 "  memtrace run --device sim:24GiB --model medium --seq 512 --json\n"
                 "  memtrace run --device cpu --vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32\n",
     .options = mt_run_option_table,

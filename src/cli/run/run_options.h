@@ -60,7 +60,7 @@ struct mt_run_options {
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \
              "policy=tight or policy=torch,max_split=…,… (policy=tight)"),                                             \
         PLAIN(CHOICE, plan, "--plan", "CHOICE", mt_switch_names,                                                       \
-              "give each block a place that was found beforehand, by simulating the first steps (off)")
+              "find the place of every block beforehand, by simulating the first steps (off)")
 
 /* One of them in the table of a command that keeps `struct mt_run_options` at an offset in a struct of its own. */
 #define MT_RUN_OPTION(at, value_kind, field, flag, value_name, value_choices, text)                                    \
