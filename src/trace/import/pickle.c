@@ -1,0 +1,489 @@
+/* The stack machine of pickle.h.
+ *
+ *   data    80 04 95 … 7d 94 28 8c 08 73 65 67 …   ▲ at
+ *   stack   value value │ value value value         what is being built; │ a mark: a list's or dict's elements follow
+ *   memo    0: value, 1: value, …                   what is used again
+ *
+ * Lengths are compared with what is left of the data before anything is taken, each instruction takes a bounded number of
+ * bytes for each byte that it has, and the memo's numbers must be near those that were given out before. */
+#include "trace/import/pickle.h"
+
+#include "base/memory.h"
+#include "trace/import/pickle_refusal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_PROTOCOL = 2, LAST_PROTOCOL = 5, FIRST_ENTRIES = 64, MEMO_SLACK = 1024 };
+
+/* An array of values that doubles. */
+struct value_list {
+    struct mt_value *values;
+    size_t count, capacity;
+};
+
+/* Invariants: data <= at <= end; the marks ascend, and none is above the stack's count. */
+struct machine {
+    const unsigned char *data, *at, *end;
+    const unsigned char *opcode; /* that is being carried out */
+    struct mt_value_store *store;
+    struct value_list stack, memo;
+    uint32_t *marks; /* positions in the stack */
+    size_t mark_count, mark_capacity;
+    bool ended;
+};
+
+/* What carries an instruction out, and what tells it from others of its kind: how long its number is, or what it makes. */
+struct instruction {
+    mt_status (*carry_out)(struct machine *machine, unsigned argument);
+    unsigned argument;
+};
+
+bool mt_pickle_is_one(const unsigned char *data, size_t length)
+{
+    return length >= 2 && data[0] == 0x80 && data[1] >= FIRST_PROTOCOL && data[1] <= LAST_PROTOCOL;
+}
+
+static mt_status fail_short(void)
+{
+    return mt_fail(MT_BAD_TRACE, "it ends within an instruction");
+}
+
+static mt_status fail_empty(void)
+{
+    return mt_fail(MT_BAD_TRACE, "an instruction takes more than there is on the stack");
+}
+
+/* An unsigned number of so many bytes, lowest first. */
+static mt_status read_number(struct machine *machine, size_t bytes, uint64_t *out)
+{
+    if (bytes > (size_t)(machine->end - machine->at))
+        return fail_short();
+    *out = 0;
+    memcpy(out, machine->at, bytes);
+    machine->at += bytes;
+    return MT_OK;
+}
+
+/* What a length of so many bytes is followed by. */
+static mt_status read_counted(struct machine *machine, size_t length_bytes, const char **out, uint32_t *out_length)
+{
+    uint64_t length = 0;
+    mt_status status = read_number(machine, length_bytes, &length);
+    if (status != MT_OK)
+        return status;
+    if (length > (size_t)(machine->end - machine->at))
+        return mt_fail(MT_BAD_TRACE, "it says that %" PRIu64 " bytes follow, and %td do", length,
+                       machine->end - machine->at);
+    if (length > UINT32_MAX)
+        return mt_fail(MT_BAD_TRACE, "it has a text of %" PRIu64 " bytes", length);
+    *out = (const char *)machine->at;
+    *out_length = (uint32_t)length;
+    machine->at += length;
+    return MT_OK;
+}
+
+/* Room for one more. */
+static mt_status list_room(struct mt_value_store *store, struct value_list *list)
+{
+    if (list->count < list->capacity)
+        return MT_OK;
+    size_t capacity = list->capacity == 0 ? FIRST_ENTRIES : list->capacity * 2;
+    mt_status status = mt_value_store_count(store, (capacity - list->capacity) * sizeof *list->values);
+    if (status != MT_OK)
+        return status;
+    list->values = mt_host_resize(list->values, capacity, sizeof *list->values);
+    list->capacity = capacity;
+    return MT_OK;
+}
+
+static mt_status push(struct machine *machine, struct mt_value value)
+{
+    mt_status status = list_room(machine->store, &machine->stack);
+    if (status == MT_OK)
+        machine->stack.values[machine->stack.count++] = value;
+    return status;
+}
+
+/* The lowest position that an instruction may take from: above the newest mark. */
+static size_t stack_floor(const struct machine *machine)
+{
+    return machine->mark_count > 0 ? machine->marks[machine->mark_count - 1] : 0;
+}
+
+static bool has_values(const struct machine *machine, size_t count)
+{
+    return machine->stack.count - stack_floor(machine) >= count;
+}
+
+static struct mt_value *top(struct machine *machine, size_t below)
+{
+    return &machine->stack.values[machine->stack.count - 1 - below];
+}
+
+/* Takes the newest mark, and tells how many values lie above it. */
+static mt_status take_mark(struct machine *machine, uint32_t *out_count)
+{
+    *out_count = 0;
+    if (machine->mark_count == 0)
+        return mt_fail(MT_BAD_TRACE, "an instruction takes what is above a mark, and there is none");
+    uint32_t mark = machine->marks[--machine->mark_count];
+    *out_count = (uint32_t)(machine->stack.count - mark);
+    return MT_OK;
+}
+
+static mt_status do_protocol(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    uint64_t protocol = 0;
+    mt_status status = read_number(machine, 1, &protocol);
+    if (status == MT_OK && (protocol < FIRST_PROTOCOL || protocol > LAST_PROTOCOL))
+        return mt_fail(MT_BAD_TRACE, "it is of protocol %" PRIu64 "; %d to %d are read", protocol, FIRST_PROTOCOL,
+                       LAST_PROTOCOL);
+    return status;
+}
+
+/* Frames say how much to read at once, and here all is there. */
+static mt_status do_frame(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    uint64_t length = 0;
+    mt_status status = read_number(machine, 8, &length);
+    if (status == MT_OK && length > (size_t)(machine->end - machine->at))
+        return mt_fail(MT_BAD_TRACE, "it says that a frame of %" PRIu64 " bytes follows, and %td do", length,
+                       machine->end - machine->at);
+    return status;
+}
+
+static mt_status do_stop(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    if (machine->stack.count != 1 || machine->mark_count != 0)
+        return mt_fail(MT_BAD_TRACE, "it stops with %zu values on the stack, not one", machine->stack.count);
+    machine->ended = true;
+    return MT_OK;
+}
+
+static mt_status do_mark(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    if (machine->mark_count == machine->mark_capacity) {
+        size_t capacity = machine->mark_capacity == 0 ? FIRST_ENTRIES : machine->mark_capacity * 2;
+        mt_status status =
+            mt_value_store_count(machine->store, (capacity - machine->mark_capacity) * sizeof *machine->marks);
+        if (status != MT_OK)
+            return status;
+        machine->marks = mt_host_resize(machine->marks, capacity, sizeof *machine->marks);
+        machine->mark_capacity = capacity;
+    }
+    if (machine->stack.count > UINT32_MAX)
+        return mt_fail(MT_BAD_TRACE, "it has more than %" PRIu32 " values on the stack", UINT32_MAX);
+    machine->marks[machine->mark_count++] = (uint32_t)machine->stack.count;
+    return MT_OK;
+}
+
+static mt_status do_pop(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    if (has_values(machine, 1)) {
+        machine->stack.count--;
+        return MT_OK;
+    }
+    uint32_t count;
+    return take_mark(machine, &count); /* as Python's, it pops a mark too */
+}
+
+static mt_status do_pop_mark(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    uint32_t count;
+    mt_status status = take_mark(machine, &count);
+    machine->stack.count -= count;
+    return status;
+}
+
+static mt_status do_duplicate(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    return has_values(machine, 1) ? push(machine, *top(machine, 0)) : fail_empty();
+}
+
+static mt_status do_none(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    return push(machine, (struct mt_value){.kind = MT_VALUE_NONE});
+}
+
+static mt_status do_bool(struct machine *machine, unsigned argument)
+{
+    return push(machine, (struct mt_value){.kind = MT_VALUE_BOOL, .integer = argument});
+}
+
+static mt_status push_integer(struct machine *machine, int64_t integer)
+{
+    return push(machine, (struct mt_value){.kind = MT_VALUE_INTEGER, .integer = integer});
+}
+
+/* Of one or two bytes without a sign, of four with one. */
+static mt_status do_integer(struct machine *machine, unsigned bytes)
+{
+    uint64_t number = 0;
+    mt_status status = read_number(machine, bytes, &number);
+    if (status != MT_OK)
+        return status;
+    return push_integer(machine, bytes == 4 ? (int32_t)number : (int64_t)number);
+}
+
+/* Two's complement of more than eight bytes, lowest first, as the nearest double: that of the highest eight, of which the
+ * last bit says whether anything follows. */
+static double round_long(const unsigned char *bytes, uint32_t length)
+{
+    enum { MOST_BYTES = 200 }; /* beyond all doubles */
+    uint32_t rest = length - (uint32_t)sizeof(int64_t);
+    uint64_t highest;
+    memcpy(&highest, bytes + rest, sizeof highest);
+    for (uint32_t i = 0; i < rest && (highest & 1) == 0; i++)
+        highest |= bytes[i] != 0;
+    return ldexp((double)(int64_t)highest, 8 * (int)(rest < MOST_BYTES ? rest : MOST_BYTES));
+}
+
+static mt_status do_long(struct machine *machine, unsigned length_bytes)
+{
+    const char *bytes;
+    uint32_t length;
+    mt_status status = read_counted(machine, length_bytes, &bytes, &length);
+    if (status != MT_OK)
+        return status;
+    if (length > sizeof(int64_t))
+        return push(machine,
+                    (struct mt_value){.kind = MT_VALUE_REAL, .real = round_long((const unsigned char *)bytes, length)});
+    uint64_t number = length > 0 && (bytes[length - 1] & 0x80) != 0 ? UINT64_MAX : 0;
+    memcpy(&number, bytes, length);
+    return push_integer(machine, (int64_t)number);
+}
+
+/* An IEEE double, highest byte first. */
+static mt_status do_real(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    uint64_t bits = 0;
+    struct mt_value value = {.kind = MT_VALUE_REAL};
+    mt_status status = read_number(machine, 8, &bits);
+    if (status != MT_OK)
+        return status;
+    bits = __builtin_bswap64(bits);
+    memcpy(&value.real, &bits, sizeof value.real);
+    return push(machine, value);
+}
+
+static mt_status do_text(struct machine *machine, unsigned length_bytes)
+{
+    const char *data;
+    uint32_t length;
+    struct mt_value value;
+    mt_status status = read_counted(machine, length_bytes, &data, &length);
+    if (status == MT_OK)
+        status = mt_value_store_text(machine->store, data, length, &value);
+    return status == MT_OK ? push(machine, value) : status;
+}
+
+static mt_status do_bytes(struct machine *machine, unsigned length_bytes)
+{
+    const char *data;
+    uint32_t length;
+    struct mt_value value;
+    mt_status status = read_counted(machine, length_bytes, &data, &length);
+    if (status == MT_OK)
+        status = mt_value_store_blob(machine->store, data, length, &value);
+    return status == MT_OK ? push(machine, value) : status;
+}
+
+static mt_status do_empty(struct machine *machine, unsigned kind)
+{
+    struct mt_value value;
+    mt_status status = mt_value_store_open(machine->store, (mt_value_kind)kind, &value);
+    return status == MT_OK ? push(machine, value) : status;
+}
+
+/* What is above the mark, or the `count` values on top, becomes one list or dict. */
+static mt_status gather(struct machine *machine, mt_value_kind kind, uint32_t count)
+{
+    struct mt_value made;
+    if (kind == MT_VALUE_DICT && count % 2 != 0)
+        return mt_fail(MT_BAD_TRACE, "a dict is made of %" PRIu32 " keys and values", count);
+    mt_status status = mt_value_store_open(machine->store, kind, &made);
+    if (status == MT_OK)
+        status = mt_value_store_add(machine->store, &made, machine->stack.values + machine->stack.count - count, count);
+    if (status != MT_OK)
+        return status;
+    machine->stack.count -= count;
+    return push(machine, made);
+}
+
+static mt_status do_gather(struct machine *machine, unsigned kind)
+{
+    uint32_t count;
+    mt_status status = take_mark(machine, &count);
+    return status == MT_OK ? gather(machine, (mt_value_kind)kind, count) : status;
+}
+
+static mt_status do_tuple(struct machine *machine, unsigned count)
+{
+    return has_values(machine, count) ? gather(machine, MT_VALUE_LIST, count) : fail_empty();
+}
+
+/* Adds the `count` values on top to the list or dict below them. */
+static mt_status add_to(struct machine *machine, mt_value_kind kind, uint32_t count)
+{
+    if (!has_values(machine, (size_t)count + 1))
+        return fail_empty();
+    const struct mt_value *to = top(machine, count);
+    if (to->kind != (uint32_t)kind)
+        return mt_fail(MT_BAD_TRACE, "it adds to a %s as if it were a %s", mt_value_kind_name((mt_value_kind)to->kind),
+                       mt_value_kind_name(kind));
+    if (kind == MT_VALUE_DICT && count % 2 != 0)
+        return mt_fail(MT_BAD_TRACE, "it adds %" PRIu32 " keys and values to a dict", count);
+    mt_status status = mt_value_store_add(machine->store, to, to + 1, count);
+    machine->stack.count -= status == MT_OK ? count : 0;
+    return status;
+}
+
+static mt_status do_add_marked(struct machine *machine, unsigned kind)
+{
+    uint32_t count;
+    mt_status status = take_mark(machine, &count);
+    return status == MT_OK ? add_to(machine, (mt_value_kind)kind, count) : status;
+}
+
+static mt_status do_add_one(struct machine *machine, unsigned kind)
+{
+    return add_to(machine, (mt_value_kind)kind, kind == MT_VALUE_DICT ? 2 : 1);
+}
+
+/* Makes room up to this number, which picklers give out one after another, from 0 or 1. */
+static mt_status memo_room(struct machine *machine, uint64_t number)
+{
+    struct value_list *memo = &machine->memo;
+    if (number >= 2 * (uint64_t)memo->count + MEMO_SLACK)
+        return mt_fail(MT_BAD_TRACE, "it keeps a value as number %" PRIu64 ", where the highest so far is below %zu",
+                       number, memo->count);
+    while (memo->count <= number) {
+        mt_status status = list_room(machine->store, memo);
+        if (status != MT_OK)
+            return status;
+        memo->values[memo->count++] = (struct mt_value){.kind = UINT32_MAX};
+    }
+    return MT_OK;
+}
+
+static mt_status keep(struct machine *machine, uint64_t number)
+{
+    if (!has_values(machine, 1))
+        return fail_empty();
+    mt_status status = memo_room(machine, number);
+    if (status == MT_OK)
+        machine->memo.values[number] = *top(machine, 0);
+    return status;
+}
+
+static mt_status do_memoize(struct machine *machine, unsigned argument)
+{
+    (void)argument;
+    return keep(machine, machine->memo.count);
+}
+
+static mt_status do_put(struct machine *machine, unsigned number_bytes)
+{
+    uint64_t number = 0;
+    mt_status status = read_number(machine, number_bytes, &number);
+    return status == MT_OK ? keep(machine, number) : status;
+}
+
+static mt_status do_get(struct machine *machine, unsigned number_bytes)
+{
+    uint64_t number = 0;
+    mt_status status = read_number(machine, number_bytes, &number);
+    if (status != MT_OK)
+        return status;
+    if (number >= machine->memo.count || machine->memo.values[number].kind == UINT32_MAX)
+        return mt_fail(MT_BAD_TRACE, "it uses value number %" PRIu64 ", which it has not kept", number);
+    return push(machine, machine->memo.values[number]);
+}
+
+/* By the instruction's byte. */
+static const struct instruction instructions[256] = {
+    [0x80] = {do_protocol, 0},
+    [0x95] = {do_frame, 0},
+    ['.'] = {do_stop, 0},
+    ['('] = {do_mark, 0},
+    ['0'] = {do_pop, 0},
+    ['1'] = {do_pop_mark, 0},
+    ['2'] = {do_duplicate, 0},
+    ['N'] = {do_none, 0},
+    [0x88] = {do_bool, 1},
+    [0x89] = {do_bool, 0},
+    ['K'] = {do_integer, 1},
+    ['M'] = {do_integer, 2},
+    ['J'] = {do_integer, 4},
+    [0x8A] = {do_long, 1},
+    [0x8B] = {do_long, 4},
+    ['G'] = {do_real, 0},
+    ['U'] = {do_text, 1}, /* the texts of Python 2 */
+    ['T'] = {do_text, 4},
+    [0x8C] = {do_text, 1},
+    ['X'] = {do_text, 4},
+    [0x8D] = {do_text, 8},
+    ['C'] = {do_bytes, 1},
+    ['B'] = {do_bytes, 4},
+    [0x8E] = {do_bytes, 8},
+    [0x96] = {do_bytes, 8},
+    [']'] = {do_empty, MT_VALUE_LIST},
+    [')'] = {do_empty, MT_VALUE_LIST},
+    ['}'] = {do_empty, MT_VALUE_DICT},
+    ['l'] = {do_gather, MT_VALUE_LIST},
+    ['t'] = {do_gather, MT_VALUE_LIST},
+    ['d'] = {do_gather, MT_VALUE_DICT},
+    [0x85] = {do_tuple, 1},
+    [0x86] = {do_tuple, 2},
+    [0x87] = {do_tuple, 3},
+    ['a'] = {do_add_one, MT_VALUE_LIST},
+    ['s'] = {do_add_one, MT_VALUE_DICT},
+    ['e'] = {do_add_marked, MT_VALUE_LIST},
+    ['u'] = {do_add_marked, MT_VALUE_DICT},
+    [0x94] = {do_memoize, 0},
+    ['q'] = {do_put, 1},
+    ['r'] = {do_put, 4},
+    ['h'] = {do_get, 1},
+    ['j'] = {do_get, 4},
+};
+
+static mt_status run(struct machine *machine)
+{
+    mt_status status = MT_OK;
+    while (status == MT_OK && !machine->ended) {
+        machine->opcode = machine->at;
+        if (machine->at == machine->end)
+            return mt_fail(MT_BAD_TRACE, "it ends before its last instruction");
+        const struct instruction *found = &instructions[*machine->at++];
+        status =
+            found->carry_out != NULL ? found->carry_out(machine, found->argument) : mt_pickle_refuse(*machine->opcode);
+    }
+    return status;
+}
+
+mt_status mt_pickle_read(const unsigned char *data, size_t length, struct mt_value_store *store, struct mt_value *out)
+{
+    struct machine machine = {.data = data, .at = data, .end = data + length, .opcode = data, .store = store};
+    *out = (struct mt_value){0};
+    mt_status status = run(&machine);
+    if (status == MT_OK)
+        *out = machine.stack.values[0];
+    else
+        mt_fail_context(status, "byte %td of the pickle", machine.opcode - data);
+    free(machine.stack.values);
+    free(machine.memo.values);
+    free(machine.marks);
+    return status;
+}

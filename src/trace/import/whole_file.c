@@ -1,0 +1,139 @@
+#include "trace/import/whole_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* zlib counts in 32 bits, so it is given pieces. */
+enum { FIRST_BYTES = 1 << 16, PIECE_BYTES = 1 << 30, MOST_RATIO = 256, WITH_GZIP_HEADER = 16 };
+
+/* Bytes that are added to. Invariant: length <= room. */
+struct growing {
+    unsigned char *data;
+    size_t length, room;
+};
+
+static mt_status set_room(struct growing *bytes, size_t room)
+{
+    unsigned char *data = realloc(bytes->data, room);
+    if (data == NULL)
+        return mt_fail(MT_FAILED, "there is no memory for %zu bytes of it", room);
+    bytes->data = data;
+    bytes->room = room;
+    return MT_OK;
+}
+
+/* Room for one byte at least. */
+static mt_status make_room(struct growing *bytes)
+{
+    if (bytes->length < bytes->room)
+        return MT_OK;
+    return set_room(bytes, bytes->room == 0 ? FIRST_BYTES : bytes->room + bytes->room / 2);
+}
+
+/* A file that tells its size is read into that much at once, and a byte more, where its end shows. */
+static mt_status read_all(int descriptor, struct growing *bytes)
+{
+    struct stat about;
+    mt_status status = MT_OK;
+    if (fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0)
+        status = set_room(bytes, (size_t)about.st_size + 1);
+    while (status == MT_OK && (status = make_room(bytes)) == MT_OK) {
+        ssize_t got = read(descriptor, bytes->data + bytes->length, bytes->room - bytes->length);
+        if (got == 0)
+            return MT_OK;
+        if (got < 0 && errno != EINTR)
+            return mt_fail(MT_FAILED, "%s", strerror(errno));
+        bytes->length += got > 0 ? (size_t)got : 0;
+    }
+    return status;
+}
+
+static unsigned piece(size_t bytes)
+{
+    return bytes < PIECE_BYTES ? (unsigned)bytes : PIECE_BYTES;
+}
+
+static mt_status fail_to_inflate(const z_stream *stream, int code)
+{
+    if (code == Z_BUF_ERROR)
+        return mt_fail(MT_BAD_TRACE, "its gzip data are cut off");
+    return mt_fail(MT_BAD_TRACE, "its gzip data are damaged (%s)", stream->msg != NULL ? stream->msg : "zlib");
+}
+
+/* One piece more; *out_ended: that was all. */
+static mt_status inflate_piece(z_stream *stream, const struct growing *packed, struct growing *plain, bool *out_ended)
+{
+    mt_status status = make_room(plain);
+    if (status != MT_OK)
+        return status;
+    stream->avail_in = piece((size_t)(packed->data + packed->length - stream->next_in));
+    stream->next_out = plain->data + plain->length;
+    stream->avail_out = piece(plain->room - plain->length);
+    int code = inflate(stream, Z_NO_FLUSH);
+    plain->length = (size_t)(stream->next_out - plain->data);
+    if (plain->length / MOST_RATIO > packed->length + FIRST_BYTES)
+        return mt_fail(MT_BAD_TRACE, "its %zu bytes of gzip data grow to more than %zu", packed->length, plain->length);
+    if (code == Z_OK)
+        return MT_OK;
+    if (code != Z_STREAM_END)
+        return fail_to_inflate(stream, code);
+    *out_ended = stream->next_in == packed->data + packed->length;
+    if (!*out_ended && inflateReset(stream) != Z_OK)
+        return fail_to_inflate(stream, Z_STREAM_ERROR);
+    return MT_OK;
+}
+
+static mt_status inflate_all(const struct growing *packed, struct growing *plain)
+{
+    z_stream stream = {.next_in = packed->data};
+    bool ended = false;
+    if (inflateInit2(&stream, MAX_WBITS + WITH_GZIP_HEADER) != Z_OK)
+        return mt_fail(MT_FAILED, "there is no memory for zlib");
+    mt_status status = MT_OK;
+    while (status == MT_OK && !ended)
+        status = inflate_piece(&stream, packed, plain, &ended);
+    inflateEnd(&stream);
+    return status;
+}
+
+static bool is_gzip(const struct growing *bytes)
+{
+    return bytes->length >= 2 && bytes->data[0] == 0x1F && bytes->data[1] == 0x8B;
+}
+
+static mt_status undo_gzip(struct growing *bytes)
+{
+    struct growing plain = {0};
+    mt_status status = inflate_all(bytes, &plain);
+    free(bytes->data);
+    *bytes = plain;
+    return status;
+}
+
+mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out)
+{
+    struct growing bytes = {0};
+    *out = (struct mt_whole_file){0};
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
+    mt_status status = read_all(descriptor, &bytes);
+    close(descriptor);
+    if (status == MT_OK && is_gzip(&bytes))
+        status = undo_gzip(&bytes);
+    *out = (struct mt_whole_file){bytes.data, bytes.length};
+    return status == MT_OK ? MT_OK : mt_fail_context(status, "%s can't be read", path);
+}
+
+void mt_whole_file_release(struct mt_whole_file *file)
+{
+    free(file->data);
+    *file = (struct mt_whole_file){0};
+}
