@@ -25,10 +25,18 @@ uint64_t mt_alloc_events(const struct mt_alloc *alloc)
     return atomic_load_explicit(&alloc->next_sequence, memory_order_relaxed);
 }
 
+static uint64_t next_sequence(struct mt_alloc *alloc)
+{
+    uint64_t sequence = mt_alloc_events(alloc);
+    atomic_store_explicit(&alloc->next_sequence, sequence + 1, memory_order_relaxed);
+    return sequence;
+}
+
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
 {
-    event->sequence = mt_alloc_events(alloc);
-    atomic_store_explicit(&alloc->next_sequence, event->sequence + 1, memory_order_relaxed);
+    event->sequence = next_sequence(alloc);
+    if (alloc->sink.emit == NULL)
+        return;
     event->time_ns = mt_device_now_ns(alloc->device) - alloc->start_ns;
     alloc->sink.emit(alloc->sink.context, event);
 }
@@ -111,6 +119,8 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
 /* Returns the event's sequence. */
 static uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
 {
+    if (alloc->sink.emit == NULL)
+        return next_sequence(alloc);
     const struct mt_segment *segment = block->segment;
     struct mt_event event = {.kind = (uint16_t)kind,
                              .stream = segment->stream,

@@ -71,6 +71,7 @@ struct mt_segment {
     uint64_t mapped_bytes; /* that have memory */
     struct mt_block *first, *last;
     struct mt_segment *older, *newer;
+    void *home; /* tight: where its free blocks are kept; NULL until one is */
     uint32_t birth;
     uint32_t holes;
     mt_stream stream;

@@ -90,6 +90,14 @@ static struct mt_size_classes *classes_of(const struct mt_alloc *alloc, mt_strea
     return &classes->pool[pool];
 }
 
+/* Those of a segment, which finds them once: they never move. */
+static struct mt_size_classes *home_of(const struct mt_alloc *alloc, struct mt_segment *segment)
+{
+    if (segment->home == NULL)
+        segment->home = classes_of(alloc, segment->stream, segment->pool);
+    return segment->home;
+}
+
 static bool tight_round(const struct mt_alloc_settings *settings, uint64_t requested_bytes, uint64_t *out_bytes)
 {
     (void)settings;
@@ -157,12 +165,12 @@ static struct mt_cut tight_cut(const struct mt_alloc *alloc, const struct mt_blo
 
 static void tight_insert(struct mt_alloc *alloc, struct mt_block *block)
 {
-    mt_size_classes_insert(classes_of(alloc, block->segment->stream, block->segment->pool), block);
+    mt_size_classes_insert(home_of(alloc, block->segment), block);
 }
 
 static void tight_remove(struct mt_alloc *alloc, struct mt_block *block)
 {
-    mt_size_classes_remove(classes_of(alloc, block->segment->stream, block->segment->pool), block);
+    mt_size_classes_remove(home_of(alloc, block->segment), block);
 }
 
 /* The order in which blocks of a class came back. */
@@ -178,7 +186,7 @@ static uint64_t tight_remembers(const struct mt_alloc *alloc)
 
 static bool tight_holds(const struct mt_alloc *alloc, const struct mt_block *block)
 {
-    return mt_size_classes_hold(classes_of(alloc, block->segment->stream, block->segment->pool), block);
+    return mt_size_classes_hold(home_of(alloc, block->segment), block);
 }
 
 static mt_status tight_check(const struct mt_alloc *alloc, uint64_t *out_blocks)

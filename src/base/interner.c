@@ -226,12 +226,6 @@ const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, 
     return table_value(&interner->spans, id);
 }
 
-static void discard_event(void *context, const struct mt_event *event)
-{
-    (void)context;
-    (void)event;
-}
-
 static mt_label_id discard_label(void *context, const struct mt_label *label)
 {
     return mt_interner_label(context, label, NULL);
@@ -244,6 +238,5 @@ static mt_span_id discard_span(void *context, mt_span_id parent, const char *nam
 
 struct mt_sink mt_sink_discarding(struct mt_interner *interner)
 {
-    return (struct mt_sink){
-        .context = interner, .emit = discard_event, .intern_label = discard_label, .intern_span = discard_span};
+    return (struct mt_sink){.context = interner, .intern_label = discard_label, .intern_span = discard_span};
 }

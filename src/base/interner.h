@@ -22,7 +22,7 @@ mt_span_id mt_interner_span(struct mt_interner *interner, mt_span_id parent, con
 const struct mt_label *mt_interner_find_label(const struct mt_interner *interner, mt_label_id id);
 const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, mt_span_id id);
 
-/* A sink that interns and forgets events, for runs that are not traced. `interner` is borrowed. */
+/* A sink that interns and wants no events, for runs that are not traced. `interner` is borrowed. */
 struct mt_sink mt_sink_discarding(struct mt_interner *interner);
 
 #endif

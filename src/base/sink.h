@@ -11,7 +11,8 @@ struct mt_sink {
     void *context;
 
     /* Takes one event (copies it). Returns nothing: watching must not change what is watched. A sink keeps its first
-     * error and reports it when it is closed. The labels and spans that the event names were interned before. */
+     * error and reports it when it is closed. The labels and spans that the event names were interned before. NULL: not
+     * wanted. */
     void (*emit)(void *context, const struct mt_event *event);
 
     /* The id of a label, the same for equal ones. Copies it. Never 0. */
