@@ -169,7 +169,8 @@ static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct m
         "out of device memory on %s: asked for %s (%" PRIu64 " bytes) of %s; %s are live and %s cached, in %s "
         "reserved of a capacity of %s",
         alloc->device->name, mt_format_bytes(refusal->requested_bytes, asked), refusal->requested_bytes,
-        mt_category_name(mt_label_category(refusal->label)), mt_format_bytes(stats->all.allocated_bytes, live),
+        mt_sink_category_name(&alloc->sink, mt_label_category(refusal->label)),
+        mt_format_bytes(stats->all.allocated_bytes, live),
         mt_format_bytes(stats->reserved_bytes - stats->all.allocated_bytes, cached),
         mt_format_bytes(stats->reserved_bytes, reserved), mt_format_bytes(alloc->device->capacity_bytes, capacity));
 }
@@ -181,7 +182,7 @@ static mt_status refuse(struct mt_alloc *alloc, mt_stream stream, uint64_t reser
 {
     mt_segments_release(alloc, UINT64_MAX);
     refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
-    for (int c = 0; c < MT_CATEGORY_COUNT; c++)
+    for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         refusal.live_bytes[c] = alloc->stats.category[c].allocated_bytes;
     alloc->stats.ooms++;
     alloc->stats.last_refusal = refusal;
@@ -210,7 +211,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
 {
     if (bytes == 0)
         return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
-    assert(mt_label_category(label) < MT_CATEGORY_COUNT);
+    assert(mt_label_category(label) < MT_MOST_CATEGORIES);
     lock(alloc);
     uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
@@ -279,6 +280,14 @@ mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const
     mt_span_id id = alloc->sink.intern_span(alloc->sink.context, parent, name);
     unlock(alloc);
     return id;
+}
+
+mt_category mt_alloc_intern_category(struct mt_alloc *alloc, const char *name)
+{
+    lock(alloc);
+    mt_category category = mt_sink_category(&alloc->sink, name);
+    unlock(alloc);
+    return category;
 }
 
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span)

@@ -93,6 +93,7 @@ void mt_alloc_release_cached(struct mt_alloc *alloc);
 /* The sink's interning, under the lock that orders everything. */
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label);
 mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name);
+mt_category mt_alloc_intern_category(struct mt_alloc *alloc, const char *name);
 
 /* Emits an event that is not about memory (span_begin, span_end, step_begin, step_end, phase), in order with the rest. */
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span);
@@ -127,14 +128,14 @@ struct mt_alloc_count {
 struct mt_alloc_refusal {
     uint64_t requested_bytes; /* 0: every request was met */
     uint64_t released_bytes;  /* of segments that no block was taken from, given back to the device in vain */
-    uint64_t live_bytes[MT_CATEGORY_COUNT]; /* allocated, then */
+    uint64_t live_bytes[MT_MOST_CATEGORIES]; /* allocated, then */
     mt_label_id label;
     mt_span_id span;
 };
 
 struct mt_alloc_stats {
     struct mt_alloc_count all;
-    struct mt_alloc_count category[MT_CATEGORY_COUNT];
+    struct mt_alloc_count category[MT_MOST_CATEGORIES];
     uint64_t reserved_bytes;
     uint64_t peak_reserved_bytes;
     uint64_t segments;

@@ -53,7 +53,7 @@ static mt_status check_live(const struct mt_block *block, struct found *found)
     if (block->requested_bytes == 0 || block->requested_bytes > block->bytes)
         return differ(block, "is out for a request that it does not fit");
     mt_category category = mt_label_category(block->label);
-    if (category >= MT_CATEGORY_COUNT)
+    if (category >= MT_MOST_CATEGORIES)
         return differ(block, "is out without a category");
     add_live(&found->stats.all, block);
     add_live(&found->stats.category[category], block);
@@ -144,8 +144,9 @@ static mt_status compare_stats(const struct mt_alloc *alloc, const struct found 
 {
     const struct mt_alloc_stats *counted = &alloc->stats;
     mt_status status = compare_count("all", &counted->all, &found->stats.all);
-    for (mt_category c = 0; c < MT_CATEGORY_COUNT && status == MT_OK; c++)
-        status = compare_count(mt_category_name(c), &counted->category[c], &found->stats.category[c]);
+    for (mt_category c = 0; c < MT_MOST_CATEGORIES && status == MT_OK; c++)
+        status =
+            compare_count(mt_sink_category_name(&alloc->sink, c), &counted->category[c], &found->stats.category[c]);
     if (status == MT_OK)
         status = compare("all", "segments", counted->segments, found->stats.segments);
     if (status == MT_OK)

@@ -5,6 +5,7 @@
  * Values live in chunks that are never moved, so that a borrowed pointer stays valid. */
 #include "base/interner.h"
 
+#include "base/category_set.h"
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct table {
 struct mt_interner {
     struct table labels; /* struct mt_label */
     struct table spans;  /* struct mt_span */
+    struct mt_category_set categories;
 };
 
 static void table_create(struct table *table, size_t value_bytes)
@@ -166,6 +168,7 @@ void mt_interner_destroy(struct mt_interner *interner)
     }
     table_destroy(&interner->labels);
     table_destroy(&interner->spans);
+    mt_category_set_release(&interner->categories);
     free(interner);
 }
 
@@ -216,6 +219,16 @@ mt_span_id mt_interner_span(struct mt_interner *interner, mt_span_id parent, con
     return number;
 }
 
+mt_category mt_interner_category(struct mt_interner *interner, const char *name)
+{
+    return mt_category_set_add(&interner->categories, name);
+}
+
+const char *mt_interner_category_name(const struct mt_interner *interner, mt_category category)
+{
+    return mt_category_set_name(&interner->categories, category);
+}
+
 const struct mt_label *mt_interner_find_label(const struct mt_interner *interner, mt_label_id id)
 {
     return table_value(&interner->labels, mt_label_number(id));
@@ -236,7 +249,21 @@ static mt_span_id discard_span(void *context, mt_span_id parent, const char *nam
     return mt_interner_span(context, parent, name, NULL);
 }
 
+static mt_category discard_category(void *context, const char *name)
+{
+    return mt_interner_category(context, name);
+}
+
+static const char *discard_category_name(void *context, mt_category category)
+{
+    return mt_interner_category_name(context, category);
+}
+
 struct mt_sink mt_sink_discarding(struct mt_interner *interner)
 {
-    return (struct mt_sink){.context = interner, .intern_label = discard_label, .intern_span = discard_span};
+    return (struct mt_sink){.context = interner,
+                            .intern_label = discard_label,
+                            .intern_category = discard_category,
+                            .category_name = discard_category_name,
+                            .intern_span = discard_span};
 }

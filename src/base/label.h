@@ -6,7 +6,8 @@
 
 #include "base/types.h"
 
-/* What kind of tensor a block holds, with the spelling that users see. docs/categories.md explains each. */
+/* What kind of tensor a block holds, with the spelling that users see. docs/categories.md explains each. Other is for
+ * what others allocated and nobody labelled. */
 #define MT_CATEGORIES(X)                                                                                               \
     X(PARAM, "Param")                                                                                                  \
     X(GRADIENT, "Gradient")                                                                                            \
@@ -23,7 +24,8 @@
     X(BLOCK, "Block")                                                                                                  \
     X(LOSS, "Loss")                                                                                                    \
     X(DATA, "Data")                                                                                                    \
-    X(WORKSPACE, "Workspace")
+    X(WORKSPACE, "Workspace")                                                                                          \
+    X(OTHER, "Other")
 
 /* What a block is to the training step, whatever it holds. */
 #define MT_ROLES(X)                                                                                                    \
@@ -45,7 +47,8 @@
     X(OPTIMIZER, "optimizer")
 
 #define X(name, text) MT_CATEGORY_##name,
-typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT } mt_category;
+/* Categories are these and those that a program names, whose numbers follow: what counts by category has room for all. */
+typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT, MT_MOST_CATEGORIES = 64 } mt_category;
 #undef X
 #define X(name, text) MT_ROLE_##name,
 typedef enum mt_role { MT_ROLES(X) MT_ROLE_COUNT } mt_role;
@@ -54,6 +57,7 @@ typedef enum mt_role { MT_ROLES(X) MT_ROLE_COUNT } mt_role;
 typedef enum mt_phase { MT_PHASES(X) MT_PHASE_COUNT } mt_phase;
 #undef X
 
+/* Of ours; what a named one is called, its sink knows. */
 const char *mt_category_name(mt_category category);
 const char *mt_role_name(mt_role role);
 const char *mt_phase_name(mt_phase phase);

@@ -18,6 +18,13 @@ struct mt_sink {
     /* The id of a label, the same for equal ones. Copies it. Never 0. */
     mt_label_id (*intern_label)(void *context, const struct mt_label *label);
 
+    /* The category of a name that a program gives, the same for equal ones: ours if it is one of ours, MT_CATEGORY_OTHER
+     * if there are too many (mt_category_set_add says more). Copies it. NULL: names are not kept; see mt_sink_category. */
+    mt_category (*intern_category)(void *context, const char *name);
+
+    /* What a category is called; valid as long as the sink. NULL where intern_category is. */
+    const char *(*category_name)(void *context, mt_category category);
+
     /* The id of the span `name` inside `parent` (0: the root). Copies the name. Never 0. */
     mt_span_id (*intern_span)(void *context, mt_span_id parent, const char *name);
 
@@ -30,5 +37,18 @@ struct mt_sink {
     /* Returns once everything emitted so far is where the sink keeps it, or its first error. NULL: nothing to do. */
     mt_status (*flush)(void *context);
 };
+
+/* As the sink's entries, for a sink that may not have them: then all names mean Other. */
+static inline mt_category mt_sink_category(const struct mt_sink *sink, const char *name)
+{
+    return sink->intern_category != NULL ? sink->intern_category(sink->context, name) : MT_CATEGORY_OTHER;
+}
+
+static inline const char *mt_sink_category_name(const struct mt_sink *sink, mt_category category)
+{
+    if (category < MT_CATEGORY_COUNT || sink->category_name == NULL)
+        return mt_category_name(category < MT_CATEGORY_COUNT ? category : MT_CATEGORY_OTHER);
+    return sink->category_name(sink->context, category);
+}
 
 #endif

@@ -24,7 +24,8 @@ void mt_foreign_emit(struct mt_foreign_events *events, struct mt_event event)
 {
     event.sequence = events->sequence++;
     event.time_ns = events->time_ns;
-    events->sink.emit(events->sink.context, &event);
+    if (events->sink.emit != NULL)
+        events->sink.emit(events->sink.context, &event);
 }
 
 static void emit_memory(struct mt_foreign_memory *memory, mt_event_kind kind, struct mt_foreign_segment segment,

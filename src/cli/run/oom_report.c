@@ -12,36 +12,38 @@ static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_in
     if (label == NULL)
         return;
     mt_text_add(out, "\nasked by    %s for %s: %s, %s, in %s", span != NULL ? span->path : "the program", label->op,
-                mt_category_name(label->category), mt_role_name(label->role), mt_phase_name(label->phase));
+                mt_interner_category_name(interner, label->category), mt_role_name(label->role),
+                mt_phase_name(label->phase));
 }
 
-/* Its largest category that is not yet told, which is then 0; MT_CATEGORY_COUNT if all are. */
+/* Its largest category that is not yet told, which is then 0; MT_MOST_CATEGORIES if all are. */
 static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
 {
-    mt_category largest = MT_CATEGORY_COUNT;
+    mt_category largest = MT_MOST_CATEGORIES;
     *out_bytes = 0;
-    for (mt_category c = 0; c < MT_CATEGORY_COUNT; c++) {
+    for (mt_category c = 0; c < MT_MOST_CATEGORIES; c++) {
         if (live_bytes[c] <= *out_bytes)
             continue;
         *out_bytes = live_bytes[c];
         largest = c;
     }
-    if (largest != MT_CATEGORY_COUNT)
+    if (largest != MT_MOST_CATEGORIES)
         live_bytes[largest] = 0;
     return largest;
 }
 
 /* Largest first, those below a hundredth together. */
-static void add_live(struct mt_alloc_refusal refusal, struct mt_text *out)
+static void add_live(struct mt_alloc_refusal refusal, const struct mt_interner *interner, struct mt_text *out)
 {
     char size[MT_BYTES_TEXT];
     uint64_t whole = 0, told = 0, bytes;
-    for (int c = 0; c < MT_CATEGORY_COUNT; c++)
+    for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         whole += refusal.live_bytes[c];
     mt_text_add(out, "\nlive        %s", mt_format_bytes(whole, size));
-    for (mt_category c = take_largest(refusal.live_bytes, &bytes); c != MT_CATEGORY_COUNT && bytes >= whole / 100;
+    for (mt_category c = take_largest(refusal.live_bytes, &bytes); c != MT_MOST_CATEGORIES && bytes >= whole / 100;
          c = take_largest(refusal.live_bytes, &bytes)) {
-        mt_text_add(out, "%s %s %s", told == 0 ? ":" : ",", mt_category_name(c), mt_format_bytes(bytes, size));
+        mt_text_add(out, "%s %s %s", told == 0 ? ":" : ",", mt_interner_category_name(interner, c),
+                    mt_format_bytes(bytes, size));
         told += bytes;
     }
     if (told < whole)
@@ -67,7 +69,7 @@ void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_i
     if (refusal->requested_bytes == 0)
         return;
     add_asker(refusal, interner, out);
-    add_live(*refusal, out);
+    add_live(*refusal, interner, out);
     if (refusal->released_bytes > 0)
         mt_text_add(out, "\ngiven back  %s of cached segments, in vain: every segment that is left has a live block",
                     mt_format_bytes(refusal->released_bytes, size));
