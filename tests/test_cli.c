@@ -539,6 +539,32 @@ static void sql_reads_and_does_not_write(void **state)
     assert_true(count_lines(MEMTRACE("events --run first")->out) > 100);
 }
 
+static void the_title_says_which_implementation_ran(void **state)
+{
+    (void)state;
+    assert_says(MEMTRACE(TINY "--device sim --no-trace")->out, "parameters), eager, batch 2");
+    assert_says(MEMTRACE(TINY "--device sim --no-trace --impl fused")->out, "parameters), fused, batch 2");
+}
+
+/* In backward, where that updates parameters. */
+static void the_optimizers_state_is_counted_wherever_it_was_made(void **state)
+{
+    (void)state;
+    static const char *const runs[] = {"off", "on"};
+    for (int run = 0; run < 2; run++) {
+        assert_int_equal(shell("\"$M\" " TINY "--device sim --impl fused --optimizer-in-backward %s", runs[run])->code,
+                         0);
+        json_t *answer = json_of(MEMTRACE("categories --json")), *row;
+        size_t i, found = 0;
+        json_array_foreach(json_object_get(answer, "rows"), i, row)
+        {
+            found += strcmp(text_of(row, "category"), "Opt State") == 0;
+        }
+        assert_int_equal(found, 1);
+        json_decref(answer);
+    }
+}
+
 static void names_from_a_trace_do_not_reach_a_terminal_raw(void **state)
 {
     (void)state;
@@ -625,6 +651,8 @@ int main(void)
         CLI_TEST(events_are_the_same_as_table_csv_and_json),
         CLI_TEST(no_line_of_a_table_ends_in_blanks),
         CLI_TEST(sql_reads_and_does_not_write),
+        CLI_TEST(the_title_says_which_implementation_ran),
+        CLI_TEST(the_optimizers_state_is_counted_wherever_it_was_made),
         CLI_TEST(names_from_a_trace_do_not_reach_a_terminal_raw),
         CLI_TEST(what_is_no_trace_exits_with_3),
         CLI_TEST(a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one),

@@ -244,7 +244,7 @@ static void check_categories(const struct fixture *fixture, const struct mt_run 
                         "category = 'Workspace' OR phase = CASE category WHEN 'Gradient' THEN 'backward'"
                         " WHEN 'Param' THEN 'init' WHEN 'Opt State' THEN 'optimizer' WHEN 'Optimizer' THEN 'optimizer'"
                         " ELSE 'forward' END OR (phase = 'loss' AND category NOT IN ('Gradient', 'Param', 'Opt State',"
-                        " 'Optimizer', 'Data'))");
+                        " 'Optimizer', 'Data')) OR (phase = 'backward' AND category IN ('Opt State', 'Optimizer'))");
 }
 
 static void categories_are_those_of_a_scan(void **state)

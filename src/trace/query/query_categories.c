@@ -11,7 +11,7 @@ static const char categories_sql[] =
     " WHEN category IN ('Embed', 'Norm', 'Attn', 'AttnScores', 'AttnOut', 'Softmax', 'FFN', 'einsum', 'Block', 'Loss')"
     " THEN phase IN ('forward', 'loss')"
     " WHEN category = 'Gradient' THEN phase = 'backward'"
-    " WHEN category IN ('Opt State', 'Optimizer') THEN phase = 'optimizer'"
+    " WHEN category IN ('Opt State', 'Optimizer') THEN phase IN ('backward', 'optimizer')"
     " WHEN category = 'Param' THEN phase = 'init'"
     " WHEN category = 'Data' THEN phase = 'forward'"
     " ELSE 1 END GROUP BY category ORDER BY 2 DESC, category";
