@@ -6,6 +6,8 @@
  *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers */
 #include "bench/turns.h"
 
+enum { TURNS = 3 };
+
 static const double MIB = 1024.0 * 1024, GIB = 1024.0 * 1024 * 1024;
 
 /* A bound of a report that may have none. */
@@ -66,7 +68,7 @@ static void measure_step(struct bench *bench, const struct step *step, const cha
     struct turns turns;
     struct peer peer = open_model(bench, "pytorch_own.py", &step->setup, peer_options);
     snprintf(options, sizeof options, "--impl fused --warmup 3 --steps 8 %s", step->options);
-    if (take_turns(bench, &step->setup, options, &peer, &turns)) {
+    if (take_turns(bench, &step->setup, options, TURNS, &peer, &turns)) {
         report_step(bench, what, step, &turns);
         if (peer_options[0] == '\0')
             report_shares(bench, step, &peer);

@@ -118,6 +118,7 @@ static void compare_settings(struct bench *bench)
 {
     compare(bench, "eager, 16 settings", EAGER " --autocast off,bf16");
     compare(bench, "eager, 8 settings, tf32", EAGER " --matmul tf32");
+    compare(bench, "eager, 16 settings, plan", EAGER " --autocast off,bf16 --plan on");
     compare(bench, "fused, 16 settings, fp32", FUSED);
     compare(bench, "fused, 16 settings, tf32", FUSED " --matmul tf32");
     compare(bench, "fused, 48 settings, bf16", FUSED CASTS);

@@ -39,7 +39,7 @@ def build(folder):
     torch_folder = pathlib.Path(torch.__file__).parent
     includes = [torch_folder / "include", *cuda_headers()[:1]]
     command = [os.environ.get("CXX", "g++"), "-O2", "-std=c++20", "-shared", "-fPIC", "-o", library]
-    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-I{HERE.parent}"]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", f"-I{HERE.parent}"]
     command += [word for folder in includes for word in ("-isystem", str(folder))]
     command += [str(HERE / "pytorch_allocator.cpp"), f"-L{torch_folder / 'lib'}", "-lc10_cuda", "-lc10"]
     subprocess.run([*command, f"-Wl,-rpath,{torch_folder / 'lib'}"], check=True, stdout=sys.stderr)

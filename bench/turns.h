@@ -1,12 +1,12 @@
-/* A step of ours and of a peer's in turns: ours is a run of its own each time, the peer a process that keeps its model and
- * waits. What is compared are the medians over the turns. */
+/* Steps of ours and of a peer's in turns: ours are a run of their own each time, the peer is a process that keeps its model
+ * and waits. What is compared are the medians over the turns, of each turn's median of 8 steps. */
 #ifndef BENCH_TURNS_H
 #define BENCH_TURNS_H
 
 #include "bench/card.h"
 #include "bench/peer.h"
 
-enum { TURNS = 3 };
+enum { MOST_TURNS = 3 };
 enum { STEP, FORWARD, BACKWARD, OPTIMIZER, PARTS };
 
 /* The parts of a step, as a peer tells them and, with the loss a part of its own, `memtrace steps`. */
@@ -39,11 +39,12 @@ static inline bool run_once(struct bench *bench, const struct setup *setup, cons
     return true;
 }
 
-static inline bool take_turns(struct bench *bench, const struct setup *setup, const char *options, struct peer *peer,
-                              struct turns *out)
+/* As many as `turns`, at most MOST_TURNS. False if a run of ours failed. */
+static inline bool take_turns(struct bench *bench, const struct setup *setup, const char *options, int turns,
+                              struct peer *peer, struct turns *out)
 {
-    double ours[PARTS][TURNS], theirs[PARTS][TURNS], ms[PARTS];
-    for (int turn = 0; turn < TURNS; turn++) {
+    double ours[PARTS][MOST_TURNS], theirs[PARTS][MOST_TURNS], ms[PARTS];
+    for (int turn = 0; turn < turns; turn++) {
         if (!run_once(bench, setup, options, ms))
             return false;
         for (int part = 0; part < PARTS; part++)
@@ -53,8 +54,8 @@ static inline bool take_turns(struct bench *bench, const struct setup *setup, co
             theirs[part][turn] = ms[part];
     }
     for (int part = 0; part < PARTS; part++) {
-        out->ours[part] = median_of(ours[part], TURNS);
-        out->peer[part] = peer_is_there(peer) ? median_of(theirs[part], TURNS) : NAN;
+        out->ours[part] = median_of(ours[part], turns);
+        out->peer[part] = peer_is_there(peer) ? median_of(theirs[part], turns) : NAN;
     }
     return true;
 }
