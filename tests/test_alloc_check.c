@@ -145,6 +145,55 @@ static void unmerged_neighbours_are_found(void **state)
     close_rig(&rig);
 }
 
+/* A hole is whole pages of a range, in no index, and counted. */
+static void wrong_holes_are_found(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_rig(&rig, "policy=tight");
+    struct mt_segment *segment = rig.alloc->oldest;
+    struct mt_block *end = segment->last;
+    assert_true(end->is_hole && segment->is_range);
+    segment->mapped_bytes += MT_BLOCK_UNIT;
+    expect_found(rig.alloc, "bytes of memory");
+    segment->mapped_bytes -= MT_BLOCK_UNIT;
+    segment->holes++;
+    expect_found(rig.alloc, "holes");
+    segment->holes--;
+    segment->last = segment->first;
+    expect_found(rig.alloc, "has another for it");
+    segment->last = end;
+    segment->is_range = false;
+    expect_found(rig.alloc, "in one piece");
+    segment->is_range = true;
+    end->is_free = true;
+    expect_found(rig.alloc, "and free");
+    end->is_free = false;
+    mt_block_split(rig.alloc, end, MT_SEGMENT_UNIT);
+    expect_found(rig.alloc, "so is the next");
+    mt_block_absorb_after(rig.alloc, end);
+    end->before->is_hole = true;
+    expect_found(rig.alloc, "and free");
+    end->before->is_free = false;
+    expect_found(rig.alloc, "no number of pages");
+    end->before->is_hole = false;
+    end->before->is_free = true;
+    close_rig(&rig);
+}
+
+static void free_block_in_use_is_found(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct mt_user user = {.stream = 3};
+    open_rig(&rig, "");
+    struct mt_block *hole = rig.alloc->oldest->first->after;
+    hole->users = &user;
+    expect_found(rig.alloc, "in use");
+    hole->users = NULL;
+    close_rig(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +202,8 @@ int main(void)
         cmocka_unit_test(free_block_outside_of_the_index_is_found),
         cmocka_unit_test(indexed_block_that_is_out_is_found),
         cmocka_unit_test(unmerged_neighbours_are_found),
+        cmocka_unit_test(wrong_holes_are_found),
+        cmocka_unit_test(free_block_in_use_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
