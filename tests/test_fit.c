@@ -357,7 +357,7 @@ static void what_the_exit_code_says_is_in_the_manual(void **state)
 static void changes_are_combined_where_no_single_one_suffices(void **state)
 {
     (void)state;
-    json_t *answer = fit("--device sim:650MiB --model small --layers 2 --seq 512 --autocast bf16 --steps 2");
+    json_t *answer = fit("--device sim:600MiB --model small --layers 2 --seq 512 --autocast bf16 --steps 2");
     assert_int_equal(change_count(answer, "changes"), 8);
     assert_int_equal(change_count(answer, "combined"), 1);
     assert_true(json_is_string(json_object_get(answer, "remedy")));

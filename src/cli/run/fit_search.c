@@ -231,6 +231,15 @@ static struct mt_run_plan with_changes(struct mt_run_plan plan, struct mt_fit_ch
     return plan;
 }
 
+static mt_fit_change dearest_of(struct mt_fit_changes changes)
+{
+    mt_fit_change dearest = MT_CHANGE_COUNT;
+    for (mt_fit_change change = 0; change < MT_CHANGE_COUNT; change++)
+        if (changes.has[change])
+            dearest = change;
+    return dearest;
+}
+
 static bool is_cut(mt_fit_change change)
 {
     return change == MT_CHANGE_BATCH || change == MT_CHANGE_SEQ;
@@ -260,8 +269,8 @@ static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_fit_chang
     if (change == MT_CHANGE_IMPL || !changes.has[MT_CHANGE_IMPL])
         return false;
     for (size_t i = 0; i < answer->single_count; i++)
-        if (answer->single[i].changes.has[MT_CHANGE_IMPL] && answer->single[i].fit.fits)
-            return true;
+        if (dearest_of(answer->single[i].changes) == MT_CHANGE_IMPL)
+            return answer->single[i].fit.fits;
     return false;
 }
 
@@ -372,15 +381,6 @@ static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
     struct mt_fit_changes changes = helpful(answer, &count);
     changes.has[MT_CHANGE_AUTOCAST] = changes.has[MT_CHANGE_BATCH] = changes.has[MT_CHANGE_SEQ] = false;
     return changes;
-}
-
-static mt_fit_change dearest_of(struct mt_fit_changes changes)
-{
-    mt_fit_change dearest = MT_CHANGE_COUNT;
-    for (mt_fit_change change = 0; change < MT_CHANGE_COUNT; change++)
-        if (changes.has[change])
-            dearest = change;
-    return dearest;
 }
 
 /* Where the least change is a cut, what of it remains after everything that is free: nothing, maybe. */
