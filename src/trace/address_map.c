@@ -108,6 +108,8 @@ static struct place place_of(const struct mt_address_map *map, mt_addr address)
 
 void *mt_address_map_find(const struct mt_address_map *map, mt_addr begin, mt_addr end)
 {
+    if (begin >= end)
+        return NULL;
     struct place place = place_of(map, begin);
     if (place.index == map->chunks[place.chunk]->count)
         place = (struct place){place.chunk + 1, 0};
