@@ -1,0 +1,297 @@
+/* Blocks and segments go by their addresses, which are never two's at a time. */
+#include "trace/import/torch_replay.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "trace/address_map.h"
+#include "trace/parts.h"
+
+#include <stdlib.h>
+
+/* The rules of PyTorch's allocator: sizes are rounded up to ROUNDING; of a free piece what is left is split off if it has
+ * at least ROUNDING bytes, for requests of up to SMALL_BYTES, or more than SMALL_BYTES, for larger ones. */
+enum { ROUNDING = 512, SMALL_BYTES = 1 << 20 };
+
+/* A block that is live, or a segment. */
+struct placed {
+    struct mt_address_range range;
+};
+
+/* Invariants: block_bytes[i] is what the block of event i has, 0 if that is not known; `live` has the blocks that are
+ * live, and `segments` the segments that were not mapped in parts. */
+struct replay {
+    const struct mt_torch_snapshot *snapshot;
+    const struct mt_torch_reader *reader;
+    struct mt_foreign *foreign;
+    struct mt_torch_tally *tally;
+    uint64_t *block_bytes;
+    struct mt_address_map live, segments;
+};
+
+/* What was there before an event that we walk back to. Blocks by address: the number of the block in the snapshot, or that
+ * of the event that frees it plus FREED. Memory as parts of one segment, by event or, in the end, by ENDED + number. */
+struct past {
+    struct mt_number_map blocks;
+    struct mt_parts memory;
+};
+#define FREED (UINT64_C(1) << 62)
+#define ENDED (INT64_C(1) << 62)
+
+static struct mt_part memory_of(uint64_t address, uint64_t bytes, int64_t by)
+{
+    return (struct mt_part){.offset = address, .bytes = bytes, .mapped_event = by};
+}
+
+static void begin_past(const struct mt_torch_snapshot *snapshot, struct past *past)
+{
+    mt_number_map_create(&past->blocks);
+    mt_parts_create(&past->memory);
+    for (size_t i = 0; i < snapshot->block_count; i++)
+        mt_number_map_put(&past->blocks, snapshot->blocks[i].address, i);
+    for (size_t i = 0; i < snapshot->segment_count; i++)
+        mt_parts_map(&past->memory,
+                     memory_of(snapshot->segments[i].address, snapshot->segments[i].bytes, ENDED + (int64_t)i));
+}
+
+/* To before event `i`. An allocation whose block is there in the end tells what it has. */
+static void step_back(struct replay *replay, struct past *past, size_t i)
+{
+    const struct mt_torch_event *event = &replay->snapshot->events[i];
+    uint64_t what;
+    switch (event->action) {
+    case MT_TORCH_ALLOC:
+        if (mt_number_map_take(&past->blocks, event->address, &what) && what < FREED)
+            replay->block_bytes[i] = replay->snapshot->blocks[what].bytes;
+        break;
+    case MT_TORCH_FREE_COMPLETED:
+        mt_number_map_put(&past->blocks, event->address, FREED + i);
+        break;
+    case MT_TORCH_SEGMENT_ALLOC:
+    case MT_TORCH_SEGMENT_MAP:
+        mt_parts_unmap(&past->memory, memory_of(event->address, event->bytes, 0), 1);
+        break;
+    case MT_TORCH_SEGMENT_FREE:
+    case MT_TORCH_SEGMENT_UNMAP:
+        mt_parts_map(&past->memory, memory_of(event->address, event->bytes, (int64_t)i + 1));
+        break;
+    default:
+        break;
+    }
+    past->memory.row_count = 0; /* who asks later wants what is left */
+}
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return bytes == 0 ? ROUNDING : (bytes + ROUNDING - 1) / ROUNDING * ROUNDING;
+}
+
+static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const struct mt_torch_request *request,
+                 struct mt_address_range range)
+{
+    struct mt_foreign_block block = {.address = range.begin,
+                                     .requested_bytes = request->requested_bytes,
+                                     .block_bytes = range.end - range.begin,
+                                     .stream = stream};
+    replay->reader->label(replay->reader->context, request, &block.label, &block.span);
+    for (struct placed *other; (other = mt_address_map_find(&replay->live, range.begin, range.end)) != NULL;)
+        mt_address_map_remove(&replay->live, other->range.begin);
+    mt_address_map_add(&replay->live, &(struct placed){range});
+    mt_foreign_take(replay->foreign, time_ns, &block);
+}
+
+static void map(struct replay *replay, uint64_t time_ns, uint64_t stream, struct mt_address_range range, bool is_part)
+{
+    if (range.end > range.begin && !is_part) {
+        for (struct placed *other; (other = mt_address_map_find(&replay->segments, range.begin, range.end)) != NULL;)
+            mt_address_map_remove(&replay->segments, other->range.begin);
+        mt_address_map_add(&replay->segments, &(struct placed){range});
+    }
+    mt_foreign_map(replay->foreign, time_ns, range.begin, range.end - range.begin, stream);
+}
+
+/* Memory that there was before, by address. */
+static void tell_memory_before(struct replay *replay, struct past *past)
+{
+    const struct mt_torch_snapshot *snapshot = replay->snapshot;
+    mt_parts_unmap(&past->memory, memory_of(0, UINT64_MAX, 0), 1); /* which lists it all */
+    for (size_t i = 0; i < past->memory.row_count; i++) {
+        const struct mt_part *part = &past->memory.rows[i];
+        bool stayed = part->mapped_event >= ENDED;
+        size_t number = (size_t)(stayed ? part->mapped_event - ENDED : part->mapped_event - 1);
+        bool is_part = stayed ? snapshot->segments[number].is_expandable
+                              : snapshot->events[number].action == MT_TORCH_SEGMENT_UNMAP;
+        uint64_t stream = stayed ? snapshot->segments[number].stream : snapshot->events[number].stream;
+        map(replay, 0, stream, (struct mt_address_range){part->offset, part->offset + part->bytes}, is_part);
+        replay->tally->segments_before++;
+        replay->tally->reserved_before += part->bytes;
+    }
+}
+
+/* A block that was there before: the block of the snapshot, or that of the event that frees it. */
+static void tell_block_before(struct replay *replay, uint64_t what)
+{
+    const struct mt_torch_snapshot *snapshot = replay->snapshot;
+    const struct mt_torch_event *event = what >= FREED ? &snapshot->events[what - FREED] : NULL;
+    const struct mt_torch_block *block = event == NULL ? &snapshot->blocks[what] : NULL;
+    static const struct mt_value nobody;
+    const struct mt_torch_request request = {.requested_bytes = event != NULL ? event->bytes : block->requested_bytes,
+                                             .frames = event != NULL ? &nobody : block->frames};
+    uint64_t address = event != NULL ? event->address : block->address;
+    uint64_t bytes = event == NULL && block->bytes > 0 ? block->bytes : round_up(request.requested_bytes);
+    replay->tally->blocks_before++;
+    replay->tally->requested_before += request.requested_bytes;
+    replay->tally->freed_before += event != NULL;
+    take(replay, 0, event != NULL ? event->stream : 0, &request, (struct mt_address_range){address, address + bytes});
+}
+
+static int compare_addresses(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* By address, as nobody knows in which order they came. */
+static void tell_blocks_before(struct replay *replay, const struct past *past)
+{
+    uint64_t *addresses = mt_host_alloc((past->blocks.count + 1) * sizeof *addresses);
+    size_t count = 0;
+    for (size_t i = 0; i <= past->blocks.mask; i++)
+        if (past->blocks.pairs[i].key != MT_NUMBER_MAP_NO_KEY)
+            addresses[count++] = past->blocks.pairs[i].key;
+    qsort(addresses, count, sizeof *addresses, compare_addresses);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t what = 0;
+        mt_number_map_get(&past->blocks, addresses[i], &what);
+        tell_block_before(replay, what);
+    }
+    free(addresses);
+}
+
+/* Ranges of addresses that are mapped in parts are one segment each, which has to be said before. */
+static void reserve_ranges(const struct replay *replay)
+{
+    const struct mt_torch_snapshot *snapshot = replay->snapshot;
+    for (size_t i = 0; i < snapshot->segment_count; i++) {
+        const struct mt_torch_segment *segment = &snapshot->segments[i];
+        if (segment->is_expandable)
+            mt_foreign_reserve(replay->foreign, segment->address, segment->bytes, segment->stream);
+    }
+    for (size_t i = 0; i < snapshot->event_count; i++) {
+        const struct mt_torch_event *event = &snapshot->events[i];
+        if (event->action == MT_TORCH_SEGMENT_MAP || event->action == MT_TORCH_SEGMENT_UNMAP)
+            mt_foreign_reserve(replay->foreign, event->address, event->bytes, event->stream);
+    }
+}
+
+static void tell_beginning(struct replay *replay)
+{
+    struct past past;
+    begin_past(replay->snapshot, &past);
+    for (size_t i = replay->snapshot->event_count; i-- > 0;)
+        step_back(replay, &past, i);
+    reserve_ranges(replay);
+    tell_memory_before(replay, &past);
+    tell_blocks_before(replay, &past);
+    mt_number_map_release(&past.blocks);
+    mt_parts_release(&past.memory);
+}
+
+/* What the block of an allocation has. A free piece is taken from its beginning, and free neighbours are always joined: so
+ * it reached to the next block, or to the end of the segment. */
+static uint64_t find_block_bytes(const struct replay *replay, size_t i)
+{
+    const struct mt_torch_event *event = &replay->snapshot->events[i];
+    uint64_t rounded = round_up(event->bytes);
+    if (replay->block_bytes[i] >= rounded)
+        return replay->block_bytes[i];
+    const struct placed *segment = mt_address_map_find(&replay->segments, event->address, event->address + 1);
+    if (segment == NULL)
+        return rounded;
+    const struct placed *next = mt_address_map_find(&replay->live, event->address, segment->range.end);
+    uint64_t end = next != NULL ? next->range.begin : segment->range.end;
+    if (end < event->address + rounded)
+        return rounded;
+    uint64_t rest = end - event->address - rounded;
+    bool splits = rounded <= SMALL_BYTES ? rest >= ROUNDING : rest > SMALL_BYTES;
+    return splits ? rounded : rounded + rest;
+}
+
+static void tell_alloc(struct replay *replay, size_t i, uint64_t time_ns)
+{
+    const struct mt_torch_event *event = &replay->snapshot->events[i];
+    const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
+    uint64_t end = event->address + find_block_bytes(replay, i);
+    take(replay, time_ns, event->stream, &request, (struct mt_address_range){event->address, end});
+}
+
+static void tell_oom(struct replay *replay, const struct mt_torch_event *event, uint64_t time_ns)
+{
+    const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
+    struct mt_foreign_block block = {.requested_bytes = event->bytes, .stream = event->stream};
+    replay->reader->label(replay->reader->context, &request, &block.label, &block.span);
+    mt_foreign_oom(replay->foreign, time_ns, &block);
+}
+
+static void forget(struct mt_address_map *map, uint64_t address)
+{
+    const struct placed *found = mt_address_map_find(map, address, address + 1);
+    if (found != NULL && found->range.begin == address)
+        mt_address_map_remove(map, address);
+}
+
+static void tell_event(struct replay *replay, size_t i, uint64_t time_ns)
+{
+    const struct mt_torch_event *event = &replay->snapshot->events[i];
+    const struct mt_address_range range = {event->address, event->address + event->bytes};
+    replay->tally->events[event->action]++;
+    if (replay->reader->moment != NULL)
+        replay->reader->moment(replay->reader->context, event, time_ns);
+    switch (event->action) {
+    case MT_TORCH_ALLOC:
+        tell_alloc(replay, i, time_ns);
+        break;
+    case MT_TORCH_FREE_COMPLETED:
+        forget(&replay->live, event->address);
+        mt_foreign_give(replay->foreign, time_ns, event->address);
+        break;
+    case MT_TORCH_SEGMENT_ALLOC:
+    case MT_TORCH_SEGMENT_MAP:
+        map(replay, time_ns, event->stream, range, event->action == MT_TORCH_SEGMENT_MAP);
+        break;
+    case MT_TORCH_SEGMENT_FREE:
+    case MT_TORCH_SEGMENT_UNMAP:
+        forget(&replay->segments, event->address);
+        mt_foreign_unmap(replay->foreign, time_ns, event->address, event->bytes);
+        break;
+    case MT_TORCH_OOM:
+        tell_oom(replay, event, time_ns);
+        break;
+    default:
+        break;
+    }
+}
+
+/* From the first event; a clock that was set back stands still, which mt_foreign sees to. */
+static uint64_t time_of(const struct mt_torch_snapshot *snapshot, size_t i)
+{
+    int64_t us;
+    if (__builtin_sub_overflow(snapshot->events[i].time_us, snapshot->events[0].time_us, &us) || us < 0)
+        return 0;
+    return us < INT64_MAX / 1000 ? (uint64_t)us * 1000 : INT64_MAX;
+}
+
+void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_reader *reader,
+                     struct mt_foreign *foreign, struct mt_torch_tally *out)
+{
+    *out = (struct mt_torch_tally){0};
+    struct replay replay = {.snapshot = snapshot, .reader = reader, .foreign = foreign, .tally = out};
+    replay.block_bytes = mt_host_alloc((snapshot->event_count + 1) * sizeof *replay.block_bytes);
+    mt_address_map_create(&replay.live, sizeof(struct placed));
+    mt_address_map_create(&replay.segments, sizeof(struct placed));
+    tell_beginning(&replay);
+    for (size_t i = 0; i < snapshot->event_count; i++)
+        tell_event(&replay, i, time_of(snapshot, i));
+    mt_address_map_release(&replay.live);
+    mt_address_map_release(&replay.segments);
+    free(replay.block_bytes);
+}

@@ -1,0 +1,260 @@
+/* Keys are looked up by name, so that a snapshot may have more than is known here; what is used must be of its kind. */
+#include "trace/import/torch_snapshot.h"
+
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mt_torch_action_name(mt_torch_action action)
+{
+#define X(name, text) [MT_TORCH_##name] = text,
+    static const char *const names[] = {MT_TORCH_ACTIONS(X)};
+#undef X
+    return names[action];
+}
+
+/* The keys, each with where it was last. */
+struct keys {
+    struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
+        device, device_free, is_expandable, stage, name;
+};
+
+static struct keys make_keys(void)
+{
+#define KEY(name) .name = MT_VALUE_KEY(#name)
+    return (struct keys){KEY(action),         KEY(addr),          KEY(address), KEY(size),
+                         KEY(requested_size), KEY(total_size),    KEY(stream),  KEY(time_us),
+                         KEY(frames),         KEY(state),         KEY(blocks),  KEY(device),
+                         KEY(device_free),    KEY(is_expandable), KEY(stage),   KEY(name)};
+#undef KEY
+}
+
+static const struct mt_value *top_list(const struct mt_value *root, const char *name)
+{
+    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
+    return mt_value_get(root, &key);
+}
+
+bool mt_torch_snapshot_is_one(const struct mt_value *root)
+{
+    return top_list(root, "segments")->kind == MT_VALUE_LIST && top_list(root, "device_traces")->kind == MT_VALUE_LIST;
+}
+
+/* What a row is, for messages. */
+struct place {
+    const char *what; /* "event" */
+    uint32_t index;
+};
+
+static mt_status fail_at(struct place place, const char *key, const char *expected)
+{
+    return mt_fail(MT_BAD_TRACE, "the snapshot is damaged: %s %" PRIu32 " has no %s that is %s", place.what,
+                   place.index, key, expected);
+}
+
+/* A number of bytes, or an address. */
+static mt_status read_natural(const struct mt_value *dict, struct mt_value_key *key, struct place place, uint64_t *out)
+{
+    int64_t integer;
+    if (!mt_value_integer(mt_value_get(dict, key), &integer) || integer < 0)
+        return fail_at(place, key->name, "a natural number");
+    *out = (uint64_t)integer;
+    return MT_OK;
+}
+
+/* The same, and `otherwise` where there is none, as in older snapshots. */
+static uint64_t natural_or(const struct mt_value *dict, struct mt_value_key *key, uint64_t otherwise)
+{
+    int64_t integer;
+    return mt_value_integer(mt_value_get(dict, key), &integer) && integer >= 0 ? (uint64_t)integer : otherwise;
+}
+
+static mt_torch_action find_action(const struct mt_value *value)
+{
+    const char *text = mt_value_text(value);
+    mt_torch_action action = MT_TORCH_ALLOC;
+    while (action < MT_TORCH_OTHER && strcmp(text, mt_torch_action_name(action)) != 0)
+        action++;
+    return action;
+}
+
+static bool is_about_memory(mt_torch_action action)
+{
+    return action <= MT_TORCH_SEGMENT_UNMAP;
+}
+
+static mt_status read_event(const struct mt_value *value, struct keys *keys, struct place place,
+                            struct mt_torch_event *out)
+{
+    int64_t time_us = 0;
+    *out = (struct mt_torch_event){.event = value};
+    if (mt_value_get(value, &keys->action)->kind != MT_VALUE_TEXT)
+        return fail_at(place, "action", "a text");
+    out->action = find_action(mt_value_get(value, &keys->action));
+    out->stream = natural_or(value, &keys->stream, 0);
+    out->frames = mt_value_get(value, &keys->frames);
+    mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
+    out->time_us = time_us;
+    if (out->action == MT_TORCH_OOM)
+        out->address = natural_or(value, &keys->device_free, 0);
+    if (!is_about_memory(out->action)) {
+        out->bytes = natural_or(value, &keys->size, 0);
+        return MT_OK;
+    }
+    mt_status status = read_natural(value, &keys->addr, place, &out->address);
+    if (status == MT_OK)
+        status = read_natural(value, &keys->size, place, &out->bytes);
+    if (status == MT_OK && out->bytes > INT64_MAX - out->address)
+        return fail_at(place, "size", "within its address space");
+    return status;
+}
+
+static mt_status read_events(const struct mt_value *list, struct keys *keys, struct mt_torch_snapshot *out)
+{
+    mt_status status = MT_OK;
+    out->events = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->events);
+    for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
+        status = read_event(mt_value_at(list, i), keys, (struct place){"event", i}, &out->events[i]);
+        out->event_count += status == MT_OK;
+    }
+    return status;
+}
+
+/* Of a segment's blocks those that are not free. */
+static mt_status read_blocks(const struct mt_value *list, struct keys *keys, const struct mt_torch_segment *segment,
+                             struct mt_torch_snapshot *out)
+{
+    mt_status status = MT_OK;
+    uint64_t next = segment->address; /* older snapshots do not say it: blocks lie beside each other */
+    for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
+        const struct mt_value *value = mt_value_at(list, i);
+        struct mt_torch_block *block = &out->blocks[out->block_count];
+        *block = (struct mt_torch_block){.frames = mt_value_get(value, &keys->frames)};
+        block->address = natural_or(value, &keys->address, next);
+        status = read_natural(value, &keys->size, (struct place){"block", i}, &block->bytes);
+        if (status == MT_OK && block->bytes > INT64_MAX - block->address)
+            return fail_at((struct place){"block", i}, "size", "within its address space");
+        block->requested_bytes = natural_or(value, &keys->requested_size, block->bytes);
+        next = block->address + block->bytes;
+        out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &keys->state), "inactive");
+    }
+    return status;
+}
+
+static mt_status read_segment(const struct mt_value *value, struct keys *keys, struct place place,
+                              struct mt_torch_segment *out)
+{
+    const struct mt_value *expandable = mt_value_get(value, &keys->is_expandable);
+    *out = (struct mt_torch_segment){.stream = natural_or(value, &keys->stream, 0),
+                                     .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
+    mt_status status = read_natural(value, &keys->address, place, &out->address);
+    if (status == MT_OK)
+        status = read_natural(value, &keys->total_size, place, &out->bytes);
+    if (status == MT_OK && out->bytes > INT64_MAX - out->address)
+        return fail_at(place, "total_size", "within its address space");
+    return status;
+}
+
+static bool is_of_device(const struct mt_value *value, struct keys *keys, int64_t device)
+{
+    return natural_or(value, &keys->device, 0) == (uint64_t)device;
+}
+
+/* How many blocks the segments of the device have; what many segments share counts for each. */
+static uint64_t count_blocks(const struct mt_value *list, struct keys *keys, int64_t device)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < mt_value_count(list); i++)
+        if (is_of_device(mt_value_at(list, i), keys, device))
+            count += mt_value_count(mt_value_get(mt_value_at(list, i), &keys->blocks));
+    return count;
+}
+
+static mt_status read_segments(const struct mt_value *list, struct keys *keys, struct mt_torch_snapshot *out)
+{
+    enum { MOST_BLOCKS = 1 << 28 };
+    mt_status status = MT_OK;
+    uint64_t blocks = count_blocks(list, keys, out->device);
+    if (blocks > MOST_BLOCKS)
+        return mt_fail(MT_BAD_TRACE, "the snapshot is damaged: it has %" PRIu64 " blocks", blocks);
+    out->segments = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->segments);
+    out->blocks = mt_host_alloc((blocks + 1) * sizeof *out->blocks);
+    for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
+        const struct mt_value *value = mt_value_at(list, i);
+        struct mt_torch_segment *segment = &out->segments[out->segment_count];
+        if (!is_of_device(value, keys, out->device))
+            continue;
+        status = read_segment(value, keys, (struct place){"segment", i}, segment);
+        if (status == MT_OK)
+            status = read_blocks(mt_value_get(value, &keys->blocks), keys, segment, out);
+        out->segment_count += status == MT_OK;
+    }
+    return status;
+}
+
+static void read_annotations(const struct mt_value *list, struct keys *keys, struct mt_torch_snapshot *out)
+{
+    out->annotations = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->annotations);
+    for (uint32_t i = 0; i < mt_value_count(list); i++) {
+        const struct mt_value *value = mt_value_at(list, i);
+        struct mt_torch_annotation *annotation = &out->annotations[out->annotation_count];
+        if (!is_of_device(value, keys, out->device))
+            continue;
+        annotation->name = mt_value_text(mt_value_get(value, &keys->name));
+        annotation->is_end = mt_value_is(mt_value_get(value, &keys->stage), "END");
+        out->annotation_count += mt_value_integer(mt_value_get(value, &keys->time_us), &annotation->time_us);
+    }
+}
+
+static int64_t busiest_device(const struct mt_value *traces)
+{
+    uint32_t busiest = 0;
+    for (uint32_t i = 1; i < mt_value_count(traces); i++)
+        if (mt_value_count(mt_value_at(traces, i)) > mt_value_count(mt_value_at(traces, busiest)))
+            busiest = i;
+    return busiest;
+}
+
+static int compare_blocks(const void *left, const void *right)
+{
+    const struct mt_torch_block *a = left, *b = right;
+    return (a->address > b->address) - (a->address < b->address);
+}
+
+static int compare_segments(const void *left, const void *right)
+{
+    const struct mt_torch_segment *a = left, *b = right;
+    return (a->address > b->address) - (a->address < b->address);
+}
+
+mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
+{
+    struct keys keys = make_keys();
+    const struct mt_value *traces = top_list(root, "device_traces");
+    *out = (struct mt_torch_snapshot){.device = device == MT_TORCH_ANY_DEVICE ? busiest_device(traces) : device};
+    if (!mt_torch_snapshot_is_one(root))
+        return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
+    if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
+        return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64,
+                       mt_value_count(traces), out->device);
+    mt_status status = read_events(mt_value_at(traces, (uint32_t)out->device), &keys, out);
+    if (status == MT_OK)
+        status = read_segments(top_list(root, "segments"), &keys, out);
+    if (status != MT_OK)
+        return status;
+    read_annotations(top_list(root, "external_annotations"), &keys, out);
+    qsort(out->blocks, out->block_count, sizeof *out->blocks, compare_blocks);
+    qsort(out->segments, out->segment_count, sizeof *out->segments, compare_segments);
+    return MT_OK;
+}
+
+void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot)
+{
+    free(snapshot->events);
+    free(snapshot->blocks);
+    free(snapshot->segments);
+    free(snapshot->annotations);
+    *snapshot = (struct mt_torch_snapshot){0};
+}

@@ -1,0 +1,87 @@
+/* What a PyTorch memory snapshot says of one device, checked and in rows: torch.cuda.memory._snapshot(), saved as a pickle or
+ * as JSON.
+ *
+ *   {"segments": [{…, "blocks": [{…}]}],      ▶ segments, blocks: what there was in the end
+ *    "device_traces": [[{…}, {…}, …], …],     ▶ events: what happened, a list for each device
+ *    "external_annotations": [{…}]}           ▶ annotations
+ *
+ * Rows refer to the values, which must outlive them. Threads: one at a time. */
+#ifndef MT_TRACE_IMPORT_TORCH_SNAPSHOT_H
+#define MT_TRACE_IMPORT_TORCH_SNAPSHOT_H
+
+#include "base/status.h"
+#include "trace/import/value.h"
+
+#define MT_TORCH_ACTIONS(X)                                                                                            \
+    X(ALLOC, "alloc")                                                                                                  \
+    X(FREE_REQUESTED, "free_requested") /* the tensor is gone */                                                       \
+    X(FREE_COMPLETED, "free_completed") /* and nothing on another stream uses its block any more */                    \
+    X(SEGMENT_ALLOC, "segment_alloc")                                                                                  \
+    X(SEGMENT_FREE, "segment_free")                                                                                    \
+    X(SEGMENT_MAP, "segment_map") /* of an expandable segment: memory for a part of its addresses */                   \
+    X(SEGMENT_UNMAP, "segment_unmap")                                                                                  \
+    X(SNAPSHOT, "snapshot")                                                                                            \
+    X(OOM, "oom")                                                                                                      \
+    X(ANNOTATE, "annotate")                                                                                            \
+    X(OTHER, "") /* one that came after this program */
+
+#define X(name, text) MT_TORCH_##name,
+typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_torch_action;
+#undef X
+
+/* "alloc", …; "" of MT_TORCH_OTHER. */
+const char *mt_torch_action_name(mt_torch_action action);
+
+/* One event. Invariant: address + bytes <= 2^63 - 1. */
+struct mt_torch_event {
+    mt_torch_action action;
+    uint64_t address; /* of oom: what the driver said was free */
+    uint64_t bytes;   /* as they were asked for */
+    uint64_t stream;  /* PyTorch's number, a pointer */
+    int64_t time_us;
+    const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
+    const struct mt_value *event;  /* the whole of it */
+};
+
+/* A block that was live, or waited for other streams, in the end. */
+struct mt_torch_block {
+    uint64_t address, bytes, requested_bytes;
+    const struct mt_value *frames;
+};
+
+/* A segment that there was in the end. Of an expandable one each run of addresses that has memory is one. */
+struct mt_torch_segment {
+    uint64_t address, bytes, stream;
+    bool is_expandable;
+};
+
+/* Something that the program said it was doing, such as "Optimizer.step#AdamW.step". */
+struct mt_torch_annotation {
+    const char *name;
+    int64_t time_us;
+    bool is_end;
+};
+
+struct mt_torch_snapshot {
+    int64_t device;
+    struct mt_torch_event *events; /* in the order of the file */
+    size_t event_count;
+    struct mt_torch_block *blocks; /* by address, as the segments if the snapshot is sound */
+    size_t block_count;
+    struct mt_torch_segment *segments;
+    size_t segment_count;
+    struct mt_torch_annotation *annotations; /* of this device */
+    size_t annotation_count;
+};
+
+enum { MT_TORCH_ANY_DEVICE = -1 };
+
+/* Whether the value looks like a snapshot, whatever is in it. */
+bool mt_torch_snapshot_is_one(const struct mt_value *root);
+
+/* Reads the rows of a device; of MT_TORCH_ANY_DEVICE, of the one with most events. MT_BAD_TRACE, with what and where, if
+ * something is not of the kind that it must be; MT_USAGE if there is no such device. Release in any case. */
+mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
+void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot);
+
+#endif

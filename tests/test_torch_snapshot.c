@@ -1,0 +1,366 @@
+/* PyTorch's snapshots: two that were measured, as what PyTorch said of itself has it; small ones, event by event; and what
+ * is none. */
+#include "plain_values.h"
+#include "recorder_fixture.h"
+
+#include "trace/import/document.h"
+#include "trace/import/json_reader.h"
+#include "trace/import/torch_replay.h"
+#include "trace/trace.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static char path[FIXTURE_PATH_BYTES];
+
+/* One label for all; the requests in order. */
+struct reading {
+    mt_label_id label;
+    uint64_t requests, before, frames, moments;
+};
+
+static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
+                       mt_span_id *out_span)
+{
+    struct reading *reading = context;
+    reading->requests++;
+    reading->before += request->event == NULL;
+    reading->frames += mt_value_count(request->frames);
+    *out_label = reading->label;
+    *out_span = 0;
+}
+
+static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
+{
+    (void)event;
+    (void)time_ns;
+    ((struct reading *)context)->moments++;
+}
+
+/* Replays what was read into a trace, and tells what became of it. */
+static struct reading replay(const struct mt_torch_snapshot *snapshot, struct mt_torch_tally *tally,
+                             struct mt_foreign_counts *counts)
+{
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    const struct mt_label label = {.category = MT_CATEGORY_DATA, .op = "alloc", .layer = -1};
+    struct reading reading = {.label = sink->intern_label(sink->context, &label)};
+    const struct mt_torch_reader reader = {.context = &reading, .moment = note_moment, .label = give_label};
+    struct mt_foreign *foreign = mt_foreign_create(sink);
+    mt_torch_replay(snapshot, &reader, foreign, tally);
+    *counts = mt_foreign_counts(foreign);
+    mt_foreign_destroy(foreign);
+    fixture_close(recorder, MT_RUN_DONE);
+    return reading;
+}
+
+/* Everything that says that a recording contradicted itself. */
+static uint64_t contradictions(const struct mt_foreign_counts *counts)
+{
+    return counts->unseen_gives + counts->lost_gives + counts->unmapped_gives + counts->lost_unmaps +
+           counts->unseen_unmaps + counts->straddles + counts->owned_segments + counts->refused + counts->times_back;
+}
+
+static int64_t peak_of(const char *measure)
+{
+    char sql[200];
+    snprintf(sql, sizeof sql, "SELECT bytes FROM summary_peak WHERE step = -2 AND measure = '%s'", measure);
+    return sql_integer(path, sql);
+}
+
+/* What PyTorch measured, and the sum over its own events. */
+static const struct measured {
+    const char *name;
+    uint64_t events, allocs, frees, segments;
+    int64_t requested, allocated, reserved;
+} measured[] = {
+    {"fp32", 105479, 35374, 34501, 1103, 68028792960, 68167778304, 71032635392},
+    {"autocast", 127214, 42598, 41725, 1166, 69851035712, 70012041216, 71525466112},
+};
+
+static void check_measured(const struct measured *expected)
+{
+    char file[4096];
+    struct mt_document *document;
+    struct mt_torch_snapshot snapshot;
+    struct mt_torch_tally tally;
+    struct mt_foreign_counts counts;
+    snprintf(file, sizeof file, MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_%s.pickle.gz", expected->name);
+    assert_int_equal(mt_document_open(file, &document), MT_OK);
+    assert_int_equal(mt_torch_snapshot_read(mt_document_root(document), MT_TORCH_ANY_DEVICE, &snapshot), MT_OK);
+    assert_int_equal(snapshot.event_count, expected->events);
+    struct reading reading = replay(&snapshot, &tally, &counts);
+    assert_int_equal(reading.moments, expected->events);
+    assert_int_equal(reading.requests, expected->allocs + tally.blocks_before);
+    assert_int_equal(tally.events[MT_TORCH_ALLOC], expected->allocs);
+    assert_int_equal(tally.events[MT_TORCH_FREE_REQUESTED], expected->frees);
+    assert_int_equal(tally.events[MT_TORCH_FREE_COMPLETED], expected->frees);
+    assert_int_equal(tally.events[MT_TORCH_SEGMENT_ALLOC], expected->segments);
+    assert_int_equal(tally.blocks_before, 325);
+    assert_int_equal(tally.freed_before, 0);
+    assert_int_equal(contradictions(&counts), 0);
+    assert_int_equal(peak_of("requested"), expected->requested);
+    assert_int_equal(peak_of("allocated"), expected->allocated);
+    assert_int_equal(peak_of("reserved"), expected->reserved);
+    mt_torch_snapshot_release(&snapshot);
+    mt_document_close(document);
+    fixture_remove(path);
+    fixture_path(path);
+}
+
+static void peaks_are_those_that_pytorch_measured(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+        check_measured(&measured[i]);
+}
+
+/* What is read of a snapshot in JSON; the store is the caller's. */
+static mt_status read_json(const char *json, int64_t device, struct mt_value_store **store,
+                           struct mt_torch_snapshot *out)
+{
+    const struct mt_value_limits limits = mt_value_limits_of(strlen(json));
+    struct mt_value root;
+    *store = mt_value_store_create(&limits);
+    if (mt_json_read((const unsigned char *)json, strlen(json), *store, &root) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return mt_torch_snapshot_read(&root, device, out);
+}
+
+/* Replays a snapshot in JSON, and returns its events as "kind segment+offset:block/requested". */
+static const char *events_of(const char *json, struct mt_torch_tally *tally, struct mt_foreign_counts *counts)
+{
+    struct mt_value_store *store;
+    struct mt_torch_snapshot snapshot;
+    if (read_json(json, MT_TORCH_ANY_DEVICE, &store, &snapshot) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    replay(&snapshot, tally, counts);
+    mt_torch_snapshot_release(&snapshot);
+    mt_value_store_destroy(store);
+    return sql_text(path, "SELECT group_concat(k.name || ' ' || coalesce(e.segment, a.segment, '') || '+' ||"
+                          " coalesce(e.offset, a.offset, '') || ':' || coalesce(e.block_bytes, '') || '/' ||"
+                          " coalesce(e.requested_bytes, ''), ', ') FROM event e JOIN event_kind k ON k.id = e.kind"
+                          " LEFT JOIN event a ON a.id = e.allocation");
+}
+
+/* The recording began late: one block was there and stays, one was there and is freed, of a segment that is freed too. */
+static void what_was_there_before_is_told_first(void **state)
+{
+    (void)state;
+    struct mt_torch_tally tally;
+    struct mt_foreign_counts counts;
+    assert_string_equal(
+        events_of("{\"segments\":[{\"device\":0,\"address\":2097152,\"total_size\":2097152,\"stream\":0,\"blocks\":"
+                  "[{\"address\":2097152,\"size\":1024,\"requested_size\":700,\"state\":\"active_allocated\"},"
+                  "{\"address\":2098176,\"size\":2096128,\"requested_size\":0,\"state\":\"inactive\"}]}],"
+                  "\"device_traces\":[["
+                  "{\"action\":\"free_requested\",\"addr\":8388608,\"size\":5000,\"stream\":0,\"time_us\":100},"
+                  "{\"action\":\"free_completed\",\"addr\":8388608,\"size\":5000,\"stream\":0,\"time_us\":101},"
+                  "{\"action\":\"segment_free\",\"addr\":8388608,\"size\":2097152,\"stream\":0,\"time_us\":102},"
+                  "{\"action\":\"something_new\",\"time_us\":103}]]}",
+                  &tally, &counts),
+        "segment_map 0+0:2097152/, segment_map 1+0:2097152/, alloc 0+0:1024/700, alloc 1+0:5120/5000,"
+        " free 1+0:5120/5000, segment_unmap 1+0:2097152/");
+    assert_int_equal(tally.blocks_before, 2);
+    assert_int_equal(tally.requested_before, 5700);
+    assert_int_equal(tally.freed_before, 1);
+    assert_int_equal(tally.segments_before, 2);
+    assert_int_equal(tally.reserved_before, 4 << 20);
+    assert_int_equal(tally.events[MT_TORCH_OTHER], 1);
+    assert_int_equal(contradictions(&counts), 0);
+    assert_int_equal(sql_integer(path, "SELECT max(time_ns) FROM event"), 2000);
+}
+
+#define ALLOC(address, size) "{\"action\":\"alloc\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
+#define FREE(address, size) "{\"action\":\"free_completed\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
+#define SEGMENT(action, address, size)                                                                                 \
+    "{\"action\":\"segment_" #action "\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
+
+/* A remainder that is too small to be split off stays: up to 1 MiB of a large block, less than 512 bytes of a small one. */
+static void remainders_belong_to_their_block(void **state)
+{
+    (void)state;
+    struct mt_torch_tally tally;
+    struct mt_foreign_counts counts;
+    assert_string_equal(
+        events_of(
+            "{\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 20971520, 20971520) "," ALLOC(
+                20971520, 10485760) "," ALLOC(31457280,
+                                              9437000) "," FREE(20971520,
+                                                                10485760) "," ALLOC(20971520,
+                                                                                    9437184) "," ALLOC(30408704,
+                                                                                                       1000) "]]}",
+            &tally, &counts),
+        "segment_map 0+0:20971520/, alloc 0+0:10485760/10485760, alloc 0+10485760:10485760/9437000,"
+        " free 0+0:10485760/10485760, alloc 0+0:10485760/9437184, free 0+0:10485760/9437184,"
+        " alloc 0+9437184:1024/1000");
+    assert_int_equal(counts.lost_gives, 1); /* the last one contradicts the rule */
+}
+
+/* Of an expandable segment memory comes and goes in parts, and it stays one segment. */
+static void an_expandable_segment_is_one(void **state)
+{
+    (void)state;
+    struct mt_torch_tally tally;
+    struct mt_foreign_counts counts;
+    assert_string_equal(
+        events_of(
+            "{\"segments\":[],\"device_traces\":[[" SEGMENT(map, 2097152, 2097152) "," ALLOC(
+                2097152, 2097152) "," SEGMENT(map, 4194304,
+                                              2097152) "," ALLOC(4194304,
+                                                                 1048576) "," FREE(2097152,
+                                                                                   2097152) "," SEGMENT(unmap, 2097152,
+                                                                                                        2097152) "]]}",
+            &tally, &counts),
+        "segment_map 0+0:2097152/, alloc 0+0:2097152/2097152, segment_map 0+2097152:2097152/,"
+        " alloc 0+2097152:1048576/1048576, free 0+0:2097152/2097152, segment_unmap 0+0:2097152/");
+    assert_int_equal(contradictions(&counts), 0);
+}
+
+static void a_refused_request_is_told(void **state)
+{
+    (void)state;
+    struct mt_torch_tally tally;
+    struct mt_foreign_counts counts;
+    assert_string_equal(events_of("{\"segments\":[],\"device_traces\":[[{\"action\":\"oom\",\"device_free\":5,"
+                                  "\"size\":123456,\"stream\":0,\"time_us\":1}]]}",
+                                  &tally, &counts),
+                        "oom +:/123456");
+    assert_int_equal(tally.events[MT_TORCH_OOM], 1);
+}
+
+static void the_device_is_the_one_that_was_asked_for(void **state)
+{
+    (void)state;
+    static const char two[] =
+        "{\"segments\":[{\"device\":1,\"address\":0,\"total_size\":512,\"blocks\":[]}],"
+        "\"device_traces\":[[],[" ALLOC(
+            512, 1) "]],"
+                    "\"external_annotations\":[{\"stage\":\"END\",\"name\":\"step\",\"device\":1,"
+                    "\"time_us\":7},{\"stage\":\"START\",\"name\":\"other\",\"device\":0,\"time_us\":8}]}";
+    for (int64_t device = -1; device <= 2; device++) {
+        struct mt_value_store *store;
+        struct mt_torch_snapshot snapshot;
+        mt_status status = read_json(two, device, &store, &snapshot);
+        assert_int_equal(status, device == 2 ? MT_USAGE : MT_OK);
+        size_t is_second = device == 1 || device == MT_TORCH_ANY_DEVICE;
+        assert_int_equal(snapshot.event_count, is_second);
+        assert_int_equal(snapshot.segment_count, is_second);
+        assert_int_equal(snapshot.annotation_count, device < 2);
+        if (is_second == 1) {
+            assert_string_equal(snapshot.annotations[0].name, "step");
+            assert_true(snapshot.annotations[0].is_end);
+        }
+        mt_torch_snapshot_release(&snapshot);
+        mt_value_store_destroy(store);
+    }
+}
+
+static void what_is_no_snapshot_is_refused(void **state)
+{
+    (void)state;
+    static const char *const none[] = {
+        "[]",
+        "{}",
+        "{\"segments\":[],\"device_traces\":{}}",
+        "{\"segments\":[],\"device_traces\":[[1]]}",
+        "{\"segments\":[],\"device_traces\":[[{\"action\":7}]]}",
+        "{\"segments\":[],\"device_traces\":[[{\"action\":\"alloc\",\"size\":1}]]}",
+        "{\"segments\":[],\"device_traces\":[[{\"action\":\"alloc\",\"addr\":1,\"size\":-1}]]}",
+        "{\"segments\":[],\"device_traces\":[[{\"action\":\"alloc\",\"addr\":1.5,\"size\":1}]]}",
+        "{\"segments\":[],\"device_traces\":[[{\"action\":\"alloc\",\"addr\":5,\"size\":9223372036854775807}]]}",
+        "{\"segments\":[1],\"device_traces\":[[]]}",
+        "{\"segments\":[{\"address\":0}],\"device_traces\":[[]]}",
+        "{\"segments\":[{\"address\":0,\"total_size\":5,\"blocks\":[{}]}],\"device_traces\":[[]]}",
+    };
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        struct mt_value_store *store;
+        struct mt_torch_snapshot snapshot;
+        if (read_json(none[i], MT_TORCH_ANY_DEVICE, &store, &snapshot) != MT_BAD_TRACE)
+            fail_msg("accepted: %s", none[i]);
+        mt_torch_snapshot_release(&snapshot);
+        mt_value_store_destroy(store);
+    }
+}
+
+/* What happened in any order, at places that overlap: nothing of it can be believed, and all of it is accounted for. */
+static void whatever_happened_is_accounted_for(void **state)
+{
+    (void)state;
+    enum { EVENTS = 400, PLACES = 40, ROUNDS = 60 };
+    static const uint64_t sizes[] = {0, 1, 512, 700, 4096, 1 << 20, 2 << 20, INT64_MAX - (PLACES << 12)};
+    uint64_t random = (uint64_t)time(NULL);
+    print_message("seed %" PRIu64 "\n", random);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct mt_torch_event events[EVENTS] = {0};
+        struct mt_torch_block blocks[10] = {0};
+        struct mt_torch_segment segments[10] = {0};
+        for (size_t i = 0; i < EVENTS; i++) {
+            static const struct mt_value nobody;
+            random = mt_splitmix64(random);
+            events[i] = (struct mt_torch_event){.action = (mt_torch_action)(random % MT_TORCH_ACTION_COUNT),
+                                                .address = (random >> 8) % PLACES << 12,
+                                                .bytes = sizes[(random >> 20) % 8],
+                                                .stream = (random >> 30) % 3,
+                                                .time_us = (int64_t)((random >> 40) % 1000),
+                                                .frames = &nobody};
+            if (i >= 10)
+                continue;
+            blocks[i] = (struct mt_torch_block){
+                .address = events[i].address + 512 * i, .bytes = events[i].bytes, .frames = &nobody};
+            segments[i] = (struct mt_torch_segment){
+                .address = events[i].address, .bytes = events[i].bytes, .is_expandable = random >> 63};
+        }
+        const struct mt_torch_snapshot snapshot = {.events = events,
+                                                   .event_count = EVENTS,
+                                                   .blocks = blocks,
+                                                   .block_count = 10,
+                                                   .segments = segments,
+                                                   .segment_count = 10};
+        struct mt_torch_tally tally;
+        struct mt_foreign_counts counts;
+        uint64_t sum = 0;
+        struct reading reading = replay(&snapshot, &tally, &counts);
+        for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
+            sum += tally.events[action];
+        assert_int_equal(sum, EVENTS);
+        assert_int_equal(reading.before, tally.blocks_before);
+        assert_int_equal(reading.requests,
+                         tally.blocks_before + tally.events[MT_TORCH_ALLOC] + tally.events[MT_TORCH_OOM]);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture_path(path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture_remove(path);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(peaks_are_those_that_pytorch_measured, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_there_before_is_told_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(remainders_belong_to_their_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_expandable_segment_is_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_request_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_device_is_the_one_that_was_asked_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(whatever_happened_is_accounted_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_snapshot_is_refused, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
