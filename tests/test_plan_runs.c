@@ -22,43 +22,37 @@ static double number_at(const json_t *answer, const char *object, const char *ke
     return json_number_value(number);
 }
 
-/* Whole pages of the device are at most this much of a run that takes many GiB. */
+/* Options of the 2.7B model, and the most that may be reserved over the peak allocated. Packing is hardest where gradients
+ * go before the forward pass, so that activations take their place. */
+static const struct {
+    const char *options;
+    double most;
+} packed[] = {
+    {"--impl fused", 1.001},
+    {"--impl fused --autocast bf16", 1.001},
+    {"--impl fused --autocast bf16 --weight-cast layer --zero-grad before-forward --seq 512", 1.001},
+    {"--impl fused --autocast bf16 --optimizer-in-backward on --checkpoint block", 1.001},
+#ifndef __SANITIZE_ADDRESS__ /* seconds each, where nothing is optimized, and nothing that the others don't run */
+    {"--impl eager", 1.001},
+    {"--impl eager --autocast bf16", 1.001},
+    {"--impl eager --zero-grad before-forward", 1.01},
+    {"--impl eager --autocast bf16 --zero-grad before-forward", 1.01},
+#endif
+};
+
 static void reserved_is_peak_allocated_for_the_largest_model(void **unused)
 {
     (void)unused;
-    static const char *const options[] = {
-        "--impl eager",
-        "--impl eager --autocast bf16",
-        "--impl fused",
-        "--impl fused --autocast bf16",
-        "--impl fused --autocast bf16 --weight-cast layer --zero-grad before-forward --seq 512",
-        "--impl fused --autocast bf16 --optimizer-in-backward on --checkpoint block"};
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++) {
         char text[256];
-        snprintf(text, sizeof text, "--device sim --model 2.7B --plan on %s", options[i]);
+        snprintf(text, sizeof text, "--no-trace --device sim --model 2.7B --plan on %s", packed[i].options);
         json_t *answer = run(text);
         double ratio = number_at(answer, "peak", "reserved_bytes") / number_at(answer, "peak", "allocated_bytes");
-        print_message("%s: reserved over peak allocated %.5f\n", options[i], ratio);
-        assert_true(ratio >= 1 && ratio <= 1.001);
+        print_message("%s: reserved over peak allocated %.5f\n", packed[i].options, ratio);
+        assert_true(ratio >= 1 && ratio <= packed[i].most);
         assert_true(number_at(answer, "plan", "planned_requests") > 1000);
         assert_true(number_at(answer, "plan", "unplanned_requests") == 0);
         assert_true(number_at(answer, "plan", "bytes") >= number_at(answer, "plan", "peak_bytes"));
-        json_decref(answer);
-    }
-}
-
-/* Packing is hardest where gradients go before the forward pass, so that activations take their place. */
-static void eager_runs_are_packed_within_a_percent(void **unused)
-{
-    (void)unused;
-    static const char *const options[] = {"--zero-grad before-forward", "--autocast bf16 --zero-grad before-forward"};
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        char text[256];
-        snprintf(text, sizeof text, "--device sim --model 2.7B --plan on %s", options[i]);
-        json_t *answer = run(text);
-        double ratio = number_at(answer, "peak", "reserved_bytes") / number_at(answer, "peak", "allocated_bytes");
-        print_message("%s: reserved over peak allocated %.5f\n", options[i], ratio);
-        assert_true(ratio >= 1 && ratio <= 1.01);
         json_decref(answer);
     }
 }
@@ -144,7 +138,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reserved_is_peak_allocated_for_the_largest_model, set_up, leave_folder),
-        cmocka_unit_test_setup_teardown(eager_runs_are_packed_within_a_percent, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(losses_are_the_same_to_the_bit, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(sim_and_cpu_follow_with_one_sequence, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(the_settings_say_that_a_run_follows_a_plan, set_up, leave_folder),

@@ -1,9 +1,9 @@
 /* Packing by greed, and by learning from where greed failed.
  *
  * Blocks are placed one after the other, each at the lowest offset that none of those placed before it forbids. All lies
- * in the order: largest first is good; what is live at the peak first, the longest-lived lowest, is often better, as it
- * leaves one gap and not many. What sticks out of the bound after that came too late: it moves forward to half its place
- * in the order, and all are placed again, until the bound is met or the effort spent. The best placing is kept. */
+ * in the order. Two are tried: the largest first; and what is live at the peak first, the longest-lived lowest, which
+ * leaves one gap and not many. What sticks out of the bound in the better one came too late: it moves forward to half its
+ * place in the order, and all are placed again, until the bound is met or the effort spent. The best packing is kept. */
 #include "alloc/plan_pack.h"
 
 #include "base/memory.h"
@@ -233,22 +233,23 @@ struct search {
     size_t count;
     uint64_t enough_bytes;
     struct layout layout;
-    struct rank *order;
     uint64_t best_bytes;
     uint64_t *best_offsets;
 };
 
-static void try_order(struct search *search)
+/* Places all blocks in an order; true if they were never packed better. */
+static bool try_order(struct search *search, const struct rank *order)
 {
     struct layout *layout = &search->layout;
     layout->count = 0;
     layout->end_bytes = 0;
-    place_in_order(layout, search->blocks, search->order, search->count);
+    place_in_order(layout, search->blocks, order, search->count);
     if (layout->end_bytes >= search->best_bytes)
-        return;
+        return false;
     search->best_bytes = layout->end_bytes;
     for (size_t i = 0; i < search->count; i++)
         search->best_offsets[i] = search->blocks[i].offset;
+    return true;
 }
 
 static bool goes_on(const struct search *search)
@@ -256,13 +257,20 @@ static bool goes_on(const struct search *search)
     return search->best_bytes > search->enough_bytes && search->layout.comparisons < MOST_COMPARISONS;
 }
 
-/* Begins with the order as it is. */
-static void improve(struct search *search)
+/* Gives the blocks the offsets of the best packing so far. */
+static void restore_best(struct search *search)
 {
-    try_order(search);
-    for (int round = 1; round < MOST_ROUNDS && goes_on(search); round++) {
-        learn(search->blocks, search->count, search->enough_bytes, search->order);
-        try_order(search);
+    for (size_t i = 0; i < search->count; i++)
+        search->blocks[i].offset = search->best_offsets[i];
+}
+
+/* Learns from the best packing so far, which had this order, and goes on from what comes of it. */
+static void improve(struct search *search, struct rank *order)
+{
+    restore_best(search);
+    for (int round = 0; round < MOST_ROUNDS && goes_on(search); round++) {
+        learn(search->blocks, search->count, search->enough_bytes, order);
+        try_order(search, order);
     }
 }
 
@@ -272,19 +280,19 @@ uint64_t mt_pack(struct mt_pack_block *blocks, size_t count, uint64_t enough_byt
                             .count = count,
                             .enough_bytes = enough_bytes,
                             .layout = layout_create(blocks, count),
-                            .order = mt_host_alloc((count + 1) * sizeof *search.order),
                             .best_bytes = UINT64_MAX,
                             .best_offsets = mt_host_alloc((count + 1) * sizeof *search.best_offsets)};
-    rank_by_peak(blocks, count, search.order);
-    improve(&search);
-    if (goes_on(&search)) {
-        rank_by_size(blocks, 0, count, search.order);
-        improve(&search);
-    }
-    for (size_t i = 0; i < count; i++)
-        blocks[i].offset = search.best_offsets[i];
+    struct rank *by_size = mt_host_alloc((count + 1) * sizeof *by_size);
+    struct rank *by_peak = mt_host_alloc((count + 1) * sizeof *by_peak);
+    rank_by_size(blocks, 0, count, by_size);
+    rank_by_peak(blocks, count, by_peak);
+    try_order(&search, by_size);
+    bool peak_is_better = goes_on(&search) && try_order(&search, by_peak);
+    improve(&search, peak_is_better ? by_peak : by_size);
+    restore_best(&search);
     layout_destroy(&search.layout);
-    free(search.order);
+    free(by_size);
+    free(by_peak);
     free(search.best_offsets);
     return search.best_bytes;
 }
