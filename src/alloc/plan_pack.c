@@ -46,13 +46,13 @@ static int compare_ranks(const void *left, const void *right)
 
 static bool meet(struct mt_pack_life a, struct mt_pack_life b)
 {
-    return (a.from < b.until) & (b.from < a.until);
+    return a.from < b.until && b.from < a.until;
 }
 
 /* Empty second lives, which are at moment 0, meet nothing. */
 static bool live_at_once(const struct mt_pack_life a[2], const struct mt_pack_life b[2])
 {
-    return meet(a[0], b[0]) | meet(a[0], b[1]) | meet(a[1], b[0]) | meet(a[1], b[1]);
+    return meet(a[0], b[0]) || meet(a[0], b[1]) || meet(a[1], b[0]) || meet(a[1], b[1]);
 }
 
 /* The bits from that of one era to that of another. */

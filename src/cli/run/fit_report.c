@@ -111,6 +111,8 @@ static void print_title(const struct mt_fit_question *question)
     fputs(" (", stdout);
     print_parameters((int64_t)mt_model_parameter_count(&config->model));
     mt_alloc_settings_format_short(&question->plan->alloc, &alloc);
+    if (question->plan->follows_plan)
+        mt_text_add(&alloc, ", plan on");
     printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, %s\n",
            mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
            config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], mt_text_get(&alloc));
@@ -370,6 +372,7 @@ static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
         "checkpoint", mt_checkpoint_names[config->checkpoint], "optimizer_in_backward",
         mt_switch_names[config->optimizer_in_backward], "zero_grad", mt_zero_grad_names[config->zero_grad], "batch",
         (json_int_t)config->batch, "seq", (json_int_t)config->seq, "alloc", mt_text_get(&alloc));
+    json_object_set_new(members, "plan", json_string(mt_switch_names[plan->follows_plan]));
     json_object_update(object, members);
     json_decref(members);
     mt_text_release(&alloc);
