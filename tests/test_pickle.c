@@ -359,6 +359,26 @@ static void the_stack_is_not_left(void **state)
     }
 }
 
+static void what_is_empty_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *code;
+        mt_value_kind kind;
+    } cases[] = {{"(l.", MT_VALUE_LIST},  {"(t.", MT_VALUE_LIST},  {"(d.", MT_VALUE_DICT},  {").", MT_VALUE_LIST},
+                 {"](e.", MT_VALUE_LIST}, {"}(u.", MT_VALUE_DICT}, {"(1N.", MT_VALUE_NONE}, {"(0N.", MT_VALUE_NONE}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct bytes bytes = pickle_of(cases[i].code, strlen(cases[i].code));
+        struct mt_value_store *store;
+        struct mt_value value;
+        assert_int_equal(read_bytes(bytes.data, bytes.length, &store, &value), MT_OK);
+        assert_int_equal(value.kind, cases[i].kind);
+        assert_int_equal(mt_value_count(&value), 0);
+        mt_value_store_destroy(store);
+        free(bytes.data);
+    }
+}
+
 static void memory_is_bounded(void **state)
 {
     (void)state;
@@ -395,6 +415,7 @@ int main(void)
         cmocka_unit_test(what_is_shared_many_times_over_takes_little),
         cmocka_unit_test(nothing_comes_to_hold_itself),
         cmocka_unit_test(the_stack_is_not_left),
+        cmocka_unit_test(what_is_empty_is_read),
         cmocka_unit_test(memory_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

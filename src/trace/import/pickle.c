@@ -477,6 +477,8 @@ mt_status mt_pickle_read(const unsigned char *data, size_t length, struct mt_val
 {
     struct machine machine = {.data = data, .at = data, .end = data + length, .opcode = data, .store = store};
     *out = (struct mt_value){0};
+    machine.stack.capacity = FIRST_ENTRIES;
+    machine.stack.values = mt_host_alloc(FIRST_ENTRIES * sizeof *machine.stack.values);
     mt_status status = run(&machine);
     if (status == MT_OK)
         *out = machine.stack.values[0];
