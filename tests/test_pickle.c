@@ -385,13 +385,13 @@ static void memory_is_bounded(void **state)
     static const char *const codes[] = {"N", "]", "}", "(", "N\x94", "]]a", "2"};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         struct bytes bytes = PICKLE("N");
-        const struct mt_value_limits limits = {.bytes = 4 << 20, .depth = 100};
+        const struct mt_value_limits limits = {.bytes = 3 << 20, .depth = 100};
         struct mt_value value;
         while (bytes.length < 1 << 20)
             bytes_add_text(&bytes, codes[i]);
         struct mt_value_store *store = mt_value_store_create(&limits);
         assert_int_equal(mt_pickle_read(bytes.data, bytes.length, store, &value), MT_BAD_TRACE);
-        assert_non_null(strstr(mt_last_error(), "takes more than 4194304 bytes of memory"));
+        assert_non_null(strstr(mt_last_error(), "takes more than 3145728 bytes of memory"));
         assert_in_range(mt_value_store_bytes(store), 1, limits.bytes);
         mt_value_store_destroy(store);
         free(bytes.data);
