@@ -112,7 +112,10 @@ static void the_settings_say_that_a_run_follows_a_plan(void **unused)
     json_decref(run("--device sim " TINY " --plan on"));
     const struct said *said = MEMTRACE("diff --trace plan.db");
     assert_int_equal(said->code, 0);
-    assert_says(said->out, "plan");
+    assert_says(said->out, "plan: off → on");
+    said = MEMTRACE("sql --trace plan.db --csv \"SELECT value > 1000 FROM measurement WHERE run = :run AND name = "
+                    "'plan:planned_requests'\"");
+    assert_says(said->out, "\n1");
     said = MEMTRACE("run --no-trace --device sim " TINY " --plan on");
     assert_says(said->out, "requests got their place");
     said = MEMTRACE("run --no-trace --device sim " TINY);

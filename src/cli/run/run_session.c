@@ -191,6 +191,18 @@ static void report_lost_kernels(struct session *session)
         mt_note("CUPTI lost %" PRIu64 " records of kernels", lost);
 }
 
+/* The trace keeps how far the plan was followed. */
+static void report_plan(struct session *session)
+{
+    const struct mt_run_result *result = session->result;
+    if (session->placement == NULL)
+        return;
+    measure(session, "plan:bytes", MT_NO_STEP, (double)result->plan_bytes);
+    measure(session, "plan:peak_bytes", MT_NO_STEP, (double)result->plan_peak_bytes);
+    measure(session, "plan:planned_requests", MT_NO_STEP, (double)result->stats.planned_requests);
+    measure(session, "plan:unplanned_requests", MT_NO_STEP, (double)result->stats.unplanned_requests);
+}
+
 /* Why the training failed; the caller's. */
 static char *describe_failure(const struct session *session)
 {
@@ -216,6 +228,7 @@ static void train(struct session *session)
     if (result->status != MT_OK)
         result->error = describe_failure(session);
     report_lost_kernels(session);
+    report_plan(session);
 }
 
 /* What can't be planned is run all the same. */
