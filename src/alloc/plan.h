@@ -47,8 +47,10 @@ bool mt_plan_place(const struct mt_plan *plan, int64_t step, uint64_t number, ui
 
 struct mt_alloc;
 
-/* Follows a plan from now on; called before the first block is taken. Borrows it, until the allocator is destroyed.
- * MT_OUT_OF_MEMORY if the device has no room for it: then the allocator goes on without. */
+/* Follows a plan from now on, in a segment of its own; mt_alloc_mark's STEP_BEGIN tells which step it is. Borrows the plan,
+ * until the allocator is destroyed. Before a request is refused for want of memory the plan is given up, and its segment
+ * serves all. MT_USAGE if a block was taken already, MT_OUT_OF_MEMORY if the device has no room for it: then the
+ * allocator goes on without. */
 mt_status mt_alloc_follow(struct mt_alloc *alloc, const struct mt_plan *plan);
 
 #endif
