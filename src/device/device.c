@@ -220,6 +220,16 @@ struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream)
     return device->table->queue != NULL ? device->table->queue(device, stream) : NULL;
 }
 
+mt_status mt_device_graph_begin(struct mt_device *device, uint64_t key)
+{
+    return device->table->graph_begin != NULL ? device->table->graph_begin(device, key) : MT_OK;
+}
+
+mt_status mt_device_graph_end(struct mt_device *device)
+{
+    return device->table->graph_end != NULL ? device->table->graph_end(device) : MT_OK;
+}
+
 mt_status mt_device_mark(struct mt_device *device, int number)
 {
     assert(number >= 0 && number < MT_DEVICE_MARKS);

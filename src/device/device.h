@@ -82,6 +82,12 @@ struct mt_device_table {
     /* The queue that ops of `stream` are launched on. Optional: kernels take NULL. */
     struct mtk_queue *(*queue)(struct mt_device *device, mt_stream stream);
 
+    /* Between the two, stream 0 is given work that is the same whenever `key` is: then it may be queued as one, by what was
+     * learned from earlier times, and while it is, device->kernels is NULL until the end. No reads and writes come between.
+     * Optional, both or none. */
+    mt_status (*graph_begin)(struct mt_device *device, uint64_t key);
+    mt_status (*graph_end)(struct mt_device *device);
+
     /* Remembers the moment at which the work queued so far is done, under a number below MT_DEVICE_MARKS, and tells the
      * time between two of them, waiting for the later. Optional, both or none: then a moment is now. */
     mt_status (*mark)(struct mt_device *device, int number);
@@ -175,6 +181,11 @@ mt_status mt_device_synchronize(struct mt_device *device);
 
 /* What kernels of `stream` take as their queue. */
 struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
+
+/* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end for each begin, also
+ * after a failure in between; not for a begin that failed. */
+mt_status mt_device_graph_begin(struct mt_device *device, uint64_t key);
+mt_status mt_device_graph_end(struct mt_device *device);
 
 /* Marks a moment of the queued work under `number` (below MT_DEVICE_MARKS); the milliseconds between two of them. */
 mt_status mt_device_mark(struct mt_device *device, int number);

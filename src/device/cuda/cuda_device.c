@@ -1,5 +1,5 @@
-/* One CUDA card as a device: memory by cudaMalloc, one stream on which all work is queued in order, whatever number a
- * caller gives its stream, and one cuBLAS handle on it.
+/* One CUDA card as a device: memory by cudaMalloc, or mapped under ranges of addresses, and streams whose work runs beside each
+ * other's. Marks are moments of stream 0.
  *
  * The driver's memory figures are taken while the device is opened, before and after each part of CUDA starts, since
  * nobody tells later what they took:
@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_range.h"
+#include "device/cuda/cuda_stream.h"
 #include "device/cuda/process_memory.h"
 #include "kernels/cuda/cuda_ops.h"
-#include "kernels/cuda/product_choice.h"
-#include "kernels/cuda/queue.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,11 +23,13 @@
 
 enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8, FIRST_TO_OVERLAP = 9 /* compute capabilities */ };
 
-/* Invariant once open: queue and every event of `marks` exist. */
+/* Invariant once open: stream 0 and every event of `marks` exist. */
 struct cuda {
     struct mt_device device;
     int ordinal;
-    struct mtk_queue queue;
+    bool overlaps; /* kernels of a queue may, see struct mtk_queue */
+    struct mt_cuda_streams streams;
+    struct mt_cuda_graphs graphs; /* of stream 0 */
     cudaEvent_t marks[MT_DEVICE_MARKS];
     struct mt_cuda_range range;
     struct mt_process_memory process_memory;
@@ -119,8 +121,7 @@ static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t
 /* Waits: the caller may use its memory again when this returns, of whatever kind that is. */
 static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
 {
-    (void)stream;
-    cudaStream_t queue = cuda_of(device)->queue.stream;
+    cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
     mt_status status = check(cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, queue),
                              "cudaMemcpyAsync to the device");
     return status == MT_OK ? check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
@@ -128,8 +129,7 @@ static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *fr
 
 static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
 {
-    (void)stream;
-    cudaStream_t queue = cuda_of(device)->queue.stream;
+    cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
     mt_status status =
         check(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, queue), "cudaMemcpyAsync to the host");
     return status == MT_OK ? check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
@@ -139,19 +139,42 @@ static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uin
 
 static mt_status cuda_synchronize(struct mt_device *device)
 {
-    return check(cudaStreamSynchronize(cuda_of(device)->queue.stream), "cudaStreamSynchronize");
+    return mt_cuda_streams_wait(&cuda_of(device)->streams);
 }
 
 static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
 {
-    (void)stream;
-    return &cuda_of(device)->queue;
+    return mt_cuda_stream_queue(&cuda_of(device)->streams, stream);
+}
+
+/* The thread that comes may be the allocator's caller. */
+static mt_status cuda_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
+{
+    mt_status status = use_card(cuda_of(device));
+    return status == MT_OK ? mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier) : status;
+}
+
+/* While a graph does the work, nothing is to be queued: there are no kernels. */
+static mt_status cuda_graph_begin(struct mt_device *device, uint64_t key)
+{
+    struct cuda *cuda = cuda_of(device);
+    mt_status status = mt_cuda_graph_begin(&cuda->graphs, key, cuda->streams.first.queue.stream);
+    if (cuda->graphs.mode == MT_CUDA_GRAPH_REPLAYS)
+        device->kernels = NULL;
+    return status;
+}
+
+static mt_status cuda_graph_end(struct mt_device *device)
+{
+    struct cuda *cuda = cuda_of(device);
+    device->kernels = &mtk_cuda;
+    return mt_cuda_graph_end(&cuda->graphs, cuda->streams.first.queue.stream);
 }
 
 static mt_status cuda_mark(struct mt_device *device, int number)
 {
     struct cuda *cuda = cuda_of(device);
-    return check(cudaEventRecord(cuda->marks[number], cuda->queue.stream), "cudaEventRecord");
+    return mt_cuda_graph_mark(&cuda->graphs, cuda->marks[number], cuda->streams.first.queue.stream);
 }
 
 static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms)
@@ -207,11 +230,8 @@ static void cuda_close(struct mt_device *device)
         for (int i = 0; i < MT_DEVICE_MARKS; i++)
             if (cuda->marks[i] != NULL)
                 (void)cudaEventDestroy(cuda->marks[i]);
-        mtk_choices_destroy(cuda->queue.choices);
-        if (cuda->queue.blas != NULL)
-            (void)cublasDestroy(cuda->queue.blas);
-        if (cuda->queue.stream != NULL)
-            (void)cudaStreamDestroy(cuda->queue.stream);
+        mt_cuda_graphs_destroy(&cuda->graphs);
+        mt_cuda_streams_end(&cuda->streams);
     }
     mt_process_memory_close(&cuda->process_memory);
     free(cuda);
@@ -229,6 +249,9 @@ static const struct mt_device_table cuda_table = {
     .read = cuda_read,
     .synchronize = cuda_synchronize,
     .queue = cuda_queue,
+    .follow = cuda_follow,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
     .mark = cuda_mark,
     .elapsed_ms = cuda_elapsed_ms,
     .memory = cuda_memory,
@@ -272,7 +295,7 @@ static mt_status describe(struct cuda *cuda)
                        properties.name, properties.major, properties.minor, FIRST_SUPPORTED);
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
-    cuda->queue.overlaps = properties.major >= FIRST_TO_OVERLAP;
+    cuda->overlaps = properties.major >= FIRST_TO_OVERLAP;
     cuda->device.profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
     mt_process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
@@ -283,8 +306,7 @@ static mt_status start_context(struct cuda *cuda)
 {
     mt_status status = use_card(cuda);
     if (status == MT_OK)
-        status =
-            check(cudaStreamCreateWithFlags(&cuda->queue.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        status = mt_cuda_streams_start(&cuda->streams, cuda->overlaps);
     for (int i = 0; i < MT_DEVICE_MARKS && status == MT_OK; i++)
         status = check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
     if (status == MT_OK)
@@ -292,22 +314,12 @@ static mt_status start_context(struct cuda *cuda)
     return status == MT_OK ? used_bytes(cuda, &cuda->context_bytes) : status;
 }
 
-/* Partial sums of bf16 products meet in fp32, not in bf16. */
-static const cublasMath_t FULL_PRECISION_SUMS =
-    (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-
 static mt_status start_library(struct cuda *cuda)
 {
     uint64_t used = 0;
-    cublasStatus_t outcome = cublasCreate(&cuda->queue.blas);
-    if (outcome == CUBLAS_STATUS_SUCCESS)
-        outcome = cublasSetStream(cuda->queue.blas, cuda->queue.stream);
-    if (outcome == CUBLAS_STATUS_SUCCESS)
-        outcome = cublasSetMathMode(cuda->queue.blas, FULL_PRECISION_SUMS);
-    if (outcome != CUBLAS_STATUS_SUCCESS)
-        return mt_fail(MT_FAILED, "%s: cuBLAS does not start: %s (%d)", cuda->device.name, cublasGetStatusName(outcome),
-                       (int)outcome);
-    mt_status status = used_bytes(cuda, &used);
+    mt_status status = mt_cuda_library_start(&cuda->streams.first.queue, cuda->device.name);
+    if (status == MT_OK)
+        status = used_bytes(cuda, &used);
     cuda->library_bytes = used > cuda->context_bytes ? used - cuda->context_bytes : 0;
     return status;
 }

@@ -1,0 +1,96 @@
+#include "device/cuda/cuda_graph.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static mt_status check(cudaError_t error, const char *call)
+{
+    if (error == cudaSuccess)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
+}
+
+static void forget(struct mt_cuda_graph *graph)
+{
+    if (graph->graph != NULL)
+        (void)cudaGraphExecDestroy(graph->graph);
+    *graph = (struct mt_cuda_graph){0};
+}
+
+/* The place of a key, new or known. */
+static struct mt_cuda_graph *find(struct mt_cuda_graphs *graphs, uint64_t key)
+{
+    struct mt_cuda_graph *oldest = &graphs->list[0];
+    for (int i = 0; i < MT_CUDA_GRAPHS; i++) {
+        struct mt_cuda_graph *graph = &graphs->list[i];
+        if (graph->used_at > 0 && graph->key == key)
+            return graph;
+        if (graph->used_at < oldest->used_at)
+            oldest = graph;
+    }
+    forget(oldest);
+    oldest->key = key;
+    return oldest;
+}
+
+mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaStream_t stream)
+{
+    assert(graphs->current == NULL);
+    struct mt_cuda_graph *graph = find(graphs, key);
+    bool is_known = graph->used_at > 0;
+    mt_status status = MT_OK;
+    graph->used_at = ++graphs->begins;
+    graphs->current = graph;
+    if (!is_known)
+        return MT_OK;
+    graphs->mode = graph->graph != NULL ? MT_CUDA_GRAPH_REPLAYS : MT_CUDA_GRAPH_CAPTURES;
+    if (graphs->mode == MT_CUDA_GRAPH_REPLAYS)
+        status = check(cudaGraphLaunch(graph->graph, stream), "cudaGraphLaunch");
+    else /* relaxed: the allocator may take memory from the driver meanwhile */
+        status = check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    if (status != MT_OK) {
+        graphs->mode = MT_CUDA_GRAPH_QUEUES;
+        graphs->current = NULL;
+    }
+    return status;
+}
+
+/* Makes the current graph of what was captured, and launches it. */
+static mt_status finish(struct mt_cuda_graph *current, cudaStream_t stream)
+{
+    cudaGraph_t captured = NULL;
+    mt_status status = check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+    if (status == MT_OK)
+        status = check(cudaGraphInstantiate(&current->graph, captured, 0), "cudaGraphInstantiate");
+    if (status == MT_OK)
+        status = check(cudaGraphLaunch(current->graph, stream), "cudaGraphLaunch");
+    if (captured != NULL)
+        (void)cudaGraphDestroy(captured);
+    if (status != MT_OK)
+        forget(current);
+    return status;
+}
+
+mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream)
+{
+    mt_status status = MT_OK;
+    if (graphs->mode == MT_CUDA_GRAPH_CAPTURES)
+        status = finish(graphs->current, stream);
+    graphs->mode = MT_CUDA_GRAPH_QUEUES;
+    graphs->current = NULL;
+    return status;
+}
+
+mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t event, cudaStream_t stream)
+{
+    if (graphs->mode == MT_CUDA_GRAPH_REPLAYS)
+        return MT_OK;
+    unsigned flags = graphs->mode == MT_CUDA_GRAPH_CAPTURES ? cudaEventRecordExternal : cudaEventRecordDefault;
+    return check(cudaEventRecordWithFlags(event, stream, flags), "cudaEventRecordWithFlags");
+}
+
+void mt_cuda_graphs_destroy(struct mt_cuda_graphs *graphs)
+{
+    for (int i = 0; i < MT_CUDA_GRAPHS; i++)
+        forget(&graphs->list[i]);
+}

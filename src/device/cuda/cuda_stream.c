@@ -1,0 +1,140 @@
+#include "device/cuda/cuda_stream.h"
+
+#include "base/memory.h"
+#include "kernels/cuda/product_choice.h"
+
+#include <stdlib.h>
+
+static mt_status check(cudaError_t error, const char *call)
+{
+    if (error == cudaSuccess)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
+}
+
+/* Partial sums of bf16 products meet in fp32, not in bf16. */
+static const cublasMath_t FULL_PRECISION_SUMS =
+    (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+
+mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device)
+{
+    cublasStatus_t outcome = cublasCreate(&queue->blas);
+    if (outcome == CUBLAS_STATUS_SUCCESS)
+        outcome = cublasSetStream(queue->blas, queue->stream);
+    if (outcome == CUBLAS_STATUS_SUCCESS)
+        outcome = cublasSetMathMode(queue->blas, FULL_PRECISION_SUMS);
+    if (outcome == CUBLAS_STATUS_SUCCESS)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s: cuBLAS does not start: %s (%d)", device, cublasGetStatusName(outcome), (int)outcome);
+}
+
+/* The queue and the event, without cuBLAS. */
+static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, bool overlaps)
+{
+    stream->number = number;
+    stream->is_own = true;
+    stream->queue.overlaps = overlaps;
+    mt_status status =
+        check(cudaStreamCreateWithFlags(&stream->queue.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    if (status != MT_OK)
+        return status;
+    return check(cudaEventCreateWithFlags(&stream->reached, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+}
+
+static void end_stream(struct mt_cuda_stream *stream)
+{
+    mtk_choices_destroy(stream->queue.choices);
+    if (stream->queue.blas != NULL)
+        (void)cublasDestroy(stream->queue.blas);
+    if (stream->reached != NULL)
+        (void)cudaEventDestroy(stream->reached);
+    if (stream->queue.stream != NULL)
+        (void)cudaStreamDestroy(stream->queue.stream);
+    stream->queue = (struct mtk_queue){0};
+    stream->reached = NULL;
+}
+
+mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, bool overlaps)
+{
+    pthread_mutex_init(&streams->lock, NULL);
+    return start_stream(&streams->first, 0, overlaps);
+}
+
+void mt_cuda_streams_end(struct mt_cuda_streams *streams)
+{
+    while (streams->first.next != NULL) {
+        struct mt_cuda_stream *stream = streams->first.next;
+        streams->first.next = stream->next;
+        end_stream(stream);
+        free(stream);
+    }
+    end_stream(&streams->first);
+    pthread_mutex_destroy(&streams->lock);
+}
+
+/* Makes a stream, or another number for stream 0, and lists it. */
+static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_stream number)
+{
+    struct mt_cuda_stream *stream = mt_host_alloc(sizeof *stream);
+    mt_status status = start_stream(stream, number, streams->first.queue.overlaps);
+    if (status == MT_OK)
+        status = mt_cuda_library_start(&stream->queue, "another stream");
+    if (status != MT_OK) {
+        end_stream(stream);
+        stream->is_own = false;
+    }
+    stream->next = streams->first.next;
+    streams->first.next = stream;
+    return stream;
+}
+
+/* The stream that does the work of that number. The lock is held. */
+static struct mt_cuda_stream *find_stream(struct mt_cuda_streams *streams, mt_stream number)
+{
+    struct mt_cuda_stream *stream = &streams->first;
+    while (stream != NULL && stream->number != number)
+        stream = stream->next;
+    if (stream == NULL)
+        stream = add_stream(streams, number);
+    return stream->is_own ? stream : &streams->first;
+}
+
+struct mtk_queue *mt_cuda_stream_queue(struct mt_cuda_streams *streams, mt_stream number)
+{
+    if (number == 0)
+        return &streams->first.queue;
+    pthread_mutex_lock(&streams->lock);
+    struct mt_cuda_stream *stream = find_stream(streams, number);
+    pthread_mutex_unlock(&streams->lock);
+    return &stream->queue;
+}
+
+/* The lock is held. */
+static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *earlier)
+{
+    if (later == earlier)
+        return MT_OK;
+    mt_status status = check(cudaEventRecord(earlier->reached, earlier->queue.stream), "cudaEventRecord");
+    if (status != MT_OK)
+        return status;
+    return check(cudaStreamWaitEvent(later->queue.stream, earlier->reached, 0), "cudaStreamWaitEvent");
+}
+
+mt_status mt_cuda_stream_follow(struct mt_cuda_streams *streams, mt_stream later, mt_stream earlier)
+{
+    pthread_mutex_lock(&streams->lock);
+    mt_status status = follow(find_stream(streams, later), find_stream(streams, earlier));
+    pthread_mutex_unlock(&streams->lock);
+    return status;
+}
+
+mt_status mt_cuda_streams_wait(struct mt_cuda_streams *streams)
+{
+    mt_status status = MT_OK;
+    pthread_mutex_lock(&streams->lock);
+    for (struct mt_cuda_stream *stream = &streams->first; stream != NULL; stream = stream->next)
+        if (stream->is_own && status == MT_OK)
+            status = check(cudaStreamSynchronize(stream->queue.stream), "cudaStreamSynchronize");
+    pthread_mutex_unlock(&streams->lock);
+    return status;
+}
