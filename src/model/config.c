@@ -176,6 +176,9 @@ static mt_status check_implementation(const struct mt_training_config *config)
     if (!is_fused && config->optimizer_in_backward)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
                                  "--impl fused knows --optimizer-in-backward on");
+    if (config->cuda_graph && config->optimizer_in_backward)
+        return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
+                                 "--cuda-graph on and --optimizer-in-backward on exclude each other");
     return MT_OK;
 }
 

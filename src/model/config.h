@@ -55,6 +55,7 @@ struct mt_training_config {
     mt_weight_cast weight_cast; /* of autocast; the eager model knows region alone */
     mt_attention_kind attention;
     mt_checkpoint checkpoint;
+    bool cuda_graph;            /* a card queues forward and backward as one, once it has seen them */
     bool optimizer_in_backward; /* a complete gradient updates its parameter and goes: the fused model's */
     mt_zero_grad zero_grad;     /* of gradients that are still there then */
     mt_init init;

@@ -74,14 +74,32 @@ static struct mt_gradient_watch watch_of_step(struct training *run, int64_t step
     return (struct mt_gradient_watch){.visit = reports ? report_grad_norm : NULL, .context = run};
 }
 
+/* Forward and backward of a step are the same work as in an earlier one if the allocator is as it was then: the model asks
+ * for the same blocks and gets them. The tokens are there already, and the loss is read afterwards. */
+static bool begin_graph(struct training *run)
+{
+    struct mt_runtime *rt = &run->rt;
+    if (!run->config->cuda_graph || rt->status != MT_OK)
+        return false;
+    mt_runtime_fail(rt, mt_device_graph_begin(rt->device, mt_alloc_fingerprint(rt->alloc)));
+    return rt->status == MT_OK;
+}
+
+static void end_graph(struct training *run, bool has_begun)
+{
+    if (has_begun)
+        mt_runtime_fail(&run->rt, mt_device_graph_end(run->rt.device));
+}
+
 /* Backward and update; gradients of the last step go first or went before forward, as configured. */
-static void learn(struct training *run, int64_t step)
+static void learn(struct training *run, int64_t step, bool in_graph)
 {
     struct mt_runtime *rt = &run->rt;
     if (run->config->zero_grad == MT_ZERO_GRAD_BEFORE_BACKWARD)
         run->implementation->zero_grad(rt, run->model);
     mt_runtime_phase(rt, MT_PHASE_BACKWARD);
     run->implementation->backward(rt, run->model, step + 1, watch_of_step(run, step));
+    end_graph(run, in_graph);
     mt_runtime_phase(rt, MT_PHASE_OPTIMIZER);
     run->implementation->update(rt, run->model, step + 1);
 }
@@ -96,9 +114,12 @@ static double run_step(struct training *run, int64_t step)
     if (learns && run->config->zero_grad == MT_ZERO_GRAD_BEFORE_FORWARD)
         run->implementation->zero_grad(rt, run->model);
     mt_token_source_next(rt, run->tokens, step, &inputs, &targets);
+    bool in_graph = begin_graph(run);
     run->implementation->forward(rt, run->model, inputs, learns ? targets : NULL);
     if (learns)
-        learn(run, step);
+        learn(run, step, in_graph);
+    else
+        end_graph(run, in_graph);
     double value = read_scalar(rt, run->implementation->loss(run->model));
     mt_tensor_release(rt, inputs);
     mt_tensor_release(rt, targets);

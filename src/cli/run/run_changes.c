@@ -29,7 +29,7 @@ static bool is_listed(const char *name, const char *const *names, size_t count)
 /* What changes no block's size or life. */
 static bool is_without_effect(const char *name)
 {
-    static const char *const names[] = {"memtrace", "seed", "warmup", "kernels"};
+    static const char *const names[] = {"memtrace", "seed", "warmup", "kernels", "cuda_graph"};
     return is_listed(name, names, sizeof names / sizeof names[0]);
 }
 

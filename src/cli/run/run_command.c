@@ -75,6 +75,7 @@ static void add_choices(struct mt_text *out, const struct mt_training_config *co
         {"--weight-cast", mt_weight_cast_names, (int)config->weight_cast, (int)usual.weight_cast},
         {"--checkpoint", mt_checkpoint_names, (int)config->checkpoint, (int)usual.checkpoint},
         {"--optimizer-in-backward", mt_switch_names, config->optimizer_in_backward, usual.optimizer_in_backward},
+        {"--cuda-graph", mt_switch_names, config->cuda_graph, usual.cuda_graph},
         {"--attention", mt_attention_names, (int)config->attention, (int)usual.attention},
         {"--matmul", mt_matmul_names, (int)config->math, (int)usual.math},
         {"--zero-grad", mt_zero_grad_names, (int)config->zero_grad, (int)usual.zero_grad},

@@ -112,6 +112,8 @@ static void plan_implementation(const struct mt_run_options *run, struct mt_trai
         config->checkpoint = (mt_checkpoint)run->checkpoint;
     if (run->optimizer_in_backward != MT_UNSET)
         config->optimizer_in_backward = run->optimizer_in_backward != 0;
+    if (run->cuda_graph != MT_UNSET)
+        config->cuda_graph = run->cuda_graph != 0;
 }
 
 static void plan_training(const struct mt_run_options *run, struct mt_training_config *config)
@@ -148,6 +150,20 @@ static mt_status check_name(const char *name)
                    name);
 }
 
+/* Whether a graph, if one is asked for, could ever be launched, and kernels be told apart. */
+static mt_status check_graph(const struct mt_run_plan *plan)
+{
+    const struct mt_training_config *config = &plan->config;
+    if (!config->cuda_graph)
+        return MT_OK;
+    if (plan->watches_kernels)
+        return mt_fail(MT_USAGE, "kernels that a graph launches belong to no op: --kernels takes --cuda-graph off");
+    if (config->mode == MT_MODE_FWD_BWD && config->zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD && !plan->follows_plan)
+        return mt_fail(MT_USAGE, "gradients that live into the next step lie elsewhere in each, and a graph repeats "
+                                 "addresses: --cuda-graph on takes --zero-grad before-forward or --plan on");
+    return MT_OK;
+}
+
 mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_plan *out)
 {
     *out = (struct mt_run_plan){.config = mt_training_config_default(),
@@ -163,7 +179,9 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
     if (status != MT_OK)
         return status;
     plan_training(run, &out->config);
-    status = mt_training_config_check(&out->config);
+    status = check_graph(out);
+    if (status == MT_OK)
+        status = mt_training_config_check(&out->config);
     return status == MT_OK ? mt_alloc_settings_parse(run->alloc != NULL ? run->alloc : "", &out->alloc) : status;
 }
 
@@ -193,6 +211,7 @@ static const struct {
                 {"weight_cast", "--weight-cast"},
                 {"checkpoint", "--checkpoint"},
                 {"optimizer_in_backward", "--optimizer-in-backward"},
+                {"cuda_graph", "--cuda-graph"},
                 {"alloc", "--alloc"},
                 {"plan", "--plan"},
                 {"device", "--device"}};

@@ -17,7 +17,7 @@ struct mt_run_options {
     int64_t vocab, d_model, d_ff, layers, heads;
     int64_t batch, seq, steps, warmup, seed;
     int rope, mode, autocast, attention, matmul, zero_grad, init, impl, weight_cast, checkpoint, optimizer_in_backward,
-        plan;
+        cuda_graph, plan;
 };
 
 /* What is trained and how, in the order of the help: AXIS for what `sweep` takes lists of, in the order of its grid, and
@@ -57,6 +57,8 @@ struct mt_run_options {
              "of fused: keep of a block its input alone, and compute it again in backward (off)"),                     \
         AXIS(OPTIMIZER_IN_BACKWARD, CHOICE, optimizer_in_backward, "--optimizer-in-backward", "off|on",                \
              mt_switch_names, "of fused: a gradient updates its parameter when it is complete, and goes (off)"),       \
+        PLAIN(CHOICE, cuda_graph, "--cuda-graph", "CHOICE", mt_switch_names,                                           \
+              "queue forward and backward as one, once they repeat (off)"),                                            \
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \
              "policy=tight or policy=torch,max_split=…,… (policy=tight)"),                                             \
         PLAIN(CHOICE, plan, "--plan", "CHOICE", mt_switch_names,                                                       \
@@ -76,7 +78,7 @@ struct mt_run_options {
         .heads = MT_UNSET, .batch = MT_UNSET, .seq = MT_UNSET, .steps = MT_UNSET, .warmup = MT_UNSET,                  \
         .seed = MT_UNSET, .rope = MT_UNSET, .mode = MT_UNSET, .autocast = MT_UNSET, .attention = MT_UNSET,             \
         .matmul = MT_UNSET, .zero_grad = MT_UNSET, .init = MT_UNSET, .impl = MT_UNSET, .weight_cast = MT_UNSET,        \
-        .checkpoint = MT_UNSET, .optimizer_in_backward = MT_UNSET, .plan = MT_UNSET                                    \
+        .checkpoint = MT_UNSET, .optimizer_in_backward = MT_UNSET, .cuda_graph = MT_UNSET, .plan = MT_UNSET            \
     }
 
 /* The table of `run`, which ends with a NULL name, and nothing given. */

@@ -73,16 +73,14 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_text(settings, "weight_cast", mt_weight_cast_names[config->weight_cast]);
     add_text(settings, "checkpoint", mt_checkpoint_names[config->checkpoint]);
     add_text(settings, "optimizer_in_backward", mt_switch_names[config->optimizer_in_backward]);
+    add_text(settings, "cuda_graph", mt_switch_names[config->cuda_graph]);
 }
 
 /* What runs did before a setting was one. */
 static const struct {
     const char *setting, *value;
-} former[] = {{"attention", "custom"},
-              {"weight_cast", "region"},
-              {"checkpoint", "off"},
-              {"optimizer_in_backward", "off"},
-              {"plan", "off"}};
+} former[] = {{"attention", "custom"},          {"weight_cast", "region"}, {"checkpoint", "off"},
+              {"optimizer_in_backward", "off"}, {"cuda_graph", "off"},     {"plan", "off"}};
 
 const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
 {
