@@ -3,12 +3,13 @@
  *
  *   dv_u = sum over t >= u of p grad_t     dk_u = sum over t >= u of s q_t     dq_t = sum over u <= t of s k_u
  *
- * in three kernels: delta; dk and dv, whose blocks take some keys and stream the queries after them; and dq, whose blocks
- * take some queries and stream the keys before them. So everything is summed by one thread in one order, at the price of
- * computing p and grad·v twice. Every row is written, nothing is added to.
+ * in two kernels: dq, whose blocks take some queries and stream the keys before them, and write delta first; and dk and dv,
+ * whose blocks take some keys and stream the queries after them. So everything is summed by one thread in one order, at the
+ * price of computing p and grad·v twice. Every row is written, nothing is added to.
  *
  * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they multiply. fp32 is
- * multiplied as it is, or like bf16 but rounded to tf32, if that is asked for. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
+ * multiplied as it is, or like bf16 but rounded to tf32, if that is asked for. Dao et al., "FlashAttention", 2022; Dao,
+ * "FlashAttention-2", 2023. */
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
 
@@ -17,9 +18,7 @@
 namespace
 {
 
-/* ---- delta ---- */
-
-constexpr int DELTA_THREADS = 256, DELTA_WARPS = DELTA_THREADS / 32;
+/* ---- on the matrix units ---- */
 
 __device__ __forceinline__ float value_of(float value)
 {
@@ -30,36 +29,6 @@ __device__ __forceinline__ float value_of(mtk_bf16 value)
 {
     return __bfloat162float(value);
 }
-
-/* A warp takes a row. */
-template <class E>
-__global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_constant__ mtk_flash<E> call)
-{
-    mtk_await_turn();
-    int64_t number = (int64_t)blockIdx.x * DELTA_WARPS + threadIdx.x / 32;
-    if (number >= (int64_t)call.total * call.length)
-        return;
-    int head = (int)(number / call.length), row = (int)(number % call.length), lane = (int)threadIdx.x % 32;
-    mtk_part part = {0, head / call.heads, head % call.heads};
-    mtk_head<E> grad = mtk_head_of(call.grad, part), out = mtk_head_of(call.out, part);
-    mtk_head<float> delta = mtk_head_of(call.delta, part);
-    float sum = 0;
-    for (int d = lane; d < call.features; d += 32)
-        sum += value_of(grad.base[row * grad.row + d]) * value_of(out.base[row * out.row + d]);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2)
-        sum += __shfl_xor_sync(~0u, sum, step);
-    if (lane == 0)
-        delta.base[row * delta.row] = sum;
-}
-
-template <class E> mt_status launch_delta(const mtk_flash<E> &call, struct mtk_queue *queue)
-{
-    int64_t blocks = mtk_ceiling((int64_t)call.total * call.length, DELTA_WARPS);
-    return mtk_launch("attention_grad (delta)", delta_kernel<E>, (unsigned)blocks, DELTA_THREADS, queue, call);
-}
-
-/* ---- on the matrix units ---- */
 
 /* A block owns OWN rows, a warp 16 of them, and streams tiles of others, of which a warp takes SUB at once. */
 constexpr int WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, SUB = 32;
@@ -254,7 +223,27 @@ __device__ __forceinline__ void copy_keys(E *tile, const mtk_flash<E> &call, mtk
                                         call.length, call.features);
 }
 
-/* dq: a block takes OWN queries. */
+/* delta of a row, which four threads share, 16 bytes of every 64 each. */
+template <class E> __device__ __forceinline__ float delta_of(const mtk_flash<E> &call, mtk_part part, int row)
+{
+    constexpr int EACH = 16 / (int)sizeof(E);
+    mtk_head<E> grads = mtk_head_of(call.grad, part), outs = mtk_head_of(call.out, part);
+    const E *grad = grads.base + row * grads.row, *out = outs.base + row * outs.row;
+    float sum = 0;
+    for (int d = (int)threadIdx.x % 4 * EACH; d < call.features; d += 4 * EACH) {
+        uint4 grad_words = *reinterpret_cast<const uint4 *>(grad + d),
+              out_words = *reinterpret_cast<const uint4 *>(out + d);
+        const E *grad_values = reinterpret_cast<const E *>(&grad_words),
+                *out_values = reinterpret_cast<const E *>(&out_words);
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            sum += value_of(grad_values[e]) * value_of(out_values[e]);
+    }
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    return sum + __shfl_xor_sync(~0u, sum, 2);
+}
+
+/* dq, and delta: a block takes OWN queries. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2)
                                            : WIDTH <= 64  ? 3
@@ -280,7 +269,9 @@ __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2
         mtk_head<float> lses = mtk_head_of(call.lse, part), deltas = mtk_head_of(call.delta, part);
         int row = min(first_query + warp_query + lane / 4 + half * 8, call.length - 1);
         columns.lses[half] = lses.base[row * lses.row] * MTK_LOG2_E;
-        columns.deltas[half] = deltas.base[row * deltas.row];
+        columns.deltas[half] = delta_of(call, part, row);
+        if (lane % 4 == 0)
+            deltas.base[row * deltas.row] = columns.deltas[half];
     }
     mtk_copies_wait();
     __syncthreads();
@@ -323,15 +314,44 @@ __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2
 template <class E, int WIDTH> mt_status launch(const mtk_flash<E> &call, struct mtk_queue *queue)
 {
     unsigned blocks = (unsigned)mtk_flash_blocks(call, OWN);
-    mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients<E, WIDTH>, blocks, THREADS,
+    mt_status status = mtk_launch_shared("attention_grad (dq)", query_gradients<E, WIDTH>, blocks, THREADS,
                                          shared_bytes<E, WIDTH>(), queue, call);
     if (status != MT_OK)
         return status;
-    return mtk_launch_shared("attention_grad (dq)", query_gradients<E, WIDTH>, blocks, THREADS,
+    return mtk_launch_shared("attention_grad (dk, dv)", key_gradients<E, WIDTH>, blocks, THREADS,
                              shared_bytes<E, WIDTH>(), queue, call);
 }
 
-/* ---- fp32 without them ---- */
+/* ---- fp32 without them: delta is a kernel of its own ---- */
+
+constexpr int DELTA_THREADS = 256, DELTA_WARPS = DELTA_THREADS / 32;
+
+/* delta: a warp takes a row. */
+__global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_constant__ mtk_flash<float> call)
+{
+    mtk_await_turn();
+    int64_t number = (int64_t)blockIdx.x * DELTA_WARPS + threadIdx.x / 32;
+    if (number >= (int64_t)call.total * call.length)
+        return;
+    int head = (int)(number / call.length), row = (int)(number % call.length), lane = (int)threadIdx.x % 32;
+    mtk_part part = {0, head / call.heads, head % call.heads};
+    mtk_head<float> grad = mtk_head_of(call.grad, part), out = mtk_head_of(call.out, part);
+    mtk_head<float> delta = mtk_head_of(call.delta, part);
+    float sum = 0;
+    for (int d = lane; d < call.features; d += 32)
+        sum += grad.base[row * grad.row + d] * out.base[row * out.row + d];
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2)
+        sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane == 0)
+        delta.base[row * delta.row] = sum;
+}
+
+mt_status launch_delta(const mtk_flash<float> &call, struct mtk_queue *queue)
+{
+    int64_t blocks = mtk_ceiling((int64_t)call.total * call.length, DELTA_WARPS);
+    return mtk_launch("attention_grad (delta)", delta_kernel, (unsigned)blocks, DELTA_THREADS, queue, call);
+}
 
 /* Two own tiles, two streamed ones, and two of what products made. */
 template <int WIDTH> constexpr unsigned plain_shared_bytes()
@@ -473,9 +493,6 @@ template <class E> mtk_flash<E> call_of(const struct mtk_attention_grad *grad)
 
 template <class E> mt_status backward(const mtk_flash<E> &call, struct mtk_queue *queue)
 {
-    mt_status status = launch_delta(call, queue);
-    if (status != MT_OK)
-        return status;
     return mtk_with_width(call.features, [&](auto width) { return launch<E, decltype(width)::value>(call, queue); });
 }
 
