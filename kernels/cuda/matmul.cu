@@ -119,10 +119,11 @@ static cublasStatus_t multiply(const struct mtk_product *how, const product *p, 
                                          CUBLAS_GEMM_DEFAULT);
 }
 
-/* Whether it is one product of operands that measuring knows. */
+/* Whether it is one product, and on the matrix units: of plain fp32 cuBLAS knows the fastest. */
 static bool is_single(const mtk_product *how, const struct mtk_view *out, const struct mtk_view *a)
 {
-    return how->choosing == MTK_CHOOSING_MEASURES && out->shape[0] * out->shape[1] == 1 && a->dtype != MT_F64;
+    bool on_matrix_units = a->dtype == MT_BF16 || (a->dtype == MT_F32 && how->math == MTK_MATH_TF32);
+    return how->choosing == MTK_CHOOSING_MEASURES && on_matrix_units && out->shape[0] * out->shape[1] == 1;
 }
 
 /* On the fastest kernel; false where there is nothing to choose. */
