@@ -47,6 +47,16 @@ static inline void synthetic_emit(struct synthetic *run, struct mt_event event)
 }
 
 /* Every category in every phase, outside of layers and in each. */
+/* One of ours, or of three that the run names. */
+static inline mt_category synthetic_category(struct synthetic *run)
+{
+    static const char *const named[] = {"Tower", "Adapter", "Replay buffer"};
+    uint64_t drawn = synthetic_draw(run, MT_CATEGORY_COUNT + 3);
+    if (drawn < MT_CATEGORY_COUNT)
+        return (mt_category)drawn;
+    return run->sink->intern_category(run->sink->context, named[drawn - MT_CATEGORY_COUNT]);
+}
+
 static inline void synthetic_make_labels(struct synthetic *run, size_t count)
 {
     const struct mt_sink *sink = run->sink;
@@ -58,7 +68,7 @@ static inline void synthetic_make_labels(struct synthetic *run, size_t count)
         snprintf(number, sizeof number, "%d", layer);
         mt_span_id above = layer < 0 ? model : sink->intern_span(sink->context, layers, number);
         const char *part = synthetic_draw(run, 2) == 0 ? "ffn" : "attn";
-        struct mt_label label = {.category = (mt_category)synthetic_draw(run, MT_CATEGORY_COUNT),
+        struct mt_label label = {.category = synthetic_category(run),
                                  .role = (mt_role)synthetic_draw(run, 2),
                                  .phase = (mt_phase)synthetic_draw(run, MT_PHASE_COUNT),
                                  .dtype = MT_F32,

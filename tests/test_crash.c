@@ -170,6 +170,15 @@ static void a_recovered_run_has_the_tables_of_a_closed_one(void **state)
     assert_int_equal(sql_integer(path, "SELECT count(*) FROM summary_allocation a JOIN summary_allocation b USING"
                                        " (requested_bytes, label, count) WHERE a.run = 1 AND b.run = 2"),
                      sql_integer(path, "SELECT count(*) FROM summary_allocation WHERE run = 1"));
+    assert_int_equal(sql_integer(path,
+                                 "SELECT count(*) FROM summary_category a JOIN summary_category b USING (step,"
+                                 " phase, category, count, total_bytes, max_bytes) WHERE a.run = 1 AND b.run = 2"),
+                     sql_integer(path, "SELECT count(*) FROM summary_category WHERE run = 1"));
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM summary_peak_category a JOIN summary_peak_category b USING"
+                                       " (step, measure, category, allocated_bytes, requested_bytes, blocks)"
+                                       " WHERE a.run = 1 AND b.run = 2"),
+                     sql_integer(path, "SELECT count(*) FROM summary_peak_category WHERE run = 1"));
+    assert_int_equal(sql_integer(path, "SELECT count(DISTINCT category) FROM summary_category"), MT_CATEGORY_COUNT + 5);
 }
 
 static void a_new_run_recovers_the_one_before(void **state)

@@ -321,6 +321,12 @@ static void record_and_die(int64_t steps)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+static void ignore_event(void *context, const struct mt_event *event)
+{
+    (void)context;
+    (void)event;
+}
+
 static void ignore_kernel(void *context, const struct mt_kernel *kernel)
 {
     (void)context;
@@ -335,6 +341,7 @@ static void kernels_survive_the_process(void **state)
     struct mt_kernels kernels;
     struct mt_interner *interner = mt_interner_create();
     struct mt_sink sink = mt_sink_discarding(interner);
+    sink.emit = ignore_event;
     sink.kernel = ignore_kernel;
     record_and_die(3);
     give_all(&sink, 3);

@@ -241,7 +241,8 @@ static void check_categories(const struct fixture *fixture, const struct mt_run 
     check_categories_of(fixture, run, "forward", "phase = 'forward'");
     check_categories_of(fixture, run, "optimizer", "phase = 'optimizer'");
     check_categories_of(fixture, run, NULL,
-                        "category = 'Workspace' OR phase = CASE category WHEN 'Gradient' THEN 'backward'"
+                        "category IN ('Workspace', 'Other', 'Tower', 'Adapter', 'Replay buffer') OR phase = CASE "
+                        "category WHEN 'Gradient' THEN 'backward'"
                         " WHEN 'Param' THEN 'init' WHEN 'Opt State' THEN 'optimizer' WHEN 'Optimizer' THEN 'optimizer'"
                         " ELSE 'forward' END OR (phase = 'loss' AND category NOT IN ('Gradient', 'Param', 'Opt State',"
                         " 'Optimizer', 'Data')) OR (phase = 'backward' AND category IN ('Opt State', 'Optimizer'))");

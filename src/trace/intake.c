@@ -27,11 +27,10 @@ struct mt_intake {
     struct mt_payload payload; /* of the record that is being read */
 };
 
-static void remember_label(void *context, mt_label_id label, mt_phase phase, mt_span_id span)
+static void remember_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
 {
     struct mt_intake *intake = context;
-    uint32_t number = mt_label_number(label);
-    mt_summary_add_label(intake->summary, label, phase);
+    mt_summary_add_label(intake->summary, number, category, phase);
     while (number >= intake->label_capacity) {
         intake->label_capacity = intake->label_capacity == 0 ? 1024 : intake->label_capacity * 2;
         intake->label_spans = mt_host_resize(intake->label_spans, intake->label_capacity, sizeof(mt_span_id));
@@ -157,14 +156,15 @@ static void format_shape(const struct mt_label *label, struct mt_text *out)
         mt_text_add(out, "%s%lld", i == 0 ? "" : ",", (long long)label->shape[i]);
 }
 
-static mt_status write_label(struct mt_intake *intake, mt_label_id id, const struct mt_label *label)
+static mt_status write_label(struct mt_intake *intake, uint32_t number, const char *category,
+                             const struct mt_label *label)
 {
     struct mt_statement *statement = intake->insert_label;
     struct mt_text shape = {0};
     format_shape(label, &shape);
     mt_statement_bind_integer(statement, 1, intake->run);
-    mt_statement_bind_integer(statement, 2, mt_label_number(id));
-    mt_statement_bind_text(statement, 3, mt_category_name(label->category));
+    mt_statement_bind_integer(statement, 2, number);
+    mt_statement_bind_text(statement, 3, category);
     mt_statement_bind_text(statement, 4, mt_role_name(label->role));
     mt_statement_bind_text(statement, 5, label->op);
     mt_statement_bind_integer(statement, 6, label->span);
@@ -181,10 +181,12 @@ static mt_status write_label(struct mt_intake *intake, mt_label_id id, const str
 static mt_status add_label(struct mt_intake *intake, const struct mt_event *head)
 {
     struct mt_label label;
-    if (!mt_payload_get_label(&intake->payload, &label))
+    const char *category;
+    uint32_t number = mt_label_number(head->label);
+    if (!mt_payload_get_label(&intake->payload, &label, &category) || category[0] == '\0')
         return MT_OK;
-    remember_label(intake, head->label, label.phase, label.span);
-    return write_label(intake, head->label, &label);
+    remember_label(intake, number, category, label.phase, label.span);
+    return write_label(intake, number, category, &label);
 }
 
 static mt_status add_span(struct mt_intake *intake, const struct mt_event *head)
@@ -280,7 +282,7 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
     const struct mt_event *record = mt_ring_record(ring, intake->position);
-    if (mt_label_category(record->label) >= MT_CATEGORY_COUNT) {
+    if (mt_label_category(record->label) >= MT_MOST_CATEGORIES) {
         intake->position++;
         return MT_OK;
     }

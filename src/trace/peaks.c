@@ -1,5 +1,7 @@
 #include "trace/peaks.h"
 
+#include <string.h>
+
 const char *mt_measure_name(mt_measure measure)
 {
     static const char *const names[MT_MEASURE_COUNT] = {"allocated", "requested", "reserved"};
@@ -19,6 +21,6 @@ void mt_peaks_settle(struct mt_peaks *peaks, const struct mt_totals *totals, uns
 {
     for (int i = 0; i < MT_MEASURE_COUNT; i++)
         if (peaks->stale & mask & 1u << i)
-            peaks->measure[i].at = totals->live;
+            memcpy(&peaks->measure[i].at, &totals->live, totals->category_count * sizeof totals->live.category[0]);
     peaks->stale &= ~mask;
 }

@@ -8,11 +8,11 @@
 #include "base/event.h"
 #include "trace/measure.h"
 
-/* The live blocks by category. */
+/* The live blocks by category (mt_category_set of the run). */
 struct mt_composition {
     struct mt_category_total {
         uint64_t allocated_bytes, requested_bytes, blocks;
-    } category[MT_CATEGORY_COUNT];
+    } category[MT_MOST_CATEGORIES];
 };
 
 /* bytes is the highest value of the measure so far; event the first that reached it. */
@@ -28,8 +28,10 @@ struct mt_peaks {
     unsigned stale; /* bit i: measure i's composition was not copied yet */
 };
 
-/* Invariant: now[allocated] and now[requested] are the sums over live.category. */
+/* Invariant: now[allocated] and now[requested] are the sums over live.category, of which those from category_count on are
+ * 0. */
 struct mt_totals {
+    uint32_t category_count;
     uint64_t now[MT_MEASURE_COUNT];
     struct mt_composition live;
 };

@@ -62,10 +62,9 @@ static const char *get_text(struct mt_payload *payload)
     return text;
 }
 
-void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label)
+void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category)
 {
     payload->length = 0;
-    put_integer(payload, label->category);
     put_integer(payload, label->role);
     put_integer(payload, label->phase);
     put_integer(payload, label->dtype);
@@ -74,13 +73,13 @@ void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *lab
     put_integer(payload, label->dims);
     for (int i = 0; i < label->dims; i++)
         put_integer(payload, label->shape[i]);
+    put_text(payload, category);
     put_text(payload, label->op);
 }
 
-bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out)
+bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category)
 {
     *out = (struct mt_label){0};
-    out->category = (mt_category)get_small(payload, 0, MT_CATEGORY_COUNT - 1);
     out->role = (mt_role)get_small(payload, 0, MT_ROLE_COUNT - 1);
     out->phase = (mt_phase)get_small(payload, 0, MT_PHASE_COUNT - 1);
     out->dtype = (mt_dtype)get_small(payload, 0, MT_DTYPE_COUNT - 1);
@@ -89,6 +88,7 @@ bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out)
     out->dims = get_small(payload, 0, MT_MAX_DIMS);
     for (int i = 0; i < out->dims; i++)
         out->shape[i] = get_integer(payload);
+    *out_category = get_text(payload);
     out->op = get_text(payload);
     return payload->whole;
 }

@@ -12,7 +12,7 @@
 #include "trace/ring.h"
 
 enum {
-    MT_RECORD_LABEL = 0x100, /* label: the id; payload: the label's fields, its op last */
+    MT_RECORD_LABEL = 0x100, /* label: the id; payload: the label's fields, its category by name, its op last */
     MT_RECORD_SPAN,          /* span: the id; payload: parent, name, path */
     MT_RECORD_MEASUREMENT,   /* payload: step, value, name */
     MT_RECORD_KERNEL_NAME,   /* segment: the name's id; payload: name */
@@ -98,14 +98,15 @@ static inline struct mt_use mt_use_of_record(const struct mt_event *record)
                            .unread = record->stream != 0};
 }
 
-/* Encoding replaces the payload. */
-void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label);
+/* Encoding replaces the payload. A label's category travels as its name, so that a label is known from this record alone,
+ * whoever gave the number. */
+void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category);
 void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span);
 void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement);
 void mt_payload_set_name(struct mt_payload *payload, const char *name);
 
-/* Decoding; false if the payload is not one. Texts are borrowed from the payload. */
-bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out);
+/* Decoding; false if the payload is not one. Texts are borrowed from the payload. The category of a label is left 0. */
+bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category);
 bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out);
 bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out);
 bool mt_payload_get_name(struct mt_payload *payload, const char **out);

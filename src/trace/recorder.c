@@ -99,10 +99,21 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
     bool is_new;
     mt_label_id id = mt_interner_label(recorder->interner, label, &is_new);
     if (is_new) {
-        mt_payload_set_label(&recorder->payload, label);
+        mt_payload_set_label(&recorder->payload, label, mt_interner_category_name(recorder->interner, label->category));
         send_payload(recorder, (struct mt_event){.kind = MT_RECORD_LABEL, .label = id});
     }
     return id;
+}
+
+/* A category reaches the trace with its first label. */
+static mt_category intern_category(void *context, const char *name)
+{
+    return mt_interner_category(((struct mt_recorder *)context)->interner, name);
+}
+
+static const char *category_name(void *context, mt_category category)
+{
+    return mt_interner_category_name(((struct mt_recorder *)context)->interner, category);
 }
 
 static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
@@ -292,6 +303,8 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     recorder->sink = (struct mt_sink){.context = recorder,
                                       .emit = emit,
                                       .intern_label = intern_label,
+                                      .intern_category = intern_category,
+                                      .category_name = category_name,
                                       .intern_span = intern_span,
                                       .kernel = record_kernel,
                                       .use = record_use,

@@ -14,7 +14,7 @@
 
 enum { HEADER_BYTES = 4096, CLAIM_TRIES = 20 };
 
-static const uint64_t MAGIC = 0x31676E6972746D00u;      /* "\0mtring1" */
+static const uint64_t MAGIC = 0x32676E6972746D00u;      /* "\0mtring2" */
 static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
 static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
 

@@ -4,13 +4,12 @@
 
 #include <string.h>
 
-/* Segments and categories by number, and what a free needs of its alloc. */
+/* Segments by number, and what a free needs of its alloc. */
 struct scan {
     struct mt_database *database;
     int64_t run;
     const struct mt_scan_visitor *visitor;
     struct mt_number_map segment_addresses; /* by birth number */
-    struct mt_number_map label_ids;         /* by number */
     struct mt_number_map live_addresses;    /* by event id of the alloc */
 };
 
@@ -18,14 +17,6 @@ static mt_status fail_on_text(const struct scan *scan, const char *what, const c
 {
     return mt_fail(MT_BAD_TRACE, "%s is damaged: run %lld has the %s \"%s\"", mt_database_path(scan->database),
                    (long long)scan->run, what, text != NULL ? text : "");
-}
-
-static int find_category(const char *name)
-{
-    for (int i = 0; i < MT_CATEGORY_COUNT; i++)
-        if (name != NULL && strcmp(name, mt_category_name((mt_category)i)) == 0)
-            return i;
-    return -1;
 }
 
 static int find_phase(const char *name)
@@ -56,16 +47,16 @@ static mt_status each_row(struct scan *scan, const char *sql,
 static mt_status read_label(struct scan *scan, const struct mt_statement *row)
 {
     int64_t number = mt_statement_integer(row, 0);
-    int category = find_category(mt_statement_text(row, 1)), phase = find_phase(mt_statement_text(row, 2));
-    if (category < 0)
-        return fail_on_text(scan, "category", mt_statement_text(row, 1));
+    const char *category = mt_statement_text(row, 1);
+    int phase = find_phase(mt_statement_text(row, 2));
+    if (category == NULL || category[0] == '\0')
+        return fail_on_text(scan, "category", category);
     if (phase < 0)
         return fail_on_text(scan, "phase", mt_statement_text(row, 2));
     if (number <= 0 || number >= 1 << MT_LABEL_NUMBER_BITS)
         return fail_on_text(scan, "label", mt_statement_text(row, 0));
-    mt_label_id id = (mt_label_id)category << MT_LABEL_NUMBER_BITS | (mt_label_id)number;
-    mt_number_map_put(&scan->label_ids, (uint64_t)number, id);
-    scan->visitor->label(scan->visitor->context, id, (mt_phase)phase, (mt_span_id)mt_statement_integer(row, 3));
+    scan->visitor->label(scan->visitor->context, (uint32_t)number, category, (mt_phase)phase,
+                         (mt_span_id)mt_statement_integer(row, 3));
     return MT_OK;
 }
 
@@ -105,7 +96,7 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
         .time_ns = (uint64_t)mt_statement_integer(row, 1),
         .kind = (uint16_t)kind,
         .stream = (mt_stream)mt_statement_integer(row, 3),
-        .label = (mt_label_id)look_up(&scan->label_ids, mt_statement_integer(row, 4)),
+        .label = mt_label_number((mt_label_id)mt_statement_integer(row, 4)),
         .span = (mt_span_id)mt_statement_integer(row, 5),
         .requested_bytes = (uint64_t)mt_statement_integer(row, 6),
         .block_bytes = (uint64_t)mt_statement_integer(row, 7),
@@ -136,11 +127,9 @@ mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt
 {
     struct scan scan = {.database = database, .run = run, .visitor = visitor};
     mt_number_map_create(&scan.segment_addresses);
-    mt_number_map_create(&scan.label_ids);
     mt_number_map_create(&scan.live_addresses);
     mt_status status = read_all(&scan);
     mt_number_map_release(&scan.segment_addresses);
-    mt_number_map_release(&scan.label_ids);
     mt_number_map_release(&scan.live_addresses);
     return status;
 }

@@ -5,11 +5,12 @@
 #include "base/event.h"
 #include "trace/database.h"
 
-/* Told, in this order: every label, then every event of the run (its sequence is its number in the run). Addresses are
+/* Told, in this order: every label, then every event of the run (its sequence is its number in the run, its label a number
+ * without a category above it). Texts are borrowed for the call. Addresses are
  * what they were where the segment is known, and always the same for an alloc and its free. */
 struct mt_scan_visitor {
     void *context;
-    void (*label)(void *context, mt_label_id label, mt_phase phase, mt_span_id span);
+    void (*label)(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span);
     void (*event)(void *context, const struct mt_event *event);
 };
 

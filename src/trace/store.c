@@ -34,10 +34,10 @@ static const char LIVE_TABLES[] =
     "CREATE TEMP VIEW summary_allocation AS"
     " SELECT * FROM main.summary_allocation" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_allocation";
 
-static void add_label(void *context, mt_label_id label, mt_phase phase, mt_span_id span)
+static void add_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
 {
     (void)span;
-    mt_summary_add_label(context, label, phase);
+    mt_summary_add_label(context, number, category, phase);
 }
 
 static void add_event(void *context, const struct mt_event *event)

@@ -4,7 +4,6 @@
 #include "trace/summary_parts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { CHECKPOINT_EVENTS = 4096, CHECKPOINT_LIVE_FACTOR = 4 };
 enum { RESERVED_ONLY = 1u << MT_MEASURE_RESERVED, ALL_MEASURES = (1u << MT_MEASURE_COUNT) - 1 };
@@ -38,6 +37,7 @@ struct mt_summary *mt_summary_create(int64_t first_event)
     struct mt_summary *summary = mt_host_alloc(sizeof *summary);
     summary->first_event = first_event;
     summary->next_checkpoint = CHECKPOINT_EVENTS;
+    summary->totals.category_count = mt_category_set_count(&summary->categories);
     mt_live_create(&summary->live);
     mt_allocations_create(&summary->allocations);
     mt_number_map_create(&summary->segment_index);
@@ -59,7 +59,8 @@ void mt_summary_destroy(struct mt_summary *summary)
         free(summary->scopes[i]);
     for (size_t i = 0; i < summary->checkpoint_count; i++)
         free(summary->checkpoints[i].live);
-    free(summary->phases);
+    free(summary->labels);
+    mt_category_set_release(&summary->categories);
     free(summary->scopes);
     free(summary->segments);
     free(summary->changed_segments);
@@ -78,21 +79,28 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
     return summary->allocations.complete_from_bytes;
 }
 
-void mt_summary_add_label(struct mt_summary *summary, mt_label_id label, mt_phase phase)
+static void add_label_room(struct mt_summary *summary)
 {
-    uint32_t number = mt_label_number(label);
-    while (number >= summary->phase_capacity) {
-        size_t old = summary->phase_capacity;
-        summary->phases = with_room(summary->phases, old, &summary->phase_capacity, 1);
-        memset(summary->phases + old, 0, summary->phase_capacity - old);
-    }
-    summary->phases[number] = (unsigned char)phase;
+    size_t old = summary->label_capacity;
+    summary->labels = with_room(summary->labels, old, &summary->label_capacity, sizeof *summary->labels);
+    for (size_t i = old; i < summary->label_capacity; i++)
+        summary->labels[i] = (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
 }
 
-static mt_phase label_phase(const struct mt_summary *summary, mt_label_id label)
+void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase)
 {
-    uint32_t number = mt_label_number(label);
-    return number < summary->phase_capacity ? (mt_phase)summary->phases[number] : MT_PHASE_INIT;
+    while (number >= summary->label_capacity)
+        add_label_room(summary);
+    summary->labels[number] = (struct mt_summary_label){
+        .category = (unsigned char)mt_category_set_add(&summary->categories, category), .phase = (unsigned char)phase};
+    summary->totals.category_count = mt_category_set_count(&summary->categories);
+}
+
+static inline struct mt_summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
+{
+    uint32_t number = mt_label_number(event->label);
+    return number < summary->label_capacity ? summary->labels[number]
+                                            : (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
 }
 
 /* Before what is live changes. */
@@ -111,10 +119,10 @@ static void raise_peaks(struct mt_summary *summary, int64_t id)
     mt_peaks_raise(&summary->run_peaks, &summary->totals, id);
 }
 
-static void count_allocation(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+static void count_allocation(struct mt_summary *summary, const struct mt_event *event, struct mt_summary_label label,
+                             int64_t id)
 {
-    struct mt_summary_count *count =
-        &current_scope(summary)->counts[label_phase(summary, event->label)][mt_label_category(event->label)];
+    struct mt_summary_count *count = &current_scope(summary)->counts[label.phase][label.category];
     count->count++;
     count->total_bytes += event->requested_bytes;
     if (event->requested_bytes > count->max_bytes)
@@ -124,16 +132,17 @@ static void count_allocation(struct mt_summary *summary, const struct mt_event *
 
 static void add_alloc(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
+    const struct mt_summary_label label = label_of(summary, event);
+    struct mt_category_total *category = &summary->totals.live.category[label.category];
     settle(summary, RESERVED_ONLY);
     mt_live_add(&summary->live, event->address, id);
-    struct mt_category_total *category = &summary->totals.live.category[mt_label_category(event->label)];
     category->allocated_bytes += event->block_bytes;
     category->requested_bytes += event->requested_bytes;
     category->blocks++;
     summary->totals.now[MT_MEASURE_ALLOCATED] += event->block_bytes;
     summary->totals.now[MT_MEASURE_REQUESTED] += event->requested_bytes;
     raise_peaks(summary, id);
-    count_allocation(summary, event, id);
+    count_allocation(summary, event, label, id);
 }
 
 static int64_t add_free(struct mt_summary *summary, const struct mt_event *event)
@@ -142,7 +151,7 @@ static int64_t add_free(struct mt_summary *summary, const struct mt_event *event
     if (allocation == 0)
         return 0;
     settle(summary, ALL_MEASURES);
-    struct mt_category_total *category = &summary->totals.live.category[mt_label_category(event->label)];
+    struct mt_category_total *category = &summary->totals.live.category[label_of(summary, event).category];
     category->allocated_bytes -= event->block_bytes;
     category->requested_bytes -= event->requested_bytes;
     category->blocks--;

@@ -30,8 +30,9 @@ struct mt_summary;
 struct mt_summary *mt_summary_create(int64_t first_event);
 void mt_summary_destroy(struct mt_summary *summary); /* may be NULL */
 
-/* A label, before the first event that names it. */
-void mt_summary_add_label(struct mt_summary *summary, mt_label_id label, mt_phase phase);
+/* A label of this number, before the first event that names it. Categories go by their names: the upper bits of label ids
+ * are not looked at, since no table holds them. */
+void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase);
 
 /* The run's next event (its sequence is not looked at). Returns, of a free, the id of the alloc event that it ends; 0 if
  * there is none and of other kinds. */

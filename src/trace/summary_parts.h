@@ -2,6 +2,7 @@
 #ifndef MT_TRACE_SUMMARY_PARTS_H
 #define MT_TRACE_SUMMARY_PARTS_H
 
+#include "base/category_set.h"
 #include "trace/allocations.h"
 #include "trace/live.h"
 #include "trace/parts.h"
@@ -32,6 +33,11 @@ struct mt_summary_checkpoint {
     size_t live_bytes;
 };
 
+/* What a label counts as. */
+struct mt_summary_label {
+    unsigned char category, phase;
+};
+
 /* A row of table summary_category. count 0: no row. */
 struct mt_summary_count {
     uint64_t count, total_bytes, max_bytes;
@@ -41,7 +47,7 @@ struct mt_summary_count {
 struct mt_summary_scope {
     int64_t step;
     struct mt_peaks peaks;
-    struct mt_summary_count counts[MT_PHASE_COUNT][MT_CATEGORY_COUNT];
+    struct mt_summary_count counts[MT_PHASE_COUNT][MT_MOST_CATEGORIES];
 };
 
 /* Invariants: the next event has the id first_event + events; scopes[scope_count - 1] is the step under way; the run's
@@ -53,8 +59,9 @@ struct mt_summary {
     struct mt_peaks run_peaks;
     struct mt_allocations allocations;
 
-    unsigned char *phases; /* by label number */
-    size_t phase_capacity;
+    struct mt_category_set categories; /* as they came: not what the upper bits of label ids say */
+    struct mt_summary_label *labels;   /* by number; Other, init for those that never came */
+    size_t label_capacity;
 
     struct mt_summary_scope **scopes; /* in order: those that are not stored yet */
     size_t scope_count, scope_capacity;

@@ -125,22 +125,24 @@ static mt_status store_checkpoints(struct mt_summary *summary, struct mt_databas
     return status;
 }
 
-/* The statements that a run's totals go through. */
+/* The statements that a run's totals go through, and what its categories are called. */
 struct totals_statements {
+    const struct mt_category_set *categories;
     struct mt_statement *peak, *peak_category, *category, *allocation;
 };
 
-static mt_status write_composition(struct mt_statement *statement, int64_t step, mt_measure measure,
+static mt_status write_composition(const struct totals_statements *statements, int64_t step, mt_measure measure,
                                    const struct mt_composition *composition)
 {
+    struct mt_statement *statement = statements->peak_category;
     mt_status status = MT_OK;
     mt_statement_bind_integer(statement, 2, step);
     mt_statement_bind_text(statement, 3, mt_measure_name(measure));
-    for (int i = 0; i < MT_CATEGORY_COUNT && status == MT_OK; i++) {
+    for (int i = 0; i < MT_MOST_CATEGORIES && status == MT_OK; i++) {
         const struct mt_category_total *total = &composition->category[i];
         if (total->blocks == 0)
             continue;
-        mt_statement_bind_text(statement, 4, mt_category_name((mt_category)i));
+        mt_statement_bind_text(statement, 4, mt_category_set_name(statements->categories, (mt_category)i));
         mt_statement_bind_integer(statement, 5, (int64_t)total->allocated_bytes);
         mt_statement_bind_integer(statement, 6, (int64_t)total->requested_bytes);
         mt_statement_bind_integer(statement, 7, (int64_t)total->blocks);
@@ -157,7 +159,7 @@ static mt_status write_peak(const struct totals_statements *statements, int64_t 
     mt_statement_bind_integer(statements->peak, 4, (int64_t)peak->bytes);
     mt_statement_bind_integer(statements->peak, 5, peak->event);
     mt_status status = mt_statement_run(statements->peak);
-    return status == MT_OK ? write_composition(statements->peak_category, step, measure, &peak->at) : status;
+    return status == MT_OK ? write_composition(statements, step, measure, &peak->at) : status;
 }
 
 static mt_status write_peaks(const struct totals_statements *statements, int64_t step, const struct mt_peaks *peaks)
@@ -168,26 +170,28 @@ static mt_status write_peaks(const struct totals_statements *statements, int64_t
     return status;
 }
 
-static mt_status write_count(struct mt_statement *statement, mt_phase phase, mt_category category,
+static mt_status write_count(struct mt_statement *statement, mt_phase phase, const char *category,
                              const struct mt_summary_count *count)
 {
     mt_statement_bind_text(statement, 3, mt_phase_name(phase));
-    mt_statement_bind_text(statement, 4, mt_category_name(category));
+    mt_statement_bind_text(statement, 4, category);
     mt_statement_bind_integer(statement, 5, (int64_t)count->count);
     mt_statement_bind_integer(statement, 6, (int64_t)count->total_bytes);
     mt_statement_bind_integer(statement, 7, (int64_t)count->max_bytes);
     return mt_statement_run(statement);
 }
 
-static mt_status write_counts(struct mt_statement *statement, const struct mt_summary_scope *scope)
+static mt_status write_counts(const struct totals_statements *statements, const struct mt_summary_scope *scope)
 {
+    struct mt_statement *statement = statements->category;
     mt_status status = MT_OK;
     mt_statement_bind_integer(statement, 2, scope->step);
-    for (int i = 0; i < (int)MT_PHASE_COUNT * (int)MT_CATEGORY_COUNT && status == MT_OK; i++) {
-        int phase = i / MT_CATEGORY_COUNT, category = i % MT_CATEGORY_COUNT;
+    for (int i = 0; i < (int)MT_PHASE_COUNT * (int)MT_MOST_CATEGORIES && status == MT_OK; i++) {
+        int phase = i / MT_MOST_CATEGORIES, category = i % MT_MOST_CATEGORIES;
         const struct mt_summary_count *count = &scope->counts[phase][category];
         if (count->count != 0)
-            status = write_count(statement, (mt_phase)phase, (mt_category)category, count);
+            status = write_count(statement, (mt_phase)phase,
+                                 mt_category_set_name(statements->categories, (mt_category)category), count);
     }
     return status;
 }
@@ -211,7 +215,7 @@ static mt_status write_allocations(struct mt_statement *statement, const struct 
 static mt_status write_scope(const struct totals_statements *statements, const struct mt_summary_scope *scope)
 {
     mt_status status = write_peaks(statements, scope->step, &scope->peaks);
-    return status == MT_OK ? write_counts(statements->category, scope) : status;
+    return status == MT_OK ? write_counts(statements, scope) : status;
 }
 
 static mt_status write_totals(struct mt_summary *summary, const struct totals_statements *statements)
@@ -227,10 +231,10 @@ static mt_status write_totals(struct mt_summary *summary, const struct totals_st
 }
 
 /* To be finalized also after a failure. */
-static mt_status prepare_totals(struct mt_database *database, const char *prefix, int64_t run,
-                                struct totals_statements *out)
+static mt_status prepare_totals(const struct mt_summary *summary, struct mt_database *database, const char *prefix,
+                                int64_t run, struct totals_statements *out)
 {
-    *out = (struct totals_statements){0};
+    *out = (struct totals_statements){.categories = &summary->categories};
     mt_status status = prepare_rows(database, prefix, "summary_peak", 5, run, &out->peak);
     if (status == MT_OK)
         status = prepare_rows(database, prefix, "summary_peak_category", 7, run, &out->peak_category);
@@ -256,7 +260,7 @@ static mt_status store_scopes(struct mt_summary *summary, struct mt_database *da
     size_t over = summary->scope_count - 1;
     if (over == 0)
         return MT_OK;
-    mt_status status = prepare_totals(database, "", run, &statements);
+    mt_status status = prepare_totals(summary, database, "", run, &statements);
     for (size_t i = 0; i < over; i++) {
         if (status == MT_OK)
             status = write_scope(&statements, summary->scopes[i]);
@@ -286,7 +290,7 @@ mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database
                                   const char *prefix)
 {
     struct totals_statements statements;
-    mt_status status = prepare_totals(database, prefix, run, &statements);
+    mt_status status = prepare_totals(summary, database, prefix, run, &statements);
     if (status == MT_OK)
         status = write_totals(summary, &statements);
     finalize_totals(&statements);
