@@ -186,6 +186,19 @@ static mt_status finish_open(struct mt_database *database, mt_status status, str
 /* The parts of segments that are mapped and unmapped as a whole, as rows of table segment_part. */
 #define WHOLE_SEGMENTS "SELECT run, id AS segment, 0 AS offset, mapped_event, bytes, unmapped_event FROM main.segment"
 
+mt_status mt_database_create_export(const char *path, struct mt_database **out)
+{
+    mt_status status = connect_file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, out);
+    if (status == MT_OK)
+        status = mt_database_execute(*out, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
+                                           " PRAGMA locking_mode = EXCLUSIVE; BEGIN");
+    if (status != MT_OK) {
+        mt_database_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 mt_status mt_database_open_reading(const char *path, struct mt_database **out)
 {
     struct mt_database *database;

@@ -5,8 +5,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef enum export_what { WHAT_BLOCKS, WHAT_EVENTS, WHAT_PEAKS, WHAT_STACKS } export_what;
-typedef enum export_format { FORMAT_CSV, FORMAT_JSON, FORMAT_FOLDED, FORMAT_PPROF } export_format;
+typedef enum export_what { WHAT_BLOCKS, WHAT_EVENTS, WHAT_PEAKS, WHAT_STACKS, WHAT_RUN, WHAT_COUNT } export_what;
+typedef enum export_format {
+    FORMAT_CSV,
+    FORMAT_JSON,
+    FORMAT_FOLDED,
+    FORMAT_PPROF,
+    FORMAT_TORCH,
+    FORMAT_PICKLE,
+    FORMAT_PERFETTO,
+    FORMAT_NSYS,
+    FORMAT_RMM
+} export_format;
 
 /* An option of a choice that was not given. */
 enum { NOT_GIVEN = -1 };
@@ -21,19 +31,20 @@ struct export_options {
     const char *output, *diff;
 };
 
-static const char *const whats[] = {"blocks", "events", "peaks", "stacks", NULL};
-static const char *const formats[] = {"csv", "json", "folded", "pprof", NULL};
+static const char *const whats[] = {"blocks", "events", "peaks", "stacks", "run", NULL};
+static const char *const formats[] = {"csv",    "json",     "folded", "pprof", "torch",
+                                      "pickle", "perfetto", "nsys",   "rmm",   NULL};
 static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
 
 static const struct mt_option options[] = {
     {.name = "WHAT",
-     .help = "what is written (blocks, or stacks where the format is of those)",
+     .help = "what is written (blocks, or what the format is of)",
      .kind = MT_OPTION_CHOICE,
      .offset = offsetof(struct export_options, what),
      .choices = whats},
     {.name = "--format",
      .value = "FORMAT",
-     .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz",
+     .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite",
      .kind = MT_OPTION_CHOICE,
      .offset = offsetof(struct export_options, format),
      .choices = formats},
@@ -85,38 +96,60 @@ static int format_of_name(const char *name)
     static const struct {
         const char *end;
         export_format format;
-    } ends[] = {{".csv", FORMAT_CSV},
-                {".json", FORMAT_JSON},
-                {".folded", FORMAT_FOLDED},
-                {".pb", FORMAT_PPROF},
-                {".pprof", FORMAT_PPROF}};
+    } ends[] = {{".csv", FORMAT_CSV},     {".json", FORMAT_JSON},     {".folded", FORMAT_FOLDED}, {".pb", FORMAT_PPROF},
+                {".pprof", FORMAT_PPROF}, {".pickle", FORMAT_PICKLE}, {".sqlite", FORMAT_NSYS}};
     for (size_t i = 0; name != NULL && i < sizeof ends / sizeof ends[0]; i++)
         if (ends_in(name, ends[i].end))
             return (int)ends[i].format;
     return NOT_GIVEN;
 }
 
-static bool is_of_stacks(int format)
+/* What a format is of, tables being blocks unless it is said which, and what else it can't be of. */
+static export_what what_of_format(int format)
 {
-    return format == FORMAT_FOLDED || format == FORMAT_PPROF;
+    if (format == FORMAT_CSV || format == FORMAT_JSON)
+        return WHAT_BLOCKS;
+    return format == FORMAT_FOLDED || format == FORMAT_PPROF ? WHAT_STACKS : WHAT_RUN;
+}
+
+static export_what kind_of(int what)
+{
+    return what == WHAT_STACKS || what == WHAT_RUN ? (export_what)what : WHAT_BLOCKS;
+}
+
+static mt_status choose_by_name(struct export_options *export)
+{
+    int named = format_of_name(export->output);
+    if (export->format == FORMAT_TORCH && named == FORMAT_PICKLE)
+        export->format = FORMAT_PICKLE;
+    if (export->format == NOT_GIVEN)
+        export->format = named;
+    if (export->format == NOT_GIVEN && export->what == WHAT_RUN)
+        return mt_fail(MT_USAGE, "a run can be exported in several formats: say --format torch, pickle, perfetto, nsys"
+                                 " or rmm");
+    if (export->format == NOT_GIVEN)
+        export->format = export->what == WHAT_STACKS ? FORMAT_FOLDED : FORMAT_CSV;
+    return MT_OK;
 }
 
 static mt_status choose_format(struct export_options *export)
 {
+    static const char *const kinds[WHAT_COUNT] = {[WHAT_BLOCKS] = "tables are csv or json",
+                                                  [WHAT_STACKS] = "stacks are folded or pprof",
+                                                  [WHAT_RUN] = "a run is torch, pickle, perfetto, nsys or rmm"};
     if (export->trace.json && export->format != NOT_GIVEN && export->format != FORMAT_JSON)
         return mt_fail(MT_USAGE, "--json and --format %s exclude each other", formats[export->format]);
     if (export->trace.json)
         export->format = FORMAT_JSON;
-    if (export->format == NOT_GIVEN)
-        export->format = format_of_name(export->output);
-    if (export->format == NOT_GIVEN)
-        export->format = export->what == WHAT_STACKS ? FORMAT_FOLDED : FORMAT_CSV;
+    mt_status status = choose_by_name(export);
+    if (status != MT_OK)
+        return status;
     if (export->what == NOT_GIVEN)
-        export->what = is_of_stacks(export->format) ? WHAT_STACKS : WHAT_BLOCKS;
-    if (is_of_stacks(export->format) == (export->what == WHAT_STACKS))
+        export->what = what_of_format(export->format);
+    if (kind_of(export->what) == what_of_format(export->format))
         return MT_OK;
     return mt_fail(MT_USAGE, "%s can't be exported as %s: %s", whats[export->what], formats[export->format],
-                   export->what == WHAT_STACKS ? "stacks are folded or pprof" : "tables are csv or json");
+                   kinds[kind_of(export->what)]);
 }
 
 static mt_status fail_meaningless(const struct export_options *export, const char *option, const char *advice)
@@ -133,7 +166,7 @@ static mt_status check_options(const struct export_options *export)
         return fail_meaningless(export, "--diff", is_pprof ? ": export both runs, and use pprof -diff_base" : "");
     if (export->moment != NOT_GIVEN && export->format != FORMAT_FOLDED)
         return fail_meaningless(export, "--at", is_pprof ? ": a profile has both, as inuse_space and alloc_space" : "");
-    if (export->step != MT_ALL_STEPS && export->what == WHAT_STACKS)
+    if (export->step != MT_ALL_STEPS && kind_of(export->what) != WHAT_BLOCKS)
         return fail_meaningless(export, "--step", "");
     if (export->merge_layers && export->what != WHAT_STACKS)
         return fail_meaningless(export, "--merge-layers", "");
@@ -155,10 +188,46 @@ static mt_status write_folded(const struct export_options *export, const struct 
     return status;
 }
 
-static mt_status write_export(const struct export_options *export, const struct mt_question *question,
+/* What is no text, and so is not for a terminal. */
+static mt_status check_terminal(const struct export_options *export, const struct mt_output_file *file)
+{
+    bool is_text = export->format != FORMAT_PICKLE && export->format != FORMAT_NSYS;
+    if (is_text || !mt_output_file_is_terminal(file))
+        return MT_OK;
+    return mt_fail(MT_USAGE, "%s is not for a terminal: name a file with -o", formats[export->format]);
+}
+
+static mt_status write_run(const struct export_options *export, const struct mt_question *question,
+                           struct mt_output_file *file)
+{
+    mt_status status = check_terminal(export, file);
+    if (status != MT_OK)
+        return status;
+    switch (export->format) {
+    case FORMAT_TORCH:
+        return mt_export_torch(question, file, MT_PLAIN_JSON);
+    case FORMAT_PICKLE:
+        return mt_export_torch(question, file, MT_PLAIN_PICKLE);
+    case FORMAT_PERFETTO:
+        return mt_export_perfetto(question, file);
+    case FORMAT_NSYS:
+        return mt_export_nsys(question, file);
+    default:
+        return mt_export_rmm(question, file);
+    }
+}
+
+static mt_status write_stacks(const struct export_options *export, const struct mt_question *question,
                               struct mt_output_file *file)
 {
     mt_stack_layers layers = export->merge_layers ? MT_LAYERS_MERGED : MT_LAYERS_EACH;
+    return export->format == FORMAT_PPROF ? mt_export_pprof(question, file, layers)
+                                          : write_folded(export, question, file, layers);
+}
+
+static mt_status write_export(const struct export_options *export, const struct mt_question *question,
+                              struct mt_output_file *file)
+{
     mt_export_form form = export->format == FORMAT_JSON ? MT_EXPORT_JSON : MT_EXPORT_CSV;
     switch ((export_what) export->what) {
     case WHAT_BLOCKS:
@@ -168,10 +237,10 @@ static mt_status write_export(const struct export_options *export, const struct 
     case WHAT_PEAKS:
         return mt_export_peaks(question, file, form, export->step);
     case WHAT_STACKS:
-        break;
+        return write_stacks(export, question, file);
+    default:
+        return write_run(export, question, file);
     }
-    return export->format == FORMAT_PPROF ? mt_export_pprof(question, file, layers)
-                                          : write_folded(export, question, file, layers);
 }
 
 static void note_size(const char *output)
@@ -216,18 +285,22 @@ static mt_status run_export(const void *given)
 
 const struct mt_command mt_command_export = {
     .name = "export",
-    .summary = "Writes blocks, events, peaks or stacks in the formats of other tools.",
+    .summary = "Writes blocks, events, peaks, stacks or whole runs in the formats of other tools.",
     .usage = "[WHAT] [--format FORMAT] [-o FILE] [OPTIONS]",
     .details =
         "Tables are CSV or JSON. Stacks are what flame graphs are drawn of: the parts of the span, the category,\n"
         "the op; folded for flamegraph.pl, inferno and speedscope, or a profile for pprof. Bytes are those of\n"
-        "blocks, so that the stacks at the peak sum to the peak of allocated bytes.\n",
+        "blocks, so that the stacks at the peak sum to the peak of allocated bytes. A run is a memory snapshot of\n"
+        "PyTorch, in JSON (torch) or as a pickle, for pytorch.org/memory_viz; a trace for ui.perfetto.dev; the\n"
+        "tables of Nsight Systems in SQLite (nsys); or a log of RMM in CSV.\n",
     .examples =
         "  memtrace export blocks -o blocks.csv.gz\n"
         "  memtrace export events --step 0 --format json | head\n"
         "  memtrace export --merge-layers -o peak.folded  # flamegraph.pl --countname bytes peak.folded >peak.svg\n"
         "  memtrace export stacks --diff 1 > diff.folded  # flamegraph.pl --countname bytes diff.folded >diff.svg\n"
-        "  memtrace export -o run.pb.gz                   # go tool pprof -http : run.pb.gz\n",
+        "  memtrace export -o run.pb.gz                   # go tool pprof -http : run.pb.gz\n"
+        "  memtrace export -o run.pickle                  # drop it on https://pytorch.org/memory_viz\n"
+        "  memtrace export --format perfetto -o run.json.gz  # open it in https://ui.perfetto.dev\n",
     .options = options,
     .defaults = &(const struct export_options){.trace.trace = MT_DEFAULT_TRACE,
                                                .what = NOT_GIVEN,

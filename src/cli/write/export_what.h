@@ -5,6 +5,7 @@
 #include "cli/output/output_file.h"
 #include "cli/output/question.h"
 #include "cli/write/export_rows.h"
+#include "cli/write/plain_writer.h"
 #include "trace/export/stacks.h"
 
 /* Rows: every block, every allocation and free, every peak and what it was made of. `step` may be MT_ALL_STEPS; of
@@ -22,5 +23,12 @@ mt_status mt_export_folded(const struct mt_question *question, const struct mt_q
 
 /* A profile for pprof. */
 mt_status mt_export_pprof(const struct mt_question *question, struct mt_output_file *file, mt_stack_layers layers);
+
+/* A whole run, for other programs: as a memory snapshot of PyTorch, for Perfetto, as a log of RMM, and as the tables of
+ * Nsight Systems in a database of SQLite. */
+mt_status mt_export_torch(const struct mt_question *question, struct mt_output_file *file, mt_plain_form form);
+mt_status mt_export_perfetto(const struct mt_question *question, struct mt_output_file *file);
+mt_status mt_export_rmm(const struct mt_question *question, struct mt_output_file *file);
+mt_status mt_export_nsys(const struct mt_question *question, struct mt_output_file *file);
 
 #endif

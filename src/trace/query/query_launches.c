@@ -1,6 +1,7 @@
 /* Which kernels ran, one by one? */
 #include "trace/blocks.h"
 #include "trace/query/query.h"
+#include "trace/walk.h"
 
 #include <stdlib.h>
 
@@ -17,15 +18,11 @@ static mt_status read_launch(struct mt_trace *trace, const struct mt_statement *
     return status;
 }
 
-mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
-                            size_t *out_count)
+mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *run, mt_launch_visit visit,
+                                  void *context)
 {
     struct mt_number_limits limits;
     struct mt_statement *statement;
-    struct mt_launch_row *rows = NULL;
-    size_t count = 0;
-    *out_rows = NULL;
-    *out_count = 0;
     mt_status status = mt_query_number_limits(trace, run, &limits);
     if (status == MT_OK)
         status = mt_query_prepare(trace, run,
@@ -37,15 +34,38 @@ mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, st
         return status;
     bool row = true;
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        rows = mt_query_room(rows, count, sizeof *rows);
-        status = read_launch(trace, statement, &limits, &rows[count++]);
+        struct mt_launch_row launch;
+        status = read_launch(trace, statement, &limits, &launch);
+        if (status == MT_OK)
+            status = visit(context, &launch);
     }
     mt_statement_finalize(statement);
-    if (status != MT_OK) {
-        free(rows);
-        return status;
-    }
-    *out_rows = rows;
-    *out_count = count;
+    return status;
+}
+
+struct launch_list {
+    struct mt_launch_row *rows;
+    size_t count;
+};
+
+static mt_status add_launch(void *context, const struct mt_launch_row *launch)
+{
+    struct launch_list *list = context;
+    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows[list->count++] = *launch;
     return MT_OK;
+}
+
+mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
+                            size_t *out_count)
+{
+    struct launch_list list = {0};
+    mt_status status = mt_trace_launches_visit(trace, run, add_launch, &list);
+    if (status != MT_OK) {
+        free(list.rows);
+        list = (struct launch_list){0};
+    }
+    *out_rows = list.rows;
+    *out_count = list.count;
+    return status;
 }

@@ -1,0 +1,394 @@
+/* What happened, event by event, each with all that is known of it? Streams: of the run, only what is live is held. */
+#include "trace/walk.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "trace/query/query.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A segment that has memory. */
+struct open_segment {
+    mt_addr address;
+    uint64_t mapped_bytes;
+};
+
+/* A list whose places are used again: `values[i]` for those that are not in `free`. */
+struct slots {
+    uint64_t *free;
+    size_t free_count, used, capacity;
+};
+
+/* Invariants: live[i] is the alloc of the live block whose id `by_id` maps to i; segments likewise by number. label_spans
+ * has an entry for each label. */
+struct mt_walk {
+    struct mt_trace *trace;   /* borrowed */
+    const struct mt_run *run; /* borrowed */
+    struct mt_label_row *labels;
+    uint32_t *label_spans;
+    struct mt_span_row *spans;
+    size_t label_count, span_count;
+    struct mt_statement *events, *address;
+    struct mt_walk_event *live;
+    struct slots live_slots;
+    struct mt_number_map by_id;
+    struct open_segment *segments;
+    struct slots segment_slots;
+    struct mt_number_map by_number;
+};
+
+enum { ID, TIME_NS, KIND, STREAM, LABEL, SPAN, VALUE, BLOCK_BYTES, SEGMENT, OFFSET, ALLOCATION };
+
+/* A place that is free; *values has room for it. */
+static size_t take_slot(struct slots *slots, void **values, size_t value_bytes)
+{
+    if (slots->free_count > 0)
+        return slots->free[--slots->free_count];
+    if (slots->used == slots->capacity) {
+        slots->capacity = slots->capacity * 2 + 64;
+        *values = mt_host_resize(*values, slots->capacity, value_bytes);
+        slots->free = mt_host_resize(slots->free, slots->capacity, sizeof *slots->free);
+    }
+    return slots->used++;
+}
+
+static void give_slot(struct slots *slots, size_t slot)
+{
+    slots->free[slots->free_count++] = slot;
+}
+
+static mt_status fail_on(int64_t id, const char *what)
+{
+    return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " %s", id, what);
+}
+
+static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row, struct mt_span_row **rows,
+                          size_t *count)
+{
+    int64_t id = mt_statement_integer(row, 0), parent = mt_statement_integer(row, 1);
+    if (id != (int64_t)*count || parent < 0 || parent >= id)
+        return mt_fail(MT_BAD_TRACE,
+                       "the trace is damaged: span %" PRId64 " in span %" PRId64 " comes where span %zu is expected",
+                       id, parent, *count);
+    *rows = mt_query_room(*rows, *count, sizeof **rows);
+    (*rows)[(*count)++] = (struct mt_span_row){
+        .parent = (uint32_t)parent, .name = mt_query_text(trace, row, 2), .path = mt_query_text(trace, row, 3)};
+    return MT_OK;
+}
+
+mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
+                         size_t *out_count)
+{
+    struct mt_statement *statement;
+    mt_status status =
+        mt_query_prepare(trace, run, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id", &statement);
+    *out_rows = NULL;
+    *out_count = 0;
+    if (status != MT_OK)
+        return status;
+    struct mt_span_row *rows = mt_query_room(NULL, 0, sizeof *rows);
+    size_t count = 1;
+    bool row = true;
+    rows[0] = (struct mt_span_row){.name = mt_query_keep(trace, ""), .path = mt_query_keep(trace, "")};
+    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+        status = add_span(trace, statement, &rows, &count);
+    mt_statement_finalize(statement);
+    if (status != MT_OK) {
+        free(rows);
+        return status;
+    }
+    *out_rows = rows;
+    *out_count = count;
+    return MT_OK;
+}
+
+static mt_status read_label_spans(struct mt_walk *walk)
+{
+    struct mt_statement *statement;
+    mt_status status =
+        mt_query_prepare(walk->trace, walk->run, "SELECT id, span FROM label WHERE run = ?1", &statement);
+    bool row = true;
+    walk->label_spans = mt_host_alloc((walk->label_count + 1) * sizeof *walk->label_spans);
+    if (status != MT_OK)
+        return status;
+    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+        int64_t label = mt_statement_integer(statement, 0), span = mt_statement_integer(statement, 1);
+        bool is_known = label >= 0 && label < (int64_t)walk->label_count;
+        if (is_known && span >= 0 && span < (int64_t)walk->span_count)
+            walk->label_spans[label] = (uint32_t)span;
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static mt_status prepare(struct mt_walk *walk)
+{
+    mt_status status = mt_query_prepare(walk->trace, walk->run,
+                                        "SELECT id, time_ns, kind, stream, label, span, requested_bytes, block_bytes,"
+                                        " segment, offset, allocation FROM event"
+                                        " WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
+                                        &walk->events);
+    if (status == MT_OK)
+        status = mt_query_prepare(walk->trace, walk->run, "SELECT address FROM segment WHERE run = ?1 AND id = ?2",
+                                  &walk->address);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(walk->events, 2, walk->run->first_event);
+    mt_statement_bind_integer(walk->events, 3, walk->run->first_event + walk->run->event_count);
+    return MT_OK;
+}
+
+mt_status mt_walk_begin(struct mt_trace *trace, const struct mt_run *run, struct mt_walk **out)
+{
+    struct mt_walk *walk = mt_host_alloc(sizeof *walk);
+    walk->trace = trace;
+    walk->run = run;
+    mt_number_map_create(&walk->by_id);
+    mt_number_map_create(&walk->by_number);
+    mt_status status = mt_database_begin_reading(trace->database);
+    if (status == MT_OK) {
+        status = mt_trace_labels(trace, run, &walk->labels, &walk->label_count);
+        if (status == MT_OK)
+            status = mt_trace_spans(trace, run, &walk->spans, &walk->span_count);
+        if (status == MT_OK)
+            status = read_label_spans(walk);
+        if (status == MT_OK)
+            status = prepare(walk);
+        mt_database_end_reading(trace->database);
+    }
+    if (status != MT_OK) {
+        mt_walk_end(walk);
+        walk = NULL;
+    }
+    *out = walk;
+    return status;
+}
+
+void mt_walk_end(struct mt_walk *walk)
+{
+    if (walk == NULL)
+        return;
+    mt_statement_finalize(walk->events);
+    mt_statement_finalize(walk->address);
+    mt_number_map_release(&walk->by_id);
+    mt_number_map_release(&walk->by_number);
+    free(walk->live_slots.free);
+    free(walk->segment_slots.free);
+    free(walk->live);
+    free(walk->segments);
+    free(walk->labels);
+    free(walk->label_spans);
+    free(walk->spans);
+    free(walk);
+}
+
+const struct mt_label_row *mt_walk_labels(const struct mt_walk *walk, size_t *out_count)
+{
+    *out_count = walk->label_count;
+    return walk->labels;
+}
+
+const struct mt_span_row *mt_walk_spans(const struct mt_walk *walk, size_t *out_count)
+{
+    *out_count = walk->span_count;
+    return walk->spans;
+}
+
+uint32_t mt_walk_label_span(const struct mt_walk *walk, uint32_t label)
+{
+    return walk->label_spans[label];
+}
+
+static void forget(struct mt_number_map *map, struct slots *slots)
+{
+    mt_number_map_release(map);
+    mt_number_map_create(map);
+    slots->free_count = slots->used = 0;
+}
+
+void mt_walk_rewind(struct mt_walk *walk)
+{
+    mt_statement_reset(walk->events);
+    forget(&walk->by_id, &walk->live_slots);
+    forget(&walk->by_number, &walk->segment_slots);
+}
+
+/* A column that holds a number below `count`; NULL is 0. */
+static mt_status read_number(const struct mt_statement *row, int column, uint64_t count, const char *what,
+                             uint32_t *out)
+{
+    int64_t number = mt_statement_integer(row, column);
+    if (number < 0 || (uint64_t)number >= count)
+        return fail_on(mt_statement_integer(row, ID), what);
+    *out = (uint32_t)number;
+    return MT_OK;
+}
+
+static mt_status read_sizes(const struct mt_statement *row, struct mt_walk_event *out)
+{
+    mt_status status = mt_query_natural(row, TIME_NS, &out->time_ns);
+    if (status == MT_OK)
+        status = mt_query_natural(row, VALUE, &out->value);
+    if (status == MT_OK)
+        status = mt_query_natural(row, BLOCK_BYTES, &out->block_bytes);
+    return status == MT_OK ? mt_query_natural(row, OFFSET, &out->offset) : status;
+}
+
+/* What the event's row says itself. */
+static mt_status read_row(const struct mt_walk *walk, struct mt_walk_event *out)
+{
+    const struct mt_statement *row = walk->events;
+    uint32_t kind = 0, stream = 0;
+    *out = (struct mt_walk_event){.n = mt_statement_integer(row, ID) - walk->run->first_event};
+    mt_status status = read_number(row, KIND, MT_EVENT_KIND_COUNT, "is of a kind that there is not", &kind);
+    if (status == MT_OK)
+        status = read_number(row, STREAM, UINT16_MAX + 1, "has a stream that there is not", &stream);
+    if (status == MT_OK)
+        status = read_number(row, LABEL, walk->label_count, "has a label that there is not", &out->label);
+    if (status == MT_OK)
+        status = read_number(row, SPAN, walk->span_count, "has a span that there is not", &out->span);
+    if (status == MT_OK)
+        status = read_number(row, SEGMENT, UINT32_MAX, "names a segment that there was not", &out->segment);
+    if (status == MT_OK)
+        status = read_sizes(row, out);
+    out->kind = (mt_event_kind)kind;
+    out->stream = (mt_stream)stream;
+    if (mt_statement_is_null(row, SPAN))
+        out->span = walk->label_spans[out->label];
+    return status;
+}
+
+/* Begins a segment, at the address that its row has. */
+static mt_status open_segment(struct mt_walk *walk, const struct mt_walk_event *event, uint64_t *out_slot)
+{
+    bool row;
+    mt_statement_bind_integer(walk->address, 2, event->segment);
+    mt_status status = mt_statement_step(walk->address, &row);
+    if (status != MT_OK)
+        return status;
+    if (!row)
+        return fail_on(event->n + walk->run->first_event, "maps a segment that has no row");
+    void *segments = walk->segments;
+    *out_slot = take_slot(&walk->segment_slots, &segments, sizeof *walk->segments);
+    walk->segments = segments;
+    walk->segments[*out_slot] = (struct open_segment){.address = (mt_addr)mt_statement_integer(walk->address, 0)};
+    mt_statement_reset(walk->address);
+    mt_number_map_put(&walk->by_number, event->segment, *out_slot);
+    return MT_OK;
+}
+
+static mt_status map_segment(struct mt_walk *walk, struct mt_walk_event *event)
+{
+    uint64_t slot = 0;
+    mt_status status = MT_OK;
+    if (!mt_number_map_get(&walk->by_number, event->segment, &slot))
+        status = open_segment(walk, event, &slot);
+    if (status != MT_OK)
+        return status;
+    walk->segments[slot].mapped_bytes += event->block_bytes;
+    event->address = walk->segments[slot].address + event->offset;
+    return MT_OK;
+}
+
+static mt_status unmap_segment(struct mt_walk *walk, struct mt_walk_event *event)
+{
+    uint64_t slot;
+    if (!mt_number_map_get(&walk->by_number, event->segment, &slot))
+        return fail_on(event->n + walk->run->first_event, "unmaps a segment that is not mapped");
+    struct open_segment *segment = &walk->segments[slot];
+    event->address = segment->address + event->offset;
+    segment->mapped_bytes -= event->block_bytes < segment->mapped_bytes ? event->block_bytes : segment->mapped_bytes;
+    if (segment->mapped_bytes == 0) {
+        mt_number_map_take(&walk->by_number, event->segment, &slot);
+        give_slot(&walk->segment_slots, slot);
+    }
+    return MT_OK;
+}
+
+static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
+{
+    uint64_t segment;
+    if (!mt_number_map_get(&walk->by_number, event->segment, &segment))
+        return fail_on(event->n + walk->run->first_event, "lies in a segment that is not mapped");
+    event->id = event->n;
+    event->alloc_ns = event->time_ns;
+    event->address = walk->segments[segment].address + event->offset;
+    void *live = walk->live;
+    size_t slot = take_slot(&walk->live_slots, &live, sizeof *walk->live);
+    walk->live = live;
+    walk->live[slot] = *event;
+    mt_number_map_put(&walk->by_id, (uint64_t)event->id, slot);
+    return MT_OK;
+}
+
+/* False: it ends no block that is live. The block's label and place are those of its alloc. */
+static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
+{
+    uint64_t slot, id = (uint64_t)(mt_statement_integer(walk->events, ALLOCATION) - walk->run->first_event);
+    if (!mt_number_map_take(&walk->by_id, id, &slot))
+        return false;
+    struct mt_walk_event begun = walk->live[slot];
+    give_slot(&walk->live_slots, slot);
+    begun.n = event->n;
+    begun.kind = event->kind;
+    begun.time_ns = event->time_ns;
+    *event = begun;
+    return true;
+}
+
+/* Completes an event; *out_counts is false for one that is passed over. */
+static mt_status complete(struct mt_walk *walk, struct mt_walk_event *event, bool *out_counts)
+{
+    *out_counts = true;
+    switch (event->kind) {
+    case MT_EVENT_SEGMENT_MAP:
+        return map_segment(walk, event);
+    case MT_EVENT_SEGMENT_UNMAP:
+        return unmap_segment(walk, event);
+    case MT_EVENT_ALLOC:
+        return begin_block(walk, event);
+    case MT_EVENT_FREE:
+        *out_counts = end_block(walk, event);
+        return MT_OK;
+    default:
+        return MT_OK;
+    }
+}
+
+mt_status mt_walk_next(struct mt_walk *walk, struct mt_walk_event *out, bool *out_more)
+{
+    bool counts = false;
+    *out_more = true;
+    while (!counts && *out_more) {
+        struct mt_walk_event event;
+        mt_status status = mt_statement_step(walk->events, out_more);
+        if (status == MT_OK && *out_more)
+            status = read_row(walk, &event);
+        if (status == MT_OK && *out_more)
+            status = complete(walk, &event, &counts);
+        if (status != MT_OK)
+            return status;
+        if (*out_more)
+            *out = event;
+    }
+    return MT_OK;
+}
+
+static int compare_addresses(const void *left, const void *right)
+{
+    const struct mt_walk_event *a = left, *b = right;
+    return (a->address > b->address) - (a->address < b->address);
+}
+
+struct mt_walk_event *mt_walk_live(const struct mt_walk *walk, size_t *out_count)
+{
+    struct mt_walk_event *live = mt_host_alloc((walk->by_id.count + 1) * sizeof *live);
+    size_t count = 0;
+    for (size_t i = 0; i <= walk->by_id.mask; i++)
+        if (walk->by_id.pairs[i].key != MT_NUMBER_MAP_NO_KEY)
+            live[count++] = walk->live[walk->by_id.pairs[i].value];
+    qsort(live, count, sizeof *live, compare_addresses);
+    *out_count = count;
+    return live;
+}
