@@ -184,13 +184,13 @@ static void one_screen_says_it_all(void **state)
     const struct said *said = MEMTRACE("oom --trace m.db");
     assert_int_equal(said->code, 0);
     static const char *const parts[] = {
-        ("It asked for 12.00 MiB (12582912 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,3072)\n"
-         "at model.layers.7.ffn, in forward of step 1. 19 such requests had been met.\n"),
-        "  8.00 MiB     8388608  needed, less what is not reserved",
+        ("It asked for 3.00 MiB (3145728 bytes) of einsum, for einsum: temporary, fp32 (1,1024,768)\n"
+         "at model.layers.8.attn.k_proj, in forward of step 1. 20 such requests had been met.\n"),
+        "  2.00 MiB     2097152  needed, less what is not reserved",
         "why they could not serve",
-        "each is smaller than the 12.00 MiB",
+        "each is smaller than the 3.00 MiB",
         "Simulated to its end, the run as it is needs ",
-        "Opt State          981.33 MiB  32.7 %     222\n",
+        "Opt State          981.33 MiB  32.2 %     222\n",
         "others)",
         "memtrace run --device sim:3GiB --model small --seq 256 --batch 2 --steps 2\n",
         "Replay: the run up to"};

@@ -115,7 +115,7 @@ static void nothing_needs_nothing(void **state)
     assert_true(result.fits);
 }
 
-/* The blocks of a recorded run, their events counted from 1; the caller's. */
+/* The blocks of a recorded run, their events counted from 1, their labels one a category; the caller's. */
 static struct mt_block_row *blocks_of(const struct recording *recording, size_t *out_count)
 {
     struct mt_block_row *rows = mt_host_alloc(recording->count * sizeof *rows);
@@ -127,8 +127,9 @@ static struct mt_block_row *blocks_of(const struct recording *recording, size_t 
         uint64_t index;
         if (event->kind == MT_EVENT_ALLOC) {
             mt_number_map_put(&live, event->address, *out_count);
-            rows[(*out_count)++] =
-                (struct mt_block_row){.alloc_event = (int64_t)i + 1, .requested_bytes = event->requested_bytes};
+            rows[(*out_count)++] = (struct mt_block_row){.alloc_event = (int64_t)i + 1,
+                                                         .requested_bytes = event->requested_bytes,
+                                                         .label = (uint32_t)mt_label_category(event->label)};
         }
         if (event->kind == MT_EVENT_FREE && mt_number_map_take(&live, event->address, &index))
             rows[index].free_event = (int64_t)i + 1;
@@ -147,7 +148,10 @@ static void expect_the_same_peaks(const char *alloc, const struct mt_training_co
     assert_int_equal(recording_train(&recording, "sim:h200", alloc, config, NULL, &stats), MT_OK);
     size_t count;
     struct mt_block_row *blocks = blocks_of(&recording, &count);
-    struct mt_lifetime *lifetimes = mt_lifetimes_of_blocks(blocks, count);
+    struct mt_label_row labels[MT_CATEGORY_COUNT]; /* blocks_of numbers them so */
+    for (mt_category category = 0; category < MT_CATEGORY_COUNT; category++)
+        labels[category] = (struct mt_label_row){.category = mt_category_name(category)};
+    struct mt_lifetime *lifetimes = mt_lifetimes_of_blocks(blocks, count, labels, MT_CATEGORY_COUNT);
     assert_int_equal(mt_alloc_settings_parse(alloc, &settings), MT_OK);
     assert_int_equal(mt_replay_run(lifetimes, count, &settings, UINT64_C(141) << 30, &result), MT_OK);
     assert_int_equal(result.requested_bytes, stats.all.peak_requested_bytes);

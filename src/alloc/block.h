@@ -90,7 +90,7 @@ struct mt_block_store {
 };
 
 /* The part of a free block that is handed out. Invariant: skip + bytes <= the block's. */
-struct mt_cut {
+struct mt_block_part {
     uint64_t skip; /* what stays free before it */
     uint64_t bytes;
 };
@@ -117,7 +117,8 @@ struct mt_policy_table {
     struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
     /* What of `block` is handed out for a request of `bytes`. */
-    struct mt_cut (*cut)(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes, mt_label_id label);
+    struct mt_block_part (*cut)(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
+                                mt_label_id label);
 
     void (*insert)(struct mt_alloc *alloc, struct mt_block *block);
     void (*remove)(struct mt_alloc *alloc, struct mt_block *block);
@@ -194,7 +195,7 @@ uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, ui
 struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes);
 
 /* Cuts a part out of a free block that is not in the index, and puts what is left of it there. Returns the part. */
-struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_cut cut);
+struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_block_part cut);
 
 /* `block` takes over the bytes of the neighbour after it, which is no more. */
 void mt_block_absorb_after(struct mt_alloc *alloc, struct mt_block *block);

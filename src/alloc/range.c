@@ -156,7 +156,7 @@ static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64
     if (bytes < end - begin)
         begin = end - whole_pages(bytes);
     alloc->policy->remove(alloc, block);
-    dig(alloc, mt_block_cut(alloc, block, (struct mt_cut){.skip = begin - block->offset, .bytes = end - begin}));
+    dig(alloc, mt_block_cut(alloc, block, (struct mt_block_part){.skip = begin - block->offset, .bytes = end - begin}));
     return end - begin;
 }
 

@@ -206,7 +206,7 @@ struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, 
     return rest;
 }
 
-struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_cut cut)
+struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_block_part cut)
 {
     if (cut.skip > 0) {
         struct mt_block *before = block;

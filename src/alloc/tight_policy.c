@@ -154,13 +154,13 @@ static bool is_like(const struct mt_block *neighbour, mt_label_id label)
     return neighbour != NULL && !neighbour->is_hole && lasts(neighbour->label) == lasts(label);
 }
 
-static struct mt_cut tight_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
-                               mt_label_id label)
+static struct mt_block_part tight_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
+                                      mt_label_id label)
 {
     (void)alloc;
     bool like_before = is_like(block->before, label), like_after = is_like(block->after, label);
     bool at_end = like_before != like_after ? like_after : bytes >= LARGE_FROM_BYTES;
-    return (struct mt_cut){.skip = at_end ? block->bytes - bytes : 0, .bytes = bytes};
+    return (struct mt_block_part){.skip = at_end ? block->bytes - bytes : 0, .bytes = bytes};
 }
 
 static void tight_insert(struct mt_alloc *alloc, struct mt_block *block)

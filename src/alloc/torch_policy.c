@@ -112,11 +112,11 @@ static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block,
     return !is_oversize(alloc, bytes) && rest > SMALL_LIMIT_BYTES;
 }
 
-static struct mt_cut torch_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
-                               mt_label_id label)
+static struct mt_block_part torch_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
+                                      mt_label_id label)
 {
     (void)label;
-    return (struct mt_cut){.bytes = is_split(alloc, block, bytes) ? bytes : block->bytes};
+    return (struct mt_block_part){.bytes = is_split(alloc, block, bytes) ? bytes : block->bytes};
 }
 
 static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)

@@ -79,6 +79,7 @@ static int compare_pieces(const void *left, const void *right)
 static struct mt_lifetime lifetime_of(const struct mt_scene *scene, const struct mt_block_row *block)
 {
     return (struct mt_lifetime){.requested_bytes = block->requested_bytes,
+                                .category = scene->categories[block->label],
                                 .begin = mt_scene_begin(scene, block),
                                 .end = mt_scene_end(scene, block),
                                 .label = block->label,

@@ -11,7 +11,8 @@ static mt_status replay(const struct mt_retold *retold, const struct mt_alloc_se
                         struct mt_replay_result *out)
 {
     const struct mt_advice_input *input = &retold->input;
-    struct mt_lifetime *lifetimes = mt_lifetimes_of_blocks(input->blocks, input->block_count);
+    struct mt_lifetime *lifetimes =
+        mt_lifetimes_of_blocks(input->blocks, input->block_count, input->labels, input->label_count);
     mt_status status = mt_replay_run(lifetimes, input->block_count, settings, input->capacity_bytes, out);
     free(lifetimes);
     return status;

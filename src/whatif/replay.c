@@ -9,9 +9,22 @@
 #include "whatif/moves.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count)
+mt_category mt_category_of_label(const struct mt_label_row *label)
 {
+    for (mt_category category = 0; category < MT_CATEGORY_COUNT; category++)
+        if (strcmp(label->category, mt_category_name(category)) == 0)
+            return category;
+    return MT_CATEGORY_WORKSPACE;
+}
+
+struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count,
+                                           const struct mt_label_row *labels, size_t label_count)
+{
+    mt_category *categories = mt_host_alloc((label_count + 1) * sizeof *categories);
+    for (size_t i = 0; i < label_count; i++)
+        categories[i] = mt_category_of_label(&labels[i]);
     struct mt_lifetime *lifetimes = mt_host_resize(NULL, count > 0 ? count : 1, sizeof *lifetimes);
     for (size_t i = 0; i < count; i++) {
         const struct mt_block_row *block = &blocks[i];
@@ -20,9 +33,11 @@ struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, si
             .begin = mt_position_at(block->alloc_event),
             .end = block->free_event != 0 ? mt_position_at(block->free_event) : MT_POSITION_NEVER,
             .label = block->label,
+            .category = categories[block->label],
             .stream = block->stream,
         };
     }
+    free(categories);
     return lifetimes;
 }
 
@@ -75,8 +90,11 @@ static void stage_close(struct stage *stage)
         mt_device_close(stage->device);
 }
 
-/* The label that every block of a replay has: statistics by category are not asked for. */
-static const mt_label_id ANY_LABEL = 1;
+/* Of a label a policy sees no more than the category. */
+static mt_label_id label_of(const struct mt_lifetime *lifetime)
+{
+    return (mt_label_id)lifetime->category << MT_LABEL_NUMBER_BITS | 1;
+}
 
 /* MT_OUT_OF_MEMORY if the lifetime can't be had. Lifetimes of no bytes, which imported traces have, take no block. */
 static mt_status play(struct stage *stage, const struct mt_lifetime *lifetime, const struct mt_move *move)
@@ -88,7 +106,7 @@ static mt_status play(struct stage *stage, const struct mt_lifetime *lifetime, c
     }
     if (lifetime->requested_bytes == 0)
         return MT_OK;
-    return mt_alloc_take(stage->alloc, lifetime->requested_bytes, lifetime->stream, ANY_LABEL, 0, block);
+    return mt_alloc_take(stage->alloc, lifetime->requested_bytes, lifetime->stream, label_of(lifetime), 0, block);
 }
 
 /* Blocks come back long after they went out, when nothing of them is at hand any more: so ask for them early. */

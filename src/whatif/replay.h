@@ -31,11 +31,16 @@ struct mt_lifetime {
     uint64_t requested_bytes;
     int64_t begin, end; /* positions; end MT_POSITION_NEVER: it stays */
     uint32_t label;     /* number of the trace's label */
+    mt_category category;
     mt_stream stream;
 };
 
-/* The lifetimes of blocks as they were; the caller's, free(). */
-struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count);
+/* What a label calls its category, of which a policy may make something; one that is none of ours is as a workspace. */
+mt_category mt_category_of_label(const struct mt_label_row *label);
+
+/* The lifetimes of blocks as they were, with the categories of `labels`, by number; the caller's, free(). */
+struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count,
+                                           const struct mt_label_row *labels, size_t label_count);
 
 /* The highest sum of requested bytes, and the position that reached it first (0 for nothing). */
 uint64_t mt_lifetimes_peak(const struct mt_lifetime *lifetimes, size_t count, int64_t *out_position);

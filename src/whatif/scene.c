@@ -1,6 +1,7 @@
 #include "whatif/scene.h"
 
 #include "base/memory.h"
+#include "whatif/replay.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,9 @@ void mt_scene_create(const struct mt_advice_input *input, struct mt_scene *out)
     out->roles = mt_host_alloc((input->label_count + 1) * sizeof *out->roles);
     for (size_t i = 0; i < input->label_count; i++)
         out->roles[i] = role_of(&input->labels[i]);
+    out->categories = mt_host_alloc((input->label_count + 1) * sizeof *out->categories);
+    for (size_t i = 0; i < input->label_count; i++)
+        out->categories[i] = mt_category_of_label(&input->labels[i]);
 }
 
 void mt_scene_release(struct mt_scene *scene)
@@ -158,6 +162,7 @@ void mt_scene_release(struct mt_scene *scene)
     mt_curve_release(&scene->curve);
     free(scene->steps);
     free(scene->roles);
+    free(scene->categories);
     free(scene->ranks);
     *scene = (struct mt_scene){0};
 }

@@ -18,6 +18,7 @@ struct mt_scene {
     const struct mt_advice_input *input; /* borrowed */
     struct mt_curve curve;
     mt_role *roles;               /* by label; MT_ROLE_COUNT: none of ours */
+    mt_category *categories;      /* by label */
     struct mt_step_extent *steps; /* in order */
     size_t step_count;
     int64_t program_end; /* the last event of what was to be done; what is freed later, is cleared up */
