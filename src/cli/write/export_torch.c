@@ -50,8 +50,8 @@ static uint32_t kept_chain(const struct torch_export *export, uint32_t span)
 static void add_frame(struct mt_plain_writer *writer, const char *name, const char *filename)
 {
     mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "name", name);
-    mt_plain_add_text(writer, "filename", filename);
+    mt_plain_add_word(writer, "name", name);
+    mt_plain_add_word(writer, "filename", filename);
     mt_plain_add_number(writer, "line", 0);
     mt_plain_close_dict(writer);
 }
@@ -98,15 +98,15 @@ static void add_metadata(struct torch_export *export, uint32_t number)
         return;
     mt_plain_keep_begin(writer, kept_metadata(number));
     mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "category", label->category);
-    mt_plain_add_text(writer, "role", label->role);
-    mt_plain_add_text(writer, "op", label->op);
-    mt_plain_add_text(writer, "phase", label->phase);
-    mt_plain_add_text(writer, "span", label->span);
+    mt_plain_add_word(writer, "category", label->category);
+    mt_plain_add_word(writer, "role", label->role);
+    mt_plain_add_word(writer, "op", label->op);
+    mt_plain_add_word(writer, "phase", label->phase);
+    mt_plain_add_word(writer, "span", label->span);
     if (label->layer >= 0)
         mt_plain_add_number(writer, "layer", (uint64_t)label->layer);
-    mt_plain_add_text(writer, "dtype", label->dtype);
-    mt_plain_add_text(writer, "shape", label->shape);
+    mt_plain_add_word(writer, "dtype", label->dtype);
+    mt_plain_add_word(writer, "shape", label->shape);
     mt_plain_close_dict(writer);
     mt_plain_keep_end(writer, kept_metadata(number));
 }
@@ -117,7 +117,7 @@ static void open_entry(struct torch_export *export, const char *action, const st
 {
     struct mt_plain_writer *writer = &export->writer;
     mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "action", action);
+    mt_plain_add_word(writer, "action", action);
     if (event->kind == MT_EVENT_OOM) {
         uint64_t capacity = export->question->run->capacity_bytes, reserved = export->segments.mapped_bytes;
         mt_plain_add_number(writer, "device_free", capacity > reserved ? capacity - reserved : 0);
@@ -140,7 +140,7 @@ static void write_alloc(struct torch_export *export, const struct mt_walk_event 
     open_entry(export, "alloc", event, event->value);
     mt_plain_add_number(&export->writer, "block_bytes", event->block_bytes);
     if (export->has_unknown)
-        mt_plain_add_text(&export->writer, "category", export->labels[event->label].category);
+        mt_plain_add_word(&export->writer, "category", export->labels[event->label].category);
     add_frames(export, event->label, event->span);
     add_metadata(export, event->label);
     close_entry(&export->writer);
@@ -173,7 +173,7 @@ static void write_segment_event(struct torch_export *export, const struct mt_wal
     bool begins = event->kind == MT_EVENT_SEGMENT_MAP, grows = is_growing(export, event->segment);
     const char *action = begins ? (grows ? "segment_map" : "segment_alloc") : grows ? "segment_unmap" : "segment_free";
     open_entry(export, action, event, event->block_bytes);
-    mt_plain_add_text(&export->writer, "category", "unknown");
+    mt_plain_add_word(&export->writer, "category", "unknown");
     mt_plain_add_number(&export->writer, "segment", event->segment);
     mt_plain_add_number(&export->writer, "offset", event->offset);
     add_no_frames(&export->writer);
@@ -250,7 +250,7 @@ static void write_block(struct torch_export *export, const struct mt_export_tile
     mt_plain_add_number(writer, "address", tile->address);
     mt_plain_add_number(writer, "size", tile->bytes);
     mt_plain_add_number(writer, "requested_size", alloc != NULL ? alloc->value : 0);
-    mt_plain_add_text(writer, "state", alloc != NULL ? "active_allocated" : "inactive");
+    mt_plain_add_word(writer, "state", alloc != NULL ? "active_allocated" : "inactive");
     if (alloc != NULL) {
         add_frames(export, alloc->label, alloc->span);
         add_metadata(export, alloc->label);
@@ -275,7 +275,7 @@ static void open_segment(struct torch_export *export, const struct mt_export_pie
     mt_plain_add_number(writer, "active_size", piece->allocated_bytes);
     mt_plain_add_number(writer, "requested_size", piece->requested_bytes);
     mt_plain_add_number(writer, "stream", piece->stream);
-    mt_plain_add_text(writer, "segment_type", bytes > SMALL_SEGMENT_BYTES ? "large" : "small");
+    mt_plain_add_word(writer, "segment_type", bytes > SMALL_SEGMENT_BYTES ? "large" : "small");
     mt_plain_key(writer, "segment_pool_id");
     mt_plain_open_list(writer);
     mt_plain_number(writer, 0);
@@ -331,9 +331,9 @@ static void open_annotation(struct torch_export *export, const struct annotation
     mt_plain_open_dict(writer);
     mt_plain_add_number(writer, "device", 0);
     mt_plain_add_number(writer, "time_us", annotations->last_ns / 1000);
-    mt_plain_add_text(writer, "name", name);
-    mt_plain_add_text(writer, "stage", stage);
-    mt_plain_add_text(writer, "kind", kind);
+    mt_plain_add_word(writer, "name", name);
+    mt_plain_add_word(writer, "stage", stage);
+    mt_plain_add_word(writer, "kind", kind);
     mt_plain_add_number(writer, "entries", annotations->entries);
 }
 
@@ -353,7 +353,7 @@ static void add_chain(struct torch_export *export, uint32_t span)
     mt_plain_keep_begin(writer, kept_chain(export, span));
     mt_plain_open_list(writer);
     for (uint32_t i = 0; i < depth; i++)
-        mt_plain_text(writer, export->spans[chain[i]].name);
+        mt_plain_word(writer, export->spans[chain[i]].name);
     mt_plain_close_list(writer);
     mt_plain_keep_end(writer, kept_chain(export, span));
     free(chain);

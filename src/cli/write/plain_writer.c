@@ -78,7 +78,7 @@ static bool is_json(const struct mt_plain_writer *writer)
 void mt_plain_begin(struct mt_plain_writer *writer, struct mt_output_file *file, mt_plain_form form)
 {
     *writer = (struct mt_plain_writer){
-        .file = file, .form = form, .is_ascii = mt_output_file_is_terminal(file), .keys = mt_name_set_create()};
+        .file = file, .form = form, .is_ascii = mt_output_file_is_terminal(file), .words = mt_name_set_create()};
     if (form == MT_PLAIN_PICKLE)
         put_operand(writer, PICKLE_PROTO, PICKLE_PROTOCOL, 1);
 }
@@ -92,8 +92,8 @@ mt_status mt_plain_end(struct mt_plain_writer *writer)
     for (uint32_t i = 0; i < writer->kept_count; i++)
         mt_text_release(&writer->kept[i].text);
     free(writer->kept);
-    free(writer->key_memo);
-    mt_name_set_destroy(writer->keys);
+    free(writer->word_memo);
+    mt_name_set_destroy(writer->words);
     return mt_output_file_go_on(writer->file);
 }
 
@@ -177,18 +177,27 @@ static void put_memo(struct mt_plain_writer *writer, uint32_t place)
         put_operand(writer, PICKLE_LONG_BINGET, place, 4);
 }
 
-/* In a pickle, keys are in the memo. */
-static void put_pickle_key(struct mt_plain_writer *writer, const char *key)
+static void put_repaired(struct mt_plain_writer *writer, const char *text)
+{
+    struct mt_text repaired = {0};
+    mt_utf8_add_repaired(&repaired, text);
+    put_pickle_text(writer, mt_text_get(&repaired), repaired.length);
+    mt_text_release(&repaired);
+}
+
+/* In a pickle, words are in the memo. */
+static void put_pickle_word(struct mt_plain_writer *writer, const char *word)
 {
     bool is_new;
-    uint32_t number = mt_name_set_number(writer->keys, key, &is_new);
+    uint32_t number = mt_name_set_number(writer->words, word, &is_new);
     if (!is_new) {
-        put_memo(writer, writer->key_memo[number]);
+        put_memo(writer, writer->word_memo[number]);
         return;
     }
-    put_pickle_text(writer, key, strlen(key));
-    writer->key_memo = mt_host_resize(writer->key_memo, number + 1, sizeof *writer->key_memo);
-    writer->key_memo[number] = memoize(writer);
+    put_repaired(writer, word);
+    if ((number & (number - 1)) == 0) /* room for the powers of two */
+        writer->word_memo = mt_host_resize(writer->word_memo, 2 * (size_t)number, sizeof *writer->word_memo);
+    writer->word_memo[number] = memoize(writer);
 }
 
 /* Whether a JSON string of it is the text itself in quotes. */
@@ -221,7 +230,7 @@ void mt_plain_key(struct mt_plain_writer *writer, const char *key)
     if (!is_json(writer)) {
         if (is_first)
             put_byte(writer, PICKLE_MARK);
-        put_pickle_key(writer, key);
+        put_pickle_word(writer, key);
         return;
     }
     put_text(writer, is_first ? "" : ", ");
@@ -232,14 +241,19 @@ void mt_plain_key(struct mt_plain_writer *writer, const char *key)
 void mt_plain_text(struct mt_plain_writer *writer, const char *text)
 {
     begin_value(writer);
-    if (is_json(writer)) {
+    if (is_json(writer))
         put_json_text(writer, text);
-        return;
-    }
-    struct mt_text repaired = {0};
-    mt_utf8_add_repaired(&repaired, text);
-    put_pickle_text(writer, mt_text_get(&repaired), repaired.length);
-    mt_text_release(&repaired);
+    else
+        put_repaired(writer, text);
+}
+
+void mt_plain_word(struct mt_plain_writer *writer, const char *word)
+{
+    begin_value(writer);
+    if (is_json(writer))
+        put_json_text(writer, word);
+    else
+        put_pickle_word(writer, word);
 }
 
 /* A number of LONG1 is signed, so that one with the highest bit takes a byte more. */
@@ -302,6 +316,12 @@ void mt_plain_add_text(struct mt_plain_writer *writer, const char *key, const ch
 {
     mt_plain_key(writer, key);
     mt_plain_text(writer, text);
+}
+
+void mt_plain_add_word(struct mt_plain_writer *writer, const char *key, const char *word)
+{
+    mt_plain_key(writer, key);
+    mt_plain_word(writer, word);
 }
 
 void mt_plain_add_number(struct mt_plain_writer *writer, const char *key, uint64_t number)

@@ -24,9 +24,9 @@ struct mt_plain_writer {
     int depth;
     uint64_t counts[MT_PLAIN_MOST_DEPTH];
     bool in_list[MT_PLAIN_MOST_DEPTH];
-    struct mt_name_set *keys; /* pickle: of dicts */
-    uint32_t *key_memo;       /* pickle: by a key's number, where it is in the memo */
-    uint32_t memo_count;      /* pickle: values in the memo */
+    struct mt_name_set *words; /* pickle: keys, too */
+    uint32_t *word_memo;       /* pickle: by a word's number, where it is in the memo */
+    uint32_t memo_count;       /* pickle: values in the memo */
     struct mt_plain_kept *kept;
     uint32_t kept_count;     /* entries of `kept` */
     struct mt_text *capture; /* JSON: where text goes while a value is being kept; NULL: the file */
@@ -47,6 +47,9 @@ void mt_plain_key(struct mt_plain_writer *writer, const char *key);
 
 /* Text of any encoding: what is not UTF-8 becomes U+FFFD. */
 void mt_plain_text(struct mt_plain_writer *writer, const char *text);
+
+/* The same of few different ones, which a pickle has once. */
+void mt_plain_word(struct mt_plain_writer *writer, const char *word);
 void mt_plain_number(struct mt_plain_writer *writer, uint64_t number);
 void mt_plain_truth(struct mt_plain_writer *writer, bool truth);
 
@@ -57,6 +60,7 @@ void mt_plain_microseconds(struct mt_plain_writer *writer, uint64_t nanoseconds)
 void mt_plain_line(struct mt_plain_writer *writer);
 
 /* A key and its value. */
+void mt_plain_add_word(struct mt_plain_writer *writer, const char *key, const char *word);
 void mt_plain_add_text(struct mt_plain_writer *writer, const char *key, const char *text);
 void mt_plain_add_number(struct mt_plain_writer *writer, const char *key, uint64_t number);
 
