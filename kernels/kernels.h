@@ -90,7 +90,7 @@ struct mtk_attention_grad {
 };
 
 /* How the kernel of a product is chosen: as the library guesses, or by measuring those that it offers when sizes come for the
- * first time, which waits for them; results are those of the guess but where another order of sums is much faster. Where
+ * first time, which waits for them; time decides only among equal results, unless another order of sums is much faster. Where
  * there is nothing to choose from, measuring is guessing. */
 typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 

@@ -206,8 +206,19 @@ static float shortest_time_of(const trial &t, const cublasLtMatmulAlgo_t *algori
 /* What was found of a candidate; a time of 0: it can't be used. */
 struct finding {
     float ms;
-    bool is_alike; /* its result is the first one's, bit by bit */
+    unsigned long long digest;
+    bool is_alike; /* its result is that of the usual order of sums, bit by bit */
 };
+
+/* Whether a candidate sums each element in one go. */
+static bool is_whole(const cublasLtMatmulAlgo_t *algorithm)
+{
+    int32_t pieces = 0;
+    size_t written = 0;
+    return cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &pieces, sizeof pieces,
+                                                &written) == CUBLAS_STATUS_SUCCESS &&
+           pieces == 1;
+}
 
 /* The likeliest of those that are, or are not, alike and about as good as the best of them; -1: there is none. */
 static int pick(const finding *findings, int count, bool is_alike)
@@ -225,16 +236,16 @@ static int pick(const finding *findings, int count, bool is_alike)
 static int choose(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count)
 {
     finding findings[MOST_CANDIDATES] = {};
-    unsigned long long first = 0;
-    bool has_first = false;
+    int usual = -1; /* the first that sums in one go, or the first */
     for (int i = 0; i < count; i++) {
-        unsigned long long number = 0;
-        if (!digest(t, &candidates[i].algo, &number))
+        if (!digest(t, &candidates[i].algo, &findings[i].digest))
             continue;
-        first = has_first ? first : number;
-        has_first = true;
-        findings[i] = {shortest_time_of(t, &candidates[i].algo), number == first};
+        findings[i].ms = shortest_time_of(t, &candidates[i].algo);
+        if (usual < 0 || (is_whole(&candidates[i].algo) && !is_whole(&candidates[usual].algo)))
+            usual = i;
     }
+    for (int i = 0; i < count; i++)
+        findings[i].is_alike = usual >= 0 && findings[i].digest == findings[usual].digest;
     int alike = pick(findings, count, true), other = pick(findings, count, false);
     if (alike >= 0 && other >= 0 && findings[other].ms < findings[alike].ms * WORTH_OTHER_BITS)
         return other;

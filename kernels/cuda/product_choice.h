@@ -1,9 +1,9 @@
 /* Which of cuBLAS's kernels a product runs on. cuBLAS guesses the fastest from the sizes; for the products of a training
  * step, which come again in each of thousands of steps, it pays to ask it for several and to measure them once.
  *
- * What was measured first to last must not change what is computed: of a product, all candidates whose result is that of
- * cuBLAS's own guess, bit by bit, are alike, and time alone decides among them. One that sums in another order is taken
- * only if it is faster by more than measurements of one sitting differ from another's. */
+ * What is measured must not change what is computed: of a product, all candidates whose result is that of the first which sums
+ * in one go, bit by bit, are alike, and time alone decides among them. One that sums in another order is taken only if it is
+ * faster by more than measurements of one sitting differ from another's. */
 #ifndef MTK_CUDA_PRODUCT_CHOICE_H
 #define MTK_CUDA_PRODUCT_CHOICE_H
 
