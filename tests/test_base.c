@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/category_set.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/interner.h"
@@ -472,6 +473,44 @@ static void host_memory_is_zeroed_and_keeps_its_content_when_resized(void **stat
     free(copy);
 }
 
+static void a_category_has_one_number_whoever_names_it(void **state)
+{
+    (void)state;
+    struct mt_category_set set = {0};
+    char name[32], longer[100], cut[MT_CATEGORY_NAME_BYTES];
+    assert_int_equal(mt_category_set_add(&set, "einsum"), MT_CATEGORY_EINSUM);
+    assert_int_equal(mt_category_set_add(&set, ""), MT_CATEGORY_OTHER);
+    for (int again = 0; again < 2; again++)
+        for (int i = MT_CATEGORY_COUNT; i < MT_MOST_CATEGORIES - 1; i++) {
+            snprintf(name, sizeof name, "named %d", i);
+            assert_int_equal(mt_category_set_add(&set, name), i);
+            assert_string_equal(mt_category_set_name(&set, (mt_category)i), name);
+        }
+    snprintf(longer, sizeof longer, "%061d%s", 0, "\xE2\x82\xAC and more"); /* the euro sign does not fit whole */
+    snprintf(cut, sizeof cut, "%061d", 0);
+    assert_int_equal(mt_category_set_add(&set, longer), MT_MOST_CATEGORIES - 1);
+    assert_int_equal(mt_category_set_add(&set, cut), MT_MOST_CATEGORIES - 1);
+    assert_string_equal(mt_category_set_name(&set, (mt_category)(MT_MOST_CATEGORIES - 1)), cut);
+    assert_int_equal(mt_category_set_add(&set, "one too many"), MT_CATEGORY_OTHER);
+    assert_int_equal(mt_category_set_count(&set), MT_MOST_CATEGORIES);
+    mt_category_set_release(&set);
+}
+
+static void a_sink_without_names_knows_ours(void **state)
+{
+    (void)state;
+    const struct mt_sink nameless = {0};
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    mt_category tower = mt_sink_category(&sink, "Tower");
+    assert_int_equal(tower, MT_CATEGORY_COUNT);
+    assert_string_equal(mt_sink_category_name(&sink, tower), "Tower");
+    assert_int_equal(mt_sink_category(&nameless, "Tower"), MT_CATEGORY_OTHER);
+    assert_string_equal(mt_sink_category_name(&nameless, tower), "Other");
+    assert_string_equal(mt_sink_category_name(&nameless, MT_CATEGORY_LOSS), "Loss");
+    mt_interner_destroy(interner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +539,8 @@ int main(void)
         cmocka_unit_test(spans_are_told_apart_by_parent_and_stay_in_place),
         cmocka_unit_test(a_discarding_sink_interns_and_wants_no_events),
         cmocka_unit_test(host_memory_is_zeroed_and_keeps_its_content_when_resized),
+        cmocka_unit_test(a_category_has_one_number_whoever_names_it),
+        cmocka_unit_test(a_sink_without_names_knows_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
