@@ -6,14 +6,13 @@
  *   memtrace              the run
  *
  * docs/export.md describes every member, for whoever reads it back. */
-#include "base/memory.h"
 #include "cli/output/output.h"
+#include "cli/write/export_annotations.h"
 #include "cli/write/export_segments.h"
 #include "cli/write/export_what.h"
 #include "cli/write/plain_writer.h"
 #include "trace/walk.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 /* An export under way. Invariants: `growing` ascends; has_unknown tells whether an entry of category "unknown" was
@@ -24,14 +23,14 @@ struct torch_export {
     struct mt_walk *walk;
     const struct mt_label_row *labels;
     const struct mt_span_row *spans;
-    size_t label_count, span_count;
+    size_t label_count;
     uint32_t *growing;
     size_t growing_count;
     struct mt_export_segments segments;
     bool has_unknown;
 };
 
-/* What is kept of a label and of a span, by number. */
+/* What is kept of a label, by number; behind them, what is kept of spans. */
 static uint32_t kept_metadata(uint32_t label)
 {
     return 2 * label;
@@ -42,9 +41,9 @@ static uint32_t kept_frames(uint32_t label)
     return 2 * label + 1;
 }
 
-static uint32_t kept_chain(const struct torch_export *export, uint32_t span)
+static uint32_t first_kept_span(const struct torch_export *export)
 {
-    return 2 * (uint32_t) export->label_count + span;
+    return 2 * (uint32_t)export->label_count;
 }
 
 static void add_frame(struct mt_plain_writer *writer, const char *name, const char *filename)
@@ -318,134 +317,10 @@ static mt_status write_segments(struct torch_export *export)
     return status;
 }
 
-/* Annotations under way: `entries` of the trace precede what comes next. */
-struct annotations {
-    uint64_t entries, last_ns;
-    const char *phase; /* that goes on; NULL: none */
-};
-
-static void open_annotation(struct torch_export *export, const struct annotations *annotations, const char *name,
-                            const char *stage, const char *kind)
-{
-    struct mt_plain_writer *writer = &export->writer;
-    mt_plain_open_dict(writer);
-    mt_plain_add_number(writer, "device", 0);
-    mt_plain_add_number(writer, "time_us", annotations->last_ns / 1000);
-    mt_plain_add_word(writer, "name", name);
-    mt_plain_add_word(writer, "stage", stage);
-    mt_plain_add_word(writer, "kind", kind);
-    mt_plain_add_number(writer, "entries", annotations->entries);
-}
-
-/* The names of a span and those it lies in, outermost first. */
-static void add_chain(struct torch_export *export, uint32_t span)
-{
-    struct mt_plain_writer *writer = &export->writer;
-    mt_plain_key(writer, "spans");
-    if (mt_plain_recall(writer, kept_chain(export, span)))
-        return;
-    uint32_t depth = 0;
-    for (uint32_t at = span; at != 0; at = export->spans[at].parent)
-        depth++;
-    uint32_t *chain = mt_host_alloc((depth + 1) * sizeof *chain);
-    for (uint32_t at = span, i = depth; at != 0; at = export->spans[at].parent)
-        chain[--i] = at;
-    mt_plain_keep_begin(writer, kept_chain(export, span));
-    mt_plain_open_list(writer);
-    for (uint32_t i = 0; i < depth; i++)
-        mt_plain_word(writer, export->spans[chain[i]].name);
-    mt_plain_close_list(writer);
-    mt_plain_keep_end(writer, kept_chain(export, span));
-    free(chain);
-}
-
-static void annotate_span(struct torch_export *export, const struct annotations *annotations,
-                          const struct mt_walk_event *event)
-{
-    bool begins = event->kind == MT_EVENT_SPAN_BEGIN;
-    open_annotation(export, annotations, export->spans[event->span].path, begins ? "START" : "END",
-                    mt_event_kind_name(event->kind));
-    add_chain(export, event->span);
-    close_entry(&export->writer);
-}
-
-static void annotate_step(struct torch_export *export, const struct annotations *annotations,
-                          const struct mt_walk_event *event)
-{
-    char name[MT_BYTES_TEXT];
-    bool begins = event->kind == MT_EVENT_STEP_BEGIN;
-    open_annotation(export, annotations, mt_format_step((int64_t)event->value, name), begins ? "START" : "END",
-                    mt_event_kind_name(event->kind));
-    mt_plain_add_number(&export->writer, "step", event->value);
-    close_entry(&export->writer);
-}
-
-static void end_phase(struct torch_export *export, struct annotations *annotations)
-{
-    if (annotations->phase == NULL)
-        return;
-    open_annotation(export, annotations, annotations->phase, "END", "phase_end");
-    close_entry(&export->writer);
-    annotations->phase = NULL;
-}
-
-static mt_status annotate_phase(struct torch_export *export, struct annotations *annotations,
-                                const struct mt_walk_event *event)
-{
-    if (event->value >= MT_PHASE_COUNT)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " begins phase %" PRIu64 ", of %d",
-                       event->n + export->question->run->first_event, event->value, MT_PHASE_COUNT);
-    end_phase(export, annotations);
-    annotations->phase = mt_phase_name((mt_phase)event->value);
-    open_annotation(export, annotations, annotations->phase, "START", mt_event_kind_name(event->kind));
-    close_entry(&export->writer);
-    return MT_OK;
-}
-
-static mt_status annotate(struct torch_export *export, struct annotations *annotations,
-                          const struct mt_walk_event *event)
-{
-    annotations->last_ns = event->time_ns;
-    switch (event->kind) {
-    case MT_EVENT_SPAN_BEGIN:
-    case MT_EVENT_SPAN_END:
-        annotate_span(export, annotations, event);
-        return MT_OK;
-    case MT_EVENT_STEP_BEGIN:
-    case MT_EVENT_STEP_END:
-        annotate_step(export, annotations, event);
-        return MT_OK;
-    case MT_EVENT_PHASE:
-        return annotate_phase(export, annotations, event);
-    case MT_EVENT_FREE:
-        annotations->entries += 2;
-        return MT_OK;
-    default:
-        annotations->entries++;
-        return MT_OK;
-    }
-}
-
-/* The run is told a second time, so that none of its marks is held meanwhile. */
 static mt_status write_annotations(struct torch_export *export)
 {
-    struct annotations annotations = {0};
-    struct mt_walk_event event;
-    bool more = true;
     mt_plain_key(&export->writer, "external_annotations");
-    mt_plain_open_list(&export->writer);
-    mt_plain_line(&export->writer);
-    mt_walk_rewind(export->walk);
-    mt_status status = MT_OK;
-    while (status == MT_OK && (status = mt_walk_next(export->walk, &event, &more)) == MT_OK && more) {
-        status = annotate(export, &annotations, &event);
-        if (status == MT_OK)
-            status = mt_output_file_go_on(export->writer.file);
-    }
-    end_phase(export, &annotations);
-    mt_plain_close_list(&export->writer);
-    mt_plain_line(&export->writer);
-    return status;
+    return mt_export_annotations(&export->writer, export->walk, first_kept_span(export));
 }
 
 static mt_status write_run(struct torch_export *export)
@@ -496,13 +371,14 @@ static mt_status write_document(struct torch_export *export)
 mt_status mt_export_torch(const struct mt_question *question, struct mt_output_file *file, mt_plain_form form)
 {
     struct torch_export export = {.question = question};
+    size_t span_count;
     mt_status status =
         mt_trace_growing_segments(question->trace, question->run, &export.growing, &export.growing_count);
     if (status == MT_OK)
         status = mt_walk_begin(question->trace, question->run, &export.walk);
     if (status == MT_OK) {
         export.labels = mt_walk_labels(export.walk, &export.label_count);
-        export.spans = mt_walk_spans(export.walk, &export.span_count);
+        export.spans = mt_walk_spans(export.walk, &span_count);
         mt_export_segments_create(&export.segments);
         mt_plain_begin(&export.writer, file, form);
         status = write_document(&export);
