@@ -466,6 +466,12 @@ static void settings_that_exclude_each_other_are_refused(void **state)
     config.optimizer_in_backward = true;
     assert_int_equal(mt_training_config_check(&config), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "--impl fused"));
+    config = small_config();
+    config.cuda_graph = true;
+    assert_int_equal(mt_training_config_check(&config), MT_OK);
+    config.optimizer_in_backward = true;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "--cuda-graph on"));
 }
 
 int main(int count, char **arguments)
