@@ -13,6 +13,9 @@ enable_language(CUDA)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.c ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu
      ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c)
+foreach(name IN ITEMS status clock memory names) # what it needs of the base, a copy of its own (src/device/module.h)
+    list(APPEND cuda_sources ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
+endforeach()
 add_library(memtrace_cuda MODULE ${cuda_sources})
 target_include_directories(memtrace_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
@@ -29,4 +32,4 @@ set_target_properties(
                BUILD_RPATH "$ORIGIN;/usr/local/cuda/lib64"
                INSTALL_RPATH "$ORIGIN;/usr/local/cuda/lib64")
 add_dependencies(memtrace memtrace_cuda)
-install(TARGETS memtrace_cuda LIBRARY DESTINATION lib/memtrace)
+install(TARGETS memtrace_cuda LIBRARY DESTINATION lib/memtrace COMPONENT cuda)

@@ -23,4 +23,4 @@ set_target_properties(memtrace_cupti PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF
                                                 BUILD_RPATH "${cupti_folders}" INSTALL_RPATH "${cupti_folders}"
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 add_dependencies(memtrace memtrace_cupti)
-install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace)
+install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace COMPONENT cuda)

@@ -1,12 +1,10 @@
 #include "base/status.h"
 
+#include "base/error_text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { ERROR_TEXT_BYTES = 1024 };
-
-static _Thread_local char last_error[ERROR_TEXT_BYTES];
 
 const char *mt_status_text(mt_status status)
 {
@@ -23,26 +21,26 @@ const char *mt_status_text(mt_status status)
 mt_status mt_fail(mt_status status, const char *format, ...)
 {
     /* The arguments may quote the previous text, so it is replaced only once the new one is complete. */
-    char text[ERROR_TEXT_BYTES];
+    char text[MT_ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    memcpy(last_error, text, sizeof text);
+    memcpy(mt_error_text(), text, sizeof text);
     return status;
 }
 
 mt_status mt_fail_context(mt_status status, const char *format, ...)
 {
-    char prefix[ERROR_TEXT_BYTES / 4];
+    char prefix[MT_ERROR_TEXT_BYTES / 4];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
-    return mt_fail(status, "%s: %s", prefix, last_error);
+    return mt_fail(status, "%s: %s", prefix, mt_error_text());
 }
 
 const char *mt_last_error(void)
 {
-    return last_error;
+    return mt_error_text();
 }

@@ -220,6 +220,11 @@ struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream)
     return device->table->queue != NULL ? device->table->queue(device, stream) : NULL;
 }
 
+void *mt_device_stream_handle(struct mt_device *device, mt_stream stream)
+{
+    return device->table->stream_handle != NULL ? device->table->stream_handle(device, stream) : NULL;
+}
+
 mt_status mt_device_graph_begin(struct mt_device *device, uint64_t key)
 {
     return device->table->graph_begin != NULL ? device->table->graph_begin(device, key) : MT_OK;

@@ -82,6 +82,9 @@ struct mt_device_table {
     /* The queue that ops of `stream` are launched on. Optional: kernels take NULL. */
     struct mtk_queue *(*queue)(struct mt_device *device, mt_stream stream);
 
+    /* What the driver calls that stream, a cudaStream_t, for programs that queue work of their own. Optional: NULL. */
+    void *(*stream_handle)(struct mt_device *device, mt_stream stream);
+
     /* Between the two, stream 0 is given work that is the same whenever `key` is: then it may be queued as one, by what was
      * learned from earlier times, and while it is, device->kernels is NULL until the end. No reads and writes come between.
      * Optional, both or none. */
@@ -181,6 +184,9 @@ mt_status mt_device_synchronize(struct mt_device *device);
 
 /* What kernels of `stream` take as their queue. */
 struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
+
+/* What the driver calls `stream`: on a card a cudaStream_t, the device's; NULL where nothing is queued. */
+void *mt_device_stream_handle(struct mt_device *device, mt_stream stream);
 
 /* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end for each begin, also
  * after a failure in between; not for a begin that failed. */

@@ -1,14 +1,18 @@
 #include "device/module.h"
 
+#include "base/error_text.h"
+
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { LONGEST_NAME = 128 }; /* of a place and a file in it */
 
-/* The folder of the running program, without its last slash; "." if the system does not tell. */
+/* The folder of the running program, without its last slash; "" if the system does not tell. */
 static void find_program_folder(char *folder)
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -16,22 +20,53 @@ static void find_program_folder(char *folder)
     char *slash = strrchr(folder, '/');
     if (slash != NULL)
         *slash = '\0';
-    else
-        strcpy(folder, ".");
+}
+
+/* The same of the library, or program, that this code is part of, with links followed. */
+static void find_own_folder(char *folder)
+{
+    Dl_info info;
+    folder[0] = '\0';
+    if (dladdr((void *)find_own_folder, &info) == 0 || realpath(info.dli_fname, folder) == NULL)
+        return;
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+/* Where the file is in the first of these places of the folder that has it; false: in none. */
+static bool find_file(const char *folder, const char *const *places, const char *file, char *path, size_t path_bytes)
+{
+    for (; folder[0] != '\0' && *places != NULL; places++) {
+        snprintf(path, path_bytes, "%s%s/%s", folder, *places, file);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* From the first folder that holds the file; where none does, the loader looks. */
 static void *open_module(const char *file)
 {
-    static const char *const places[] = {"", "/..", "/../lib/memtrace"};
+    static const char *const of_program[] = {"", "/..", "/../lib/memtrace", NULL};
+    static const char *const of_library[] = {"", "/memtrace", "/../memtrace", NULL};
     char folder[PATH_MAX], path[PATH_MAX + LONGEST_NAME];
     find_program_folder(folder);
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        snprintf(path, sizeof path, "%s%s/%s", folder, places[i], file);
-        if (access(path, F_OK) == 0)
-            return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    bool found = find_file(folder, of_program, file, path, sizeof path);
+    if (!found) {
+        find_own_folder(folder);
+        found = find_file(folder, of_library, file, path, sizeof path);
     }
-    return dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    return dlopen(found ? path : file, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void attach(void *module)
+{
+    static const struct mt_module_host host = {.error_text = mt_error_text};
+    mt_module_attach_function *attach_module = NULL;
+    *(void **)&attach_module = dlsym(module, MT_MODULE_ATTACH_NAME);
+    if (attach_module != NULL)
+        attach_module(&host);
 }
 
 mt_status mt_module_find(const char *file, const char *symbol, void **out_function)
@@ -42,5 +77,6 @@ mt_status mt_module_find(const char *file, const char *symbol, void **out_functi
     *out_function = dlsym(module, symbol);
     if (*out_function == NULL)
         return mt_fail(MT_NO_DEVICE, "%s is another build's: it has no %s", file, symbol);
+    attach(module);
     return MT_OK;
 }

@@ -147,6 +147,11 @@ static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
     return mt_cuda_stream_queue(&cuda_of(device)->streams, stream);
 }
 
+static void *cuda_stream_handle(struct mt_device *device, mt_stream stream)
+{
+    return cuda_queue(device, stream)->stream;
+}
+
 /* The thread that comes may be the allocator's caller. */
 static mt_status cuda_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
 {
@@ -249,6 +254,7 @@ static const struct mt_device_table cuda_table = {
     .read = cuda_read,
     .synchronize = cuda_synchronize,
     .queue = cuda_queue,
+    .stream_handle = cuda_stream_handle,
     .follow = cuda_follow,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,

@@ -1,8 +1,7 @@
 /* The one entry of the CUDA module (libmemtrace_cuda.so), which src/device/cuda_module.c looks up by name.
  *
- * The module is a part of the program that is loaded late: what it needs of the floors below (mt_fail and the text of
- * the last error, mt_host_alloc, mt_clock_ns) it takes from the program that opens it, so there is one of each. The
- * program exports its symbols for that (ENABLE_EXPORTS). */
+ * It brings what it needs of src/base along, and takes nothing from who opens it but the place of the last error's text
+ * (device/module.h): so it is the same for the program and for the programs of others that use the library. */
 #ifndef MT_DEVICE_CUDA_DEVICE_H
 #define MT_DEVICE_CUDA_DEVICE_H
 

@@ -1,0 +1,119 @@
+/* The allocator, by address: callers have numbers where ours are blocks. */
+#include "api/run_parts.h"
+
+#include <inttypes.h>
+
+static mt_status check_device(const struct memtrace_run *run)
+{
+    return run->alloc != NULL ? MT_OK : mt_fail(MT_USAGE, "the run was opened without a device: there is no allocator");
+}
+
+static void put_block(struct memtrace_run *run, struct mt_block *block)
+{
+    mt_lock_take(&run->blocks_lock);
+    mt_number_map_put(&run->blocks, mt_block_address(block), (uint64_t)(uintptr_t)block);
+    mt_lock_give(&run->blocks_lock);
+}
+
+static bool take_block(struct memtrace_run *run, uint64_t address, uint64_t *out)
+{
+    mt_lock_take(&run->blocks_lock);
+    bool found = mt_number_map_take(&run->blocks, address, out);
+    mt_lock_give(&run->blocks_lock);
+    return found;
+}
+
+static bool find_block(struct memtrace_run *run, uint64_t address, uint64_t *out)
+{
+    mt_lock_take(&run->blocks_lock);
+    bool found = mt_number_map_get(&run->blocks, address, out);
+    mt_lock_give(&run->blocks_lock);
+    return found;
+}
+
+static mt_status fail_unknown(uint64_t address)
+{
+    return mt_fail(MT_USAGE, "no block that is out begins at 0x%" PRIx64 ": it was given back, or was never taken here",
+                   address);
+}
+
+memtrace_status memtrace_take(memtrace_run *run, uint64_t bytes, uint16_t stream, const memtrace_label *label,
+                              uint64_t *out_address)
+{
+    mt_label_id id = 0;
+    mt_span_id span = 0;
+    struct mt_block *block = NULL;
+    mt_status status = check_device(run);
+    if (status == MT_OK)
+        status = mt_api_label(run, label, &id, &span);
+    if (status == MT_OK)
+        status = mt_alloc_take(run->alloc, bytes, stream, id, span, &block);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    put_block(run, block);
+    *out_address = mt_block_address(block);
+    return MEMTRACE_OK;
+}
+
+memtrace_status memtrace_give(memtrace_run *run, uint64_t address)
+{
+    uint64_t block;
+    if (address == 0)
+        return MEMTRACE_OK;
+    mt_status status = check_device(run);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    if (!take_block(run, address, &block))
+        return mt_api_status(fail_unknown(address));
+    mt_alloc_give(run->alloc, (struct mt_block *)(uintptr_t)block);
+    return MEMTRACE_OK;
+}
+
+memtrace_status memtrace_use_on(memtrace_run *run, uint64_t address, uint16_t stream)
+{
+    uint64_t block;
+    mt_status status = check_device(run);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    if (!find_block(run, address, &block))
+        return mt_api_status(fail_unknown(address));
+    mt_alloc_use_on(run->alloc, (struct mt_block *)(uintptr_t)block, stream);
+    return MEMTRACE_OK;
+}
+
+void *memtrace_stream_handle(memtrace_run *run, uint16_t stream)
+{
+    return run->device != NULL ? mt_device_stream_handle(run->device, stream) : NULL;
+}
+
+void *memtrace_pointer(uint64_t address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+memtrace_status memtrace_release_cached(memtrace_run *run)
+{
+    mt_status status = check_device(run);
+    if (status == MT_OK)
+        mt_alloc_release_cached(run->alloc);
+    return mt_api_status(status);
+}
+
+memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *out_statistics)
+{
+    struct mt_alloc_stats stats;
+    mt_status status = check_device(run);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    mt_alloc_stats(run->alloc, &stats);
+    memtrace_statistics known = {.requested_bytes = stats.all.requested_bytes,
+                                 .allocated_bytes = stats.all.allocated_bytes,
+                                 .reserved_bytes = stats.reserved_bytes,
+                                 .peak_requested_bytes = stats.all.peak_requested_bytes,
+                                 .peak_allocated_bytes = stats.all.peak_allocated_bytes,
+                                 .peak_reserved_bytes = stats.peak_reserved_bytes,
+                                 .blocks = stats.all.blocks,
+                                 .taken = stats.all.total_allocs,
+                                 .refused = stats.ooms};
+    return mt_api_status(mt_api_copy_out("memtrace_statistics", &known, sizeof known, out_statistics));
+}

@@ -1,0 +1,246 @@
+/* Labels as callers say them, and when in the program: spans by thread, phases and steps of the run. */
+#include "api/run_parts.h"
+
+#include "base/memory.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_PLACES = 16, MOST_LAYER_DIGITS = 9 };
+
+static const struct mt_api_place root = {.span = 0, .layer = -1};
+
+/* The thread of these places ends. */
+static void leave_thread(void *context)
+{
+    struct mt_api_thread *thread = context;
+    struct memtrace_run *run = thread->run;
+    mt_lock_take(&run->threads_lock);
+    thread->depth = 0;
+    thread->is_idle = true;
+    mt_lock_give(&run->threads_lock);
+}
+
+mt_status mt_api_threads_create(struct memtrace_run *run)
+{
+    if (pthread_key_create(&run->thread_key, leave_thread) == 0)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "the process has no place left for what a thread has of a run: "
+                              "it opened too many runs, or libraries took all of the system's keys");
+}
+
+void mt_api_threads_release(struct memtrace_run *run)
+{
+    pthread_key_delete(run->thread_key);
+    while (run->threads != NULL) {
+        struct mt_api_thread *thread = run->threads;
+        run->threads = thread->next;
+        free(thread->places);
+        free(thread);
+    }
+}
+
+static struct mt_api_thread *add_thread(struct memtrace_run *run)
+{
+    struct mt_api_thread *thread = mt_host_alloc(sizeof *thread);
+    thread->run = run;
+    thread->next = run->threads;
+    return run->threads = thread;
+}
+
+/* What this thread has of the run. */
+static struct mt_api_thread *enter_thread(struct memtrace_run *run)
+{
+    struct mt_api_thread *thread = pthread_getspecific(run->thread_key);
+    if (thread != NULL)
+        return thread;
+    mt_lock_take(&run->threads_lock);
+    for (thread = run->threads; thread != NULL && !thread->is_idle;)
+        thread = thread->next;
+    if (thread == NULL)
+        thread = add_thread(run);
+    thread->is_idle = false;
+    mt_lock_give(&run->threads_lock);
+    pthread_setspecific(run->thread_key, thread);
+    return thread;
+}
+
+static const struct mt_api_place *innermost(const struct mt_api_thread *thread)
+{
+    return thread != NULL && thread->depth > 0 ? &thread->places[thread->depth - 1] : &root;
+}
+
+static const struct mt_api_place *place_of(const struct memtrace_run *run)
+{
+    return innermost(pthread_getspecific(run->thread_key));
+}
+
+/* The number that a name is, or ends with after a dot; otherwise that of what it is in. */
+static int layer_of(const char *name, int outer)
+{
+    const char *dot = strrchr(name, '.');
+    const char *last = dot != NULL ? dot + 1 : name;
+    size_t digits = strspn(last, "0123456789");
+    return digits > 0 && digits <= MOST_LAYER_DIGITS && last[digits] == '\0' ? atoi(last) : outer;
+}
+
+static void push(struct mt_api_thread *thread, struct mt_api_place place)
+{
+    if (thread->depth == thread->capacity) {
+        thread->capacity = thread->capacity > 0 ? thread->capacity * 2 : FIRST_PLACES;
+        thread->places = mt_host_resize(thread->places, thread->capacity, sizeof *thread->places);
+    }
+    thread->places[thread->depth++] = place;
+}
+
+static mt_status check_name(const char *what, const char *name)
+{
+    return name != NULL && name[0] != '\0' ? MT_OK : mt_fail(MT_USAGE, "the name of a %s is empty", what);
+}
+
+memtrace_status memtrace_span_begin(memtrace_run *run, const char *name)
+{
+    mt_status status = check_name("span", name);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    struct mt_api_thread *thread = enter_thread(run);
+    struct mt_api_place outer = *innermost(thread);
+    const struct mt_sink *sink = mt_api_sink(run);
+    struct mt_api_place place = {sink->intern_span(sink->context, outer.span, name), layer_of(name, outer.layer)};
+    push(thread, place);
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span);
+    mt_lock_give(&run->notes_lock);
+    return MEMTRACE_OK;
+}
+
+memtrace_status memtrace_span_end(memtrace_run *run)
+{
+    struct mt_api_thread *thread = enter_thread(run);
+    if (thread->depth == 0)
+        return mt_api_status(mt_fail(MT_USAGE, "a span ends that this thread did not begin"));
+    mt_span_id span = thread->places[--thread->depth].span;
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_span_end(run->notes, mt_api_now_ns(run), span);
+    mt_lock_give(&run->notes_lock);
+    return MEMTRACE_OK;
+}
+
+/* The caller's numbers may be anything: these are no tables to be read beyond. */
+static bool find_role(memtrace_role role, mt_role *out)
+{
+    static const mt_role roles[] = {
+        [MEMTRACE_TEMPORARY] = MT_ROLE_TEMPORARY, [MEMTRACE_PARAM] = MT_ROLE_PARAM,
+        [MEMTRACE_GRAD] = MT_ROLE_GRAD,           [MEMTRACE_OPT_STATE] = MT_ROLE_OPT_STATE,
+        [MEMTRACE_SAVED] = MT_ROLE_SAVED,         [MEMTRACE_WEIGHT_CAST] = MT_ROLE_WEIGHT_CAST,
+        [MEMTRACE_WORKSPACE] = MT_ROLE_WORKSPACE, [MEMTRACE_DATA] = MT_ROLE_DATA};
+    if ((size_t)role >= sizeof roles / sizeof roles[0])
+        return false;
+    *out = roles[role];
+    return true;
+}
+
+static bool find_dtype(memtrace_dtype dtype, mt_dtype *out)
+{
+    static const mt_dtype dtypes[] = {
+        [MEMTRACE_NO_DTYPE] = MT_NONE, [MEMTRACE_F32] = MT_F32,   [MEMTRACE_BF16] = MT_BF16, [MEMTRACE_F64] = MT_F64,
+        [MEMTRACE_I64] = MT_I64,       [MEMTRACE_BOOL] = MT_BOOL, [MEMTRACE_U8] = MT_U8};
+    if ((size_t)dtype >= sizeof dtypes / sizeof dtypes[0])
+        return false;
+    *out = dtypes[dtype];
+    return true;
+}
+
+static mt_status copy_shape(const memtrace_label *label, struct mt_label *out)
+{
+    if (label->dims < 0 || label->dims > MEMTRACE_MOST_DIMS)
+        return mt_fail(MT_USAGE, "a label has %d dims; 0 to %d can be said", label->dims, MEMTRACE_MOST_DIMS);
+    out->dims = label->dims;
+    for (int i = 0; i < label->dims; i++) {
+        if (label->shape[i] < 0)
+            return mt_fail(MT_USAGE, "shape[%d] of a label is %lld", i, (long long)label->shape[i]);
+        out->shape[i] = label->shape[i];
+    }
+    return MT_OK;
+}
+
+/* All but where and when. */
+static mt_status convert(const struct mt_sink *sink, const memtrace_label *given, struct mt_label *out)
+{
+    memtrace_label label;
+    mt_status status = mt_api_copy_in("memtrace_label", given, &label, sizeof label);
+    if (status != MT_OK)
+        return status;
+    if (!find_role(label.role, &out->role))
+        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_DATA);
+    if (!find_dtype(label.dtype, &out->dtype))
+        return mt_fail(MT_USAGE, "a label has dtype %d; there are 0 to %d", (int)label.dtype, MEMTRACE_U8);
+    if (label.category != NULL)
+        out->category = mt_sink_category(sink, label.category);
+    if (label.op != NULL)
+        out->op = label.op;
+    return copy_shape(&label, out);
+}
+
+mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,
+                       mt_span_id *out_span)
+{
+    const struct mt_sink *sink = mt_api_sink(run);
+    const struct mt_api_place *place = place_of(run);
+    struct mt_label whole = {.category = MT_CATEGORY_OTHER,
+                             .role = MT_ROLE_TEMPORARY,
+                             .phase = (mt_phase)atomic_load_explicit(&run->phase, memory_order_relaxed),
+                             .op = "",
+                             .span = place->span,
+                             .layer = place->layer};
+    mt_status status = label != NULL ? convert(sink, label, &whole) : MT_OK;
+    if (status != MT_OK)
+        return status;
+    *out_label = sink->intern_label(sink->context, &whole);
+    *out_span = place->span;
+    return MT_OK;
+}
+
+static_assert((int)MEMTRACE_INIT == (int)MT_PHASE_INIT && (int)MEMTRACE_FORWARD == (int)MT_PHASE_FORWARD &&
+                  (int)MEMTRACE_LOSS == (int)MT_PHASE_LOSS && (int)MEMTRACE_BACKWARD == (int)MT_PHASE_BACKWARD &&
+                  (int)MEMTRACE_OPTIMIZER == (int)MT_PHASE_OPTIMIZER,
+              "the numbers are the same");
+
+memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_phase phase)
+{
+    if ((size_t)phase >= MT_PHASE_COUNT)
+        return mt_api_status(mt_fail(MT_USAGE, "phase %d; there are 0 to %d", (int)phase, MT_PHASE_COUNT - 1));
+    atomic_store(&run->phase, (int)phase);
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase);
+    mt_lock_give(&run->notes_lock);
+    return MEMTRACE_OK;
+}
+
+void memtrace_step_begin(memtrace_run *run)
+{
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_step_begin(run->notes, mt_api_now_ns(run));
+    mt_lock_give(&run->notes_lock);
+}
+
+void memtrace_step_end(memtrace_run *run)
+{
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_step_end(run->notes, mt_api_now_ns(run));
+    mt_lock_give(&run->notes_lock);
+}
+
+memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value)
+{
+    mt_status status = check_name("measurement", name);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    mt_lock_take(&run->notes_lock);
+    mt_lock_take(&run->joint.lock);
+    mt_recorder_measure(run->recorder, name, mt_foreign_step(run->notes), value);
+    mt_lock_give(&run->joint.lock);
+    mt_lock_give(&run->notes_lock);
+    return MEMTRACE_OK;
+}

@@ -1,0 +1,140 @@
+/* A run: opened part by part, closed in the reverse order. */
+#include "api/run_parts.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_TRACE "memtrace.db"
+#define DEFAULT_NOTED_DEVICE "noted"
+#define ALLOC_SETTING "alloc"
+
+static mt_status open_device(struct memtrace_run *run, const memtrace_run_options *options)
+{
+    return options->device != NULL ? mt_device_open(options->device, &run->device) : MT_OK;
+}
+
+static size_t count_settings(const char *const *pairs)
+{
+    size_t count = 0;
+    while (pairs != NULL && pairs[2 * count] != NULL && pairs[2 * count + 1] != NULL)
+        count++;
+    return count;
+}
+
+/* How the allocator was set, if there is one, and what the caller says; texts are borrowed, the array is the caller's. */
+static struct mt_run_setting *make_settings(const memtrace_run_options *options, const char *alloc, size_t *out_count)
+{
+    size_t given = count_settings(options->settings), count = 0;
+    struct mt_run_setting *settings = mt_host_alloc((given + 1) * sizeof *settings);
+    if (alloc != NULL)
+        settings[count++] = (struct mt_run_setting){ALLOC_SETTING, alloc};
+    for (size_t i = 0; i < given; i++)
+        settings[count++] = (struct mt_run_setting){options->settings[2 * i], options->settings[2 * i + 1]};
+    *out_count = count;
+    return settings;
+}
+
+static const char *noted_device(const memtrace_run_options *options)
+{
+    return options->noted_device != NULL ? options->noted_device : DEFAULT_NOTED_DEVICE;
+}
+
+static mt_status open_recorder(struct memtrace_run *run, const memtrace_run_options *options,
+                               const struct mt_alloc_settings *alloc)
+{
+    struct mt_text alloc_text = {0};
+    mt_alloc_settings_format(alloc, &alloc_text);
+    const struct mt_device *device = run->device;
+    struct mt_run_info info = {.name = options->name,
+                               .device = device != NULL ? device->name : noted_device(options),
+                               .capacity_bytes =
+                                   device != NULL ? device->capacity_bytes : options->noted_capacity_bytes};
+    struct mt_run_setting *settings =
+        make_settings(options, device != NULL ? mt_text_get(&alloc_text) : NULL, &info.setting_count);
+    info.settings = settings;
+    mt_status status = mt_recorder_open(options->trace != NULL ? options->trace : DEFAULT_TRACE, &info, &run->recorder);
+    free(settings);
+    mt_text_release(&alloc_text);
+    return status;
+}
+
+static mt_status open_alloc(struct memtrace_run *run, const struct mt_alloc_settings *settings)
+{
+    const struct mt_sink *sink = &run->joint.sources[MT_API_ALLOCATOR].sink;
+    return run->device != NULL ? mt_alloc_create(run->device, sink, settings, &run->alloc) : MT_OK;
+}
+
+/* Also of a run that was opened in part. */
+static mt_status release_run(struct memtrace_run *run, mt_run_state state)
+{
+    if (run->alloc != NULL)
+        mt_alloc_destroy(run->alloc);
+    mt_foreign_destroy(run->notes);
+    mt_status status = mt_recorder_close(run->recorder, state);
+    if (run->device != NULL)
+        mt_device_close(run->device);
+    mt_number_map_release(&run->blocks);
+    mt_joint_sink_release(&run->joint);
+    free(run);
+    return status;
+}
+
+static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options *options)
+{
+    struct mt_alloc_settings alloc;
+    mt_status status = mt_alloc_settings_parse(options->alloc != NULL ? options->alloc : "", &alloc);
+    if (status == MT_OK)
+        status = open_device(run, options);
+    if (status == MT_OK)
+        status = open_recorder(run, options, &alloc);
+    if (status != MT_OK)
+        return status;
+    mt_joint_sink_create(&run->joint, mt_recorder_sink(run->recorder));
+    run->notes = mt_foreign_create(&run->joint.sources[MT_API_NOTES].sink);
+    status = open_alloc(run, &alloc);
+    return status == MT_OK ? mt_api_threads_create(run) : status;
+}
+
+memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run)
+{
+    memtrace_run_options known;
+    mt_status status = mt_api_copy_in("memtrace_run_options", options, &known, sizeof known);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    struct memtrace_run *run = mt_host_alloc(sizeof *run);
+    mt_number_map_create(&run->blocks);
+    status = open_parts(run, &known);
+    if (status == MT_OK)
+        *out_run = run;
+    else
+        release_run(run, MT_RUN_FAILED);
+    return mt_api_status(status);
+}
+
+static mt_run_state state_of(memtrace_outcome outcome)
+{
+    switch (outcome) {
+    case MEMTRACE_RUN_DONE:
+        return MT_RUN_DONE;
+    case MEMTRACE_RUN_OUT_OF_MEMORY:
+        return MT_RUN_OOM;
+    case MEMTRACE_RUN_FAILED:
+        break;
+    }
+    return MT_RUN_FAILED;
+}
+
+memtrace_status memtrace_run_close(memtrace_run *run, memtrace_outcome outcome)
+{
+    if (run == NULL)
+        return MEMTRACE_OK;
+    mt_api_threads_release(run);
+    return mt_api_status(release_run(run, state_of(outcome)));
+}
+
+int64_t memtrace_run_number(const memtrace_run *run)
+{
+    return mt_recorder_run(run->recorder);
+}

@@ -1,0 +1,224 @@
+/* Asking: our rows as the caller's, in one piece of memory each answer.
+ *
+ *   ┌ pointers ─────┬ rows ─────────────────────┐
+ *   │ *0  *1  …     │ row 0   row 1   …         │   so a row can grow, and free() gives all of it back
+ *   └──┼───┼────────┴─▲───────▲─────────────────┘
+ *      ╰───┼──────────╯       │
+ *          ╰──────────────────╯ */
+#include "api/run_parts.h"
+
+#include "base/memory.h"
+#include "trace/trace.h"
+
+#include <stdlib.h>
+
+struct memtrace_trace {
+    struct mt_trace *trace;
+    const struct mt_run *runs;
+    memtrace_run_row *rows; /* of the same number */
+    size_t count;
+};
+
+static const char *text_of(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+/* Room for `count` rows behind as many pointers to them. */
+static const void **make_rows(size_t count, size_t row_bytes)
+{
+    const void **pointers = mt_host_alloc(count * (sizeof *pointers + row_bytes) + 1);
+    char *rows = (char *)(pointers + count);
+    for (size_t i = 0; i < count; i++)
+        pointers[i] = rows + i * row_bytes;
+    return pointers;
+}
+
+static memtrace_run_row make_run_row(const struct mt_run *run)
+{
+    return (memtrace_run_row){.number = run->id,
+                              .name = text_of(run->name),
+                              .state = text_of(run->state),
+                              .device = text_of(run->device),
+                              .started_at = text_of(run->started_at),
+                              .capacity_bytes = run->capacity_bytes,
+                              .events = run->event_count,
+                              .lost_events = run->lost_events,
+                              .steps = run->steps};
+}
+
+memtrace_status memtrace_trace_open(const char *path, memtrace_trace **out_trace)
+{
+    struct mt_trace *trace;
+    mt_status status = path != NULL ? mt_trace_open(path, &trace) : mt_fail(MT_USAGE, "the path of a trace is NULL");
+    if (status != MT_OK)
+        return mt_api_status(status);
+    struct memtrace_trace *made = mt_host_alloc(sizeof *made);
+    made->trace = trace;
+    made->runs = mt_trace_runs(trace, &made->count);
+    made->rows = mt_host_alloc((made->count + 1) * sizeof *made->rows);
+    for (size_t i = 0; i < made->count; i++)
+        made->rows[i] = make_run_row(&made->runs[i]);
+    *out_trace = made;
+    return MEMTRACE_OK;
+}
+
+void memtrace_trace_close(memtrace_trace *trace)
+{
+    if (trace == NULL)
+        return;
+    mt_trace_close(trace->trace);
+    free(trace->rows);
+    free(trace);
+}
+
+void memtrace_free(const void *answer)
+{
+    free((void *)answer);
+}
+
+memtrace_status memtrace_trace_runs(memtrace_trace *trace, const memtrace_run_row *const **out_rows, size_t *out_count)
+{
+    const void **pointers = make_rows(trace->count, 0);
+    for (size_t i = 0; i < trace->count; i++)
+        pointers[i] = &trace->rows[i];
+    *out_rows = (const memtrace_run_row *const *)pointers;
+    *out_count = trace->count;
+    return MEMTRACE_OK;
+}
+
+memtrace_status memtrace_trace_find_run(memtrace_trace *trace, const char *which, const memtrace_run_row **out_run)
+{
+    const struct mt_run *run;
+    mt_status status = mt_trace_find_run(trace->trace, which, &run);
+    if (status == MT_OK)
+        *out_run = &trace->rows[run - trace->runs];
+    return mt_api_status(status);
+}
+
+/* Ours for a row of the caller's, who may have it of another trace. */
+static mt_status find_ours(const memtrace_trace *trace, const memtrace_run_row *row, const struct mt_run **out)
+{
+    for (size_t i = 0; i < trace->count; i++)
+        if (row == &trace->rows[i]) {
+            *out = &trace->runs[i];
+            return MT_OK;
+        }
+    return mt_fail(MT_USAGE, row == NULL ? "the run is NULL" : "the run's row is not one of this trace");
+}
+
+/* An answer of one row, with its shares behind it. */
+struct peak_answer {
+    memtrace_peak peak;
+    const memtrace_share *pointers[];
+};
+
+static const memtrace_peak *make_peak(const struct mt_peak_row *row)
+{
+    size_t count = row->share_count;
+    struct peak_answer *answer =
+        mt_host_alloc(sizeof *answer + count * (sizeof *answer->pointers + sizeof(memtrace_share)));
+    memtrace_share *shares = (memtrace_share *)(void *)(answer->pointers + count);
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_peak_share *share = &row->shares[i];
+        shares[i] =
+            (memtrace_share){text_of(share->category), share->allocated_bytes, share->requested_bytes, share->blocks};
+        answer->pointers[i] = &shares[i];
+    }
+    answer->peak = (memtrace_peak){.bytes = row->bytes,
+                                   .cached_bytes = row->cached_bytes,
+                                   .step = row->step,
+                                   .time_ns = row->time_ns,
+                                   .phase = text_of(row->phase),
+                                   .span = text_of(row->span),
+                                   .share_count = count,
+                                   .shares = answer->pointers};
+    return &answer->peak;
+}
+
+static mt_status find_measure(memtrace_measured measured, mt_measure *out)
+{
+    static const mt_measure measures[] = {[MEMTRACE_ALLOCATED] = MT_MEASURE_ALLOCATED,
+                                          [MEMTRACE_REQUESTED] = MT_MEASURE_REQUESTED,
+                                          [MEMTRACE_RESERVED] = MT_MEASURE_RESERVED};
+    if ((size_t)measured >= sizeof measures / sizeof measures[0])
+        return mt_fail(MT_USAGE, "peak of measure %d; there are 0 to %d", (int)measured, MEMTRACE_RESERVED);
+    *out = measures[measured];
+    return MT_OK;
+}
+
+memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
+                                    memtrace_measured measured, const memtrace_peak **out_peak)
+{
+    const struct mt_run *ours = NULL;
+    mt_measure measure = MT_MEASURE_ALLOCATED;
+    struct mt_peak_row row = {0};
+    mt_status status = find_ours(trace, run, &ours);
+    if (status == MT_OK)
+        status = find_measure(measured, &measure);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);
+    if (status == MT_OK)
+        *out_peak = make_peak(&row);
+    mt_peak_row_release(&row);
+    return mt_api_status(status);
+}
+
+static memtrace_top_row make_top_row(const struct mt_top_row *row)
+{
+    return (memtrace_top_row){.bytes = row->bytes,
+                              .count = row->count,
+                              .category = text_of(row->category),
+                              .op = text_of(row->op),
+                              .phase = text_of(row->phase),
+                              .role = text_of(row->role),
+                              .dtype = text_of(row->dtype),
+                              .shape = text_of(row->shape),
+                              .span = text_of(row->span),
+                              .step = row->step};
+}
+
+memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row *run, memtrace_moment moment,
+                                   size_t limit, const memtrace_top_row *const **out_rows, size_t *out_count)
+{
+    const struct mt_run *ours = NULL;
+    struct mt_top_row *rows = NULL;
+    size_t count = 0;
+    bool is_complete;
+    mt_status status = find_ours(trace, run, &ours);
+    if (status == MT_OK)
+        status = mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
+                              moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
+                              &is_complete);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    const void **pointers = make_rows(count, sizeof(memtrace_top_row));
+    for (size_t i = 0; i < count; i++)
+        *(memtrace_top_row *)pointers[i] = make_top_row(&rows[i]);
+    free(rows);
+    *out_rows = (const memtrace_top_row *const *)pointers;
+    *out_count = count;
+    return MEMTRACE_OK;
+}
+
+memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run, const char *phase,
+                                          const memtrace_category_row *const **out_rows, size_t *out_count)
+{
+    const struct mt_run *ours = NULL;
+    struct mt_category_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = find_ours(trace, run, &ours);
+    if (status == MT_OK)
+        status = mt_trace_categories(trace->trace, ours, phase, &rows, &count);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    const void **pointers = make_rows(count, sizeof(memtrace_category_row));
+    for (size_t i = 0; i < count; i++)
+        *(memtrace_category_row *)pointers[i] = (memtrace_category_row){text_of(rows[i].category), rows[i].max_bytes,
+                                                                        rows[i].total_bytes, rows[i].per_step};
+    free(rows);
+    *out_rows = (const memtrace_category_row *const *)pointers;
+    *out_count = count;
+    return MEMTRACE_OK;
+}
