@@ -87,7 +87,7 @@ uint64_t mt_block_requested_bytes(const struct mt_block *block);
 /* The sequence of the event that told of its handing out: what it is called in struct mt_use. */
 uint64_t mt_block_sequence(const struct mt_block *block);
 
-/* Releases every segment that no block is taken from. */
+/* Gives every segment, and every page of a segment that can shrink, of which no block is taken back to the device. */
 void mt_alloc_release_cached(struct mt_alloc *alloc);
 
 /* The sink's interning, under the lock that orders everything. */
@@ -126,8 +126,8 @@ struct mt_alloc_count {
 
 /* A request that was not met. */
 struct mt_alloc_refusal {
-    uint64_t requested_bytes; /* 0: every request was met */
-    uint64_t released_bytes;  /* of segments that no block was taken from, given back to the device in vain */
+    uint64_t requested_bytes;                /* 0: every request was met */
+    uint64_t released_bytes;                 /* of which no block was taken, given back to the device in vain */
     uint64_t live_bytes[MT_MOST_CATEGORIES]; /* allocated, then */
     mt_label_id label;
     mt_span_id span;
