@@ -63,8 +63,7 @@ static void read_counter(struct perfetto *perfetto, const json_t *event)
 
 static void read_block(struct perfetto *perfetto, const json_t *event, bool begins)
 {
-    char id[32];
-    snprintf(id, sizeof id, "%" JSON_INTEGER_FORMAT, integer_of(event, "id"));
+    const char *id = text_of(event, "id");
     assert_string_equal(text_of(event, "cat"), "allocation");
     json_t *begun = json_object_get(perfetto->open_blocks, id);
     if (begins) {

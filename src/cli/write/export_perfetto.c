@@ -14,10 +14,11 @@
 #include "trace/walk.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { THE_PROCESS = 1, THREAD_STEPS = 1, THREAD_PHASES, THREAD_SPANS, FIRST_KERNEL_THREAD };
+enum { NUMBER_TEXT = 24 };
 
 /* Spans that were begun and not ended, the innermost last. */
 struct open_spans {
@@ -175,9 +176,11 @@ static void add_details(struct perfetto_export *export, uint32_t number)
 static void open_block_event(struct perfetto_export *export, const char *phase, uint64_t time_ns,
                              const struct mt_walk_event *block)
 {
+    char id[NUMBER_TEXT];
+    snprintf(id, sizeof id, "%" PRId64, block->id); /* what tells events apart is text in this format */
     open_event(export, phase, export->labels[block->label].category, time_ns);
     mt_plain_add_text(&export->writer, "cat", "allocation");
-    mt_plain_add_number(&export->writer, "id", (uint64_t)block->id);
+    mt_plain_add_text(&export->writer, "id", id);
 }
 
 static void write_begin(struct perfetto_export *export, const struct mt_walk_event *event)

@@ -43,7 +43,7 @@ static uint32_t kept_frames(uint32_t label)
 
 static uint32_t first_kept_span(const struct torch_export *export)
 {
-    return 2 * (uint32_t)export->label_count;
+    return 2 * (uint32_t) export->label_count;
 }
 
 static void add_frame(struct mt_plain_writer *writer, const char *name, const char *filename)
