@@ -1,8 +1,9 @@
-/* The front of every device: finds the backend for a spelling, checks once what all backends demand, keeps the count
- * of reserved bytes below the capacity, and supplies what a backend leaves out.
+/* The front of every device: checks once what all backends demand, keeps the count of reserved bytes below the capacity, and
+ * supplies what a backend leaves out. How devices are opened is device_open.c's, so that who brings one of its own needs no
+ * other.
  *
  * The count is kept with atomic operations, since allocators on several threads may share a device. */
-#include "device/backend.h"
+#include "device/device.h"
 
 #include "base/text.h"
 #include "device/cupti/cupti_watch.h"
@@ -10,66 +11,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-
-static const struct backend {
-    const char *kind;
-    mt_status (*open)(const char *argument, struct mt_device **out);
-} backends[] = {
-    {.kind = "sim", .open = mt_sim_open},
-    {.kind = "cpu", .open = mt_cpu_open},
-    {.kind = "cuda", .open = mt_cuda_module_open},
-};
-
-enum { BACKENDS = sizeof backends / sizeof backends[0], LONGEST_KIND = 32 };
-
-/* Keeps the words of mt_fail_unknown: the list, and the nearest match. */
-static mt_status fail_unknown_kind(const char *kind)
-{
-    const char *kinds[BACKENDS];
-    for (size_t i = 0; i < BACKENDS; i++)
-        kinds[i] = backends[i].kind;
-    (void)mt_fail_unknown("device", kind, kinds, BACKENDS);
-    return MT_NO_DEVICE;
-}
-
-mt_status mt_device_open(const char *spelling, struct mt_device **out)
-{
-    char kind[LONGEST_KIND];
-    size_t length = strcspn(spelling, ":");
-    if (length >= sizeof kind)
-        return fail_unknown_kind(spelling);
-    memcpy(kind, spelling, length);
-    kind[length] = '\0';
-    const char *argument = spelling[length] == ':' ? spelling + length + 1 : NULL;
-    for (size_t i = 0; i < BACKENDS; i++)
-        if (strcmp(kind, backends[i].kind) == 0)
-            return backends[i].open(argument, out);
-    return fail_unknown_kind(kind);
-}
-
-bool mt_device_is_simulated(const char *spelling)
-{
-    return strcspn(spelling, ": ") == strlen("sim") && strncmp(spelling, "sim", strlen("sim")) == 0;
-}
-
-char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text)
-{
-    snprintf(text, MT_DEVICE_NAME, "sim:%" PRIu64, capacity_bytes);
-    return text;
-}
-
-mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out)
-{
-    mt_status status = mt_sim_open(NULL, out);
-    if (status != MT_OK)
-        return status;
-    struct mt_device *device = *out;
-    device->capacity_bytes = device->profile.memory_bytes = capacity_bytes;
-    mt_device_spell_simulated(capacity_bytes, device->name);
-    return MT_OK;
-}
 
 void mt_device_close(struct mt_device *device)
 {
@@ -80,32 +22,21 @@ void mt_device_close(struct mt_device *device)
     device->table->close(device);
 }
 
-mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)
-{
-    uint64_t bytes;
-    mt_status status = mt_parse_bytes(text, &bytes);
-    if (status != MT_OK)
-        return status;
-    if (bytes == 0)
-        return mt_fail(MT_USAGE, "\"%s\": a device needs a capacity above 0", text);
-    *out_bytes = bytes;
-    return MT_OK;
-}
-
 static mt_status fail_capacity(const struct mt_device *device, uint64_t bytes, uint64_t reserved)
 {
     char asked[MT_BYTES_TEXT], left[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
     return mt_fail(MT_OUT_OF_MEMORY, "%s: %s asked, %s of %s left", device->name, mt_format_bytes(bytes, asked),
-                   mt_format_bytes(device->capacity_bytes - reserved, left),
+                   mt_format_bytes(reserved < device->capacity_bytes ? device->capacity_bytes - reserved : 0, left),
                    mt_format_bytes(device->capacity_bytes, capacity));
 }
 
-/* Adds `bytes` to what is reserved, unless that would pass the capacity. */
+/* Adds `bytes` to what is reserved, unless that would pass the capacity, which may have been lowered below it. */
 static mt_status claim(struct mt_device *device, uint64_t bytes)
 {
+    uint64_t capacity = __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
     uint64_t reserved = __atomic_load_n(&device->reserved_bytes, __ATOMIC_RELAXED);
     do {
-        if (bytes > device->capacity_bytes - reserved)
+        if (reserved > capacity || bytes > capacity - reserved)
             return fail_capacity(device, bytes, reserved);
     } while (!__atomic_compare_exchange_n(&device->reserved_bytes, &reserved, reserved + bytes, true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));

@@ -129,8 +129,8 @@ struct mt_kernel_watch {
     uint64_t lost_kernels; /* that ran, but of which there is no record; as of the last collect */
 };
 
-/* Invariant: reserved_bytes <= capacity_bytes, and reserved_bytes is the sum of what reserve gave and release did not
- * take back. Backends embed this as their first member. */
+/* Invariant: reserved_bytes <= capacity_bytes, unless that was lowered since; reserved_bytes is the sum of what reserve gave
+ * and release did not take back. Backends embed this as their first member. */
 struct mt_device {
     const struct mt_device_table *table;
     const struct mtk_table *kernels; /* NULL: nothing is executed */
