@@ -244,6 +244,17 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     unlock(alloc);
 }
 
+void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span)
+{
+    assert(mt_label_category(label) < MT_MOST_CATEGORIES);
+    lock(alloc);
+    count_back(&alloc->stats.all, block);
+    count_back(&alloc->stats.category[mt_label_category(block->label)], block);
+    emit_block(alloc, MT_EVENT_FREE, block);
+    hand_out(alloc, block, block->requested_bytes, label, span);
+    unlock(alloc);
+}
+
 mt_addr mt_block_address(const struct mt_block *block)
 {
     return block->segment->address + block->offset;
@@ -346,5 +357,21 @@ void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
     lock(alloc);
     *out = alloc->stats;
     out->largest_free_bytes = largest_free(alloc);
+    unlock(alloc);
+}
+
+static void reset_peak(struct mt_alloc_count *count)
+{
+    count->peak_requested_bytes = count->requested_bytes;
+    count->peak_allocated_bytes = count->allocated_bytes;
+}
+
+void mt_alloc_reset_peaks(struct mt_alloc *alloc)
+{
+    lock(alloc);
+    reset_peak(&alloc->stats.all);
+    for (int c = 0; c < MT_MOST_CATEGORIES; c++)
+        reset_peak(&alloc->stats.category[c]);
+    alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
     unlock(alloc);
 }

@@ -80,6 +80,10 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
  * what `stream` has queued by then, so that nobody's bytes are written over; nobody waits for that on the host. */
 void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream);
 
+/* Says that a block is for something else from now on: a product became a gradient. In the trace that is a free and an alloc
+ * of the same place, and both count as one would think. */
+void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span);
+
 /* Where a block begins; stays the same while it is out. */
 mt_addr mt_block_address(const struct mt_block *block);
 uint64_t mt_block_requested_bytes(const struct mt_block *block);
@@ -147,6 +151,9 @@ struct mt_alloc_stats {
 };
 
 void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out);
+
+/* Lets every peak begin anew from what there is now. */
+void mt_alloc_reset_peaks(struct mt_alloc *alloc);
 
 /* Walks every segment and block, re-derives every counter and index from them, and compares: MT_FAILED with the first
  * difference. For tests; takes time proportional to the number of blocks. */
