@@ -1,0 +1,254 @@
+/* Two things are looked up for each block, both under one short lock: the label's number in this card's trace, by what the
+ * program says, and later the block by its address. */
+#include "torch/torch_memory.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+
+/* Invariant: blocks has exactly what was taken and not given back. */
+struct mt_torch_memory {
+    struct mt_torch_card *card;
+    struct mt_torch_trace *trace;
+    struct mt_alloc *alloc;
+    struct mt_torch_names *names;
+    struct mt_lock lock;         /* guards the rest */
+    struct mt_number_map blocks; /* address: struct mt_block * */
+    struct mt_number_map labels; /* key_of a label: its number << 32 | its span's number, both of the trace */
+    struct mt_number_map spans;  /* of the names: of the trace */
+};
+
+/* ---- opening and closing ---- */
+
+static mt_status open_trace(const struct mt_torch_memory_settings *settings, const struct mt_torch_card *card,
+                            struct mt_torch_trace **out)
+{
+    struct mt_text alloc = {0};
+    mt_alloc_settings_format(&settings->alloc, &alloc);
+    struct mt_run_setting rows[] = {{"alloc", mt_text_get(&alloc)}, {"program", settings->program}};
+    struct mt_run_info info = {.name = settings->program,
+                               .device = card->device.name,
+                               .capacity_bytes = card->device.capacity_bytes,
+                               .settings = rows,
+                               .setting_count = sizeof rows / sizeof rows[0]};
+    mt_status status = mt_torch_trace_open(settings->trace_path, &info, out);
+    mt_text_release(&alloc);
+    return status;
+}
+
+mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_settings *settings,
+                               struct mt_torch_memory **out)
+{
+    struct mt_torch_memory *memory = mt_host_alloc(sizeof *memory);
+    memory->names = settings->names;
+    mt_number_map_create(&memory->blocks);
+    mt_number_map_create(&memory->labels);
+    mt_number_map_create(&memory->spans);
+    mt_status status = mt_torch_card_open(ordinal, &memory->card);
+    if (status == MT_OK)
+        status = open_trace(settings, memory->card, &memory->trace);
+    if (status != MT_OK) {
+        mt_torch_memory_close(memory);
+        return status;
+    }
+    struct mt_sink sink = mt_torch_trace_sink(memory->trace);
+    status = mt_alloc_create(&memory->card->device, &sink, &settings->alloc, &memory->alloc);
+    *out = memory;
+    return status;
+}
+
+void mt_torch_memory_close(struct mt_torch_memory *memory)
+{
+    if (memory == NULL)
+        return;
+    mt_alloc_destroy(memory->alloc);
+    mt_torch_trace_destroy(memory->trace);
+    mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
+    mt_number_map_release(&memory->blocks);
+    mt_number_map_release(&memory->labels);
+    mt_number_map_release(&memory->spans);
+    free(memory);
+}
+
+/* ---- labels ---- */
+
+static uint64_t key_of(const struct mt_torch_label *label)
+{
+    return (uint64_t)label->span << 16 | (uint64_t)label->category << 8 | label->phase;
+}
+
+/* The number that a span has in this trace. Spans are few, and asked for once a label. The lock is held. */
+static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
+{
+    struct mt_torch_span known;
+    uint64_t number;
+    if (mt_number_map_get(&memory->spans, span, &number))
+        return (mt_span_id)number;
+    if (!mt_torch_names_find(memory->names, span, &known))
+        return 0;
+    number = mt_alloc_intern_span(memory->alloc, span_of(memory, known.parent), known.name);
+    mt_number_map_put(&memory->spans, span, number);
+    return (mt_span_id)number;
+}
+
+static mt_role role_of(const struct mt_torch_label *label)
+{
+    switch (label->category) {
+    case MT_CATEGORY_PARAM:
+        return MT_ROLE_PARAM;
+    case MT_CATEGORY_GRADIENT:
+        return MT_ROLE_GRAD;
+    case MT_CATEGORY_OPT_STATE:
+        return MT_ROLE_OPT_STATE;
+    case MT_CATEGORY_DATA:
+        return MT_ROLE_DATA;
+    case MT_CATEGORY_WORKSPACE:
+        return MT_ROLE_WORKSPACE;
+    default:
+        return label->phase == MT_PHASE_FORWARD ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+    }
+}
+
+static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_label *label)
+{
+    struct mt_torch_span known = {.kind = "", .layer = -1};
+    mt_span_id span = span_of(memory, label->span);
+    (void)mt_torch_names_find(memory->names, label->span, &known);
+    const struct mt_label made = {.category = label->category,
+                                  .role = role_of(label),
+                                  .phase = label->phase,
+                                  .op = known.kind,
+                                  .span = span,
+                                  .layer = known.layer};
+    return (uint64_t)mt_alloc_intern_label(memory->alloc, &made) << 32 | span;
+}
+
+/* The lock is held: the allocator's own is taken inside of it, never the other way round. */
+static uint64_t label_of(struct mt_torch_memory *memory, const struct mt_torch_label *label)
+{
+    uint64_t numbers, key = key_of(label);
+    if (mt_number_map_get(&memory->labels, key, &numbers))
+        return numbers;
+    numbers = intern(memory, label);
+    mt_number_map_put(&memory->labels, key, numbers);
+    return numbers;
+}
+
+/* ---- blocks ---- */
+
+mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, mt_torch_stream stream,
+                               const struct mt_torch_label *label, mt_addr *out)
+{
+    struct mt_block *block = NULL;
+    mt_stream number;
+    *out = 0;
+    if (bytes == 0)
+        return MT_OK;
+    mt_status status = mt_torch_card_stream(memory->card, stream, &number);
+    if (status != MT_OK)
+        return status;
+    mt_lock_take(&memory->lock);
+    uint64_t numbers = label_of(memory, label);
+    mt_lock_give(&memory->lock);
+    status = mt_alloc_take(memory->alloc, bytes, number, (mt_label_id)(numbers >> 32), (mt_span_id)numbers, &block);
+    if (status != MT_OK)
+        return status;
+    *out = mt_block_address(block);
+    mt_lock_take(&memory->lock);
+    mt_number_map_put(&memory->blocks, *out, (uint64_t)(uintptr_t)block);
+    mt_lock_give(&memory->lock);
+    return MT_OK;
+}
+
+static struct mt_block *block_at(struct mt_torch_memory *memory, mt_addr address)
+{
+    uint64_t block = 0;
+    mt_lock_take(&memory->lock);
+    (void)mt_number_map_get(&memory->blocks, address, &block);
+    mt_lock_give(&memory->lock);
+    return (struct mt_block *)(uintptr_t)block;
+}
+
+/* The address is forgotten first: it is the next one's as soon as the block is back. */
+bool mt_torch_memory_give(struct mt_torch_memory *memory, mt_addr address)
+{
+    uint64_t block = 0;
+    mt_lock_take(&memory->lock);
+    bool is_known = mt_number_map_take(&memory->blocks, address, &block);
+    mt_lock_give(&memory->lock);
+    if (is_known)
+        mt_alloc_give(memory->alloc, (struct mt_block *)(uintptr_t)block);
+    return is_known;
+}
+
+bool mt_torch_memory_find(struct mt_torch_memory *memory, mt_addr address, uint64_t *out_bytes)
+{
+    const struct mt_block *block = block_at(memory, address);
+    if (block != NULL)
+        *out_bytes = mt_block_requested_bytes(block);
+    return block != NULL;
+}
+
+bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream)
+{
+    mt_stream number;
+    struct mt_block *block = block_at(memory, address);
+    if (block == NULL)
+        return false;
+    if (mt_torch_card_stream(memory->card, stream, &number) == MT_OK)
+        mt_alloc_use_on(memory->alloc, block, number);
+    else
+        (void)mt_device_synchronize(&memory->card->device);
+    return true;
+}
+
+bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
+{
+    struct mt_block *block = block_at(memory, address);
+    if (block == NULL)
+        return false;
+    mt_lock_take(&memory->lock);
+    uint64_t numbers = label_of(memory, label);
+    mt_lock_give(&memory->lock);
+    mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
+    return true;
+}
+
+/* ---- the rest ---- */
+
+void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
+{
+    if (!mt_torch_trace_is_open(memory->trace))
+        return;
+    mt_lock_take(&memory->lock);
+    mt_span_id number = span_of(memory, span);
+    mt_lock_give(&memory->lock);
+    mt_alloc_mark(memory->alloc, kind, value, number);
+}
+
+void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name)
+{
+    (void)mt_alloc_intern_category(memory->alloc, name);
+}
+
+uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory)
+{
+    return __atomic_load_n(&memory->card->device.capacity_bytes, __ATOMIC_RELAXED);
+}
+
+void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction)
+{
+    mt_torch_card_limit(memory->card, fraction);
+}
+
+struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory)
+{
+    return memory->alloc;
+}
+
+struct mt_torch_trace *mt_torch_memory_trace(struct mt_torch_memory *memory)
+{
+    return memory->trace;
+}

@@ -1,0 +1,21 @@
+# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/torch, its cards and what throws, with all
+# that it needs of the other folders and CUDA's runtime inside. It needs neither PyTorch nor a card to be built, and shows
+# nothing but memtrace_torch_*: what it shares with a program's other libraries is its own copy.
+find_path(MT_CUDART_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+find_library(MT_CUDART_LIBRARY cudart_static HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
+if(NOT MT_CUDART_INCLUDE OR NOT MT_CUDART_LIBRARY)
+    message(STATUS "CUDA's runtime not found: the library for PyTorch is not built")
+    return()
+endif()
+
+file(GLOB torch_card_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/torch/cuda/*.c)
+set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
+add_library(memtrace_torch MODULE ${torch_card_sources} src/device/cuda/cuda_range.c src/torch/torch_alloc.cpp
+                                  src/torch/torch_throw.cpp)
+target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})
+target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${MT_CUDART_LIBRARY}
+                                             Threads::Threads ${CMAKE_DL_LIBS} rt)
+set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,--version-script=${torch_exports}"
+                                                LINK_DEPENDS ${torch_exports}
+                                                LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace)
