@@ -42,7 +42,8 @@ may_include src/model 'model|base|device|alloc|kernels'
 may_include src/whatif 'whatif|base|device|alloc|trace'
 may_include src/page 'page|base|trace'
 may_include src/api 'api|base|device|alloc|trace|kernels'
-may_include src/cli 'cli|base|device|alloc|trace|model|whatif|page'
+may_include src/record 'record|base|device|trace'
+may_include src/cli 'cli|base|device|alloc|trace|model|whatif|page|record'
 
 fails 'includes name the folder, not the way to it' "$(matches '#include "\.' src kernels)"
 # Without its folder an include would escape the rules above; what CMake generates (mt_*.h) has none.

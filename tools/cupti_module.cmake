@@ -18,9 +18,24 @@ add_library(memtrace_cupti MODULE src/device/cupti/cupti_watch.c src/device/cupt
 target_include_directories(memtrace_cupti PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_cupti SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
 target_link_libraries(memtrace_cupti PRIVATE mt_base ${MT_CUPTI_LIBRARY})
-set(cupti_folders /usr/local/cuda/lib64 /usr/local/cuda/extras/CUPTI/lib64) # where the toolkit's installer puts it
+set(cupti_folders /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda/extras/CUPTI/lib64) # where the toolkit's installer puts it
 set_target_properties(memtrace_cupti PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF
                                                 BUILD_RPATH "${cupti_folders}" INSTALL_RPATH "${cupti_folders}"
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 add_dependencies(memtrace memtrace_cupti)
 install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
+
+# The library that CUDA's driver loads into programs that `memtrace record` starts: src/record, and what it needs of the
+# rest, all of it inside and hidden, since programs have libraries of their own.
+file(GLOB inject_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/record/*.c ${PROJECT_SOURCE_DIR}/src/record/cupti/*.c)
+add_library(memtrace_inject MODULE ${inject_sources} src/device/cupti/kernel_name.cpp src/device/kernel_log.c)
+target_include_directories(memtrace_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+target_include_directories(memtrace_inject SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
+target_link_libraries(memtrace_inject PRIVATE mt_trace ${MT_CUPTI_LIBRARY} ${CMAKE_DL_LIBS})
+target_link_options(memtrace_inject PRIVATE -Wl,--exclude-libs,ALL -static-libstdc++ -static-libgcc)
+set_target_properties(memtrace_inject PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF C_VISIBILITY_PRESET hidden
+                                                 CXX_VISIBILITY_PRESET hidden ENABLE_EXPORTS OFF
+                                                 BUILD_RPATH "${cupti_folders}" INSTALL_RPATH "${cupti_folders}"
+                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+add_dependencies(memtrace memtrace_inject)
+install(TARGETS memtrace_inject LIBRARY DESTINATION lib/memtrace COMPONENT cuda)

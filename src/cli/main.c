@@ -12,6 +12,7 @@
 
 const struct mt_command *const mt_commands[] = {
     &mt_command_run,
+    &mt_command_record,
     &mt_command_sweep,
     &mt_command_attention,
     &mt_command_runs,

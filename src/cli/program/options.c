@@ -73,6 +73,10 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
         return name_option(option, parse_choice(option, text, field));
     case MT_OPTION_LIST:
         return add_to_list(option, text, field);
+    case MT_OPTION_REST:
+        *(char *const **)field = parser->arguments + parser->next - 1;
+        parser->next = parser->count;
+        return MT_OK;
     }
     return MT_OK;
 }

@@ -1,0 +1,104 @@
+#include "cli/record/child_program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NOT_STARTED = 126, NOT_FOUND = 127, ENDED_BY_SIGNAL = 128 };
+
+/* Those that say something to a process and can be waited for. */
+static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
+
+static void list_awaited(sigset_t *out)
+{
+    sigemptyset(out);
+    sigaddset(out, SIGCHLD);
+    for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
+        sigaddset(out, passed_on[i]);
+}
+
+/* What was so before us, and is so again for the program. */
+struct before {
+    sigset_t mask;
+    struct sigaction child;
+};
+
+/* In the child: becomes the program. Why it can't goes through the pipe, which closes by itself if it can. */
+static void become(char *const *words, const struct before *before, int failure_end)
+{
+    signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
+    sigaction(SIGCHLD, &before->child, NULL);
+    sigprocmask(SIG_SETMASK, &before->mask, NULL);
+    execvp(words[0], words);
+    int error = errno;
+    ssize_t written = write(failure_end, &error, sizeof error);
+    (void)written; /* the exit code says it too */
+    _exit(error == ENOENT ? NOT_FOUND : NOT_STARTED);
+}
+
+/* Whether a signal was sent by a process; those of the terminal and the kernel go to the program by themselves. */
+static int is_sent(const siginfo_t *signal)
+{
+    return signal->si_code <= 0 && signal->si_signo != SIGCHLD;
+}
+
+static int wait_for(pid_t child, const sigset_t *awaited)
+{
+    siginfo_t signal;
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0)
+        if (sigwaitinfo(awaited, &signal) > 0 && is_sent(&signal))
+            kill(child, signal.si_signo);
+    return WIFSIGNALED(status) ? ENDED_BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* What kept the child from becoming the program; 0: nothing did. */
+static int read_failure(int end)
+{
+    int error = 0;
+    ssize_t length;
+    do
+        length = read(end, &error, sizeof error);
+    while (length < 0 && errno == EINTR);
+    return length == sizeof error ? error : 0;
+}
+
+static mt_status start(char *const *words, const struct before *before, pid_t *out_child, int *out_error)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return mt_fail(MT_FAILED, "can't make a pipe: %s", strerror(errno));
+    *out_child = fork();
+    if (*out_child == 0)
+        become(words, before, ends[1]);
+    int error = errno;
+    close(ends[1]);
+    *out_error = *out_child > 0 ? read_failure(ends[0]) : 0;
+    close(ends[0]);
+    return *out_child > 0 ? MT_OK : mt_fail(MT_FAILED, "can't start a process: %s", strerror(error));
+}
+
+mt_status mt_child_program_run(char *const *words, int *out_code)
+{
+    const struct sigaction usual = {.sa_handler = SIG_DFL}; /* of an ignored child there would be nothing to wait for */
+    struct before before;
+    sigset_t awaited;
+    pid_t child;
+    int error;
+    list_awaited(&awaited);
+    sigaction(SIGCHLD, &usual, &before.child);
+    sigprocmask(SIG_BLOCK, &awaited, &before.mask);
+    *out_code = NOT_STARTED;
+    mt_status status = start(words, &before, &child, &error);
+    if (status == MT_OK) {
+        *out_code = wait_for(child, &awaited);
+        if (error != 0)
+            status = mt_fail(MT_FAILED, "%s: %s", words[0], strerror(error));
+    }
+    sigprocmask(SIG_SETMASK, &before.mask, NULL);
+    sigaction(SIGCHLD, &before.child, NULL);
+    return status;
+}

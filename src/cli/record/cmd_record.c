@@ -1,0 +1,223 @@
+/* memtrace record: any program, recorded. */
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/record/child_program.h"
+#include "cli/record/record_report.h"
+#include "device/module.h"
+#include "record/account.h"
+#include "record/handover.h"
+#include "trace/trace_file.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INJECT_FILE "libmemtrace_inject.so"
+#define INJECT_REFUSAL "mt_inject_refusal"
+
+struct record_options {
+    bool help, kernels;
+    const char *trace, *name, *step;
+    int64_t device;
+    char *const *words; /* the program and its arguments */
+};
+
+static const struct record_options defaults = {.trace = MT_DEFAULT_TRACE, .device = MT_EVERY_DEVICE};
+
+static const struct mt_option options[] = {
+    {.name = "PROGRAM",
+     .value = "PROGRAM [ARGS]",
+     .help = "what to run, and its arguments, which are left as they are",
+     .kind = MT_OPTION_REST,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct record_options, words)},
+    {.name = "--kernels",
+     .help = "trace each kernel, too: memtrace kernels asks about them",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct record_options, kernels)},
+    {.name = "--step",
+     .value = "TEXT",
+     .help = "ranges of NVTX whose name begins so are training steps",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct record_options, step)},
+    {.name = "--device",
+     .value = "N",
+     .help = "count the memory of this GPU only, by CUDA's number (all of them unless given)",
+     .kind = MT_OPTION_INTEGER,
+     .low = 0,
+     .high = 1023,
+     .offset = offsetof(struct record_options, device)},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "where the run is added (" MT_DEFAULT_TRACE ")",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct record_options, trace)},
+    {.name = "--name",
+     .value = "TEXT",
+     .help = "what to call the run",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct record_options, name)},
+    MT_OPTION_HELP(struct record_options),
+    MT_OPTIONS_END,
+};
+
+/* What a recording needs beside the program. */
+struct recording {
+    char *trace_path;       /* absolute: the program may change its folder */
+    char answers[PATH_MAX]; /* "" until there is one */
+    char *library;          /* NULL: there is none that can be used */
+};
+
+/* An existing trace, or a new one in its folder. */
+static bool can_write(const char *path)
+{
+    if (access(path, F_OK) == 0)
+        return mt_trace_file_is_writable(path);
+    char *folder = mt_host_strdup(path);
+    *strrchr(folder, '/') = '\0';
+    bool can = access(folder[0] != '\0' ? folder : "/", W_OK | X_OK) == 0;
+    free(folder);
+    return can;
+}
+
+/* Whether traces can be written there, before the program has run for hours. */
+static mt_status find_trace(const char *trace, struct recording *recording)
+{
+    char folder[PATH_MAX];
+    struct mt_text path = {0};
+    mt_status status = mt_trace_file_check_writing(trace);
+    if (status != MT_OK)
+        return status;
+    if (trace[0] != '/' && getcwd(folder, sizeof folder) == NULL)
+        return mt_fail(MT_FAILED, "can't find out the current folder: %s", strerror(errno));
+    if (trace[0] != '/')
+        mt_text_add(&path, "%s/", folder);
+    mt_text_add(&path, "%s", trace);
+    recording->trace_path = path.data;
+    if (can_write(path.data))
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s can't be written", trace);
+}
+
+/* By opening it, which also finds CUPTI, or says that it is not there. */
+static mt_status find_library(struct recording *recording)
+{
+    const char *(*refusal)(void) = NULL;
+    Dl_info where;
+    mt_status status = mt_module_find(INJECT_FILE, INJECT_REFUSAL, (void **)&refusal);
+    if (status != MT_OK)
+        return status;
+    if (refusal() != NULL)
+        return mt_fail(MT_FAILED, "%s", refusal());
+    if (dladdr((void *)refusal, &where) == 0 || (recording->library = realpath(where.dli_fname, NULL)) == NULL)
+        return mt_fail(MT_FAILED, "%s can't be found again", INJECT_FILE);
+    return MT_OK;
+}
+
+static mt_status make_answers(struct recording *recording)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(recording->answers, sizeof recording->answers, "%s/memtrace-record.XXXXXX",
+             folder != NULL && folder[0] == '/' ? folder : "/tmp");
+    int file = mkstemp(recording->answers);
+    if (file < 0) {
+        mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", recording->answers, strerror(errno));
+        recording->answers[0] = '\0';
+        return status;
+    }
+    close(file);
+    return MT_OK;
+}
+
+/* Drivers and NVTX load one library each: one that is named already is another tool's. */
+static mt_status check_environment(void)
+{
+    static const char *const taken[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        const char *value = getenv(taken[i]);
+        if (value != NULL && value[0] != '\0')
+            return mt_fail(MT_FAILED, "another tool is there: %s is %s", taken[i], value);
+    }
+    return MT_OK;
+}
+
+static mt_status prepare(const struct record_options *record, struct recording *recording)
+{
+    mt_status status = check_environment();
+    if (status == MT_OK)
+        status = find_trace(record->trace, recording);
+    if (status == MT_OK)
+        status = find_library(recording);
+    if (status == MT_OK)
+        status = make_answers(recording);
+    if (status != MT_OK)
+        return status;
+    const struct mt_record_request request = {.trace = recording->trace_path,
+                                              .answers = recording->answers,
+                                              .name = record->name,
+                                              .step = record->step,
+                                              .watches_kernels = record->kernels,
+                                              .device = (int)record->device};
+    mt_record_request_give(&request);
+    setenv("CUDA_INJECTION64_PATH", recording->library, 1);
+    setenv("NVTX_INJECTION64_PATH", recording->library, 1);
+    return MT_OK;
+}
+
+static void finish(struct recording *recording)
+{
+    if (recording->answers[0] != '\0')
+        unlink(recording->answers);
+    free(recording->trace_path);
+    free(recording->library);
+}
+
+/* The program's exit code is ours, whatever it is: so this one command does not end with a status. */
+static mt_status run_record(const void *given)
+{
+    const struct record_options *record = given;
+    struct recording recording = {0};
+    int code;
+    if (record->words == NULL)
+        return mt_fail(MT_USAGE, "record: which program? memtrace record [OPTIONS] -- PROGRAM [ARGS]");
+    bool is_recorded = prepare(record, &recording) == MT_OK;
+    if (!is_recorded)
+        mt_note("%s; the program runs without being recorded", mt_last_error());
+    mt_status status = mt_child_program_run(record->words, &code);
+    if (status != MT_OK)
+        mt_note("%s", mt_last_error());
+    else if (is_recorded)
+        mt_record_report(recording.answers, record->trace, recording.trace_path);
+    finish(&recording);
+    exit(code);
+}
+
+const struct mt_command mt_command_record = {
+    .name = "record",
+    .summary = "Runs any CUDA program, unmodified, and records where its device memory goes.",
+    .usage = "[OPTIONS] [--] PROGRAM [ARGS]",
+    .details =
+        "Allocations of every kind are recorded by the function that the program called, with the ranges of NVTX\n"
+        "that it was in: cudaMalloc, pools, managed and virtual memory, arrays, variables of modules. What a\n"
+        "framework's own allocator does inside of them is its affair. The program's output, exit code and signals\n"
+        "are its own: one that a signal ended gives 128 and the signal's number. What can't be had is said in one\n"
+        "line on stderr, and the program runs on.\n"
+        "\n"
+        "Each process that uses CUDA becomes a run. The first is added to the trace; those that run beside it get\n"
+        "traces of their own, FILE-PID, which are named at the end.\n",
+    .failed_means = "what the program says by it: every exit code is the program's",
+    .examples = "  memtrace record -- python3 train.py --epochs 1\n"
+                "  memtrace record --kernels --name baseline ./simulate input.dat\n"
+                "  memtrace record --step iteration --trace train.db -- python3 train.py\n"
+                "  memtrace peak\n",
+    .options = options,
+    .defaults = &defaults,
+    .options_bytes = sizeof(struct record_options),
+    .run = run_record,
+};

@@ -1,0 +1,420 @@
+#include "record/account.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "trace/address_map.h"
+#include "trace/foreign.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALL_SLOTS = 1 << 20, LAUNCH_SLOTS = 1 << 20 }; /* powers of two */
+
+/* Where the addresses of what has none begin: no program has addresses there. */
+static const mt_addr first_own_address = (mt_addr)1 << 61;
+
+#define X(name, text) [MT_MEMORY_##name] = text,
+static const char *const kind_names[MT_MEMORY_KIND_COUNT] = {MT_MEMORY_KINDS(X)};
+#undef X
+
+/* Physical memory. It is free once both counts are 0. */
+struct physical {
+    mt_addr block;
+    uint64_t handles, mappings;
+};
+
+/* A range where physical memory is mapped. */
+struct mapping {
+    struct mt_address_range range;
+    uint64_t physical; /* index of it */
+};
+
+/* A launch; its number, in the upper half of the first word, is written last. */
+struct launch {
+    _Atomic uint64_t number_and_label;
+    _Atomic int64_t step;
+};
+
+/* Invariants: contexts has every live block that was taken with an address of the program's; calls[n % CALL_SLOTS] is
+ * the last expected call n. */
+struct mt_account {
+    struct mt_foreign *foreign;
+    struct mt_sink sink;
+    struct mt_account_settings settings;
+    char *step_prefix; /* NULL: there are no steps */
+    mt_category categories[MT_MEMORY_KIND_COUNT];
+    struct mt_number_map contexts; /* address to context */
+    struct mt_number_map recorded; /* address that a record told, to the block's own */
+    struct mt_number_map handles;  /* to the index of the physical memory */
+    struct physical *physical;
+    size_t physical_count;
+    struct mt_address_map mappings;
+    mt_addr next_own_address;
+    uint32_t *calls;
+    struct launch *launches; /* of number n at n % LAUNCH_SLOTS */
+    _Atomic int64_t step;    /* that is going on */
+    struct mt_kernel_log *kernels;
+    const struct mt_account_thread *teller; /* whose ranges are events; NULL: nobody's yet */
+    struct mt_account_counts counts;
+};
+
+struct mt_account *mt_account_create(const struct mt_sink *sink, const struct mt_account_settings *settings)
+{
+    struct mt_account *account = mt_host_alloc(sizeof *account);
+    account->foreign = mt_foreign_create(sink);
+    account->sink = *sink;
+    account->settings = *settings;
+    account->step_prefix = settings->step != NULL ? mt_host_strdup(settings->step) : NULL;
+    for (int kind = 0; kind < MT_MEMORY_KIND_COUNT; kind++)
+        account->categories[kind] = mt_sink_category(sink, kind_names[kind]);
+    mt_number_map_create(&account->contexts);
+    mt_number_map_create(&account->recorded);
+    mt_number_map_create(&account->handles);
+    mt_address_map_create(&account->mappings, sizeof(struct mapping));
+    account->next_own_address = first_own_address;
+    account->calls = mt_host_alloc(CALL_SLOTS * sizeof *account->calls);
+    account->launches = mt_host_alloc(LAUNCH_SLOTS * sizeof *account->launches);
+    account->step = MT_NO_STEP;
+    account->kernels = mt_kernel_log_create(settings->spell);
+    return account;
+}
+
+void mt_account_destroy(struct mt_account *account)
+{
+    if (account == NULL)
+        return;
+    mt_foreign_destroy(account->foreign);
+    mt_number_map_release(&account->contexts);
+    mt_number_map_release(&account->recorded);
+    mt_number_map_release(&account->handles);
+    mt_address_map_release(&account->mappings);
+    mt_kernel_log_destroy(account->kernels);
+    free(account->physical);
+    free(account->calls);
+    free(account->launches);
+    free(account->step_prefix);
+    free(account);
+}
+
+struct mt_account_counts mt_account_counts(const struct mt_account *account)
+{
+    return account->counts;
+}
+
+static mt_span_id span_of(const struct mt_account_thread *thread)
+{
+    return thread != NULL && thread->depth > 0 ? thread->ranges[thread->depth - 1].span : 0;
+}
+
+static mt_label_id intern_label(const struct mt_account *account, mt_category category, const char *op, mt_span_id span)
+{
+    const struct mt_label label = {
+        .category = category, .role = MT_ROLE_TEMPORARY, .phase = MT_PHASE_INIT, .op = op, .span = span, .layer = -1};
+    return account->sink.intern_label(account->sink.context, &label);
+}
+
+static bool is_counted(const struct mt_account *account, int device)
+{
+    return account->settings.device == MT_EVERY_DEVICE || account->settings.device == device;
+}
+
+static struct mt_foreign_block describe(const struct mt_account *account, const struct mt_account_thread *thread,
+                                        const struct mt_memory_call *call, mt_addr address)
+{
+    mt_span_id span = span_of(thread);
+    return (struct mt_foreign_block){.address = address,
+                                     .requested_bytes = call->bytes,
+                                     .stream = call->stream,
+                                     .label = intern_label(account, account->categories[call->kind], call->op, span),
+                                     .span = span};
+}
+
+/* ---- calls ---- */
+
+void mt_account_expect(struct mt_account *account, uint32_t call)
+{
+    account->calls[call % CALL_SLOTS] = call;
+}
+
+void mt_account_take(struct mt_account *account, const struct mt_account_thread *thread,
+                     const struct mt_memory_call *call)
+{
+    if (!is_counted(account, call->device) || call->address == 0)
+        return;
+    const struct mt_foreign_block block = describe(account, thread, call, call->address);
+    mt_foreign_take(account->foreign, call->time_ns, &block);
+    mt_number_map_put(&account->contexts, call->address, call->context);
+}
+
+/* Of an address that no counted block begins at, nothing: it may be of another device, or from before. */
+void mt_account_give(struct mt_account *account, uint64_t time_ns, uint64_t address)
+{
+    uint64_t context;
+    if (mt_number_map_take(&account->contexts, address, &context))
+        mt_foreign_give(account->foreign, time_ns, address);
+}
+
+void mt_account_refuse(struct mt_account *account, const struct mt_account_thread *thread,
+                       const struct mt_memory_call *call)
+{
+    if (!is_counted(account, call->device))
+        return;
+    const struct mt_foreign_block request = describe(account, thread, call, 0);
+    account->counts.refused++;
+    mt_foreign_oom(account->foreign, call->time_ns, &request);
+}
+
+static int by_number(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* By address, so that the order is the same whatever the map's is. */
+void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context)
+{
+    const struct mt_number_map *map = &account->contexts;
+    uint64_t *addresses = mt_host_alloc((map->count + 1) * sizeof *addresses);
+    size_t count = 0;
+    for (size_t i = 0; map->pairs != NULL && i <= map->mask; i++)
+        if (map->pairs[i].key != MT_NUMBER_MAP_NO_KEY && map->pairs[i].value == context)
+            addresses[count++] = map->pairs[i].key;
+    qsort(addresses, count, sizeof *addresses, by_number);
+    for (size_t i = 0; i < count; i++)
+        mt_account_give(account, time_ns, addresses[i]);
+    free(addresses);
+}
+
+/* ---- memory without an address ---- */
+
+/* Takes a block at an address of our own, which it returns; 0 if there is none left. */
+static mt_addr take_own(struct mt_account *account, const struct mt_account_thread *thread,
+                        const struct mt_memory_call *call)
+{
+    mt_addr address = account->next_own_address;
+    if (call->bytes == 0 || call->bytes > MT_FOREIGN_MOST_ADDRESS - address)
+        return 0;
+    account->next_own_address += call->bytes;
+    const struct mt_foreign_block block = describe(account, thread, call, address);
+    mt_foreign_take(account->foreign, call->time_ns, &block);
+    return address;
+}
+
+void mt_account_make(struct mt_account *account, const struct mt_account_thread *thread,
+                     const struct mt_memory_call *call)
+{
+    mt_addr block = is_counted(account, call->device) ? take_own(account, thread, call) : 0;
+    if (block == 0)
+        return;
+    account->physical = mt_host_resize(account->physical, account->physical_count + 1, sizeof *account->physical);
+    account->physical[account->physical_count] = (struct physical){.block = block, .handles = 1};
+    mt_number_map_put(&account->handles, call->address, account->physical_count++);
+}
+
+static struct physical *find_physical(const struct mt_account *account, uint64_t handle)
+{
+    uint64_t index;
+    return mt_number_map_get(&account->handles, handle, &index) ? &account->physical[index] : NULL;
+}
+
+static void give_unused(struct mt_account *account, uint64_t time_ns, const struct physical *physical)
+{
+    if (physical->handles == 0 && physical->mappings == 0)
+        mt_foreign_give(account->foreign, time_ns, physical->block);
+}
+
+void mt_account_hold(struct mt_account *account, uint64_t handle)
+{
+    struct physical *physical = find_physical(account, handle);
+    if (physical != NULL)
+        physical->handles++;
+}
+
+/* A handle that nobody holds is no handle: the number may come again. */
+void mt_account_let_go(struct mt_account *account, uint64_t time_ns, uint64_t handle)
+{
+    struct physical *physical = find_physical(account, handle);
+    uint64_t index;
+    if (physical == NULL || --physical->handles > 0)
+        return;
+    mt_number_map_take(&account->handles, handle, &index);
+    give_unused(account, time_ns, physical);
+}
+
+static void unmap_first(struct mt_account *account, uint64_t time_ns, const struct mapping *mapping)
+{
+    struct physical *physical = &account->physical[mapping->physical];
+    mt_address_map_remove(&account->mappings, mapping->range.begin);
+    physical->mappings--;
+    give_unused(account, time_ns, physical);
+}
+
+void mt_account_unmap(struct mt_account *account, uint64_t time_ns, uint64_t address, uint64_t bytes)
+{
+    const struct mapping *mapping;
+    if (bytes > UINT64_MAX - address)
+        return;
+    while ((mapping = mt_address_map_find(&account->mappings, address, address + bytes)) != NULL)
+        unmap_first(account, time_ns, mapping);
+}
+
+void mt_account_map(struct mt_account *account, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    uint64_t index;
+    if (!mt_number_map_get(&account->handles, handle, &index) || bytes == 0 || bytes > UINT64_MAX - address ||
+        mt_address_map_find(&account->mappings, address, address + bytes) != NULL)
+        return;
+    const struct mapping mapping = {.range = {address, address + bytes}, .physical = index};
+    mt_address_map_add(&account->mappings, &mapping);
+    account->physical[index].mappings++;
+}
+
+/* ---- records ---- */
+
+static void release_recorded(struct mt_account *account, const struct mt_memory_record *record)
+{
+    mt_addr block;
+    if (!mt_number_map_take(&account->recorded, record->address, &block))
+        return;
+    account->counts.filled_records++;
+    mt_foreign_give(account->foreign, record->time_ns, block);
+}
+
+/* Kinds that calls tell are filled in only once a record was found to belong to a call: else numbers can't be
+ * compared, and all would count twice. */
+static bool may_fill(const struct mt_account *account, const struct mt_memory_record *record)
+{
+    return record->kind == MT_MEMORY_ARRAY || record->kind == MT_MEMORY_STATIC || account->counts.told_records > 0;
+}
+
+static void take_recorded(struct mt_account *account, const struct mt_memory_record *record)
+{
+    const struct mt_memory_call call = {.time_ns = record->time_ns,
+                                        .op = record->op,
+                                        .kind = record->kind,
+                                        .bytes = record->bytes,
+                                        .device = record->device};
+    mt_addr block = is_counted(account, call.device) ? take_own(account, NULL, &call) : 0;
+    if (block == 0)
+        return;
+    account->counts.filled_records++;
+    mt_number_map_put(&account->recorded, record->address, block);
+}
+
+void mt_account_record(struct mt_account *account, const struct mt_memory_record *record)
+{
+    if (record->call != 0 && account->calls[record->call % CALL_SLOTS] == record->call) {
+        account->counts.told_records++;
+        return;
+    }
+    release_recorded(account, record); /* a second one at the address: the first one's end was lost */
+    if (record->releases)
+        return;
+    if (may_fill(account, record))
+        take_recorded(account, record);
+    else
+        account->counts.doubtful++;
+}
+
+/* ---- ranges ---- */
+
+static bool is_step(const struct mt_account *account, const char *name)
+{
+    return account->step_prefix != NULL && strncmp(name, account->step_prefix, strlen(account->step_prefix)) == 0;
+}
+
+static bool tells(struct mt_account *account, const struct mt_account_thread *thread)
+{
+    if (account->teller == NULL)
+        account->teller = thread;
+    return account->teller == thread;
+}
+
+static void push(struct mt_account_thread *thread, struct mt_account_range range)
+{
+    if (thread->depth == thread->capacity) {
+        thread->capacity = thread->capacity * 2 + 8;
+        thread->ranges = mt_host_resize(thread->ranges, thread->capacity, sizeof *thread->ranges);
+    }
+    thread->ranges[thread->depth++] = range;
+}
+
+/* A step is no part of the path: the same place in the program is one span in all of them. */
+void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns, const char *name)
+{
+    struct mt_account_range range = {
+        .span = span_of(thread), .is_told = tells(account, thread), .is_step = is_step(account, name)};
+    if (!range.is_step)
+        range.span = account->sink.intern_span(account->sink.context, range.span, name[0] != '\0' ? name : "?");
+    push(thread, range);
+    if (!range.is_told)
+        return;
+    if (range.is_step)
+        account->step = mt_foreign_step_begin(account->foreign, time_ns);
+    else
+        mt_foreign_span_begin(account->foreign, time_ns, range.span);
+}
+
+void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns)
+{
+    if (thread->depth == 0)
+        return;
+    const struct mt_account_range range = thread->ranges[--thread->depth];
+    if (!range.is_told)
+        return;
+    if (!range.is_step) {
+        mt_foreign_span_end(account->foreign, time_ns, range.span);
+        return;
+    }
+    mt_foreign_step_end(account->foreign, time_ns);
+    account->step = MT_NO_STEP;
+}
+
+void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread)
+{
+    if (account->teller == thread)
+        account->teller = NULL;
+    free(thread->ranges);
+    *thread = (struct mt_account_thread){0};
+}
+
+/* ---- kernels ---- */
+
+mt_label_id mt_account_launch_label(struct mt_account *account, struct mt_account_thread *thread)
+{
+    thread->launch_span = span_of(thread);
+    thread->launch_label = intern_label(account, MT_CATEGORY_OTHER, "kernel", thread->launch_span);
+    return thread->launch_label;
+}
+
+void mt_account_launch(struct mt_account *account, uint32_t number, mt_label_id label)
+{
+    struct launch *launch = &account->launches[number % LAUNCH_SLOTS];
+    atomic_store_explicit(&launch->step, atomic_load_explicit(&account->step, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&launch->number_and_label, (uint64_t)number << 32 | label, memory_order_release);
+}
+
+void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run)
+{
+    struct launch *launch = &account->launches[run->launch % LAUNCH_SLOTS];
+    uint64_t known = atomic_load_explicit(&launch->number_and_label, memory_order_acquire);
+    if (known >> 32 == run->launch) {
+        const struct mt_kernel_launch told = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
+                                              .label = (mt_label_id)known,
+                                              .number = run->launch};
+        mt_kernel_log_launch(account->kernels, &told);
+    }
+    mt_kernel_log_ran(account->kernels, run);
+}
+
+static void tell_kernel(void *context, const struct mt_kernel *kernel)
+{
+    mt_foreign_kernel(((struct mt_account *)context)->foreign, kernel);
+}
+
+void mt_account_tell_kernels(struct mt_account *account, int64_t shift_ns)
+{
+    mt_kernel_log_take(account->kernels, shift_ns, tell_kernel, account);
+}

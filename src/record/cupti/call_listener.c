@@ -1,0 +1,199 @@
+#include "record/cupti/call_listener.h"
+
+#include <generated_nvtx_meta.h>
+#include <wchar.h>
+
+/* Of the driver and of the runtime alike. */
+enum { SUCCEEDED = CUDA_SUCCESS, OUT_OF_MEMORY = CUDA_ERROR_OUT_OF_MEMORY };
+_Static_assert((int)cudaSuccess == SUCCEEDED && (int)cudaErrorMemoryAllocation == OUT_OF_MEMORY, "one number each");
+
+static bool takes(const struct mt_listened_call *call)
+{
+    return call->action == MT_CALL_TAKES || call->action == MT_CALL_MAKES;
+}
+
+int mt_device_of_context(CUcontext context)
+{
+    uint32_t device = 0;
+    return context != NULL && cuptiGetDeviceId(context, &device) == CUPTI_SUCCESS ? (int)device : 0;
+}
+
+/* ---- at the beginning ---- */
+
+static void give_back(struct mt_account *account, const struct mt_listened_call *call, const void *parameters,
+                      uint64_t time_ns)
+{
+    const struct mt_call_arguments given = mt_listened_call_read(call, parameters);
+    if (call->action == MT_CALL_GIVES)
+        mt_account_give(account, time_ns, given.address);
+    else if (call->action == MT_CALL_LETS_GO)
+        mt_account_let_go(account, time_ns, given.handle);
+    else
+        mt_account_unmap(account, time_ns, given.address, given.bytes);
+}
+
+static void begin_call(struct mt_account *account, struct mt_listening_thread *thread,
+                       const struct mt_listened_call *call, const CUpti_CallbackData *data, uint64_t time_ns)
+{
+    mt_account_expect(account, data->correlationId);
+    if (takes(call) && call->domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
+        thread->outer = call;
+        thread->is_told = false;
+    }
+    if (call->action == MT_CALL_GIVES || call->action == MT_CALL_LETS_GO || call->action == MT_CALL_UNMAPS)
+        give_back(account, call, data->functionParams, time_ns);
+}
+
+/* ---- at the end ---- */
+
+/* The bytes that were taken; of a request that was refused, with rows as long as was asked. */
+static uint64_t bytes_of(const struct mt_call_arguments *given, int result)
+{
+    if (given->pitch == NULL)
+        return given->bytes;
+    return given->rows * (result == SUCCEEDED ? *given->pitch : given->bytes);
+}
+
+static struct mt_memory_call describe(const struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                                      const CUpti_CallbackData *data, int result, uint64_t time_ns)
+{
+    const struct mt_call_arguments given = mt_listened_call_read(call, data->functionParams);
+    return (struct mt_memory_call){
+        .time_ns = time_ns,
+        .op = thread->outer != NULL ? thread->outer->name : call->name,
+        .kind = call->kind,
+        .address = result == SUCCEEDED ? *given.result : 0,
+        .bytes = bytes_of(&given, result),
+        .stream = given.stream,
+        .context = data->contextUid,
+        .device = given.device == MT_DEVICE_OF_CONTEXT ? mt_device_of_context(data->context) : given.device,
+    };
+}
+
+static void end_request(struct mt_account *account, struct mt_listening_thread *thread,
+                        const struct mt_listened_call *call, const CUpti_CallbackData *data, int result,
+                        uint64_t time_ns)
+{
+    if (thread->is_told || (result != SUCCEEDED && result != OUT_OF_MEMORY))
+        return;
+    const struct mt_memory_call request = describe(thread, call, data, result, time_ns);
+    thread->is_told = thread->outer != NULL;
+    if (request.device == MT_NOT_A_DEVICE)
+        return;
+    if (result == OUT_OF_MEMORY)
+        mt_account_refuse(account, &thread->account, &request);
+    else if (call->action == MT_CALL_MAKES)
+        mt_account_make(account, &thread->account, &request);
+    else
+        mt_account_take(account, &thread->account, &request);
+}
+
+static void end_call(struct mt_account *account, struct mt_listening_thread *thread,
+                     const struct mt_listened_call *call, const CUpti_CallbackData *data, uint64_t time_ns)
+{
+    int result = *(const int *)data->functionReturnValue;
+    if (takes(call)) {
+        end_request(account, thread, call, data, result, time_ns);
+    } else if (result == SUCCEEDED) {
+        const struct mt_call_arguments given = mt_listened_call_read(call, data->functionParams);
+        if (call->action == MT_CALL_HOLDS)
+            mt_account_hold(account, *given.result);
+        else if (call->action == MT_CALL_MAPS)
+            mt_account_map(account, given.address, given.bytes, given.handle);
+    }
+    if (thread->outer == call) {
+        thread->outer = NULL;
+        thread->is_told = false;
+    }
+}
+
+void mt_call_heard(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                   const CUpti_CallbackData *data, uint64_t time_ns)
+{
+    if (data->callbackSite == CUPTI_API_ENTER)
+        begin_call(account, thread, call, data, time_ns);
+    else
+        end_call(account, thread, call, data, time_ns);
+}
+
+/* ---- records ---- */
+
+static bool find_kind(const CUpti_ActivityMemory4 *record, mt_memory_kind *out)
+{
+    switch (record->memoryKind) {
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
+        *out = record->isAsync ? MT_MEMORY_POOL : MT_MEMORY_DEVICE;
+        return true;
+    case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
+        *out = MT_MEMORY_ARRAY;
+        return true;
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
+        *out = MT_MEMORY_MANAGED;
+        return true;
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC:
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
+        *out = MT_MEMORY_STATIC;
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, struct mt_memory_record *out)
+{
+    *out = (struct mt_memory_record){.time_ns = time_ns,
+                                     .op = record->name != NULL ? record->name : "driver",
+                                     .releases =
+                                         record->memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE,
+                                     .address = record->address,
+                                     .bytes = record->bytes,
+                                     .call = record->correlationId,
+                                     .context = record->contextId,
+                                     .device = (int)record->deviceId};
+    return find_kind(record, &out->kind);
+}
+
+/* ---- ranges ---- */
+
+/* ASCII of what is ASCII: the encoding of wide characters is the program's own affair. */
+static const char *narrow(const wchar_t *wide, char *text)
+{
+    int length = 0;
+    for (; wide[length] != L'\0' && length < MT_RANGE_NAME_BYTES - 1; length++)
+        text[length] = wide[length] > 0 && wide[length] < 128 ? (char)wide[length] : '?';
+    text[length] = '\0';
+    return text;
+}
+
+static const char *attribute_name(const nvtxEventAttributes_t *attributes, const char *(*find)(uint64_t handle),
+                                  char *text)
+{
+    if (attributes == NULL || attributes->message.ascii == NULL)
+        return NULL;
+    switch (attributes->messageType) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+        return attributes->message.ascii;
+    case NVTX_MESSAGE_TYPE_UNICODE:
+        return narrow(attributes->message.unicode, text);
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+        return find((uint64_t)attributes->message.registered);
+    default:
+        return NULL;
+    }
+}
+
+const char *mt_range_name(CUpti_CallbackId id, const CUpti_NvtxData *data, const char *(*find)(uint64_t handle),
+                          char *text)
+{
+    const void *given = data->functionParams;
+    const char *name = NULL;
+    if (id == CUPTI_CBID_NVTX_nvtxRangePushA)
+        name = ((const nvtxRangePushA_params *)given)->message;
+    else if (id == CUPTI_CBID_NVTX_nvtxRangePushW && ((const nvtxRangePushW_params *)given)->message != NULL)
+        name = narrow(((const nvtxRangePushW_params *)given)->message, text);
+    else if (id == CUPTI_CBID_NVTX_nvtxRangePushEx)
+        name = attribute_name(((const nvtxRangePushEx_params *)given)->eventAttrib, find, text);
+    else if (id == CUPTI_CBID_NVTX_nvtxDomainRangePushEx)
+        name = attribute_name(((const nvtxDomainRangePushEx_params *)given)->core.eventAttrib, find, text);
+    return name != NULL ? name : "";
+}

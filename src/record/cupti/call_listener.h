@@ -1,0 +1,39 @@
+/* What a call of CUDA says about memory, from its beginning to its end in one thread, told to an account.
+ *
+ *   cudaMalloc ─┬─ begins: records of this call are expected
+ *               ├─── cuMemAlloc, inside it, begins
+ *               ├─── and ends: taken, by cudaMalloc
+ *               └─ ends: nothing more; taken only if no call of the driver was seen inside
+ *
+ * Memory is told of when a call that takes it ends, and before one that gives it back has done so: another thread that
+ * is given the same address is told of later then. */
+#ifndef MT_RECORD_CUPTI_CALL_LISTENER_H
+#define MT_RECORD_CUPTI_CALL_LISTENER_H
+
+#include "record/cupti/memory_calls.h"
+
+/* A thread of the program. Zero-initialized is in no call. */
+struct mt_listening_thread {
+    struct mt_account_thread account;
+    const struct mt_listened_call *outer; /* the runtime's call that it is in, if that takes memory; NULL: none */
+    bool is_told;                         /* what the outer call took, or that it was refused */
+};
+
+/* A call at one of its ends: CUPTI_API_ENTER or CUPTI_API_EXIT of `data`, at `time_ns` since the run began.
+ * Everything that is told goes with the account's other callers, one at a time. */
+void mt_call_heard(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                   const CUpti_CallbackData *data, uint64_t time_ns);
+
+/* The number of the context's device; 0 for no context. */
+int mt_device_of_context(CUcontext context);
+
+/* The memory that a record of CUPTI speaks of. False: it is the host's. */
+bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, struct mt_memory_record *out);
+
+/* The name of the range that a call of NVTX begins, in `text` of MT_RANGE_NAME_BYTES bytes unless it is the caller's
+ * own; "" if it has none. Registered strings are looked up with `find`, which gives NULL for what it does not know. */
+enum { MT_RANGE_NAME_BYTES = 256 };
+const char *mt_range_name(CUpti_CallbackId id, const CUpti_NvtxData *data, const char *(*find)(uint64_t handle),
+                          char *text);
+
+#endif

@@ -1,0 +1,157 @@
+#include "record/cupti/memory_calls.h"
+
+/* read_NAME of a function whose parameters have these fields. A CUdeviceptr, a handle and a pointer are 64 bits each.
+ * */
+#define READS_RESULT(name, pointer, size)                                                                              \
+    static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
+    {                                                                                                                  \
+        const name##_params *given = parameters;                                                                       \
+        out->result = (const uint64_t *)given->pointer;                                                                \
+        out->bytes = given->size;                                                                                      \
+    }
+#define READS_QUEUED_RESULT(name, pointer, size, queue)                                                                \
+    static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
+    {                                                                                                                  \
+        const name##_params *given = parameters;                                                                       \
+        out->result = (const uint64_t *)given->pointer;                                                                \
+        out->bytes = given->size;                                                                                      \
+        out->stream = (uint64_t)given->queue;                                                                          \
+    }
+#define READS_ROWS(name, pointer, pitch_pointer, width, height)                                                        \
+    static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
+    {                                                                                                                  \
+        const name##_params *given = parameters;                                                                       \
+        out->result = (const uint64_t *)given->pointer;                                                                \
+        out->pitch = given->pitch_pointer;                                                                             \
+        out->bytes = given->width;                                                                                     \
+        out->rows = given->height;                                                                                     \
+    }
+#define READS_FIELD(name, target, field)                                                                               \
+    static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
+    {                                                                                                                  \
+        out->target = (uint64_t)((const name##_params *)parameters)->field;                                            \
+    }
+
+_Static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t) && sizeof(void *) == sizeof(uint64_t), "addresses are 64 bits");
+
+READS_RESULT(cuMemAlloc_v2, dptr, bytesize)
+READS_RESULT(cuMemAllocManaged, dptr, bytesize)
+READS_ROWS(cuMemAllocPitch_v2, dptr, pPitch, WidthInBytes, Height)
+READS_QUEUED_RESULT(cuMemAllocAsync, dptr, bytesize, hStream)
+READS_QUEUED_RESULT(cuMemAllocFromPoolAsync, dptr, bytesize, hStream)
+READS_FIELD(cuMemFree_v2, address, dptr)
+READS_FIELD(cuMemFreeAsync, address, dptr)
+READS_FIELD(cuMemRelease, handle, handle)
+
+READS_RESULT(cudaMalloc_v3020, devPtr, size)
+READS_RESULT(cudaMallocManaged_v6000, devPtr, size)
+READS_ROWS(cudaMallocPitch_v3020, devPtr, pitch, width, height)
+READS_QUEUED_RESULT(cudaMallocAsync_v11020, devPtr, size, hStream)
+READS_QUEUED_RESULT(cudaMallocFromPoolAsync_v11020, ptr, size, stream)
+READS_FIELD(cudaFree_v3020, address, devPtr)
+READS_FIELD(cudaFreeAsync_v11020, address, devPtr)
+
+static void read_cudaMalloc3D_v3020(const void *parameters, struct mt_call_arguments *out)
+{
+    const cudaMalloc3D_v3020_params *given = parameters;
+    out->result = (const uint64_t *)&given->pitchedDevPtr->ptr;
+    out->pitch = &given->pitchedDevPtr->pitch;
+    out->bytes = given->extent.width;
+    out->rows = given->extent.height * given->extent.depth;
+}
+
+static void read_cuMemCreate(const void *parameters, struct mt_call_arguments *out)
+{
+    const cuMemCreate_params *given = parameters;
+    out->result = (const uint64_t *)given->handle;
+    out->bytes = given->size;
+    out->device = given->prop != NULL && given->prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+                      ? given->prop->location.id
+                      : MT_NOT_A_DEVICE;
+}
+
+static void read_cuMemRetainAllocationHandle(const void *parameters, struct mt_call_arguments *out)
+{
+    out->result = (const uint64_t *)((const cuMemRetainAllocationHandle_params *)parameters)->handle;
+}
+
+static void read_cuMemMap(const void *parameters, struct mt_call_arguments *out)
+{
+    const cuMemMap_params *given = parameters;
+    out->address = given->ptr;
+    out->bytes = given->size;
+    out->handle = given->handle;
+}
+
+static void read_cuMemUnmap(const void *parameters, struct mt_call_arguments *out)
+{
+    const cuMemUnmap_params *given = parameters;
+    out->address = given->ptr;
+    out->bytes = given->size;
+}
+
+#define DRIVER(id_name, reader, what, of_kind, text)                                                                   \
+    {                                                                                                                  \
+        .domain = CUPTI_CB_DOMAIN_DRIVER_API, .id = CUPTI_DRIVER_TRACE_CBID_##id_name, .name = text, .action = what,   \
+        .kind = of_kind, .read = read_##reader                                                                         \
+    }
+#define RUNTIME(id_name, reader, what, of_kind, text)                                                                  \
+    {                                                                                                                  \
+        .domain = CUPTI_CB_DOMAIN_RUNTIME_API, .id = CUPTI_RUNTIME_TRACE_CBID_##id_name, .name = text, .action = what, \
+        .kind = of_kind, .read = read_##reader                                                                         \
+    }
+
+/* Those of per-thread default streams (_ptsz) have the parameters of the others. */
+static const struct mt_listened_call calls[] = {
+    DRIVER(cuMemAlloc_v2, cuMemAlloc_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAlloc"),
+    DRIVER(cuMemAllocPitch_v2, cuMemAllocPitch_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAllocPitch"),
+    DRIVER(cuMemAllocManaged, cuMemAllocManaged, MT_CALL_TAKES, MT_MEMORY_MANAGED, "cuMemAllocManaged"),
+    DRIVER(cuMemAllocAsync, cuMemAllocAsync, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
+    DRIVER(cuMemAllocAsync_ptsz, cuMemAllocAsync, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
+    DRIVER(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocFromPoolAsync"),
+    DRIVER(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, MT_CALL_TAKES, MT_MEMORY_POOL,
+           "cuMemAllocFromPoolAsync"),
+    DRIVER(cuMemFree_v2, cuMemFree_v2, MT_CALL_GIVES, MT_MEMORY_DEVICE, "cuMemFree"),
+    DRIVER(cuMemFreeAsync, cuMemFreeAsync, MT_CALL_GIVES, MT_MEMORY_POOL, "cuMemFreeAsync"),
+    DRIVER(cuMemFreeAsync_ptsz, cuMemFreeAsync, MT_CALL_GIVES, MT_MEMORY_POOL, "cuMemFreeAsync"),
+    DRIVER(cuMemCreate, cuMemCreate, MT_CALL_MAKES, MT_MEMORY_VIRTUAL, "cuMemCreate"),
+    DRIVER(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, MT_CALL_HOLDS, MT_MEMORY_VIRTUAL,
+           "cuMemRetainAllocationHandle"),
+    DRIVER(cuMemRelease, cuMemRelease, MT_CALL_LETS_GO, MT_MEMORY_VIRTUAL, "cuMemRelease"),
+    DRIVER(cuMemMap, cuMemMap, MT_CALL_MAPS, MT_MEMORY_VIRTUAL, "cuMemMap"),
+    DRIVER(cuMemUnmap, cuMemUnmap, MT_CALL_UNMAPS, MT_MEMORY_VIRTUAL, "cuMemUnmap"),
+    RUNTIME(cudaMalloc_v3020, cudaMalloc_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc"),
+    RUNTIME(cudaMallocPitch_v3020, cudaMallocPitch_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMallocPitch"),
+    RUNTIME(cudaMalloc3D_v3020, cudaMalloc3D_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc3D"),
+    RUNTIME(cudaMallocManaged_v6000, cudaMallocManaged_v6000, MT_CALL_TAKES, MT_MEMORY_MANAGED, "cudaMallocManaged"),
+    RUNTIME(cudaMallocAsync_v11020, cudaMallocAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
+    RUNTIME(cudaMallocAsync_ptsz_v11020, cudaMallocAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
+    RUNTIME(cudaMallocFromPoolAsync_v11020, cudaMallocFromPoolAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL,
+            "cudaMallocFromPoolAsync"),
+    RUNTIME(cudaMallocFromPoolAsync_ptsz_v11020, cudaMallocFromPoolAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL,
+            "cudaMallocFromPoolAsync"),
+    RUNTIME(cudaFree_v3020, cudaFree_v3020, MT_CALL_GIVES, MT_MEMORY_DEVICE, "cudaFree"),
+    RUNTIME(cudaFreeAsync_v11020, cudaFreeAsync_v11020, MT_CALL_GIVES, MT_MEMORY_POOL, "cudaFreeAsync"),
+    RUNTIME(cudaFreeAsync_ptsz_v11020, cudaFreeAsync_v11020, MT_CALL_GIVES, MT_MEMORY_POOL, "cudaFreeAsync"),
+};
+
+const struct mt_listened_call *mt_listened_calls(size_t *out_count)
+{
+    *out_count = sizeof calls / sizeof calls[0];
+    return calls;
+}
+
+const struct mt_listened_call *mt_listened_call_find(CUpti_CallbackDomain domain, CUpti_CallbackId id)
+{
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        if (calls[i].id == id && calls[i].domain == domain)
+            return &calls[i];
+    return NULL;
+}
+
+struct mt_call_arguments mt_listened_call_read(const struct mt_listened_call *call, const void *parameters)
+{
+    struct mt_call_arguments arguments = {.device = MT_DEVICE_OF_CONTEXT};
+    call->read(parameters, &arguments);
+    return arguments;
+}

@@ -1,0 +1,112 @@
+#include "record/handover.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VARIABLE "MEMTRACE_RECORD_"
+
+static const char *const kind_words[] = {[MT_RECORD_RUN] = "run", [MT_RECORD_LOST] = "lost", [MT_RECORD_NOTE] = "note"};
+enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
+
+static void give(const char *variable, const char *value)
+{
+    if (value != NULL)
+        setenv(variable, value, 1);
+    else
+        unsetenv(variable);
+}
+
+void mt_record_request_give(const struct mt_record_request *request)
+{
+    char device[16];
+    snprintf(device, sizeof device, "%d", request->device);
+    give(VARIABLE "TRACE", request->trace);
+    give(VARIABLE "ANSWERS", request->answers);
+    give(VARIABLE "NAME", request->name);
+    give(VARIABLE "STEP", request->step);
+    give(VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
+    give(VARIABLE "DEVICE", device);
+}
+
+bool mt_record_request_take(struct mt_record_request *out)
+{
+    const char *kernels = getenv(VARIABLE "KERNELS"), *device = getenv(VARIABLE "DEVICE");
+    *out = (struct mt_record_request){.trace = getenv(VARIABLE "TRACE"),
+                                      .answers = getenv(VARIABLE "ANSWERS"),
+                                      .name = getenv(VARIABLE "NAME"),
+                                      .step = getenv(VARIABLE "STEP"),
+                                      .watches_kernels = kernels != NULL && strcmp(kernels, "1") == 0,
+                                      .device = device != NULL ? atoi(device) : -1};
+    return out->trace != NULL && out->answers != NULL;
+}
+
+/* One write of less than a page to the end of a file is whole. */
+void mt_record_answer_give(const char *path, const struct mt_record_answer *answer)
+{
+    struct mt_text line = {0};
+    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return;
+    mt_text_add(&line, "%s\t%" PRId64 "\t%" PRId64 "\t%s", kind_words[answer->kind], answer->pid, answer->number,
+                answer->text);
+    for (char *at = line.data; (at = strchr(at, '\n')) != NULL;)
+        *at = ' ';
+    mt_text_add(&line, "\n");
+    ssize_t written = write(file, line.data, line.length);
+    (void)written; /* there is nobody to tell */
+    close(file);
+    mt_text_release(&line);
+}
+
+/* Whether `word` is one of the kinds; a line of another build is skipped. */
+static bool find_kind(const char *word, mt_record_answer_kind *out)
+{
+    for (int kind = 0; kind < KINDS; kind++)
+        if (strcmp(word, kind_words[kind]) == 0) {
+            *out = (mt_record_answer_kind)kind;
+            return true;
+        }
+    return false;
+}
+
+/* Cuts the field off that `rest` begins with. NULL: there are no more. */
+static char *cut_field(char **rest)
+{
+    return strsep(rest, "\t");
+}
+
+static bool read_line(char *line, struct mt_record_answer *out)
+{
+    char *kind = cut_field(&line), *pid = cut_field(&line), *number = cut_field(&line);
+    if (pid == NULL || number == NULL || line == NULL || !find_kind(kind, &out->kind))
+        return false;
+    out->text = line;
+    return mt_parse_integer("pid", pid, 0, INT64_MAX, &out->pid) == MT_OK &&
+           mt_parse_integer("number", number, 0, INT64_MAX, &out->number) == MT_OK;
+}
+
+mt_status mt_record_answers_read(const char *path, void (*take)(void *context, const struct mt_record_answer *answer),
+                                 void *context)
+{
+    struct mt_record_answer answer;
+    char *line = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return mt_fail(MT_FAILED, "%s: %s", path, strerror(errno));
+    for (ssize_t length; (length = getline(&line, &capacity, file)) > 0;) {
+        line[strcspn(line, "\n")] = '\0';
+        if (read_line(line, &answer))
+            take(context, &answer);
+    }
+    free(line);
+    fclose(file);
+    return MT_OK;
+}

@@ -1,0 +1,155 @@
+#include "record/process_run.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "trace/recorder.h"
+#include "trace/trace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MOST_COMMAND_BYTES = 4096 };
+
+struct mt_process_run {
+    struct mt_record_request request; /* its texts are the environment's: `answers` is copied */
+    char *answers;
+    struct mt_recorder *recorder;
+    struct mt_account *account;
+    uint64_t begin_ns;
+};
+
+static void answer(const char *path, mt_record_answer_kind kind, int64_t number, const char *text)
+{
+    const struct mt_record_answer told = {.kind = kind, .pid = getpid(), .number = number, .text = text};
+    mt_record_answer_give(path, &told);
+}
+
+void mt_process_note(const struct mt_record_request *request, const char *words)
+{
+    answer(request->answers, MT_RECORD_NOTE, 0, words);
+}
+
+/* The process's command line, its arguments with a space between them. */
+static void read_command(struct mt_text *out)
+{
+    char command[MOST_COMMAND_BYTES];
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t length = file != NULL ? fread(command, 1, sizeof command - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    for (size_t i = 0; i < length; i++)
+        mt_text_add(out, "%c", command[i] != '\0' ? command[i] : i + 1 < length ? ' ' : '\0');
+}
+
+static mt_status open_at(const struct mt_record_request *request, const char *path, const struct mt_process_card *card,
+                         const char *command, struct mt_recorder **out)
+{
+    char pid[24];
+    snprintf(pid, sizeof pid, "%" PRId64, (int64_t)getpid());
+    const struct mt_run_setting settings[] = {
+        {"command", command}, {"pid", pid}, {"recorded", request->watches_kernels ? "memory, kernels" : "memory"}};
+    const struct mt_run_info info = {.name = request->name,
+                                     .device = card->name,
+                                     .capacity_bytes = card->capacity_bytes,
+                                     .settings = settings,
+                                     .setting_count = sizeof settings / sizeof settings[0]};
+    return mt_recorder_open(path, &info, out);
+}
+
+/* At TRACE; where that can't be had, since another process may be writing it, at TRACE-PID. The caller's words for a
+ * failure are of the first. *out_path is where it was opened. */
+static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
+                               struct mt_text *out_path, struct mt_recorder **out)
+{
+    struct mt_text command = {0}, why = {0};
+    read_command(&command);
+    mt_text_add(out_path, "%s", request->trace);
+    mt_status status = open_at(request, out_path->data, card, mt_text_get(&command), out);
+    if (status == MT_FAILED) {
+        mt_text_add(&why, "%s", mt_last_error());
+        mt_text_add(out_path, "-%" PRId64, (int64_t)getpid());
+        status = open_at(request, out_path->data, card, mt_text_get(&command), out);
+        if (status != MT_OK)
+            mt_fail(status, "%s", why.data);
+    }
+    mt_text_release(&command);
+    mt_text_release(&why);
+    return status;
+}
+
+static struct mt_process_run *begin(const struct mt_record_request *request, struct mt_recorder *recorder,
+                                    char *(*spell)(const char *name))
+{
+    struct mt_process_run *run = mt_host_alloc(sizeof *run);
+    const struct mt_account_settings settings = {.step = request->step, .device = request->device, .spell = spell};
+    run->answers = mt_host_strdup(request->answers);
+    run->request = *request;
+    run->recorder = recorder;
+    run->begin_ns = mt_clock_ns();
+    run->account = mt_account_create(mt_recorder_sink(recorder), &settings);
+    return run;
+}
+
+mt_status mt_process_run_open(const struct mt_record_request *request, const struct mt_process_card *card,
+                              char *(*spell)(const char *name), struct mt_process_run **out)
+{
+    struct mt_text path = {0};
+    struct mt_recorder *recorder;
+    mt_status status = open_anywhere(request, card, &path, &recorder);
+    if (status == MT_OK) {
+        *out = begin(request, recorder, spell);
+        answer(request->answers, MT_RECORD_RUN, mt_recorder_run(recorder), path.data);
+    } else {
+        mt_process_note(request, mt_last_error());
+    }
+    mt_text_release(&path);
+    return status;
+}
+
+struct mt_account *mt_process_run_account(struct mt_process_run *run)
+{
+    return run->account;
+}
+
+uint64_t mt_process_run_now_ns(const struct mt_process_run *run)
+{
+    return mt_clock_ns() - run->begin_ns;
+}
+
+static void tell_lost(const struct mt_process_run *run, uint64_t count, const char *what)
+{
+    if (count > 0)
+        answer(run->answers, MT_RECORD_LOST, (int64_t)count, what);
+}
+
+static mt_run_state end_state(const struct mt_account_counts *counts, int exit_code)
+{
+    if (exit_code == 0)
+        return MT_RUN_DONE;
+    return counts->refused > 0 ? MT_RUN_OOM : MT_RUN_FAILED;
+}
+
+mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64_t lost_records)
+{
+    const struct mt_account_counts counts = mt_account_counts(run->account);
+    tell_lost(run, lost_records, "records of CUPTI");
+    tell_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
+    if (run->request.watches_kernels)
+        mt_recorder_measure(run->recorder, MT_LOST_KERNELS, -1, (double)lost_records);
+    mt_status status = mt_recorder_close(run->recorder, end_state(&counts, exit_code));
+    if (status != MT_OK)
+        answer(run->answers, MT_RECORD_NOTE, 0, mt_last_error());
+    return status;
+}
+
+void mt_process_run_free(struct mt_process_run *run)
+{
+    if (run == NULL)
+        return;
+    mt_account_destroy(run->account);
+    free(run->answers);
+    free(run);
+}
