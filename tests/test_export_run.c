@@ -4,8 +4,11 @@
 
 #include <sys/resource.h>
 
-/* As gcc says it, which the presets with sanitizers build with. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* gcc has a macro for each sanitizer, clang a question. */
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer)
 static const bool is_sanitized = true;
 #else
 static const bool is_sanitized = false;
