@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/interner.h"
+#include "trace/address_map.h"
 #include "trace/foreign.h"
 
 enum { BASE = 1 << 20, CELLS = 240, SEGMENTS = 1 << 14, RANGES = 3, RANGE_CELLS = 50, OPERATIONS = 3000, SEEDS = 12 };
@@ -11,7 +12,7 @@ enum { BASE = 1 << 20, CELLS = 240, SEGMENTS = 1 << 14, RANGES = 3, RANGE_CELLS 
 /* Others call their streams by addresses. */
 enum { STREAM = 0x5EAD0000 };
 
-enum { MANY = 1 << 15 }; /* blocks */
+enum { MANY = 1 << 15, PLACES = 8192 }; /* blocks, and addresses of a map */
 
 /* A block, as both sides know it. */
 struct known {
@@ -504,6 +505,52 @@ static void many_blocks_are_found_in_any_order(void **state)
     mt_foreign_destroy(foreign);
 }
 
+/* An entry of a map, and where its naive twin keeps the same: by address, the begin of the entry there, plus 1. */
+struct entry {
+    struct mt_address_range range;
+    uint64_t check;
+};
+
+static void put_entry(struct mt_address_map *map, uint16_t *twin, uint64_t begin, uint64_t end)
+{
+    const struct entry entry = {{begin, end}, ~begin};
+    mt_address_map_add(map, &entry);
+    for (uint64_t at = begin; at < end; at++)
+        twin[at] = (uint16_t)(begin + 1);
+}
+
+static void remove_entry(struct mt_address_map *map, uint16_t *twin, uint64_t address)
+{
+    uint16_t known = twin[address];
+    mt_address_map_remove(map, address);
+    for (uint64_t at = (uint64_t)known - 1; at < PLACES && twin[at] == known; at++)
+        twin[at] = 0;
+}
+
+static void a_map_of_addresses_finds_what_a_table_holds(void **state)
+{
+    (void)state;
+    struct mt_address_map map;
+    static uint16_t twin[PLACES];
+    memset(twin, 0, sizeof twin);
+    begin_seed();
+    mt_address_map_create(&map, sizeof(struct entry));
+    for (int i = 0; i < 200000; i++) {
+        uint64_t begin = draw(PLACES - 8), end = begin + 1 + draw(6), first = begin;
+        while (first < end && twin[first] == 0)
+            first++;
+        const struct entry *found = mt_address_map_find(&map, begin, end);
+        assert_int_equal(found != NULL, first < end);
+        if (found != NULL)
+            assert_true(found->range.begin + 1 == twin[first] && found->check == ~found->range.begin);
+        if (found == NULL)
+            put_entry(&map, twin, begin, end);
+        else if (draw(100) < (i / 20000 % 2 == 0 ? 20u : 90u)) /* it fills, and empties */
+            remove_entry(&map, twin, first);
+    }
+    mt_address_map_release(&map);
+}
+
 static void what_cannot_be_is_refused_and_counted(void **state)
 {
     (void)state;
@@ -564,6 +611,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_peaks_of_a_trace_are_those_of_what_was_told, set_up, tear_down),
         cmocka_unit_test(an_allocation_without_an_allocator_is_segment_and_block),
         cmocka_unit_test(a_reserved_range_is_one_segment_that_grows_and_shrinks),
+        cmocka_unit_test(a_map_of_addresses_finds_what_a_table_holds),
         cmocka_unit_test(many_blocks_are_found_in_any_order),
         cmocka_unit_test(what_cannot_be_is_refused_and_counted),
         cmocka_unit_test(marks_keep_order_whatever_times_they_are_told_with),

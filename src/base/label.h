@@ -47,7 +47,8 @@
     X(OPTIMIZER, "optimizer")
 
 #define X(name, text) MT_CATEGORY_##name,
-/* Categories are these and those that a program names, whose numbers follow: what counts by category has room for all. */
+/* Categories are these and those that a program names, whose numbers follow: what counts by category has room for
+ * all. */
 typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT, MT_MOST_CATEGORIES = 64 } mt_category;
 #undef X
 #define X(name, text) MT_ROLE_##name,

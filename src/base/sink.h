@@ -18,8 +18,9 @@ struct mt_sink {
     /* The id of a label, the same for equal ones. Copies it. Never 0. */
     mt_label_id (*intern_label)(void *context, const struct mt_label *label);
 
-    /* The category of a name that a program gives, the same for equal ones: ours if it is one of ours, MT_CATEGORY_OTHER
-     * if there are too many (mt_category_set_add says more). Copies it. NULL: names are not kept; see mt_sink_category. */
+    /* The category of a name that a program gives, the same for equal ones: ours if it is one of ours,
+     * MT_CATEGORY_OTHER if there are too many (mt_category_set_add says more). Copies it. NULL: names are not kept; see
+     * mt_sink_category. */
     mt_category (*intern_category)(void *context, const char *name);
 
     /* What a category is called; valid as long as the sink. NULL where intern_category is. */

@@ -76,7 +76,8 @@ void mt_address_map_release(struct mt_address_map *map)
     *map = (struct mt_address_map){0};
 }
 
-/* The last chunk that begins at the address or before it; the first if none does. */
+/* The last chunk that begins at the address or before it; the first if none does. So what is added becomes the first entry
+ * of no chunk but that. */
 static size_t chunk_of(const struct mt_address_map *map, mt_addr address)
 {
     size_t low = 0, high = map->chunk_count;
@@ -145,8 +146,6 @@ void mt_address_map_add(struct mt_address_map *map, const void *entry)
     memcpy(at, entry, map->entry_bytes);
     chunk->count++;
     map->count++;
-    if (place.index == 0)
-        map->firsts[place.chunk] = range.begin;
 }
 
 void mt_address_map_remove(struct mt_address_map *map, mt_addr address)

@@ -14,7 +14,8 @@ struct mt_address_range {
     mt_addr begin, end;
 };
 
-/* Invariants: entries are sorted and do not overlap; firsts[i] is the begin of chunk i's first entry. */
+/* Invariants: entries are sorted and do not overlap; firsts[i] is the begin of chunk i's first entry, but for i = 0,
+ * which is never asked for. */
 struct mt_address_map {
     size_t entry_bytes;
     struct mt_address_chunk **chunks;
@@ -27,8 +28,8 @@ struct mt_address_map {
 void mt_address_map_create(struct mt_address_map *map, size_t entry_bytes);
 void mt_address_map_release(struct mt_address_map *map);
 
-/* The lowest entry that has an address in [begin, end), NULL if none has. Its range is not to be changed. Valid until the
- * next addition or removal. */
+/* The lowest entry that has an address in [begin, end), NULL if none has. Its range is not to be changed. Valid until
+ * the next addition or removal. */
 void *mt_address_map_find(const struct mt_address_map *map, mt_addr begin, mt_addr end);
 
 /* Adds a copy of an entry that overlaps no other. */

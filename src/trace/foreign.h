@@ -66,9 +66,9 @@ void mt_foreign_destroy(struct mt_foreign *foreign);
 /* As of now. */
 struct mt_foreign_counts mt_foreign_counts(const struct mt_foreign *foreign);
 
-/* Memory that will be mapped in [address, address + bytes) is one segment. Ranges of one owner (any number) that touch or
- * overlap become one: so the pieces of a file may be told one by one, before the first is mapped. No event. Refused, and
- * false, if any of the range has memory, or is reserved by another owner. */
+/* Memory that will be mapped in [address, address + bytes) is one segment. Ranges of one owner (any number) that touch
+ * or overlap become one: so the pieces of a file may be told one by one, before the first is mapped. No event. Refused,
+ * and false, if any of the range has memory, or is part of a range that has, or that another owner reserved. */
 bool mt_foreign_reserve(struct mt_foreign *foreign, mt_addr address, uint64_t bytes, uint64_t owner);
 
 /* Forgets the reserved ranges within [address, address + bytes); memory in them stays mapped. */
@@ -85,7 +85,8 @@ void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addr
 void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *block);
 void mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address);
 
-/* The live block that begins at the address, as it was taken (its block_bytes at least what was requested). False: none. */
+/* The live block that begins at the address, as it was taken, its block_bytes at least what was requested. False:
+ * none. */
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out);
 
 /* A request was refused: its requested_bytes, stream, label and span. */
