@@ -1,0 +1,51 @@
+#!/bin/sh
+# Usage: header.sh INCLUDE SOURCE
+# The public header is C11 and C++ to every compiler that is there, without a warning, and alone; so are the samples.
+set -eu
+include=$1
+samples=$2/samples
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cat >"$folder/use.cpp" <<'END'
+#include <memtrace.h>
+#include <memtrace.h>
+int main()
+{
+    memtrace_run_options options = {};
+    options.size = sizeof options;
+    memtrace_label label = memtrace_label();
+    label.size = sizeof label;
+    label.role = MEMTRACE_SAVED;
+    memtrace_run *run = nullptr;
+    uint64_t address = 0;
+    if (memtrace_run_open(&options, &run) != MEMTRACE_OK)
+        return 1;
+    const memtrace_status status = memtrace_take(run, 512, 0, &label, &address);
+    return memtrace_run_close(run, status == MEMTRACE_OK ? MEMTRACE_RUN_DONE : MEMTRACE_RUN_FAILED) == MEMTRACE_OK ? 0 : 1;
+}
+END
+
+checked=0
+# check COMPILER FLAGS...: compiles without a warning, if there is such a compiler.
+check() {
+    command -v "$1" >/dev/null || return 0
+    "$@" -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -I "$include"
+    checked=$((checked + 1))
+}
+
+for c in gcc clang; do
+    check $c -std=c11 -Wstrict-prototypes "$samples/label.c"
+    check $c -std=c11 -Wstrict-prototypes "$samples/ask.c"
+done
+for cxx in g++ clang++; do
+    for standard in c++11 c++17 c++20; do
+        check $cxx -std=$standard -Wold-style-cast "$folder/use.cpp"
+    done
+done
+[ $checked -ge 5 ] || { echo "no compiler was found"; exit 1; }
+if grep '#include' "$include/memtrace.h" | grep -vE '<(stddef|stdint)\.h>'; then
+    echo "the header includes more than the standard's"
+    exit 1
+fi
+echo "$checked compilations without a warning"

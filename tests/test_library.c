@@ -1,0 +1,571 @@
+/* The library as programs of others see it: through its header alone. */
+#include "folder.h"
+
+#include <inttypes.h>
+#include <memtrace.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define TRACE "test.db"
+
+enum { MIB = 1 << 20 };
+
+#define assert_ok(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) != MEMTRACE_OK)                                                                                     \
+            fail_msg("%s: %s", #call, memtrace_last_error());                                                          \
+    } while (0)
+
+static void assert_fails(memtrace_status status, memtrace_status expected, const char *part)
+{
+    assert_int_equal(status, expected);
+    if (strstr(memtrace_last_error(), part) == NULL)
+        fail_msg("\"%s\" is not in: %s", part, memtrace_last_error());
+}
+
+static memtrace_run *open_run(const char *device)
+{
+    memtrace_run_options options = {.size = sizeof options, .trace = TRACE, .device = device};
+    memtrace_run *run = NULL;
+    assert_ok(memtrace_run_open(&options, &run));
+    return run;
+}
+
+static memtrace_label label_of(const char *category)
+{
+    return (memtrace_label){.size = sizeof(memtrace_label), .category = category};
+}
+
+static uint64_t take(memtrace_run *run, uint64_t bytes, const char *category)
+{
+    memtrace_label label = label_of(category);
+    uint64_t address = 0;
+    assert_ok(memtrace_take(run, bytes, 0, &label, &address));
+    assert_true(address != 0);
+    return address;
+}
+
+/* The trace and its newest run. */
+static memtrace_trace *open_trace(const memtrace_run_row **out_run)
+{
+    memtrace_trace *trace = NULL;
+    assert_ok(memtrace_trace_open(TRACE, &trace));
+    assert_ok(memtrace_trace_find_run(trace, NULL, out_run));
+    return trace;
+}
+
+static const memtrace_peak *peak_of(memtrace_trace *trace, const memtrace_run_row *run, memtrace_measured measured)
+{
+    const memtrace_peak *peak = NULL;
+    assert_ok(memtrace_trace_peak(trace, run, MEMTRACE_ALL_STEPS, measured, &peak));
+    return peak;
+}
+
+static const memtrace_share *share_of(const memtrace_peak *peak, const char *category)
+{
+    for (size_t i = 0; i < peak->share_count; i++)
+        if (strcmp(peak->shares[i]->category, category) == 0)
+            return peak->shares[i];
+    fail_msg("the peak has no %s", category);
+    return NULL;
+}
+
+static void a_peak_is_made_of_what_labels_say(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim");
+    uint64_t weights = take(run, 3 * MIB, "Param");
+    memtrace_step_begin(run);
+    assert_ok(memtrace_phase_begin(run, MEMTRACE_FORWARD));
+    assert_ok(memtrace_span_begin(run, "net"));
+    uint64_t features = take(run, 5 * MIB, "Feature Map");
+    assert_ok(memtrace_span_end(run));
+    assert_ok(memtrace_give(run, features));
+    memtrace_step_end(run);
+    assert_ok(memtrace_give(run, weights));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    memtrace_trace *trace = open_trace(&row);
+    assert_string_equal(row->state, "done");
+    assert_string_equal(row->device, "sim:h200");
+    assert_int_equal(row->steps, 1);
+    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_REQUESTED);
+    assert_int_equal(peak->bytes, 8 * MIB);
+    assert_int_equal(peak->step, 0);
+    assert_string_equal(peak->phase, "forward");
+    assert_string_equal(peak->span, "net");
+    assert_int_equal(share_of(peak, "Feature Map")->requested_bytes, 5 * MIB);
+    assert_int_equal(share_of(peak, "Param")->blocks, 1);
+    memtrace_free(peak);
+    assert_ok(memtrace_trace_peak(trace, row, MEMTRACE_BEFORE_STEPS, MEMTRACE_REQUESTED, &peak));
+    assert_int_equal(peak->bytes, 3 * MIB);
+    memtrace_free(peak);
+    assert_fails(memtrace_trace_peak(trace, row, 7, MEMTRACE_REQUESTED, &peak), MEMTRACE_USAGE, "7");
+    memtrace_trace_close(trace);
+}
+
+static void every_role_and_dtype_keeps_its_name(void **state)
+{
+    (void)state;
+    static const char *const roles[] = {"temporary", "param",       "grad",      "opt_state",
+                                        "saved",     "weight_cast", "workspace", "data"};
+    static const char *const dtypes[] = {"none", "fp32", "bf16", "fp64", "int64", "bool", "uint8"};
+    enum { ROLES = sizeof roles / sizeof roles[0], DTYPES = sizeof dtypes / sizeof dtypes[0], ALL = ROLES * DTYPES };
+    memtrace_run *run = open_run(NULL);
+    for (int i = 0; i < ALL; i++) {
+        memtrace_label label = label_of("Mine");
+        label.role = (memtrace_role)(i % ROLES);
+        label.dtype = (memtrace_dtype)(i / ROLES);
+        label.op = "make";
+        label.dims = 2;
+        label.shape[0] = i;
+        label.shape[1] = 9;
+        assert_ok(memtrace_note_take(run, (uint64_t)(i + 1) * MIB, (uint64_t)(ALL - i) * 512, 0, &label));
+    }
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    const memtrace_top_row *const *rows;
+    size_t count;
+    memtrace_trace *trace = open_trace(&row);
+    assert_ok(memtrace_trace_top(trace, row, MEMTRACE_WHOLE_RUN, 1000, &rows, &count));
+    assert_int_equal(count, ALL);
+    for (int i = 0; i < ALL; i++) {
+        char shape[32];
+        snprintf(shape, sizeof shape, "%d,9", i);
+        assert_int_equal(rows[i]->bytes, (ALL - i) * 512);
+        assert_string_equal(rows[i]->role, roles[i % ROLES]);
+        assert_string_equal(rows[i]->dtype, dtypes[i / ROLES]);
+        assert_string_equal(rows[i]->op, "make");
+        assert_string_equal(rows[i]->shape, shape);
+        assert_string_equal(rows[i]->category, "Mine");
+    }
+    memtrace_free(rows);
+    memtrace_trace_close(trace);
+}
+
+static void a_number_in_a_span_is_the_layer_of_all_inside(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim");
+    for (int layer = 0; layer < 12; layer++) {
+        char name[32];
+        snprintf(name, sizeof name, layer % 2 == 0 ? "layers.%d" : "layers", layer);
+        assert_ok(memtrace_span_begin(run, name));
+        snprintf(name, sizeof name, "%d", layer);
+        if (layer % 2 == 1)
+            assert_ok(memtrace_span_begin(run, name));
+        assert_ok(memtrace_span_begin(run, "w2"));
+        take(run, MIB, "FFN");
+        for (int i = 0; i < 2 + layer % 2; i++)
+            assert_ok(memtrace_span_end(run));
+    }
+    assert_fails(memtrace_span_end(run), MEMTRACE_USAGE, "did not begin");
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    const memtrace_top_row *const *rows;
+    size_t count;
+    memtrace_trace *trace = open_trace(&row);
+    assert_ok(memtrace_trace_top(trace, row, MEMTRACE_AT_PEAK, 10, &rows, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(rows[0]->count, 12);
+    assert_string_equal(rows[0]->span, "layers.*.w2");
+    memtrace_free(rows);
+    memtrace_trace_close(trace);
+}
+
+enum { SLOTS = 40, CATEGORIES = 3 };
+
+/* What a naive observer knows of a run. */
+struct observed {
+    uint64_t address[SLOTS], bytes[SLOTS];
+    int category[SLOTS];
+    uint64_t live, peak, live_of[CATEGORIES], peak_of[CATEGORIES];
+};
+static const char *const observed_categories[] = {"Param", "Mine", "Other"};
+
+static void observe(struct observed *seen, int slot, int64_t sign)
+{
+    seen->live += (uint64_t)sign * seen->bytes[slot];
+    seen->live_of[seen->category[slot]] += (uint64_t)sign * seen->bytes[slot];
+    if (seen->live <= seen->peak)
+        return;
+    seen->peak = seen->live;
+    memcpy(seen->peak_of, seen->live_of, sizeof seen->peak_of);
+}
+
+/* Even slots are the allocator's, odd ones noted. */
+static void flip_slot(memtrace_run *run, struct observed *seen, int slot, unsigned random)
+{
+    bool is_noted = slot % 2 == 1;
+    if (seen->address[slot] != 0) {
+        if (is_noted)
+            memtrace_note_give(run, seen->address[slot]);
+        else
+            assert_ok(memtrace_give(run, seen->address[slot]));
+        seen->address[slot] = 0;
+        observe(seen, slot, -1);
+        return;
+    }
+    seen->bytes[slot] = 1 + random % (4 * MIB);
+    seen->category[slot] = (int)(random >> 8) % CATEGORIES;
+    const char *category = observed_categories[seen->category[slot]];
+    if (is_noted) {
+        memtrace_label label = label_of(category);
+        seen->address[slot] = (uint64_t)(slot + 1) << 40;
+        assert_ok(memtrace_note_take(run, seen->address[slot], seen->bytes[slot], (uint64_t)slot, &label));
+    } else {
+        seen->address[slot] = take(run, seen->bytes[slot], category);
+    }
+    observe(seen, slot, 1);
+}
+
+static void takes_and_notes_are_one_sequence(void **state)
+{
+    (void)state;
+    unsigned seed = getenv("SEED") != NULL ? (unsigned)atoi(getenv("SEED")) : (unsigned)time(NULL);
+    print_message("SEED=%u\n", seed);
+    struct observed seen = {0};
+    memtrace_run *run = open_run("sim");
+    for (int i = 0; i < 5000; i++) {
+        unsigned random = (unsigned)rand_r(&seed);
+        flip_slot(run, &seen, (int)(random % SLOTS), (unsigned)rand_r(&seed));
+    }
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    memtrace_trace *trace = open_trace(&row);
+    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_REQUESTED);
+    assert_int_equal(peak->bytes, seen.peak);
+    for (int i = 0; i < CATEGORIES; i++)
+        if (seen.peak_of[i] > 0)
+            assert_int_equal(share_of(peak, observed_categories[i])->requested_bytes, seen.peak_of[i]);
+    memtrace_free(peak);
+    peak = peak_of(trace, row, MEMTRACE_RESERVED);
+    uint64_t sum = peak->cached_bytes;
+    for (size_t i = 0; i < peak->share_count; i++)
+        sum += peak->shares[i]->allocated_bytes;
+    assert_int_equal(sum, peak->bytes);
+    assert_true(peak->bytes >= seen.peak);
+    memtrace_free(peak);
+    memtrace_trace_close(trace);
+}
+
+static void a_pool_reserves_and_its_users_allocate(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run(NULL);
+    memtrace_note_map(run, 64 * MIB, 32 * MIB, 0);
+    assert_ok(memtrace_note_take(run, 64 * MIB, 8 * MIB, 0, NULL));
+    assert_ok(memtrace_note_take(run, 80 * MIB, 4 * MIB, 0, NULL));
+    memtrace_note_give(run, 64 * MIB);
+    memtrace_note_give(run, 65 * MIB);
+    assert_ok(memtrace_note_take(run, 81 * MIB, MIB, 0, NULL));
+    memtrace_note_unmap(run, 64 * MIB, 32 * MIB);
+    assert_ok(memtrace_note_refusal(run, 128 * MIB, 0, NULL));
+    memtrace_note_counts counts = {.size = sizeof counts};
+    assert_ok(memtrace_run_note_counts(run, &counts));
+    assert_int_equal(counts.takes, 3);
+    assert_int_equal(counts.gives, 2);
+    assert_int_equal(counts.unseen_gives, 1);
+    assert_int_equal(counts.lost_gives, 1);
+    assert_int_equal(counts.unmapped_gives, 1);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_OUT_OF_MEMORY));
+
+    const memtrace_run_row *row;
+    memtrace_trace *trace = open_trace(&row);
+    assert_string_equal(row->state, "oom");
+    assert_string_equal(row->device, "noted");
+    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_RESERVED);
+    assert_int_equal(peak->bytes, 32 * MIB);
+    memtrace_free(peak);
+    peak = peak_of(trace, row, MEMTRACE_ALLOCATED);
+    assert_int_equal(peak->bytes, 12 * MIB);
+    assert_string_equal(peak->shares[0]->category, "Other");
+    memtrace_free(peak);
+    memtrace_trace_close(trace);
+}
+
+static void a_refused_request_leaves_the_run_as_it_was(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim:64MiB");
+    uint64_t kept = take(run, 40 * MIB, "Param"), address = 1;
+    assert_fails(memtrace_take(run, 40 * MIB, 0, NULL, &address), MEMTRACE_OUT_OF_MEMORY, "40.00 MiB");
+    assert_int_equal(address, 1);
+    memtrace_statistics statistics = {.size = sizeof statistics};
+    assert_ok(memtrace_run_statistics(run, &statistics));
+    assert_int_equal(statistics.refused, 1);
+    assert_int_equal(statistics.blocks, 1);
+    assert_int_equal(statistics.requested_bytes, 40 * MIB);
+    assert_ok(memtrace_give(run, kept));
+    assert_ok(memtrace_release_cached(run));
+    assert_ok(memtrace_run_statistics(run, &statistics));
+    assert_int_equal(statistics.reserved_bytes, 0);
+    assert_int_equal(statistics.peak_requested_bytes, 40 * MIB);
+    take(run, 50 * MIB, "Param");
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+}
+
+static void what_cannot_be_meant_is_refused(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim"), *other = NULL;
+    uint64_t address = take(run, MIB, "Param");
+    memtrace_label label = label_of("Param");
+    assert_fails(memtrace_give(run, address + 1), MEMTRACE_USAGE, "no block");
+    assert_ok(memtrace_give(run, address));
+    assert_fails(memtrace_give(run, address), MEMTRACE_USAGE, "given back");
+    assert_fails(memtrace_use_on(run, address, 1), MEMTRACE_USAGE, "no block");
+    assert_ok(memtrace_give(run, 0));
+    assert_fails(memtrace_take(run, 0, 0, &label, &address), MEMTRACE_USAGE, "0");
+    label.role = (memtrace_role)99;
+    assert_fails(memtrace_take(run, MIB, 0, &label, &address), MEMTRACE_USAGE, "role 99");
+    label = label_of("Param");
+    label.dtype = (memtrace_dtype)-1;
+    assert_fails(memtrace_note_take(run, 1, MIB, 0, &label), MEMTRACE_USAGE, "dtype -1");
+    label = label_of("Param");
+    label.dims = 5;
+    assert_fails(memtrace_take(run, MIB, 0, &label, &address), MEMTRACE_USAGE, "5 dims");
+    label.dims = 1;
+    label.shape[0] = -3;
+    assert_fails(memtrace_take(run, MIB, 0, &label, &address), MEMTRACE_USAGE, "-3");
+    label.size = 0;
+    assert_fails(memtrace_take(run, MIB, 0, &label, &address), MEMTRACE_USAGE, "sizeof(memtrace_label)");
+    assert_fails(memtrace_span_begin(run, ""), MEMTRACE_USAGE, "empty");
+    assert_fails(memtrace_measure(run, NULL, 1), MEMTRACE_USAGE, "empty");
+    assert_fails(memtrace_phase_begin(run, (memtrace_phase)17), MEMTRACE_USAGE, "17");
+    memtrace_run_options options = {.size = sizeof options, .trace = TRACE};
+    assert_fails(memtrace_run_open(&options, &other), MEMTRACE_FAILED, TRACE);
+    options.device = "abacus";
+    assert_fails(memtrace_run_open(&options, &other), MEMTRACE_NO_DEVICE, "abacus");
+    options.device = "sim";
+    options.alloc = "policy=none";
+    assert_fails(memtrace_run_open(&options, &other), MEMTRACE_USAGE, "none");
+    assert_null(other);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    run = open_run(NULL);
+    assert_fails(memtrace_take(run, MIB, 0, NULL, &address), MEMTRACE_USAGE, "without a device");
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_ok(memtrace_run_close(NULL, MEMTRACE_RUN_DONE));
+}
+
+/* A program that was compiled with an older header knows fewer fields, one with a newer header more. */
+static void structs_of_other_versions_are_understood(void **state)
+{
+    (void)state;
+    struct {
+        size_t size;
+        const char *category;
+        int garbage[64];
+    } older = {.size = offsetof(memtrace_label, role), .category = "Param"};
+    memset(older.garbage, 0x55, sizeof older.garbage);
+    struct {
+        memtrace_statistics known;
+        uint64_t newer, beyond;
+    } newer = {.known.size = sizeof(memtrace_statistics) + sizeof(uint64_t), .newer = 7, .beyond = 7};
+    memtrace_statistics small = {.size = offsetof(memtrace_statistics, allocated_bytes), .allocated_bytes = 7};
+    memtrace_run *run = open_run("sim");
+    uint64_t address;
+    assert_ok(memtrace_take(run, MIB, 0, (const memtrace_label *)&older, &address));
+    assert_ok(memtrace_run_statistics(run, &newer.known));
+    assert_int_equal(newer.known.requested_bytes, MIB);
+    assert_int_equal(newer.newer, 0);
+    assert_int_equal(newer.beyond, 7);
+    assert_ok(memtrace_run_statistics(run, &small));
+    assert_int_equal(small.requested_bytes, MIB);
+    assert_int_equal(small.allocated_bytes, 7);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+}
+
+static void memory_of_the_cpu_can_be_written(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("cpu:64MiB");
+    uint64_t address = take(run, MIB, "Data");
+    memset(memtrace_pointer(address), 0x5A, MIB);
+    assert_int_equal(address % 512, 0);
+    assert_null(memtrace_stream_handle(run, 0));
+    assert_ok(memtrace_use_on(run, address, 3));
+    assert_ok(memtrace_give(run, address));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+}
+
+enum { THREADS = 4, ROUNDS = 300 };
+
+struct worker {
+    memtrace_run *run;
+    int number;
+};
+
+static void *work(void *given)
+{
+    struct worker *worker = given;
+    char name[32];
+    snprintf(name, sizeof name, "worker%c", 'a' + worker->number);
+    assert_ok(memtrace_span_begin(worker->run, name));
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t bytes = (uint64_t)(worker->number + 1) * 4096, noted = ((uint64_t)worker->number + 1) << 40;
+        uint64_t address = take(worker->run, bytes, "Data");
+        assert_ok(memtrace_note_take(worker->run, noted, bytes * 3, 0, NULL));
+        assert_ok(memtrace_measure(worker->run, name, i));
+        memtrace_note_give(worker->run, noted);
+        assert_ok(memtrace_give(worker->run, address));
+    }
+    return NULL;
+}
+
+static void threads_have_places_of_their_own(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim");
+    pthread_t threads[THREADS];
+    struct worker workers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){run, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_fails(memtrace_span_end(run), MEMTRACE_USAGE, "this thread");
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    const memtrace_top_row *const *rows;
+    size_t count;
+    memtrace_trace *trace = open_trace(&row);
+    assert_ok(memtrace_trace_top(trace, row, MEMTRACE_WHOLE_RUN, 100, &rows, &count));
+    assert_int_equal(count, 2 * THREADS);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t number = (uint64_t)(rows[i]->span[strlen("worker")] - 'a');
+        bool is_noted = strcmp(rows[i]->category, "Other") == 0;
+        assert_int_equal(rows[i]->count, ROUNDS);
+        assert_int_equal(rows[i]->bytes, (number + 1) * 4096 * (is_noted ? 3 : 1));
+    }
+    memtrace_free(rows);
+    memtrace_trace_close(trace);
+}
+
+static void a_killed_program_leaves_its_run(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        memtrace_run *run = open_run("sim");
+        take(run, 7 * MIB, "Mine");
+        raise(SIGKILL);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how));
+
+    const memtrace_run_row *row;
+    memtrace_trace *trace = open_trace(&row);
+    assert_string_equal(row->state, "interrupted");
+    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_REQUESTED);
+    assert_int_equal(share_of(peak, "Mine")->requested_bytes, 7 * MIB);
+    memtrace_free(peak);
+    memtrace_trace_close(trace);
+}
+
+static void runs_are_found_by_number_and_name(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {.size = sizeof options,
+                                    .trace = TRACE,
+                                    .name = "baseline",
+                                    .settings = (const char *const[]){"model", "mine", NULL},
+                                    .noted_device = "my card",
+                                    .noted_capacity_bytes = 5 * MIB};
+    memtrace_run *run = NULL;
+    assert_ok(memtrace_run_open(&options, &run));
+    int64_t number = memtrace_run_number(run);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_FAILED));
+    assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *newest, *named, *numbered;
+    const memtrace_run_row *const *rows;
+    size_t count;
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    memtrace_trace *trace = open_trace(&newest), *other = NULL;
+    assert_ok(memtrace_trace_find_run(trace, "baseline", &named));
+    assert_ok(memtrace_trace_find_run(trace, text, &numbered));
+    assert_ptr_equal(named, numbered);
+    assert_string_equal(named->name, "baseline");
+    assert_string_equal(named->state, "failed");
+    assert_string_equal(named->device, "my card");
+    assert_int_equal(named->capacity_bytes, 5 * MIB);
+    assert_int_equal(newest->number, number + 1);
+    assert_string_equal(newest->name, "");
+    assert_fails(memtrace_trace_find_run(trace, "nobody", &named), MEMTRACE_USAGE, "nobody");
+    assert_ok(memtrace_trace_runs(trace, &rows, &count));
+    assert_ptr_equal(rows[count - 1], newest);
+    memtrace_free(rows);
+    const memtrace_category_row *const *categories;
+    assert_ok(memtrace_trace_open(TRACE, &other));
+    assert_fails(memtrace_trace_categories(other, newest, NULL, &categories, &count), MEMTRACE_USAGE,
+                 "not one of this");
+    memtrace_trace_close(other);
+    memtrace_trace_close(trace);
+    assert_fails(memtrace_trace_open("nothing.db", &other), MEMTRACE_BAD_TRACE, "nothing.db");
+}
+
+static void categories_count_what_was_taken(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim");
+    memtrace_step_begin(run);
+    assert_ok(memtrace_phase_begin(run, MEMTRACE_BACKWARD));
+    for (int i = 1; i <= 3; i++)
+        assert_ok(memtrace_give(run, take(run, (uint64_t)i * 4096, "Mine")));
+    memtrace_step_end(run);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    const memtrace_category_row *const *rows;
+    size_t count;
+    memtrace_trace *trace = open_trace(&row);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(memtrace_trace_categories(trace, row, i == 0 ? NULL : "backward", &rows, &count));
+        assert_int_equal(count, 1);
+        assert_string_equal(rows[0]->category, "Mine");
+        assert_int_equal(rows[0]->max_bytes, 3 * 4096);
+        assert_int_equal(rows[0]->total_bytes, 6 * 4096);
+        assert_int_equal(rows[0]->per_step, 3);
+        memtrace_free(rows);
+    }
+    memtrace_trace_close(trace);
+}
+
+static int enter(void **state)
+{
+    *state = enter_folder("library");
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(a_peak_is_made_of_what_labels_say),
+        TEST(every_role_and_dtype_keeps_its_name),
+        TEST(a_number_in_a_span_is_the_layer_of_all_inside),
+        TEST(takes_and_notes_are_one_sequence),
+        TEST(a_pool_reserves_and_its_users_allocate),
+        TEST(a_refused_request_leaves_the_run_as_it_was),
+        TEST(what_cannot_be_meant_is_refused),
+        TEST(structs_of_other_versions_are_understood),
+        TEST(memory_of_the_cpu_can_be_written),
+        TEST(threads_have_places_of_their_own),
+        TEST(a_killed_program_leaves_its_run),
+        TEST(runs_are_found_by_number_and_name),
+        TEST(categories_count_what_was_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,69 @@
+# What `cmake --install` puts where, and the Debian packages that `cpack -G DEB` makes of it. Nothing refers to the prefix,
+# so an installed tree can be moved.
+#
+#   component     Debian package    what it is
+#   program       memtrace          the program, its manual and completions, and libmemtrace.so.N
+#   development   libmemtrace-dev   the header, libmemtrace.a, memtrace.pc, the CMake package, samples
+#   cuda          memtrace-cuda     the modules that need CUDA, where they were built
+include(CMakePackageConfigHelpers)
+
+set(library_folder ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS memtrace RUNTIME)
+install(DIRECTORY ${share}/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+
+install(TARGETS memtrace_shared memtrace_static EXPORT memtrace-targets
+        LIBRARY DESTINATION ${library_folder} COMPONENT program NAMELINK_COMPONENT development
+        ARCHIVE DESTINATION ${library_folder} COMPONENT development)
+install(FILES include/memtrace.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(DIRECTORY samples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
+install(FILES docs/library.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
+
+# memtrace.pc, whose prefix is where it lies.
+file(RELATIVE_PATH MT_PREFIX_FROM_PC /${library_folder}/pkgconfig /)
+string(REGEX REPLACE "/$" "" MT_PREFIX_FROM_PC ${MT_PREFIX_FROM_PC})
+configure_file(tools/memtrace.pc.in memtrace.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/memtrace.pc DESTINATION ${library_folder}/pkgconfig COMPONENT development)
+
+# find_package(memtrace): the targets memtrace::memtrace, shared, and memtrace::static.
+set(package_folder ${library_folder}/cmake/memtrace)
+install(EXPORT memtrace-targets NAMESPACE memtrace:: DESTINATION ${package_folder} COMPONENT development)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/memtrace-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES tools/memtrace-config.cmake ${PROJECT_BINARY_DIR}/memtrace-config-version.cmake
+        DESTINATION ${package_folder} COMPONENT development)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the authors of memtrace <memtrace@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL program development)
+if(TARGET memtrace_cuda OR TARGET memtrace_cupti)
+    list(APPEND CPACK_COMPONENTS_ALL cuda)
+endif()
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+
+# What a package depends on is read off its files where there is something to read it with. What the modules need is not a
+# package of the distribution, as often as it is one of several: it is the user's to bring, as the driver is.
+find_program(MT_SHLIBDEPS dpkg-shlibdeps)
+mark_as_advanced(MT_SHLIBDEPS)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME memtrace)
+if(MT_SHLIBDEPS)
+    set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+endif()
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${PROJECT_DESCRIPTION}
+ Traces what a program allocates on a GPU, and why, and answers questions about it.")
+foreach(package IN ITEMS DEVELOPMENT CUDA)
+    set(CPACK_DEBIAN_${package}_PACKAGE_SHLIBDEPS OFF)
+    set(CPACK_DEBIAN_${package}_PACKAGE_DEPENDS "memtrace (= ${PROJECT_VERSION})")
+endforeach()
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libmemtrace-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libsqlite3-dev, zlib1g-dev") # for libmemtrace.a
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Header and libraries for programs that label their GPU memory
+ Link with libmemtrace to write traces that memtrace reads, or to ask them.")
+set(CPACK_DEBIAN_CUDA_PACKAGE_NAME memtrace-cuda)
+set(CPACK_COMPONENT_CUDA_DESCRIPTION "Modules of memtrace for NVIDIA GPUs
+ They need NVIDIA's driver and, of the same version as they were built with, cuBLAS and CUPTI.")
+include(CPack)
