@@ -1,6 +1,6 @@
 """Usage: read_snapshot.py PICKLE JSON PEAK
 Reads a memory snapshot with Python's own modules: the pickle and the JSON are the same, blocks tile the segments, and
-what is replayed has the peak that PEAK (memtrace peak --json) says. The pickle may name no class."""
+what is replayed has the peaks that PEAK (memtrace peak --json) says. The pickle may name no class."""
 import json
 import pickle
 import sys
@@ -33,6 +33,18 @@ def replay(entries):
     return live, highest
 
 
+def replay_segments(entries):
+    """What was reserved in the end, and at most."""
+    reserved, highest = 0, 0
+    for entry in entries:
+        if entry["action"] in ("segment_alloc", "segment_map"):
+            reserved += entry["size"]
+        elif entry["action"] in ("segment_free", "segment_unmap"):
+            reserved -= entry["size"]
+        highest = max(highest, reserved)
+    return reserved, highest
+
+
 def check_segments(segments, live):
     for segment in segments:
         at = segment["address"]
@@ -61,5 +73,8 @@ with open(sys.argv[3], encoding="utf-8") as file:
 entries = snapshot["device_traces"][0]
 live, highest = replay(entries)
 assert highest == [peak["requested_bytes"], peak["allocated_bytes"]], (highest, peak)
+reserved, highest_reserved = replay_segments(entries)
+assert highest_reserved == peak["reserved_bytes"], (highest_reserved, peak)
+assert reserved == sum(segment["total_size"] for segment in snapshot["segments"]), reserved
 print(len(entries), "entries,", len(live), "blocks live")
 check_segments(snapshot["segments"], live)
