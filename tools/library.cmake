@@ -8,8 +8,8 @@
 # none.
 file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS src/base/*.c src/device/*.c src/alloc/*.c src/trace/*.c src/api/*.c)
 list(FILTER library_sources EXCLUDE REGEX "/(cuda|cupti)/")
-add_library(memtrace_objects OBJECT ${library_sources} ${PROJECT_BINARY_DIR}/embedded/mt_schema_sql.h)
-add_dependencies(memtrace_objects mt_trace) # which makes the header
+add_library(memtrace_objects OBJECT ${library_sources})
+add_dependencies(memtrace_objects mt_trace) # which makes the embedded headers
 set_target_properties(memtrace_objects PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF C_VISIBILITY_PRESET hidden)
 target_include_directories(memtrace_objects PRIVATE include src ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/embedded)
 target_link_libraries(memtrace_objects PRIVATE PkgConfig::sqlite3 PkgConfig::zlib Threads::Threads)
