@@ -44,7 +44,7 @@ static mt_status read_size(const char *what, const void *given, size_t *out_byte
 
 mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t out_bytes)
 {
-    size_t given_bytes;
+    size_t given_bytes = 0;
     mt_status status = read_size(what, given, &given_bytes);
     if (status != MT_OK)
         return status;
@@ -55,7 +55,7 @@ mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t 
 
 mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes, void *out)
 {
-    size_t bytes;
+    size_t bytes = 0;
     mt_status status = read_size(what, out, &bytes);
     if (status != MT_OK)
         return status;
