@@ -1,0 +1,482 @@
+"""memtrace under PyTorch: its allocator, labels for what is allocated, and the statistics.
+
+    import memtrace_torch
+
+    memtrace = memtrace_torch.install(trace="train.db")     # before the first CUDA tensor
+    with memtrace.labelled("Param"):
+        model = Model().cuda()
+    memtrace.watch(model)                                    # spans by module, categories by rules
+    for batch in batches:
+        with memtrace.step():
+            ...                                              # forward, backward and optimizer as always
+    print(memtrace.summary())
+
+Then `memtrace peak train.db`, `memtrace timeline train.db` and the rest answer. Without `watch` the allocator works all the
+same. One file, which needs torch and the standard library; it finds libmemtrace_torch.so beside itself, where
+MEMTRACE_TORCH_LIBRARY says, or in ../lib/memtrace and ../../lib/memtrace of an installation.
+"""
+import atexit
+import contextlib
+import ctypes
+import os
+import pathlib
+import re
+import sys
+import threading
+
+import torch
+
+__all__ = ["RULES", "Memtrace", "install"]
+
+# What a module's memory counts as: the first rule whose pattern is found in the class's name or in the module's own. A
+# module that no rule fits counts as the one around it.
+RULES = (
+    (r"(?i)softmax", "Softmax"),
+    (r"(?i)norm", "Norm"),
+    (r"(?i)embed|wte|wpe", "Embed"),
+    (r"(?i)loss|criterion|entropy", "Loss"),
+    (r"(?i)attention|attn", "Attn"),
+    (r"(?i)linear|lm_?head|conv|proj", "einsum"),
+    (r"(?i)mlp|ffn|feed_?forward|swiglu", "FFN"),
+    (r"(?i)block|layer|transformer|model", "Block"),
+)
+
+ALL = -1
+ROOT = 0
+
+
+class Figures(ctypes.Structure):
+    """Bytes of one card, of one category or of all; see memtrace_torch.h."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "requested allocated blocks peak_requested peak_allocated allocations "
+            "reserved peak_reserved capacity segments largest_free refusals unknown_frees"
+        ).split()
+    ]
+
+
+def find_library():
+    """The path of libmemtrace_torch.so."""
+    name = "libmemtrace_torch.so"
+    given = os.environ.get("MEMTRACE_TORCH_LIBRARY")
+    if given:
+        return given
+    here = pathlib.Path(__file__).resolve().parent
+    for folder in (here, here / "../lib/memtrace", here / "../../lib/memtrace", here / "../../../lib/memtrace"):
+        if (folder / name).exists():
+            return str((folder / name).resolve())
+    raise FileNotFoundError(f"{name} is not beside {__file__}; set MEMTRACE_TORCH_LIBRARY to where it is")
+
+
+def load_library(path):
+    """The library with its functions' types. Calls keep the interpreter's lock: they are shorter than giving it back."""
+    library = ctypes.PyDLL(path)
+    text, number, word = ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32
+    for name, result, *arguments in (
+        ("configure", number, text, text, text),
+        ("close", number, number),
+        ("last_error", text),
+        ("span", word, word, text, text),
+        ("category", number, text),
+        ("category_name", text, number),
+        ("phase_number", number, text),
+        ("span_begin", word, word, number),
+        ("span_end", None, word),
+        ("span_now", word),
+        ("category_now", number),
+        ("place", None, word, number),
+        ("phase", None, number, number),
+        ("step_begin", ctypes.c_int64),
+        ("step_end", None),
+        ("relabel", number, ctypes.c_void_p, word, number),
+        ("measure", None, text, ctypes.c_double),
+        ("statistics", number, number, number, ctypes.POINTER(Figures)),
+        ("reset_peaks", None, number),
+        ("reset", None),
+    ):
+        function = getattr(library, "memtrace_torch_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def plug_in(path, library):
+    """Makes the library PyTorch's allocator."""
+    plugged = torch.cuda.memory.CUDAPluggableAllocator(path, "memtrace_torch_alloc", "memtrace_torch_free")
+    hooks = plugged._allocator  # the hooks have no other name in Python
+    for hook in ("init", "reset", "memory_fraction", "base_alloc", "record_stream"):
+        setter = getattr(hooks, f"set_{hook}_fn", None)
+        if setter is not None:
+            setter(ctypes.cast(getattr(library, "memtrace_torch_" + hook), ctypes.c_void_p).value)
+    torch.cuda.memory.change_current_allocator(plugged)
+    return plugged
+
+
+def tensors_of(value):
+    """The tensors in what a module takes or gives: alone, or in tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_of(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_of(item)
+
+
+def start_of(tensor):
+    """Where the block of a tensor begins; 0 if it is on no card, or has no memory of its own."""
+    if not tensor.is_cuda:
+        return 0
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+class Place:
+    """A module as the library knows it: its span, and the category of what it allocates."""
+
+    __slots__ = ("span", "category")
+
+    def __init__(self, span, category):
+        self.span, self.category = span, category
+
+
+class Memtrace:
+    """The allocator that is installed. Numbers of cards are PyTorch's; None is the current one."""
+
+    def __init__(self, library, rules):
+        self.library = library
+        self.rules = [(re.compile(pattern), self.category(name)) for pattern, name in rules]
+        self.phases = {name: library.memtrace_torch_phase_number(name.encode()) for name in
+                       ("init", "forward", "loss", "backward", "optimizer")}
+        self.other, self.data, self.loss = (self.category(name) for name in ("Other", "Data", "Loss"))
+        self.optimizer = self.category("Optimizer")
+        self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
+        self.places = {}  # of modules that are watched
+        self.local = threading.local()  # .calls: modules that are under way in this thread, with their depths
+        self.phase_now = ("init", self.other)
+        self.phases_before = {}  # of optimizers that are under way
+        self.known_state = {}  # of optimizers: how many tensors of state are labelled
+        self.handles = []
+
+    # ---- names ----
+
+    def category(self, name):
+        """The number of a category: one of memtrace's, or a name of your own."""
+        return self.library.memtrace_torch_category(name.encode())
+
+    def rule_for(self, module, name, around):
+        """The category that the rules give a module called `name` in one of category `around`."""
+        for pattern, category in self.rules:
+            if pattern.search(type(module).__name__) or pattern.search(name):
+                return category
+        return around
+
+    # ---- watching ----
+
+    def watch(self, model, name="model"):
+        """Gives the memory of a model's modules spans and categories, and its parameters and gradients theirs."""
+        self._place(model, name, ROOT, self.other)
+        for module, place in list(self.places.items()):
+            for own_name, parameter in module.named_parameters(recurse=False):
+                self._watch_parameter(parameter, self._span(place.span, own_name, "Parameter"))
+            for own_name, buffer in module.named_buffers(recurse=False):
+                self.relabel(buffer, self.data, self._span(place.span, own_name, "Buffer"))
+        if not self.handles:
+            self._watch_calls()
+        return self
+
+    def unwatch(self):
+        """Takes every hook back. What was said stays in the trace."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        self.places.clear()
+
+    def _span(self, parent, name, kind):
+        return self.library.memtrace_torch_span(parent, name.encode(), kind.encode())
+
+    def _place(self, module, name, parent, around):
+        category = self.rule_for(module, name, around)
+        self.places[module] = place = Place(self._span(parent, name, type(module).__name__), category)
+        for child_name, child in module.named_children():
+            if child not in self.places:
+                self._place(child, child_name, place.span, category)
+
+    def _watch_parameter(self, parameter, span):
+        """A product that becomes a gradient is one from then on: it keeps its memory."""
+        self.relabel(parameter, self.param, span)
+        if not parameter.requires_grad:
+            return
+        relabel, gradient = self.library.memtrace_torch_relabel, self.gradient
+
+        def on_gradient(parameter):
+            if parameter.grad is not None:
+                start = start_of(parameter.grad)
+                if start:
+                    relabel(start, span, gradient)
+
+        self.handles.append(parameter.register_post_accumulate_grad_hook(on_gradient))
+
+    def _watch_calls(self):
+        modules = torch.nn.modules.module
+        self.handles += [
+            modules.register_module_forward_pre_hook(self._before_forward),
+            modules.register_module_forward_hook(self._after_forward, always_call=True),
+            torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_optimizer),
+            torch.optim.optimizer.register_optimizer_step_post_hook(self._after_optimizer),
+            Patched(torch.autograd, "backward", self._backward),
+        ]
+
+    def relabel(self, tensor, category, span=ROOT):
+        """Says that a tensor's memory is of a category (its number) from now on."""
+        start = start_of(tensor)
+        return bool(start) and self.library.memtrace_torch_relabel(start, span, category) == 0
+
+    # ---- forward and backward ----
+
+    def _calls(self):
+        try:
+            return self.local.calls
+        except AttributeError:
+            self.local.calls = []
+            return self.local.calls
+
+    def _before_forward(self, module, inputs):
+        place = self.places.get(module)
+        if place is None:
+            return
+        calls = self._calls()
+        if calls:
+            self._mark_backward(inputs, self.places[calls[-1][0]])
+        elif self.phase_now[0] not in ("backward", "optimizer"):
+            self._phase("forward", self.data)
+        calls.append((module, self.library.memtrace_torch_span_begin(place.span, place.category)))
+
+    def _after_forward(self, module, inputs, output):
+        calls = self._calls()
+        for index in range(len(calls) - 1, -1, -1):
+            if calls[index][0] is module:
+                break
+        else:
+            return
+        self.library.memtrace_torch_span_end(calls[index][1])
+        del calls[index:]  # with those inside that an exception left
+        self._mark_backward(output, self.places[module])
+        if not calls and self.phase_now[0] == "forward":
+            self._phase("loss", self.loss)
+
+    def _mark_backward(self, value, place):
+        """When backward comes to what made these tensors, it has come to this place; a node has one, the innermost."""
+        come_to, span, category = self.library.memtrace_torch_place, place.span, place.category
+        for tensor in tensors_of(value):
+            node = tensor.grad_fn
+            if node is None or "memtrace" in node.metadata:
+                continue
+            node.metadata["memtrace"] = span
+            node.register_prehook(lambda gradients: come_to(span, category))
+
+    def _backward(self, original, *given, **named):
+        before = self.phase_now
+        self._phase("backward", self.loss)
+        try:
+            return original(*given, **named)
+        finally:
+            self._phase(*before)
+
+    # ---- phases and steps ----
+
+    def _phase(self, name, category):
+        self.phase_now = (name, category)
+        self.library.memtrace_torch_phase(self.phases[name], category)
+
+    @contextlib.contextmanager
+    def step(self):
+        """One step of training."""
+        self.begin_step()
+        try:
+            yield self
+        finally:
+            self.end_step()
+
+    def begin_step(self):
+        self._phase("forward", self.data)
+        return self.library.memtrace_torch_step_begin()
+
+    def end_step(self):
+        self.library.memtrace_torch_step_end()
+
+    @contextlib.contextmanager
+    def labelled(self, category, span=None):
+        """What is allocated inside, by this thread, is of this category; `span` names the place, if it has a name."""
+        parent = self.library.memtrace_torch_span_now()
+        number = self._span(parent, span, "") if span else parent
+        depth = self.library.memtrace_torch_span_begin(number, self.category(category))
+        try:
+            yield self
+        finally:
+            self.library.memtrace_torch_span_end(depth)
+
+    def measure(self, name, value):
+        """Keeps a number of the current step with the trace: measure("loss", 4.08)."""
+        self.library.memtrace_torch_measure(name.encode(), float(value))
+
+    # ---- optimizers ----
+
+    def _before_optimizer(self, optimizer, given, named):
+        self.phases_before[id(optimizer)] = self.phase_now
+        self._phase("optimizer", self.optimizer)
+
+    def _after_optimizer(self, optimizer, given, named):
+        self.label_state(optimizer)
+        self._phase(*self.phases_before.pop(id(optimizer), ("forward", self.data)))
+
+    def label_state(self, optimizer):
+        """Labels what an optimizer keeps, as it first has it. One of torch.optim is told by itself."""
+        count = sum(len(state) for state in optimizer.state.values())
+        if self.known_state.get(id(optimizer)) == count:
+            return
+        self.known_state[id(optimizer)] = count
+        for state in optimizer.state.values():
+            for tensor in tensors_of(state):
+                self.relabel(tensor, self.state)
+
+    # ---- statistics ----
+
+    def figures(self, device=None, category=ALL):
+        """All figures of a card, or of one category on it (its number)."""
+        figures = Figures()
+        self._check(self.library.memtrace_torch_statistics(card(device), category, ctypes.byref(figures)))
+        return figures
+
+    def memory_allocated(self, device=None):
+        return self.figures(device).allocated
+
+    def max_memory_allocated(self, device=None):
+        return self.figures(device).peak_allocated
+
+    def memory_reserved(self, device=None):
+        return self.figures(device).reserved
+
+    def max_memory_reserved(self, device=None):
+        return self.figures(device).peak_reserved
+
+    def reset_peak_memory_stats(self, device=None):
+        self.library.memtrace_torch_reset_peaks(card(device))
+
+    def categories(self, device=None):
+        """Figures by the name of the category, of those that something was allocated for."""
+        found, number = {}, 0
+        while (name := self.library.memtrace_torch_category_name(number)) is not None:
+            figures = self.figures(device, number)
+            if figures.allocations:
+                found[name.decode()] = figures
+            number += 1
+        return found
+
+    def summary(self, device=None):
+        """A table for people."""
+        whole = self.figures(device)
+        rows = [("category", "now", "at its peak", "blocks", "allocations")]
+        by_peak = sorted(self.categories(device).items(), key=lambda item: -item[1].peak_allocated)
+        for name, figures in [*by_peak, ("all", whole)]:
+            rows.append((name, in_words(figures.allocated), in_words(figures.peak_allocated), f"{figures.blocks:,}",
+                         f"{figures.allocations:,}"))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) if column == 0 else cell.rjust(width)
+                           for column, (cell, width) in enumerate(zip(row, widths))) for row in rows]
+        lines.append(f"reserved {in_words(whole.reserved)}, at its peak {in_words(whole.peak_reserved)}, "
+                     f"of {in_words(whole.capacity)}; requests refused: {whole.refusals}")
+        return "\n".join(lines)
+
+    # ---- the end ----
+
+    def close(self, outcome=0):
+        """Ends the trace: 0 done, 1 failed, 5 out of memory. At the end of the program it ends by itself."""
+        self._check(self.library.memtrace_torch_close(outcome))
+
+    def _check(self, status):
+        if status:
+            raise RuntimeError(self.library.memtrace_torch_last_error().decode())
+
+
+class Patched:
+    """A function of a module, with another around it until it is removed."""
+
+    def __init__(self, owner, name, around):
+        self.owner, self.name, self.original = owner, name, getattr(owner, name)
+        original = self.original
+        setattr(owner, name, lambda *given, **named: around(original, *given, **named))
+
+    def remove(self):
+        setattr(self.owner, self.name, self.original)
+
+
+def card(device):
+    """The number of a card, as PyTorch's functions take it."""
+    if isinstance(device, int):
+        return device
+    index = None if device is None else torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
+
+
+def in_words(count):
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count} B"
+
+
+def replace_statistics(memtrace):
+    """Lets torch.cuda's own functions answer, which otherwise fail with an allocator that is plugged in."""
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
+                 "reset_peak_memory_stats"):
+        for owner in (torch.cuda, torch.cuda.memory):
+            setattr(owner, name, getattr(memtrace, name))
+    for owner in (torch.cuda, torch.cuda.memory):
+        owner.memory_summary = lambda device=None, abbreviated=False: memtrace.summary(device)
+
+
+def outcome_of(error):
+    if error is None:
+        return 0
+    return 5 if isinstance(error, getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)) else 1
+
+
+def close_at_exit(memtrace):
+    """Ends the trace with the program, as what that ended with."""
+    ended = {"error": None}
+    shown = sys.excepthook
+
+    def excepthook(kind, error, trace):
+        ended["error"] = error
+        shown(kind, error, trace)
+
+    def close():
+        if memtrace.library.memtrace_torch_close(outcome_of(ended["error"])):
+            print("memtrace: " + memtrace.library.memtrace_torch_last_error().decode(), file=sys.stderr)
+
+    sys.excepthook = excepthook
+    atexit.register(close)
+
+
+def install(trace=None, alloc="", rules=RULES, program=None):
+    """Makes memtrace PyTorch's allocator, before anything is on a card; returns a Memtrace.
+
+    trace: a file that the run is recorded in; None: nothing is recorded.
+    alloc: the allocator's settings, as `memtrace run --alloc` has them; "policy=torch" reserves as PyTorch would.
+    rules: (pattern, category) for modules, in order.
+    program: the run's name in the trace.
+    """
+    path = find_library()
+    memtrace = Memtrace(load_library(path), rules)
+    name = program or pathlib.Path(sys.argv[0]).name or "PyTorch"
+    memtrace._check(memtrace.library.memtrace_torch_configure(
+        alloc.encode(), os.fsencode(trace) if trace else None, name.encode()))
+    memtrace.plugged = plug_in(path, memtrace.library)
+    replace_statistics(memtrace)
+    close_at_exit(memtrace)
+    return memtrace
