@@ -251,8 +251,8 @@ static double round_long(const unsigned char *bytes, uint32_t length)
 
 static mt_status do_long(struct machine *machine, unsigned length_bytes)
 {
-    const char *bytes;
-    uint32_t length;
+    const char *bytes = NULL;
+    uint32_t length = 0;
     mt_status status = read_counted(machine, length_bytes, &bytes, &length);
     if (status != MT_OK)
         return status;
@@ -280,8 +280,8 @@ static mt_status do_real(struct machine *machine, unsigned argument)
 
 static mt_status do_text(struct machine *machine, unsigned length_bytes)
 {
-    const char *data;
-    uint32_t length;
+    const char *data = NULL;
+    uint32_t length = 0;
     struct mt_value value;
     mt_status status = read_counted(machine, length_bytes, &data, &length);
     if (status == MT_OK)
@@ -291,8 +291,8 @@ static mt_status do_text(struct machine *machine, unsigned length_bytes)
 
 static mt_status do_bytes(struct machine *machine, unsigned length_bytes)
 {
-    const char *data;
-    uint32_t length;
+    const char *data = NULL;
+    uint32_t length = 0;
     struct mt_value value;
     mt_status status = read_counted(machine, length_bytes, &data, &length);
     if (status == MT_OK)
