@@ -11,7 +11,7 @@ trap 'rm -rf "$tree"' EXIT
 put() {
     rm -rf "$tree/src" "$tree/kernels"
     mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/query" "$tree/src/model" \
-        "$tree/src/whatif" "$tree/src/page" "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
+        "$tree/src/whatif" "$tree/src/page" "$tree/src/api" "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
     echo '#include <sqlite3.h>' >"$tree/src/trace/store.c"
     echo '#include <cuda_runtime.h>' >"$tree/kernels/cuda/fill.cu"
@@ -55,6 +55,9 @@ refuses src/model/step.c '#include "cli/command.h"' 'src/model may include only'
 refuses src/cli/run.c '#include "kernels/kernels.h"' 'src/cli may include only'
 refuses src/whatif/replay.c '#include "model/config.h"' 'src/whatif may include only'
 refuses src/page/page.c '#include "alloc/alloc.h"' 'src/page may include only'
+refuses src/api/api_run.c '#include "model/config.h"' 'src/api may include only'
+refuses src/trace/ring.h '#include "api/joint_sink.h"' 'src/trace may include only'
+refuses src/api/api_run.c 'void f(void) { exit(1); }' 'only src/cli exits'
 refuses src/alloc/block.c '#include "../trace/ring.h"' 'not the way to it'
 refuses src/cli/main.c '#include "command.h"' 'name the folder'
 refuses src/model/step.c '#include <sqlite3.h>' 'sqlite3.h is for'
