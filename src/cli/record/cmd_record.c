@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define INJECT_FILE "libmemtrace_inject.so"
@@ -74,16 +75,22 @@ struct recording {
     char *library;          /* NULL: there is none that can be used */
 };
 
-/* An existing trace, or a new one in its folder. */
-static bool can_write(const char *path)
+/* An existing trace, an empty file, or a new one in its folder. */
+static mt_status check_file(const char *path)
 {
-    if (access(path, F_OK) == 0)
-        return mt_trace_file_is_writable(path);
-    char *folder = mt_host_strdup(path);
-    *strrchr(folder, '/') = '\0';
-    bool can = access(folder[0] != '\0' ? folder : "/", W_OK | X_OK) == 0;
-    free(folder);
-    return can;
+    struct stat file;
+    bool can;
+    if (stat(path, &file) == 0) {
+        if (file.st_size > 0 && !mt_trace_file_is_database(path))
+            return mt_fail(MT_BAD_TRACE, "%s is not a trace", path);
+        can = mt_trace_file_is_writable(path);
+    } else {
+        char *folder = mt_host_strdup(path);
+        *strrchr(folder, '/') = '\0';
+        can = access(folder[0] != '\0' ? folder : "/", W_OK | X_OK) == 0;
+        free(folder);
+    }
+    return can ? MT_OK : mt_fail(MT_FAILED, "%s can't be written", path);
 }
 
 /* Whether traces can be written there, before the program has run for hours. */
@@ -100,9 +107,7 @@ static mt_status find_trace(const char *trace, struct recording *recording)
         mt_text_add(&path, "%s/", folder);
     mt_text_add(&path, "%s", trace);
     recording->trace_path = path.data;
-    if (can_write(path.data))
-        return MT_OK;
-    return mt_fail(MT_FAILED, "%s can't be written", trace);
+    return check_file(path.data);
 }
 
 /* By opening it, which also finds CUPTI, or says that it is not there. */

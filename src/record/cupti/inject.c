@@ -65,6 +65,7 @@ static struct {
     pthread_key_t thread_key;             /* whose destructor is told that a thread ends */
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
+    struct mt_process_run *ended;         /* which is never freed */
     uint64_t lost_records;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -311,7 +312,7 @@ static void on_exit_of_process(int code, void *owner)
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     pthread_mutex_lock(&watch.lock);
     watch.is_over = true;
-    struct mt_process_run *run = atomic_exchange(&watch.run, NULL);
+    struct mt_process_run *run = watch.ended = atomic_exchange(&watch.run, NULL);
     uint64_t lost = watch.lost_records;
     pthread_mutex_unlock(&watch.lock);
     if (run != NULL)

@@ -1,0 +1,313 @@
+/* `memtrace record` seen from outside: a program that it starts is as without it, and what the program does with device
+ * memory is a run of the trace. Where CUPTI was found when this was built, tests/fake_cuda.c is the program. */
+#include "program.h"
+
+#include <poll.h>
+#include <pty.h>
+#include <time.h>
+
+static int enter(void **state)
+{
+    *state = enter_folder("test_record");
+    return 0;
+}
+
+static void output_input_and_exit_code_are_the_programs_own(void **state)
+{
+    (void)state;
+    const struct said *said = shell("printf 'a\\nb' | \"$M\" record -- sh -c 'cat; echo words >&2; exit 7'");
+    assert_int_equal(said->code, 7);
+    assert_string_equal(said->out, "a\nb");
+    assert_says(said->err, "words\n");
+}
+
+static void a_signal_that_ends_the_program_is_told_as_shells_do(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("record -- sh -c 'kill -TERM $$'")->code, 128 + SIGTERM);
+    assert_int_equal(MEMTRACE("record -- sh -c 'kill -KILL $$'")->code, 128 + SIGKILL);
+}
+
+static void a_program_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("record -- ./nothing --version")->code, 127);
+    const struct said *said = shell(": >file; \"$M\" record ./file");
+    assert_int_equal(said->code, 126);
+    assert_says(said->err, "./file: Permission denied");
+}
+
+static void arguments_are_left_as_they_are(void **state)
+{
+    (void)state;
+    assert_string_equal(MEMTRACE("record -- printf '[%%s]' --trace -- 'a b' '' --help")->out,
+                        "[--trace][--][a b][][--help]");
+    assert_string_equal(MEMTRACE("record --name x printf '[%%s]' --name")->out, "[--name]");
+}
+
+static void what_is_asked_wrongly_is_said(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("record");
+    assert_int_equal(said->code, 2);
+    assert_says(said->err, "which program?");
+    said = MEMTRACE("record --stpe x true");
+    assert_int_equal(said->code, 2);
+    assert_says(said->err, "did you mean \"--step\"");
+    assert_int_equal(MEMTRACE("record --device -1 true")->code, 2);
+    assert_int_equal(MEMTRACE("record --help")->code, 0);
+}
+
+/* Compared with the same program on its own. */
+static void folder_files_and_signals_are_those_of_a_program_on_its_own(void **state)
+{
+    (void)state;
+    static const char looks[] =
+        "pwd; ls -l /proc/$$/fd | sed \"s/.* \\([0-9]* -> \\)/\\1/\" | grep -v \"pipe\\|/proc\"; "
+        "grep \"Sig[BIC]\" /proc/$$/status | sed \"s/.........\\(.......\\)$/ \\1/\"; ulimit -a";
+    char alone[OUTPUT_BYTES / 64];
+    snprintf(alone, sizeof alone, "%s", shell("sh -c '%s'", looks)->out);
+    assert_says(alone, "SigBlk");
+    assert_string_equal(shell("\"$M\" record -- sh -c '%s'", looks)->out, alone);
+    snprintf(alone, sizeof alone, "%s", shell("trap '' INT CHLD; sh -c '%s'", looks)->out);
+    assert_string_equal(shell("trap '' INT CHLD; \"$M\" record -- sh -c '%s'", looks)->out, alone);
+}
+
+static void a_signal_to_memtrace_alone_reaches_the_program(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("\"$M\" record -- sh -c 'trap \"echo got it; exit 5\" TERM; : >ready; while :; do sleep 0.01; done' & "
+              "while [ ! -e ready ]; do sleep 0.01; done; kill -TERM $!; wait $!");
+    assert_int_equal(said->code, 5);
+    assert_string_equal(said->out, "got it\n");
+}
+
+/* Reads from the terminal until the words have come; false after 5 s without. */
+static bool read_until(int terminal, char *text, size_t bytes, const char *words)
+{
+    size_t length = strlen(text);
+    for (int i = 0; i < 500 && strstr(text, words) == NULL; i++) {
+        struct pollfd ready = {.fd = terminal, .events = POLLIN};
+        if (poll(&ready, 1, 10) <= 0)
+            continue;
+        ssize_t got = read(terminal, text + length, bytes - length - 1);
+        if (got <= 0)
+            break;
+        length += (size_t)got;
+        text[length] = '\0';
+    }
+    return strstr(text, words) != NULL;
+}
+
+/* On a terminal, as a person does it: Ctrl-C goes to both, and the program sees one. */
+static void an_interrupt_from_the_terminal_reaches_the_program_once(void **state)
+{
+    (void)state;
+    static const char counts[] = "n=0; trap 'n=$((n+1))' INT; echo ready; i=0; while [ $i -lt 30 ]; do sleep 0.01; "
+                                 "i=$((i+1)); done; echo $n interrupts; exit 3";
+    char text[4096] = "";
+    int terminal, status;
+    pid_t child = forkpty(&terminal, NULL, NULL, NULL);
+    if (child == 0) {
+        execl(MT_PROGRAM, MT_PROGRAM, "record", "--", "sh", "-c", counts, (char *)NULL);
+        _exit(99);
+    }
+    assert_true(read_until(terminal, text, sizeof text, "ready"));
+    assert_int_equal(write(terminal, "\x03", 1), 1);
+    if (!read_until(terminal, text, sizeof text, "1 interrupts"))
+        fail_msg("%s", text);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(exit_code(status), 3);
+    close(terminal);
+}
+
+static void what_keeps_from_recording_is_one_line_and_the_program_runs(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"CUDA_INJECTION64_PATH=/other.so \"$M\" record -- sh -c 'echo $CUDA_INJECTION64_PATH'",
+         "another tool is there"},
+        {"\"$M\" record --trace nowhere/x.db -- echo /other.so", "can't be written"},
+        {"echo text >x.db; \"$M\" record --trace x.db -- echo /other.so && grep -q text x.db", "x.db is not a trace"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("%s", cases[i][0]);
+        assert_int_equal(said->code, 0);
+        assert_string_equal(said->out, "/other.so\n");
+        assert_says(said->err, cases[i][1]);
+        assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
+    }
+}
+
+#ifdef MT_FAKE_CUDA
+
+#define FAKE "'" MT_FAKE_CUDA "' "
+#define RECORD "\"$M\" record -- " FAKE
+
+static void assert_peak(const char *run, int64_t bytes, const char *category)
+{
+    json_t *peak = json_of(shell("\"$M\" peak --json --run %s", run));
+    char *text = json_dumps(peak, 0);
+    char bytes_text[64];
+    snprintf(bytes_text, sizeof bytes_text, "%lld", (long long)bytes);
+    assert_says(text, bytes_text);
+    assert_says(text, category);
+    free(text);
+    json_decref(peak);
+}
+
+/* What the first column of the first row is. */
+static const char *ask(const char *sql)
+{
+    static char answer[256];
+    json_t *table = json_of(shell("\"$M\" sql --json \"%s\"", sql));
+    const json_t *value = json_array_get(json_array_get(json_object_get(table, "rows"), 0), 0);
+    if (json_is_string(value))
+        snprintf(answer, sizeof answer, "%s", json_string_value(value));
+    else
+        snprintf(answer, sizeof answer, "%lld", (long long)json_integer_value(value));
+    json_decref(table);
+    return answer;
+}
+
+static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell(RECORD "take 0 1000 pool 1 2000 make 9 4000 static 3 8000 give 0 drop 9 say done exit 4");
+    assert_int_equal(said->code, 4);
+    assert_string_equal(said->out, "done\n");
+    assert_says(said->err, "run 1 of memtrace.db: peak 9.77 KiB (failed); see memtrace peak --run 1\n");
+    assert_string_equal(ask("SELECT group_concat(requested_bytes) FROM event, event_kind AS k"
+                            " WHERE kind = k.id AND name = 'alloc'"),
+                        "1000,2000,4000,8000");
+    assert_peak("1", 10000, "Static");
+}
+
+static void blocks_tell_the_function_and_the_ranges(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "push model push layer take 0 1000 pop take 1 500 pop")->code, 0);
+    assert_says(MEMTRACE("top --each")->out, "model.layer");
+    assert_says(MEMTRACE("top --each")->out, "cudaMalloc");
+}
+
+static void kernels_are_recorded_where_they_are_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        shell("\"$M\" record --kernels --step it -- " FAKE "push it push model launch sum launch sum pop pop")->code,
+        0);
+    assert_says(MEMTRACE("kernels")->out, "sum");
+    assert_string_equal(ask("SELECT count(*) FROM kernel"), "2");
+}
+
+static void ranges_of_a_name_are_steps(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" record --step it -- " FAKE "push it0 take 0 7 pop push it1 give 0 pop")->code, 0);
+    assert_string_equal(ask("SELECT count(*) FROM step"), "2");
+}
+
+static void what_is_missing_is_counted_and_said(void **state)
+{
+    (void)state;
+    assert_says(shell(RECORD "take 0 7 lose 12")->err, ": 12 records of CUPTI are missing\n");
+}
+
+static void a_refused_request_that_ends_the_program_is_the_end_of_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "take 0 7 refuse 1000000 exit 1")->code, 1);
+    assert_string_equal(ask("SELECT state FROM run"), "oom");
+    assert_int_equal(MEMTRACE("oom")->code, 0);
+}
+
+/* Killed, or left without exit's handlers: all that calls told is there. */
+static void what_a_program_did_before_it_died_is_there(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "take 0 1000 take 1 500 die 9")->code, 128 + SIGKILL);
+    assert_peak("1", 1500, "Device");
+    assert_int_equal(shell(RECORD "take 0 3000 leave 3")->code, 3);
+    assert_peak("2", 3000, "Device");
+}
+
+static void a_child_that_exits_ends_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "take 0 1000 fork take 1 500")->code, 0);
+    assert_peak("1", 1500, "Device");
+    assert_string_equal(ask("SELECT state FROM run"), "done");
+}
+
+static void processes_side_by_side_have_traces_of_their_own(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" record -- sh -c '" MT_FAKE_CUDA " take 0 1000 say first sleep 500 & sleep "
+                                    "0.2; " MT_FAKE_CUDA " take 0 2000 & wait'");
+    assert_int_equal(said->code, 0);
+    assert_says(said->err, "run 1 of memtrace.db: peak 1000 B; see memtrace peak --run 1\n");
+    assert_says(said->err, "run 1 of memtrace.db-");
+    assert_says(said->err, "peak 1.95 KiB; see memtrace peak --run 1 --trace memtrace.db-");
+}
+
+static void processes_one_after_another_are_runs_of_one_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" record -- sh -c '" MT_FAKE_CUDA " take 0 1000; " MT_FAKE_CUDA " take 0 2000'")->code,
+                     0);
+    assert_peak("1", 1000, "Device");
+    assert_peak("2", 2000, "Device");
+}
+
+static void what_keeps_a_process_from_being_recorded_is_one_line(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"FAKE_CUPTI_VERSION=7 " RECORD "take 0 1000 say x exit 6", "CUPTI is of version 7, and this was built with"},
+        {"FAKE_CUPTI_USER=Nsight " RECORD "take 0 1000 say x exit 6", "CUPTI is in use by Nsight"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("%s", cases[i][0]);
+        assert_int_equal(said->code, 6);
+        assert_string_equal(said->out, "x\n");
+        assert_says(said->err, cases[i][1]);
+        assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
+        assert_int_not_equal(access("memtrace.db", F_OK), 0);
+    }
+}
+
+#endif
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(output_input_and_exit_code_are_the_programs_own),
+        TEST(a_signal_that_ends_the_program_is_told_as_shells_do),
+        TEST(a_program_that_is_not_there_is_named),
+        TEST(arguments_are_left_as_they_are),
+        TEST(what_is_asked_wrongly_is_said),
+        TEST(folder_files_and_signals_are_those_of_a_program_on_its_own),
+        TEST(a_signal_to_memtrace_alone_reaches_the_program),
+        TEST(an_interrupt_from_the_terminal_reaches_the_program_once),
+        TEST(what_keeps_from_recording_is_one_line_and_the_program_runs),
+#ifdef MT_FAKE_CUDA
+        TEST(memory_of_every_kind_is_a_run_of_the_trace),
+        TEST(blocks_tell_the_function_and_the_ranges),
+        TEST(kernels_are_recorded_where_they_are_asked_for),
+        TEST(ranges_of_a_name_are_steps),
+        TEST(what_is_missing_is_counted_and_said),
+        TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),
+        TEST(what_a_program_did_before_it_died_is_there),
+        TEST(a_child_that_exits_ends_nothing),
+        TEST(processes_side_by_side_have_traces_of_their_own),
+        TEST(processes_one_after_another_are_runs_of_one_trace),
+        TEST(what_keeps_a_process_from_being_recorded_is_one_line),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
