@@ -31,6 +31,7 @@ const struct mt_command *const mt_commands[] = {
     &mt_command_report,
     &mt_command_timeline,
     &mt_command_export,
+    &mt_command_import,
     &mt_command_sql,
     &mt_command_version,
     &mt_command_help,

@@ -1,0 +1,119 @@
+/* memtrace import: files of other programs as runs of a trace. */
+#include "base/clock.h"
+#include "cli/output/output.h"
+#include "cli/write/import_report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct import_options {
+    bool help, json;
+    const char *file, *rules, *trace, *name;
+    int64_t device;
+};
+
+static const struct mt_option options[] = {
+    {.name = "FILE",
+     .help = "what to import",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct import_options, file)},
+    {.name = "--rules",
+     .value = "FILE",
+     .help = "rules that say what blocks are for, asked before those that are built in",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct import_options, rules)},
+    {.name = "--name",
+     .value = "TEXT",
+     .help = "a name for the run",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct import_options, name)},
+    {.name = "--device",
+     .value = "N",
+     .help = "of a file about several devices, the one to import (that with most events unless given)",
+     .kind = MT_OPTION_INTEGER,
+     .offset = offsetof(struct import_options, device),
+     .low = 0,
+     .high = INT32_MAX},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_FILE,
+     .offset = offsetof(struct import_options, trace)},
+    MT_OPTION_JSON(struct import_options),
+    MT_OPTION_HELP(struct import_options),
+    MT_OPTIONS_END,
+};
+
+static mt_status print_run(const struct import_options *import, struct mt_imported_run *imported,
+                           const struct mt_question *question)
+{
+    struct mt_run_peaks peaks;
+    mt_status status = mt_run_peaks_load(question, &peaks);
+    imported->question = question;
+    imported->peaks = &peaks;
+    if (status == MT_OK && import->json)
+        mt_import_print_json(imported);
+    else if (status == MT_OK)
+        mt_import_print(imported);
+    mt_run_peaks_release(&peaks);
+    return status;
+}
+
+/* The run as it is stored, so that what is printed is what every other command will say. */
+static mt_status show_import(const struct import_options *import, const struct mt_import_report *report, double seconds)
+{
+    char number[MT_BYTES_TEXT];
+    struct mt_question question;
+    snprintf(number, sizeof number, "%" PRId64, report->run);
+    const struct mt_trace_options asked = {.trace = import->trace, .run = number};
+    struct mt_imported_run imported = {
+        .report = report, .file = import->file, .trace = import->trace, .seconds = seconds};
+    mt_status status = mt_question_open(&asked, &question);
+    if (status != MT_OK)
+        return status;
+    status = print_run(import, &imported, &question);
+    mt_question_close(&question);
+    return status;
+}
+
+static mt_status run_import(const void *given)
+{
+    const struct import_options *import = given;
+    const struct mt_import_plan plan = {.file = import->file,
+                                        .trace = import->trace,
+                                        .name = import->name,
+                                        .rules = import->rules,
+                                        .device = import->device};
+    struct mt_import_report report;
+    if (import->file == NULL)
+        return mt_fail(MT_USAGE, "name the file to import, such as snapshot.pickle");
+    uint64_t begin = mt_clock_ns();
+    mt_status status = mt_import(&plan, &report);
+    double seconds = (double)(mt_clock_ns() - begin) / 1e9;
+    if (status == MT_OK)
+        status = show_import(import, &report, seconds);
+    mt_import_report_release(&report);
+    return status;
+}
+
+const struct mt_command mt_command_import = {
+    .name = "import",
+    .summary = "Makes a run of a file that another program wrote: a memory snapshot of PyTorch.",
+    .usage = "FILE [OPTIONS]",
+    .details =
+        "FILE is what torch.cuda.memory._dump_snapshot() writes, a pickle, or the same as JSON; as it is or through\n"
+        "gzip. It is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff,\n"
+        "categories, advise, check, timeline. What blocks are for is told by rules over who asked for them;\n"
+        "docs/import.md explains how to write some.\n",
+    .examples = "  memtrace import snapshot.pickle\n"
+                "  memtrace import before.pickle.gz --name before && memtrace import after.pickle.gz --name after\n"
+                "  memtrace diff before after\n"
+                "  memtrace import snapshot.pickle --rules mine.rules\n",
+    .options = options,
+    .defaults = &(const struct import_options){.trace = MT_DEFAULT_TRACE, .device = MT_TORCH_ANY_DEVICE},
+    .options_bytes = sizeof(struct import_options),
+    .run = run_import,
+};

@@ -1,0 +1,204 @@
+#include "cli/write/import_report.h"
+
+#include "cli/output/output.h"
+#include "cli/output/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* What did not fit the rest, and the word for it in JSON. */
+struct contradiction {
+    const char *name, *words;
+    uint64_t count;
+};
+enum { CONTRADICTIONS = 8 };
+
+static void list_contradictions(const struct mt_foreign_counts *counts, struct contradiction *out)
+{
+    const struct contradiction all[CONTRADICTIONS] = {
+        {"unseen_frees", "frees of blocks that nobody took", counts->unseen_gives},
+        {"lost_frees", "blocks whose free is missing", counts->lost_gives},
+        {"unmapped_blocks", "blocks whose memory was given back under them", counts->unmapped_gives},
+        {"lost_unmaps", "segments whose end is missing", counts->lost_unmaps},
+        {"unseen_unmaps", "ends of segments that nobody took", counts->unseen_unmaps},
+        {"straddling_blocks", "blocks that lie across segments", counts->straddles},
+        {"refused", "of no bytes, or beyond all addresses", counts->refused},
+        {"times_back", "times that go back", counts->times_back},
+    };
+    for (int i = 0; i < CONTRADICTIONS; i++)
+        out[i] = all[i];
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* What was live at the allocated peak, as it was asked for. */
+static uint64_t requested_at_peak(const struct mt_imported_run *imported)
+{
+    const struct mt_peak_row *peak = &imported->peaks->of[MT_MEASURE_ALLOCATED];
+    uint64_t requested = 0;
+    for (size_t i = 0; i < peak->share_count; i++)
+        requested += peak->shares[i].requested_bytes;
+    return requested;
+}
+
+static void print_entries(const struct mt_import_report *report)
+{
+    static const struct mt_column columns[] = {{"came in", MT_ALIGN_LEFT}, {"events", MT_ALIGN_RIGHT}};
+    struct mt_table *table = mt_table_create(columns, 2);
+    for (size_t i = 0; i < report->count_count; i++) {
+        if (report->counts[i].count == 0)
+            continue;
+        mt_table_add(table, report->counts[i].what);
+        mt_table_add_number(table, (int64_t)report->counts[i].count);
+    }
+    mt_table_add(table, "total");
+    mt_table_add_number(table, (int64_t)report->entries);
+    mt_table_print(table);
+    mt_table_destroy(table);
+    putchar('\n');
+}
+
+static void print_sentence(struct mt_text *text)
+{
+    mt_print_wrapped(mt_text_get(text), 0);
+    mt_text_release(text);
+    *text = (struct mt_text){0};
+}
+
+static void print_beginning(const struct mt_import_report *report)
+{
+    char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    const struct mt_torch_tally *before = &report->before;
+    mt_text_add(&text, "Live before the recording began: %" PRIu64 " blocks of %s, in %" PRIu64 " segments of %s.",
+                before->blocks_before, mt_format_bytes(before->requested_before, requested), before->segments_before,
+                mt_format_bytes(before->reserved_before, reserved));
+    if (report->lost_beginning)
+        mt_text_add(&text,
+                    " The beginning is lost: of these, %" PRIu64 " were recorded when they were taken, and %" PRIu64
+                    " were freed later; what came and went before is not in the file.",
+                    report->coverage.before_recorded, before->freed_before);
+    print_sentence(&text);
+}
+
+static void print_contradictions(const struct mt_import_report *report)
+{
+    struct contradiction all[CONTRADICTIONS];
+    struct mt_text text = {0};
+    list_contradictions(&report->foreign, all);
+    for (int i = 0; i < CONTRADICTIONS; i++)
+        if (all[i].count > 0)
+            mt_text_add(&text, "%s%" PRIu64 " %s",
+                        text.length > 0 ? ", " : "It contradicts itself, and was mended: ", all[i].count, all[i].words);
+    if (text.length > 0) {
+        mt_text_add(&text, ".");
+        print_sentence(&text);
+    }
+}
+
+static void print_rounding(const struct mt_imported_run *imported)
+{
+    char added[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    uint64_t allocated = imported->peaks->of[MT_MEASURE_ALLOCATED].bytes;
+    mt_text_add(
+        &text,
+        "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
+        mt_format_bytes(allocated - requested_at_peak(imported), added));
+    print_sentence(&text);
+}
+
+static void print_coverage(const struct mt_import_report *report)
+{
+    char size[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    mt_text_add(&text, "%.2f %% of all bytes have no category (%zu rules).",
+                percent(report->coverage.other_bytes, report->coverage.all_bytes), report->rule_count);
+    if (report->uncovered_count > 0)
+        mt_text_add(&text, " Rules of your own (--rules) could go by:");
+    print_sentence(&text);
+    for (size_t i = 0; i < report->uncovered_count; i++) {
+        const struct mt_import_uncovered *row = &report->uncovered[i];
+        printf("  %10s in %" PRIu64 " blocks  ", mt_format_bytes(row->bytes, size), row->blocks);
+        mt_print_name(row->who);
+        putchar('\n');
+    }
+}
+
+void mt_import_print(const struct mt_imported_run *imported)
+{
+    printf("%s, read in %.2f s\n", imported->report->format, imported->seconds);
+    mt_question_print_title(imported->question);
+    print_entries(imported->report);
+    mt_run_peaks_print(imported->peaks);
+    putchar('\n');
+    print_rounding(imported);
+    print_beginning(imported->report);
+    print_contradictions(imported->report);
+    print_coverage(imported->report);
+}
+
+static json_t *json_of_events(const struct mt_import_report *report)
+{
+    json_t *events = json_object();
+    for (size_t i = 0; i < report->count_count; i++)
+        json_object_set_new(events, report->counts[i].what, json_integer((json_int_t)report->counts[i].count));
+    return events;
+}
+
+static json_t *json_of_before(const struct mt_import_report *report)
+{
+    const struct mt_torch_tally *before = &report->before;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "blocks", (json_int_t)before->blocks_before, "requested_bytes",
+                     (json_int_t)before->requested_before, "freed", (json_int_t)before->freed_before, "recorded",
+                     (json_int_t)report->coverage.before_recorded, "segments", (json_int_t)before->segments_before,
+                     "reserved_bytes", (json_int_t)before->reserved_before);
+}
+
+static json_t *json_of_contradictions(const struct mt_import_report *report)
+{
+    struct contradiction all[CONTRADICTIONS];
+    json_t *object = json_object();
+    list_contradictions(&report->foreign, all);
+    for (int i = 0; i < CONTRADICTIONS; i++)
+        json_object_set_new(object, all[i].name, json_integer((json_int_t)all[i].count));
+    return object;
+}
+
+static json_t *json_of_coverage(const struct mt_import_report *report)
+{
+    const struct mt_torch_coverage *coverage = &report->coverage;
+    json_t *rows = json_array();
+    for (size_t i = 0; i < report->uncovered_count; i++)
+        json_array_append_new(rows, json_pack("{s:o, s:I, s:I}", "who", mt_json_text(report->uncovered[i].who), "bytes",
+                                              (json_int_t)report->uncovered[i].bytes, "blocks",
+                                              (json_int_t)report->uncovered[i].blocks));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "rules", (json_int_t)report->rule_count, "bytes",
+                     (json_int_t)coverage->all_bytes, "bytes_without", (json_int_t)coverage->other_bytes, "blocks",
+                     (json_int_t)coverage->all_blocks, "blocks_without", (json_int_t)coverage->other_blocks, "largest",
+                     rows);
+}
+
+void mt_import_print_json(const struct mt_imported_run *imported)
+{
+    const struct mt_import_report *report = imported->report;
+    json_t *object = mt_question_json(imported->question, "import");
+    json_object_set_new(object, "file", mt_json_text(imported->file));
+    json_object_set_new(object, "format", json_string(report->format));
+    json_object_set_new(object, "trace", mt_json_text(imported->trace));
+    json_object_set_new(object, "seconds", json_real(imported->seconds));
+    json_object_set_new(object, "events", json_integer((json_int_t)report->entries));
+    json_object_set_new(object, "by_kind", json_of_events(report));
+    mt_run_peaks_add_json(imported->peaks, object);
+    json_object_set_new(
+        object, "rounding_bytes",
+        json_integer((json_int_t)(imported->peaks->of[MT_MEASURE_ALLOCATED].bytes - requested_at_peak(imported))));
+    json_object_set_new(object, "before", json_of_before(report));
+    json_object_set_new(object, "lost_beginning", json_boolean(report->lost_beginning));
+    json_object_set_new(object, "contradictions", json_of_contradictions(report));
+    json_object_set_new(object, "categories", json_of_coverage(report));
+    mt_json_print(object);
+}

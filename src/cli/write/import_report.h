@@ -1,0 +1,20 @@
+/* What an import brought, as `import` shows it. */
+#ifndef MT_CLI_IMPORT_REPORT_H
+#define MT_CLI_IMPORT_REPORT_H
+
+#include "cli/output/peak_report.h"
+#include "trace/import/import.h"
+
+/* What is told of the run that was added, beside the report. */
+struct mt_imported_run {
+    const struct mt_import_report *report;
+    const struct mt_question *question;
+    const struct mt_run_peaks *peaks;
+    const char *file, *trace;
+    double seconds; /* that the import took */
+};
+
+void mt_import_print(const struct mt_imported_run *imported);
+void mt_import_print_json(const struct mt_imported_run *imported);
+
+#endif

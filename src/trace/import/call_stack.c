@@ -1,0 +1,156 @@
+#include "trace/import/call_stack.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char operator_prefix[] = "at::_ops::";
+static const char recorded_prefix[] = "torch::autograd::VariableType::";
+static const char engine_prefix[] = "torch::autograd::Engine::";
+static const char apply_word[] = "::apply(";
+
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Files of Python end so, but what was typed in, or made, is called like "<stdin>". */
+static bool is_python_file(const char *file)
+{
+    size_t length = strlen(file);
+    return file[0] == '<' || (length > 3 && strcmp(file + length - 3, ".py") == 0);
+}
+
+/* The number and, in *out, the kept name of so many characters. */
+static uint32_t keep_name(struct mt_name_set *names, const char *name, size_t length, const char **out)
+{
+    struct mt_text text = {0};
+    mt_text_add(&text, "%.*s", (int)length, name);
+    uint32_t number = mt_name_set_number(names, mt_text_get(&text), NULL);
+    mt_text_release(&text);
+    *out = mt_name_set_name(names, number);
+    return number;
+}
+
+static size_t word_length(const char *text)
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)text[length]) || text[length] == '_')
+        length++;
+    return length;
+}
+
+/* at::_ops::NAME:: */
+static void read_operator(const char *name, struct mt_name_set *names, struct mt_call_stack *out)
+{
+    if (!begins(name, operator_prefix))
+        return;
+    const char *found;
+    const char *word = name + strlen(operator_prefix);
+    keep_name(names, word, word_length(word), &found);
+    if (out->operator_count == 0 || out->operators[out->operator_count - 1] != found)
+        out->operators[out->operator_count++] = found;
+}
+
+/* …::VariableType::(anonymous namespace)::NAME( */
+static void read_recorded(const char *name, struct mt_name_set *names, struct mt_call_stack *out)
+{
+    if (out->recorded_number != 0 || !begins(name, recorded_prefix))
+        return;
+    const char *word = strstr(name, ")::");
+    word = word != NULL ? word + strlen(")::") : name + strlen(recorded_prefix);
+    size_t length = word_length(word);
+    if (length > 0)
+        out->recorded_number = keep_name(names, word, length, &out->recorded);
+}
+
+/* …::NODE::apply( */
+static void read_node(const char *name, struct mt_name_set *names, struct mt_call_stack *out)
+{
+    if (out->node[0] != '\0' || !begins(name, "torch::autograd::"))
+        return;
+    const char *end = strstr(name, apply_word);
+    if (end == NULL)
+        return;
+    const char *word = end;
+    while (word > name && (isalnum((unsigned char)word[-1]) || word[-1] == '_'))
+        word--;
+    keep_name(names, word, (size_t)(end - word), &out->node);
+}
+
+static void read_frame(const struct mt_call_frame *frame, struct mt_name_set *names, struct mt_call_stack *out)
+{
+    if (frame->is_python)
+        return;
+    read_operator(frame->name, names, out);
+    read_recorded(frame->name, names, out);
+    read_node(frame->name, names, out);
+    out->is_engine |= begins(frame->name, engine_prefix);
+}
+
+void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names, struct mt_call_stack *out)
+{
+    struct mt_value_key name = MT_VALUE_KEY("name"), file = MT_VALUE_KEY("filename"), line = MT_VALUE_KEY("line");
+    uint32_t count = frames->kind == MT_VALUE_LIST ? mt_value_count(frames) : 0;
+    *out = (struct mt_call_stack){.node = "", .recorded = ""};
+    out->frames = mt_host_alloc((count + 1) * sizeof *out->frames);
+    out->operators = mt_host_alloc((count + 1) * sizeof *out->operators);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mt_value *value = mt_value_at(frames, i);
+        struct mt_call_frame *frame = &out->frames[out->frame_count++];
+        frame->name = mt_value_text(mt_value_get(value, &name));
+        frame->file = mt_value_text(mt_value_get(value, &file));
+        mt_value_integer(mt_value_get(value, &line), &frame->line);
+        frame->is_python = is_python_file(frame->file);
+        read_frame(frame, names, out);
+    }
+}
+
+void mt_call_stack_release(struct mt_call_stack *stack)
+{
+    free(stack->frames);
+    free(stack->operators);
+}
+
+/* Overloads are told after an underscore and begin with a capital, or with "out". */
+static size_t length_without_overload(const char *name)
+{
+    for (size_t i = 1; name[i] != '\0'; i++)
+        if (name[i] == '_' && (isupper((unsigned char)name[i + 1]) || strcmp(name + i, "_out") == 0))
+            return i;
+    return strlen(name);
+}
+
+const char *mt_call_stack_op(const struct mt_call_stack *stack, struct mt_name_set *names)
+{
+    const char *name = stack->recorded, *kept;
+    if (name[0] == '\0' && stack->operator_count > 0)
+        name = stack->operators[stack->operator_count - 1];
+    if (name[0] == '\0')
+        return "";
+    keep_name(names, name, length_without_overload(name), &kept);
+    return kept;
+}
+
+/* The next character that counts of an operator's name. */
+static const char *skip_underscores(const char *name)
+{
+    return name + strspn(name, "_");
+}
+
+bool mt_node_undoes(const char *node, const char *operation)
+{
+    const char *end = strstr(node, "Backward");
+    if (end == NULL || end == node)
+        return false;
+    const char *at = skip_underscores(operation);
+    for (; node < end; node++, at = *at != '\0' ? at + 1 : at) {
+        at = skip_underscores(at);
+        if (tolower((unsigned char)*node) != tolower((unsigned char)*at))
+            return false;
+    }
+    return *at == '\0' || *at == '_';
+}

@@ -1,0 +1,101 @@
+/* Entries before the position are looked at from the newest on, and each at most once: what is left is counted by name, so a
+ * node that finds nothing looks at nothing. PyTorch has some hundreds of operators that can be undone; names beyond that
+ * are of no snapshot, and passed over. */
+#include "trace/import/forward_tape.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "trace/import/call_stack.h"
+
+#include <stdlib.h>
+
+enum { MOST_NAMES = 2048 };
+
+/* Invariants: entries [0, position) are not undone yet, and left[n] of them have the name n; if
+ * `undoes`, entries[position] is what `node` undoes. */
+struct mt_forward_tape {
+    struct mt_forward_op *entries;
+    size_t count, capacity, position;
+    const char *node; /* that ran last; NULL: none since an operator ran */
+    bool undoes;
+    struct mt_number_map left; /* by the name's pointer */
+};
+
+struct mt_forward_tape *mt_forward_tape_create(void)
+{
+    struct mt_forward_tape *tape = mt_host_alloc(sizeof *tape);
+    mt_number_map_create(&tape->left);
+    return tape;
+}
+
+void mt_forward_tape_destroy(struct mt_forward_tape *tape)
+{
+    if (tape == NULL)
+        return;
+    mt_number_map_release(&tape->left);
+    free(tape->entries);
+    free(tape);
+}
+
+/* False: there are too many names. */
+static bool count_left(struct mt_forward_tape *tape, const char *name, int64_t change)
+{
+    uint64_t left = 0, key = (uint64_t)(uintptr_t)name;
+    if (!mt_number_map_get(&tape->left, key, &left) && tape->left.count == MOST_NAMES)
+        return false;
+    mt_number_map_put(&tape->left, key, left + (uint64_t)change);
+    return true;
+}
+
+static bool is_alike(const struct mt_forward_op *a, const struct mt_forward_op *b)
+{
+    return a->name == b->name && a->caller == b->caller;
+}
+
+void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_op *op)
+{
+    tape->count = tape->position;
+    tape->node = NULL;
+    tape->undoes = false;
+    if (tape->count > 0 && is_alike(&tape->entries[tape->count - 1], op))
+        return;
+    if (!count_left(tape, op->name, 1))
+        return;
+    if (tape->count == tape->capacity) {
+        tape->capacity = tape->capacity * 2 + 256;
+        tape->entries = mt_host_resize(tape->entries, tape->capacity, sizeof *tape->entries);
+    }
+    tape->entries[tape->count++] = *op;
+    tape->position = tape->count;
+}
+
+/* Whether something that the node undoes is left. */
+static bool has_left(const struct mt_forward_tape *tape, const char *node)
+{
+    for (size_t i = 0; i <= tape->left.mask; i++) {
+        const struct mt_number_pair *pair = &tape->left.pairs[i];
+        if (pair->key != MT_NUMBER_MAP_NO_KEY && pair->value > 0 &&
+            mt_node_undoes(node, (const char *)(uintptr_t)pair->key))
+            return true;
+    }
+    return false;
+}
+
+bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node)
+{
+    if (node == tape->node)
+        return tape->undoes;
+    tape->node = node;
+    tape->undoes = has_left(tape, node);
+    if (!tape->undoes)
+        return false;
+    do
+        count_left(tape, tape->entries[--tape->position].name, -1);
+    while (!mt_node_undoes(node, tape->entries[tape->position].name));
+    return true;
+}
+
+const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape *tape)
+{
+    return tape->position < tape->count ? &tape->entries[tape->position] : NULL;
+}

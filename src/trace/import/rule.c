@@ -1,0 +1,334 @@
+#include "trace/import/rule.h"
+
+#include "base/category_set.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "trace/import/glob.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_BYTES = 1024 };
+
+/* A line that is being read. A word is what stands between blanks; a value may be in quotes. */
+struct line {
+    const char *at;
+    char name[WORD_BYTES], value[WORD_BYTES];
+    bool has_value;
+};
+
+static const char blanks[] = " \t\r";
+
+static mt_status read_name(struct line *line)
+{
+    size_t length = strcspn(line->at, " \t\r=#");
+    if (length >= WORD_BYTES)
+        return mt_fail(MT_USAGE, "a word has more than %d characters", WORD_BYTES - 1);
+    memcpy(line->name, line->at, length);
+    line->name[length] = '\0';
+    line->at += length;
+    return MT_OK;
+}
+
+static mt_status read_value(struct line *line)
+{
+    bool is_quoted = *line->at == '"';
+    line->at += is_quoted;
+    size_t length = strcspn(line->at, is_quoted ? "\"" : blanks);
+    if (is_quoted && line->at[length] == '\0')
+        return mt_fail(MT_USAGE, "a value in quotes does not end");
+    if (length >= WORD_BYTES)
+        return mt_fail(MT_USAGE, "a value has more than %d characters", WORD_BYTES - 1);
+    memcpy(line->value, line->at, length);
+    line->value[length] = '\0';
+    line->at += length + is_quoted;
+    return MT_OK;
+}
+
+/* "name", "name=value" or "->"; *out_more is false at the end of the line, and at a comment. */
+static mt_status next_word(struct line *line, bool *out_more)
+{
+    line->at += strspn(line->at, blanks);
+    *out_more = *line->at != '\0' && *line->at != '#';
+    if (!*out_more)
+        return MT_OK;
+    mt_status status = read_name(line);
+    line->has_value = status == MT_OK && *line->at == '=';
+    if (!line->has_value)
+        return status;
+    line->at++;
+    return read_value(line);
+}
+
+static mt_status set_text(char **field, const char *value)
+{
+    if (*field != NULL)
+        return mt_fail(MT_USAGE, "it says the same twice: use | between values that may be instead of each other");
+    *field = mt_host_strdup(value);
+    return MT_OK;
+}
+
+/* "LOW-HIGH", where either may be missing, or one that is both. */
+static void split_range(char *value, char **out_low, char **out_high)
+{
+    char *dash = strchr(value, '-');
+    *out_low = value;
+    *out_high = dash != NULL ? dash + 1 : value;
+    if (dash != NULL)
+        *dash = '\0';
+}
+
+/* "7", "7-12", "7-", "-12" */
+static mt_status read_lines(char *value, struct mt_rule *rule)
+{
+    char *low, *high;
+    mt_status status = MT_OK;
+    split_range(value, &low, &high);
+    if (*low != '\0')
+        status = mt_parse_integer("line", low, 0, INT64_MAX, &rule->line_low);
+    if (status == MT_OK && *high != '\0')
+        status = mt_parse_integer("line", high, 0, INT64_MAX, &rule->line_high);
+    return status;
+}
+
+static mt_status read_sizes(char *value, struct mt_rule *rule)
+{
+    char *low, *high;
+    mt_status status = MT_OK;
+    split_range(value, &low, &high);
+    if (*low != '\0')
+        status = mt_parse_bytes(low, &rule->size_low);
+    if (status == MT_OK && *high != '\0')
+        status = mt_parse_bytes(high, &rule->size_high);
+    return status;
+}
+
+/* The number of a word in a list of names. */
+static mt_status find_word(const char *what, const char *word, const char *(*name_of)(int), int count, int *out)
+{
+    const char *names[MT_MOST_CATEGORIES];
+    for (*out = 0; *out < count; ++*out) {
+        names[*out] = name_of(*out);
+        if (strcmp(names[*out], word) == 0)
+            return MT_OK;
+    }
+    return mt_fail_unknown(what, word, names, (size_t)count);
+}
+
+static const char *phase_name(int phase)
+{
+    return mt_phase_name((mt_phase)phase);
+}
+
+static const char *role_name(int role)
+{
+    return mt_role_name((mt_role)role);
+}
+
+/* "forward|loss" */
+static mt_status read_phases(char *value, struct mt_rule *rule)
+{
+    char *rest;
+    for (char *word = strtok_r(value, "|", &rest); word != NULL; word = strtok_r(NULL, "|", &rest)) {
+        int phase;
+        mt_status status = find_word("phase", word, phase_name, MT_PHASE_COUNT, &phase);
+        if (status != MT_OK)
+            return status;
+        rule->phases |= 1u << phase;
+    }
+    return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase says none");
+}
+
+/* Conditions that a value does not follow. */
+static mt_status read_switch(const struct line *line, struct mt_rule *rule)
+{
+    static const char *const names[] = {"before",
+                                        "recorded",
+                                        "forward-known",
+                                        "forward-unknown",
+                                        "halves-parameter",
+                                        "function",
+                                        "file",
+                                        "line",
+                                        "native",
+                                        "operator",
+                                        "node",
+                                        "metadata",
+                                        "size",
+                                        "phase"};
+    if (strcmp(line->name, "before") == 0 || strcmp(line->name, "recorded") == 0)
+        rule->before = line->name[0] == 'b';
+    else if (strcmp(line->name, "forward-known") == 0 || strcmp(line->name, "forward-unknown") == 0)
+        rule->forward_known = strcmp(line->name, "forward-known") == 0;
+    else if (strcmp(line->name, "halves-parameter") == 0)
+        rule->parameter = 1;
+    else
+        return mt_fail_unknown("condition", line->name, names, sizeof names / sizeof names[0]);
+    return MT_OK;
+}
+
+static mt_status read_condition(struct line *line, struct mt_rule *rule)
+{
+    const struct {
+        const char *name;
+        char **field;
+    } texts[] = {{"function", &rule->function},  {"file", &rule->file}, {"native", &rule->native},
+                 {"operator", &rule->operation}, {"node", &rule->node}, {"metadata", &rule->metadata}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && line->has_value; i++)
+        if (strcmp(line->name, texts[i].name) == 0)
+            return set_text(texts[i].field, line->value);
+    if (line->has_value && strcmp(line->name, "line") == 0)
+        return read_lines(line->value, rule);
+    if (line->has_value && strcmp(line->name, "size") == 0)
+        return read_sizes(line->value, rule);
+    if (line->has_value && strcmp(line->name, "phase") == 0)
+        return read_phases(line->value, rule);
+    return read_switch(line, rule);
+}
+
+static mt_status read_category(const char *value, struct mt_rule *rule)
+{
+    if (value[0] == '\0' || strlen(value) >= MT_CATEGORY_NAME_BYTES)
+        return mt_fail(MT_USAGE, "a category's name has from 1 to %d bytes", MT_CATEGORY_NAME_BYTES - 1);
+    return set_text((char **)&rule->says.category, value);
+}
+
+static mt_status read_answer(struct line *line, struct mt_rule *rule)
+{
+    static const char *const names[] = {"category", "role", "op", "span", "phase", "step"};
+    if (!line->has_value && strcmp(line->name, "step") == 0) {
+        rule->says.begins_step = true;
+        return MT_OK;
+    }
+    if (line->has_value && strcmp(line->name, "category") == 0)
+        return read_category(line->value, rule);
+    if (line->has_value && strcmp(line->name, "op") == 0)
+        return set_text((char **)&rule->says.op, line->value);
+    if (line->has_value && strcmp(line->name, "span") == 0)
+        return set_text((char **)&rule->says.span, line->value);
+    if (line->has_value && strcmp(line->name, "role") == 0)
+        return find_word("role", line->value, role_name, MT_ROLE_COUNT, &rule->says.role);
+    if (line->has_value && strcmp(line->name, "phase") == 0)
+        return find_word("phase", line->value, phase_name, MT_PHASE_COUNT, &rule->says.phase);
+    return mt_fail_unknown("thing to say", line->name, names, sizeof names / sizeof names[0]);
+}
+
+static bool says_something(const struct mt_rule_answer *says)
+{
+    return says->category != NULL || says->op != NULL || says->span != NULL || says->role != MT_RULE_SILENT ||
+           says->phase != MT_RULE_SILENT || says->begins_step;
+}
+
+static mt_status check_rule(const struct mt_rule *rule, bool has_arrow)
+{
+    if (!has_arrow)
+        return mt_fail(MT_USAGE, "it has no \"->\" between what must be so and what is said then");
+    if (!says_something(&rule->says))
+        return mt_fail(MT_USAGE, "it says nothing after \"->\"");
+    if (rule->says.phase != MT_RULE_SILENT && (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT))
+        return mt_fail(MT_USAGE, "what says a phase can't ask for one, nor for what follows from it");
+    if (rule->line_low > rule->line_high || rule->size_low > rule->size_high)
+        return mt_fail(MT_USAGE, "a range ends before it begins");
+    return MT_OK;
+}
+
+static mt_status read_words(struct line *line, struct mt_rule *rule, bool *out_is_rule)
+{
+    bool more, has_arrow = false;
+    mt_status status = next_word(line, &more);
+    *out_is_rule = status == MT_OK && more;
+    for (; status == MT_OK && more; status = status == MT_OK ? next_word(line, &more) : status) {
+        if (!line->has_value && strcmp(line->name, "->") == 0 && !has_arrow)
+            has_arrow = true;
+        else
+            status = has_arrow ? read_answer(line, rule) : read_condition(line, rule);
+    }
+    return status == MT_OK && *out_is_rule ? check_rule(rule, has_arrow) : status;
+}
+
+mt_status mt_rule_read(const char *text, struct mt_rule *out, bool *out_is_rule)
+{
+    struct line line = {.at = text};
+    *out = (struct mt_rule){.line_high = INT64_MAX,
+                            .size_high = UINT64_MAX,
+                            .before = MT_RULE_SILENT,
+                            .forward_known = MT_RULE_SILENT,
+                            .parameter = MT_RULE_SILENT,
+                            .says = {.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT}};
+    mt_status status = read_words(&line, out, out_is_rule);
+    if (status != MT_OK || !*out_is_rule)
+        mt_rule_release(out);
+    return status;
+}
+
+void mt_rule_release(struct mt_rule *rule)
+{
+    free(rule->function);
+    free(rule->file);
+    free(rule->native);
+    free(rule->operation);
+    free(rule->node);
+    free(rule->metadata);
+    free((char *)rule->says.category);
+    free((char *)rule->says.op);
+    free((char *)rule->says.span);
+}
+
+static bool asks_python(const struct mt_rule *rule)
+{
+    return rule->function != NULL || rule->file != NULL || rule->line_low > 0 || rule->line_high < INT64_MAX;
+}
+
+static bool fits_python(const struct mt_rule *rule, const struct mt_call_frame *frame)
+{
+    return frame->is_python && frame->line >= rule->line_low && frame->line <= rule->line_high &&
+           (rule->function == NULL || mt_glob_fits(rule->function, frame->name)) &&
+           (rule->file == NULL || mt_glob_fits_file(rule->file, frame->file));
+}
+
+static bool fits_some_frame(const struct mt_rule *rule, const struct mt_call_stack *stack)
+{
+    for (uint32_t i = 0; i < stack->frame_count; i++)
+        if (fits_python(rule, &stack->frames[i]))
+            return true;
+    return false;
+}
+
+static bool fits_some_native(const struct mt_rule *rule, const struct mt_call_stack *stack)
+{
+    for (uint32_t i = 0; i < stack->frame_count; i++)
+        if (!stack->frames[i].is_python && mt_glob_fits(rule->native, stack->frames[i].name))
+            return true;
+    return false;
+}
+
+static bool fits_some_operator(const struct mt_rule *rule, const struct mt_call_stack *stack)
+{
+    for (uint32_t i = 0; i < stack->operator_count; i++)
+        if (mt_glob_fits(rule->operation, stack->operators[i]))
+            return true;
+    return false;
+}
+
+bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack)
+{
+    return (rule->node == NULL || mt_glob_fits(rule->node, stack->node)) &&
+           (rule->operation == NULL || fits_some_operator(rule, stack)) &&
+           (!asks_python(rule) || fits_some_frame(rule, stack)) &&
+           (rule->native == NULL || fits_some_native(rule, stack));
+}
+
+static bool is_as_asked(int asked, bool is_so)
+{
+    return asked == MT_RULE_SILENT || (asked == 1) == is_so;
+}
+
+bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject)
+{
+    return subject->bytes >= rule->size_low && subject->bytes <= rule->size_high &&
+           (rule->phases == 0 || (rule->phases >> subject->phase & 1) != 0) &&
+           is_as_asked(rule->before, subject->was_before) &&
+           is_as_asked(rule->forward_known, subject->is_forward_known) &&
+           is_as_asked(rule->parameter, subject->halves_parameter) &&
+           (rule->metadata == NULL || mt_glob_fits(rule->metadata, subject->metadata));
+}

@@ -1,0 +1,144 @@
+#include "trace/import/rules.h"
+
+#include "base/memory.h"
+#include "mt_model_rules.h"
+#include "mt_pytorch_rules.h"
+#include "trace/import/glob.h"
+#include "trace/import/rule.h"
+#include "trace/import/whole_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As many as a choice can number. */
+enum { MOST_RULES = UINT16_MAX };
+
+struct mt_rules {
+    struct mt_rule *rules;
+    size_t count, capacity;
+};
+
+struct mt_rules *mt_rules_create(void)
+{
+    return mt_host_alloc(sizeof(struct mt_rules));
+}
+
+void mt_rules_destroy(struct mt_rules *rules)
+{
+    if (rules == NULL)
+        return;
+    for (size_t i = 0; i < rules->count; i++)
+        mt_rule_release(&rules->rules[i]);
+    free(rules->rules);
+    free(rules);
+}
+
+size_t mt_rules_count(const struct mt_rules *rules)
+{
+    return rules->count;
+}
+
+static mt_status add_line(struct mt_rules *rules, const char *line)
+{
+    struct mt_rule rule;
+    bool is_rule = false;
+    mt_status status = mt_rule_read(line, &rule, &is_rule);
+    if (status != MT_OK || !is_rule)
+        return status;
+    if (rules->count == MOST_RULES) {
+        mt_rule_release(&rule);
+        return mt_fail(MT_USAGE, "there can be %d rules", MOST_RULES);
+    }
+    if (rules->count == rules->capacity) {
+        rules->capacity = rules->capacity * 2 + 64;
+        rules->rules = mt_host_resize(rules->rules, rules->capacity, sizeof *rules->rules);
+    }
+    rules->rules[rules->count++] = rule;
+    return MT_OK;
+}
+
+mt_status mt_rules_add(struct mt_rules *rules, const char *source, const char *text)
+{
+    int number = 1;
+    for (const char *at = text; *at != '\0'; number++) {
+        size_t length = strcspn(at, "\n");
+        char *line = mt_host_alloc(length + 1);
+        memcpy(line, at, length);
+        mt_status status = add_line(rules, line);
+        free(line);
+        if (status != MT_OK)
+            return mt_fail_context(status, "%s, line %d", source, number);
+        at += length + (at[length] == '\n');
+    }
+    return MT_OK;
+}
+
+mt_status mt_rules_add_file(struct mt_rules *rules, const char *path)
+{
+    struct mt_whole_file file;
+    mt_status status = mt_whole_file_read(path, &file);
+    if (status == MT_OK && memchr(file.data, '\0', file.length) != NULL)
+        status = mt_fail(MT_USAGE, "%s is no text, so it holds no rules", path);
+    if (status == MT_OK) {
+        char *text = mt_host_alloc(file.length + 1);
+        if (file.length > 0)
+            memcpy(text, file.data, file.length);
+        status = mt_rules_add(rules, path, text);
+        free(text);
+    }
+    mt_whole_file_release(&file);
+    return status;
+}
+
+mt_status mt_rules_add_built_in(struct mt_rules *rules)
+{
+    mt_status status = mt_rules_add(rules, "model.rules", mt_model_rules);
+    return status == MT_OK ? mt_rules_add(rules, "pytorch.rules", mt_pytorch_rules) : status;
+}
+
+void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *stack, struct mt_rule_choice *out)
+{
+    *out = (struct mt_rule_choice){.rules = mt_host_alloc((rules->count + 1) * sizeof *out->rules)};
+    for (size_t i = 0; i < rules->count; i++)
+        if (mt_rule_fits_stack(&rules->rules[i], stack))
+            out->rules[out->count++] = (uint16_t)i;
+    out->rules = mt_host_resize(out->rules, out->count + 1, sizeof *out->rules);
+}
+
+void mt_rule_choice_release(struct mt_rule_choice *choice)
+{
+    free(choice->rules);
+}
+
+int mt_rules_phase(const struct mt_rules *rules, const struct mt_rule_choice *choice,
+                   const struct mt_rule_subject *subject)
+{
+    for (uint32_t i = 0; i < choice->count; i++) {
+        const struct mt_rule *rule = &rules->rules[choice->rules[i]];
+        if (rule->says.phase != MT_RULE_SILENT && mt_rule_fits_subject(rule, subject))
+            return rule->says.phase;
+    }
+    return MT_RULE_SILENT;
+}
+
+/* What was not said before. */
+static void add_answer(const struct mt_rule_answer *says, struct mt_rule_answer *out)
+{
+    out->category = out->category != NULL ? out->category : says->category;
+    out->op = out->op != NULL ? out->op : says->op;
+    out->span = out->span != NULL ? out->span : says->span;
+    out->role = out->role != MT_RULE_SILENT ? out->role : says->role;
+    out->phase = out->phase != MT_RULE_SILENT ? out->phase : says->phase;
+    out->begins_step |= says->begins_step;
+}
+
+void mt_rules_ask(const struct mt_rules *rules, const struct mt_rule_choice *choice,
+                  const struct mt_rule_subject *subject, struct mt_rule_answer *out)
+{
+    *out = (struct mt_rule_answer){.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT};
+    for (uint32_t i = 0; i < choice->count; i++) {
+        const struct mt_rule *rule = &rules->rules[choice->rules[i]];
+        if (mt_rule_fits_subject(rule, subject))
+            add_answer(&rule->says, out);
+    }
+}

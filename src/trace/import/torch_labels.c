@@ -1,0 +1,329 @@
+#include "trace/import/torch_labels.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "trace/import/forward_tape.h"
+#include "trace/import/torch_lives.h"
+#include "trace/import/torch_spans.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One list of frames, which many events share. */
+struct caller {
+    struct mt_call_stack stack;
+    struct mt_rule_choice choice;
+    const char *op;
+    mt_span_id span;
+    bool has_span;
+    uint64_t other_bytes, other_blocks;
+    char *who; /* NULL: nobody wanted to know yet */
+};
+
+struct mt_torch_labels {
+    const struct mt_torch_snapshot *snapshot;
+    const struct mt_rules *rules;
+    struct mt_sink sink;
+    struct mt_foreign *foreign;
+    struct mt_name_set *names;
+    struct mt_forward_tape *tape;
+    struct mt_torch_lives lives;
+    struct mt_number_map caller_numbers; /* by where the frames are */
+    struct caller *callers;
+    size_t caller_count, caller_capacity;
+    struct mt_number_map parameter_bytes; /* the sizes of all parameters */
+    int phase;                            /* of the last allocation; MT_RULE_SILENT: none yet */
+    bool step_just_began;
+    struct mt_torch_coverage coverage;
+};
+
+/* Valid until the next is looked for. */
+static struct caller *find_caller(struct mt_torch_labels *labels, const struct mt_value *frames)
+{
+    uint64_t key = frames->kind == MT_VALUE_LIST ? (uint64_t)(uintptr_t)frames->items : 0, number;
+    if (mt_number_map_get(&labels->caller_numbers, key, &number))
+        return &labels->callers[number];
+    if (labels->caller_count == labels->caller_capacity) {
+        labels->caller_capacity = labels->caller_capacity * 2 + 64;
+        labels->callers = mt_host_resize(labels->callers, labels->caller_capacity, sizeof *labels->callers);
+    }
+    mt_number_map_put(&labels->caller_numbers, key, labels->caller_count);
+    struct caller *caller = &labels->callers[labels->caller_count++];
+    *caller = (struct caller){0};
+    mt_call_stack_read(frames, labels->names, &caller->stack);
+    mt_rules_choose(labels->rules, &caller->stack, &caller->choice);
+    caller->op = mt_call_stack_op(&caller->stack, labels->names);
+    return caller;
+}
+
+static const char *metadata_of(const struct mt_torch_request *request)
+{
+    struct mt_value_key key = MT_VALUE_KEY("user_metadata");
+    return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
+}
+
+static struct mt_rule_subject subject_of(const struct mt_torch_request *request)
+{
+    return (struct mt_rule_subject){
+        .bytes = request->requested_bytes, .metadata = metadata_of(request), .was_before = request->event == NULL};
+}
+
+/* What rules say; where they are silent, an allocation goes on with what was before. */
+static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *caller,
+                         const struct mt_rule_subject *subject, int before)
+{
+    int phase = mt_rules_phase(labels->rules, &caller->choice, subject);
+    if (phase != MT_RULE_SILENT)
+        return (mt_phase)phase;
+    return before != MT_RULE_SILENT ? (mt_phase)before : MT_PHASE_FORWARD;
+}
+
+/* The phase of every event: that of the last allocation until then. */
+static void find_lives(struct mt_torch_labels *labels)
+{
+    const struct mt_torch_snapshot *snapshot = labels->snapshot;
+    int phase = MT_RULE_SILENT;
+    mt_torch_lives_create(&labels->lives, snapshot);
+    for (size_t i = 0; i < snapshot->event_count; i++) {
+        const struct mt_torch_event *event = &snapshot->events[i];
+        if (event->action == MT_TORCH_ALLOC) {
+            const struct mt_torch_request request = {event->bytes, event->frames, event};
+            const struct mt_rule_subject subject = subject_of(&request);
+            phase = (int)phase_of(labels, find_caller(labels, event->frames), &subject, phase);
+        }
+        labels->lives.phases[i] = (uint8_t)(phase != MT_RULE_SILENT ? phase : MT_PHASE_INIT);
+    }
+}
+
+struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
+                                               const struct mt_sink *sink, struct mt_foreign *foreign)
+{
+    struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
+    labels->snapshot = snapshot;
+    labels->rules = rules;
+    labels->sink = *sink;
+    labels->foreign = foreign;
+    labels->names = mt_name_set_create();
+    labels->tape = mt_forward_tape_create();
+    labels->phase = MT_RULE_SILENT;
+    mt_number_map_create(&labels->caller_numbers);
+    mt_number_map_create(&labels->parameter_bytes);
+    find_lives(labels);
+    return labels;
+}
+
+void mt_torch_labels_destroy(struct mt_torch_labels *labels)
+{
+    if (labels == NULL)
+        return;
+    for (size_t i = 0; i < labels->caller_count; i++) {
+        mt_call_stack_release(&labels->callers[i].stack);
+        mt_rule_choice_release(&labels->callers[i].choice);
+        free(labels->callers[i].who);
+    }
+    free(labels->callers);
+    mt_number_map_release(&labels->caller_numbers);
+    mt_number_map_release(&labels->parameter_bytes);
+    mt_torch_lives_release(&labels->lives);
+    mt_forward_tape_destroy(labels->tape);
+    mt_name_set_destroy(labels->names);
+    free(labels);
+}
+
+static bool is_step_begun_by(const struct mt_torch_labels *labels, const struct mt_rule_answer *answer, mt_phase phase)
+{
+    if (answer->begins_step)
+        return !labels->step_just_began;
+    bool is_forward = phase == MT_PHASE_FORWARD || phase == MT_PHASE_LOSS;
+    return is_forward && (labels->phase == MT_PHASE_OPTIMIZER || labels->phase == MT_RULE_SILENT);
+}
+
+/* Steps and phases begin before the allocation that shows them. */
+static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
+{
+    struct mt_torch_labels *labels = context;
+    if (event->action != MT_TORCH_ALLOC)
+        return;
+    const struct mt_torch_request request = {event->bytes, event->frames, event};
+    struct mt_rule_subject subject = subject_of(&request);
+    struct mt_rule_answer answer;
+    subject.phase = (mt_phase)labels->lives.phases[event - labels->snapshot->events];
+    mt_rules_ask(labels->rules, &find_caller(labels, event->frames)->choice, &subject, &answer);
+    bool begins_step = is_step_begun_by(labels, &answer, subject.phase);
+    if (begins_step) {
+        if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
+            mt_foreign_step_end(labels->foreign, time_ns);
+        mt_foreign_step_begin(labels->foreign, time_ns);
+    }
+    if (begins_step || labels->phase != (int)subject.phase)
+        mt_foreign_phase(labels->foreign, time_ns, subject.phase);
+    labels->step_just_began = answer.begins_step;
+    labels->phase = (int)subject.phase;
+}
+
+/* What is undone, in backward. Blocks that the engine takes between two nodes belong to the one before. */
+static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct caller *caller,
+                                                mt_phase phase)
+{
+    if (phase != MT_PHASE_BACKWARD || !caller->stack.is_engine)
+        return NULL;
+    if (caller->stack.node[0] != '\0' && strcmp(caller->stack.node, "AccumulateGrad") != 0)
+        mt_forward_tape_undo(labels->tape, caller->stack.node);
+    return mt_forward_tape_current(labels->tape);
+}
+
+static mt_role role_of(const struct mt_torch_labels *labels, const struct mt_torch_request *request, int said)
+{
+    if (said != MT_RULE_SILENT)
+        return (mt_role)said;
+    if (request->event == NULL)
+        return MT_ROLE_SAVED;
+    size_t number = (size_t)(request->event - labels->snapshot->events);
+    return mt_torch_lives_outlive(&labels->lives, number) ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+}
+
+/* An operator of forward has its name; what undoes one is called after the node and the operator. */
+static const char *op_of(const struct caller *caller, struct mt_text *text)
+{
+    if (caller->stack.node[0] == '\0')
+        return caller->op[0] != '\0' ? caller->op : "unknown";
+    mt_text_add(text, "%s%s%s", caller->stack.node, caller->op[0] != '\0' ? "." : "", caller->op);
+    return mt_text_get(text);
+}
+
+static mt_span_id span_of(struct mt_torch_labels *labels, struct caller *caller, const char *said,
+                          const struct mt_forward_op *forward)
+{
+    if (said != NULL)
+        return mt_torch_span_of_path(&labels->sink, said);
+    if (!caller->has_span)
+        caller->span = mt_torch_span_of_stack(&labels->sink, &caller->stack);
+    caller->has_span = true;
+    return caller->span == 0 && forward != NULL ? forward->span : caller->span;
+}
+
+static mt_category category_of(struct mt_torch_labels *labels, const char *said, const struct mt_forward_op *forward)
+{
+    if (said != NULL)
+        return mt_sink_category(&labels->sink, said);
+    return forward != NULL ? forward->category : MT_CATEGORY_OTHER;
+}
+
+static void count_coverage(struct mt_torch_labels *labels, struct caller *caller,
+                           const struct mt_torch_request *request, mt_category category)
+{
+    struct mt_torch_coverage *coverage = &labels->coverage;
+    coverage->all_bytes += request->requested_bytes;
+    coverage->all_blocks++;
+    coverage->before_recorded += request->event == NULL && caller->stack.frame_count > 0;
+    if (category != MT_CATEGORY_OTHER)
+        return;
+    coverage->other_bytes += request->requested_bytes;
+    coverage->other_blocks++;
+    caller->other_bytes += request->requested_bytes;
+    caller->other_blocks++;
+}
+
+/* Keeps what is asked about later. */
+static void remember(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
+                     const struct mt_label *label)
+{
+    if (label->role == MT_ROLE_PARAM)
+        mt_number_map_put(&labels->parameter_bytes, bytes, 1);
+    if (caller->stack.recorded_number == 0)
+        return;
+    mt_forward_tape_add(labels->tape, &(struct mt_forward_op){.name = caller->stack.recorded,
+                                                              .category = label->category,
+                                                              .span = label->span,
+                                                              .caller = (uint32_t)(caller - labels->callers)});
+}
+
+static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
+                       mt_span_id *out_span)
+{
+    struct mt_torch_labels *labels = context;
+    struct caller *caller = find_caller(labels, request->frames);
+    struct mt_rule_subject subject = subject_of(request);
+    struct mt_rule_answer answer;
+    struct mt_text op = {0};
+    uint64_t ignored;
+    subject.phase = request->event == NULL ? phase_of(labels, caller, &subject, MT_PHASE_INIT)
+                                           : (mt_phase)labels->lives.phases[request->event - labels->snapshot->events];
+    const struct mt_forward_op *forward = find_forward(labels, caller, subject.phase);
+    subject.is_forward_known = forward != NULL;
+    subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
+    mt_rules_ask(labels->rules, &caller->choice, &subject, &answer);
+    const struct mt_label label = {.category = category_of(labels, answer.category, forward),
+                                   .role = role_of(labels, request, answer.role),
+                                   .phase = subject.phase,
+                                   .op = answer.op != NULL ? answer.op : op_of(caller, &op),
+                                   .span = span_of(labels, caller, answer.span, forward),
+                                   .layer = -1};
+    *out_label = labels->sink.intern_label(labels->sink.context, &label);
+    *out_span = label.span;
+    mt_text_release(&op);
+    count_coverage(labels, caller, request, label.category);
+    if (!caller->stack.is_engine || caller->stack.node[0] == '\0')
+        remember(labels, caller, request->requested_bytes, &label);
+}
+
+struct mt_torch_reader mt_torch_labels_reader(struct mt_torch_labels *labels)
+{
+    return (struct mt_torch_reader){.context = labels, .moment = note_moment, .label = give_label};
+}
+
+void mt_torch_labels_end(struct mt_torch_labels *labels)
+{
+    if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
+        mt_foreign_step_end(labels->foreign, 0); /* which is as late as it is */
+}
+
+struct mt_torch_coverage mt_torch_labels_coverage(const struct mt_torch_labels *labels)
+{
+    return labels->coverage;
+}
+
+/* The innermost frame of Python, the operator and the node: what a rule can go by. */
+static char *describe(const struct caller *caller)
+{
+    struct mt_text text = {0};
+    for (uint32_t i = 0; i < caller->stack.frame_count && text.length == 0; i++)
+        if (caller->stack.frames[i].is_python)
+            mt_text_add(&text, "function=%s file=%s line=%" PRId64, caller->stack.frames[i].name,
+                        caller->stack.frames[i].file, caller->stack.frames[i].line);
+    if (caller->stack.operator_count > 0)
+        mt_text_add(&text, "%soperator=%s", text.length > 0 ? " " : "",
+                    caller->stack.operators[caller->stack.operator_count - 1]);
+    if (caller->stack.node[0] != '\0')
+        mt_text_add(&text, "%snode=%s", text.length > 0 ? " " : "", caller->stack.node);
+    if (text.length == 0)
+        mt_text_add(&text, "%s", caller->stack.frame_count == 0 ? "no frames were recorded" : "frames of C++ only");
+    return text.data;
+}
+
+static int compare_uncovered(const void *left, const void *right)
+{
+    const struct caller *a = *(const struct caller *const *)left, *b = *(const struct caller *const *)right;
+    if (a->other_bytes != b->other_bytes)
+        return a->other_bytes < b->other_bytes ? 1 : -1;
+    return (a > b) - (a < b);
+}
+
+size_t mt_torch_labels_uncovered(struct mt_torch_labels *labels, size_t limit, struct mt_torch_uncovered *out)
+{
+    struct caller **found = mt_host_alloc((labels->caller_count + 1) * sizeof *found);
+    size_t count = 0;
+    for (size_t i = 0; i < labels->caller_count; i++)
+        if (labels->callers[i].other_blocks > 0)
+            found[count++] = &labels->callers[i];
+    qsort(found, count, sizeof *found, compare_uncovered);
+    count = count < limit ? count : limit;
+    for (size_t i = 0; i < count; i++) {
+        if (found[i]->who == NULL)
+            found[i]->who = describe(found[i]);
+        out[i] = (struct mt_torch_uncovered){found[i]->who, found[i]->other_bytes, found[i]->other_blocks};
+    }
+    free(found);
+    return count;
+}
