@@ -2,8 +2,8 @@
  *
  * This header is the whole of what a program needs, and its manual. It is C11 and C++, includes nothing of memtrace's
  * own, and belongs to libmemtrace (`pkg-config --cflags --libs memtrace`, or find_package(memtrace) and the target
- * memtrace::memtrace). What it writes is a trace, which the program `memtrace` questions: `memtrace peak`, `memtrace top`,
- * `memtrace timeline` and all others.
+ * memtrace::memtrace). What it writes is a trace, which the program `memtrace` questions: `memtrace peak`,
+ * `memtrace top`, `memtrace timeline` and all others.
  *
  *   a program with labels  ──memtrace_take──▶ allocator ──▶ device (cuda, cpu, sim)
  *                                                │ events
@@ -16,18 +16,18 @@
  * 5. Notes                         memory that is taken elsewhere
  * 6. Asking                        reading a trace
  *
- * Forty lines that show it are in samples/label.c; samples/replace_malloc.c notes an existing program's cudaMalloc, and
+ * samples/label.c shows it in fifty lines; samples/replace_malloc.c notes an existing program's cudaMalloc, and
  * samples/ask.c reads.
  *
  * What may change: functions, enumerators and fields of structs are added at the end and never removed while the number
  * in libmemtrace.so.0 stays. So structs that the caller makes begin with their size, and structs that the library makes
  * are reached through pointers: do not copy the latter as a whole, and do not ask for their size.
  *
- * Threads: every function of sections 3 to 5 may be called from any thread, of the same run too. Opening, closing and all
- * of section 6 are one thread's at a time for one run or one trace; several are independent of each other.
+ * Threads: every function of sections 3 to 5 may be called from any thread, of the same run too. Opening, closing and
+ * all of section 6 are one thread's at a time for one run or one trace; several are independent of each other.
  *
- * The library never prints and never exits, with one exception: where the host has no memory left for its bookkeeping, or
- * more labels are made than there are numbers (16,777,215 in a run), it says so on stderr and aborts. */
+ * The library never prints and never exits, with one exception: where the host has no memory left for its bookkeeping,
+ * or more labels are made than there are numbers (16,777,215 in a run), it says so on stderr and aborts. */
 #ifndef MEMTRACE_H
 #define MEMTRACE_H
 
@@ -44,14 +44,14 @@ extern "C" {
 #define MEMTRACE_API
 #endif
 
-/* The version of this header. memtrace_version() is that of the library, "0.1.0"; the text is static. Before 1.0 a change
- * of the middle number may break what is above. */
+/* The version of this header. memtrace_version() is that of the library, "0.1.0"; the text is static. Before 1.0 a
+ * change of the middle number may break what is above. */
 #define MEMTRACE_VERSION_MAJOR 0
 #define MEMTRACE_VERSION_MINOR 1
 #define MEMTRACE_VERSION_PATCH 0
 MEMTRACE_API const char *memtrace_version(void);
 
-/* ---- 1. Outcomes and errors ---------------------------------------------------------------------------------------- */
+/* ---- 1. Outcomes and errors -------------------------------------------------------------------------------------- */
 
 /* What a function that can fail returns: 0 or the reason. The numbers are the exit codes of the program `memtrace`.
  * Results are written through the last parameters, and only where MEMTRACE_OK is returned. */
@@ -67,11 +67,11 @@ typedef enum memtrace_status {
 /* The same in words, "out of device memory"; static text, for any number. */
 MEMTRACE_API const char *memtrace_status_text(memtrace_status status);
 
-/* Why this thread's last call that failed did: a sentence with the numbers, for people. "" before the first. Valid until
- * the thread's next call that fails; calls that succeed leave it alone. */
+/* Why this thread's last call that failed did: a sentence with the numbers, for people. "" before the first. Valid
+ * until the thread's next call that fails; calls that succeed leave it alone. */
 MEMTRACE_API const char *memtrace_last_error(void);
 
-/* ---- 2. A run ------------------------------------------------------------------------------------------------------ */
+/* ---- 2. A run ---------------------------------------------------------------------------------------------------- */
 
 /* One recording: what a program did with a device's memory, from open to close. A trace file holds any number of runs;
  * one process at a time, and one run of it, writes to a file. */
@@ -87,27 +87,28 @@ typedef struct memtrace_run_options {
     /* sizeof(memtrace_run_options), which tells the library which fields there are. */
     size_t size;
 
-    /* The file, which is created if there is none; a run is added to one that there is. NULL: "memtrace.db" in the current
-     * folder, where the program looks by itself. */
+    /* The file, which is created if there is none; a run is added to one that there is. Beside it, until the run is
+     * closed, lies a ring of 64 MiB. NULL: "memtrace.db" in the current folder, where the program looks by itself. */
     const char *trace;
 
     /* What `memtrace --run` may call it later, "baseline". NULL: it goes by its number alone. */
     const char *name;
 
-    /* Where memory comes from, as `memtrace run --device` has it: "cuda", "cuda:1"; "cpu", "cpu:4GiB"; "sim" (an H200 with
-     * nothing behind its addresses), "sim:a100-80gb", "sim:24GiB". NULL: from nowhere; then there are notes (section 5)
-     * and no allocator. */
+    /* Where memory comes from, as `memtrace run --device` has it: "cuda", "cuda:1"; "cpu", "cpu:4GiB"; "sim" (an H200
+     * with nothing behind its addresses), "sim:a100-80gb", "sim:24GiB". NULL: from nowhere; then there are notes
+     * (section 5) and no allocator. */
     const char *device;
 
-    /* How the allocator behaves, as `memtrace run --alloc` has it: "policy=torch,max_split=200MiB" does as PyTorch's does;
-     * "policy=tight" is ours, which reserves less, and is what NULL means. Kept with the run as setting "alloc". */
+    /* How the allocator behaves, as `memtrace run --alloc` has it: "policy=torch,max_split=200MiB" does as PyTorch's
+     * does; "policy=tight" is ours, which reserves less, and is what NULL means. Kept with the run as setting
+     * "alloc". */
     const char *alloc;
 
     /* Any facts to keep with the run, for whoever reads it: name, value, name, value, …, NULL. NULL: none. */
     const char *const *settings;
 
-    /* Without a device: what the trace calls the memory that is noted ("cuda:0 by my pool"; NULL: "noted"), and how many
-     * bytes there are of it at most (0: not known). With one, both are the device's own and these are ignored. */
+    /* Without a device: what the trace calls the memory that is noted ("cuda:0 by my pool"; NULL: "noted"), and how
+     * many bytes there are of it at most (0: not known). With one, both are the device's own and these are ignored. */
     const char *noted_device;
     uint64_t noted_capacity_bytes;
 } memtrace_run_options;
@@ -126,15 +127,16 @@ typedef enum memtrace_outcome {
     MEMTRACE_RUN_OUT_OF_MEMORY = 2 /* it ended because a request was refused */
 } memtrace_outcome;
 
-/* Ends a run: gives the device's memory back (blocks that are still out die, and the trace keeps them as live at the end),
- * stores the rest and frees `run`, in any case. No other thread may be using it. Returns the first error that the
- * recording had in its life: a full disk does not stop a program that is watched, it is reported here. NULL is allowed. */
+/* Ends a run: gives the device's memory back (blocks that are still out die, and the trace keeps them as live at the
+ * end), stores the rest and frees `run`, in any case. No other thread may be using it. Returns the first error that the
+ * recording had in its life: a full disk does not stop a program that is watched, it is reported here. NULL is
+ * allowed. */
 MEMTRACE_API memtrace_status memtrace_run_close(memtrace_run *run, memtrace_outcome outcome);
 
 /* Its number in the trace, from 1. */
 MEMTRACE_API int64_t memtrace_run_number(const memtrace_run *run);
 
-/* ---- 3. Labels, spans, steps --------------------------------------------------------------------------------------- */
+/* ---- 3. Labels, spans, steps ------------------------------------------------------------------------------------- */
 
 /* What a block is to a training step, whatever it holds. */
 typedef enum memtrace_role {
@@ -168,10 +170,10 @@ typedef struct memtrace_label {
     /* sizeof(memtrace_label). */
     size_t size;
 
-    /* What peaks are broken up by: one of memtrace's own ("Param", "Gradient", "Opt State", "Optimizer", "Embed", "Norm",
-     * "Attn", "AttnScores", "AttnOut", "Softmax", "FFN", "einsum", "Block", "Loss", "Data", "Workspace"), or any name of
-     * the program's, up to 63 bytes; all that are used in a run may be 64, and what is one too many counts as "Other".
-     * NULL or "": "Other". */
+    /* What peaks are broken up by: one of memtrace's own ("Param", "Gradient", "Opt State", "Optimizer", "Embed",
+     * "Norm", "Attn", "AttnScores", "AttnOut", "Softmax", "FFN", "einsum", "Block", "Loss", "Data", "Workspace"), or
+     * any name of the program's, up to 63 bytes; all that are used in a run may be 64, and what is one too many counts
+     * as "Other". NULL or "": "Other". */
     const char *category;
 
     memtrace_role role;
@@ -185,11 +187,11 @@ typedef struct memtrace_label {
     int64_t shape[MEMTRACE_MOST_DIMS];
 } memtrace_label;
 
-/* Enters and leaves a place in the program; places nest, and each thread has a stack of its own. What is taken in between
- * belongs to the innermost one, whose path questions show: "model.layers.7.ffn". A name may have dots itself. Where it is
- * a number, or ends with a dot and a number ("7", "layers.7"), that is the layer, of all that is inside too: questions
- * merge what differs by the layer alone. Names are copied.
- * MEMTRACE_USAGE for a name that is NULL or "", and for an end without its begin on this thread. */
+/* Enters and leaves a place in the program; places nest, and each thread has a stack of its own. What is taken in
+ * between belongs to the innermost one, whose path questions show: "model.layers.7.ffn". A name may have dots itself.
+ * Where it is a number, or ends with a dot and a number ("7", "layers.7"), that is the layer, of all that is inside
+ * too: questions merge what differs by the layer alone. Names are copied. MEMTRACE_USAGE for a name that is NULL or "",
+ * and for an end without its begin on this thread. */
 MEMTRACE_API memtrace_status memtrace_span_begin(memtrace_run *run, const char *name);
 MEMTRACE_API memtrace_status memtrace_span_end(memtrace_run *run);
 
@@ -210,36 +212,38 @@ MEMTRACE_API memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_ph
 MEMTRACE_API void memtrace_step_begin(memtrace_run *run);
 MEMTRACE_API void memtrace_step_end(memtrace_run *run);
 
-/* Keeps a number with the run and with the step that is going on, if one is: ("loss", 4.08). NAN says that there is none.
- * MEMTRACE_USAGE for a name that is NULL or "". */
+/* Keeps a number with the run and with the step that is going on, if one is: ("loss", 4.08). NAN says that there is
+ * none. MEMTRACE_USAGE for a name that is NULL or "". */
 MEMTRACE_API memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value);
 
-/* ---- 4. The allocator ---------------------------------------------------------------------------------------------- */
+/* ---- 4. The allocator -------------------------------------------------------------------------------------------- */
 
 /* A caching allocator on the run's device: what is given back is kept and handed out again, without asking the driver.
  * All of this section but memtrace_give(run, 0) takes a run with a device.
  *
+ * On "cuda:1" a call that asks the driver makes that card the thread's current one, as cudaSetDevice does.
+ *
  * An address is a number, since most are not the host's to follow. On "cpu" it is a host address, and memtrace_pointer
  * makes it one; on "cuda" the same makes what kernels and cudaMemcpy take; on "sim" there is nothing at it. */
 
-/* Hands out at least `bytes`, aligned to 512, for work on `stream` (0: the default one; any number to 65535). `label` NULL:
- * nothing said.
- * MEMTRACE_OUT_OF_MEMORY if neither the cache nor the device has it, after what is cached was released and the device
- * asked again: the trace keeps the refused request (`memtrace oom`), and the run goes on. MEMTRACE_USAGE for 0 bytes, for a
- * label that can't be, and for a run without a device. */
-MEMTRACE_API memtrace_status memtrace_take(memtrace_run *run, uint64_t bytes, uint16_t stream, const memtrace_label *label,
-                                           uint64_t *out_address);
+/* Hands out at least `bytes`, aligned to 512, for work on `stream` (0: the default one; any number to 65535). `label`
+ * NULL: nothing said. MEMTRACE_OUT_OF_MEMORY if neither the cache nor the device has it, after what is cached was
+ * released and the device asked again: the trace keeps the refused request (`memtrace oom`), and the run goes on.
+ * MEMTRACE_USAGE for 0 bytes, for a label that can't be, and for a run without a device. */
+MEMTRACE_API memtrace_status memtrace_take(memtrace_run *run, uint64_t bytes, uint16_t stream,
+                                           const memtrace_label *label, uint64_t *out_address);
 
-/* Gives back what begins at the address. It may be handed out at once for work on the same stream, which runs after what is
- * queued there; nobody waits. 0 is allowed. MEMTRACE_USAGE for an address at which nothing that is out begins. */
+/* Gives back what begins at the address. It may be handed out at once for work on the same stream, which runs after
+ * what is queued there; nobody waits. 0 is allowed. MEMTRACE_USAGE for an address at which nothing that is out
+ * begins. */
 MEMTRACE_API memtrace_status memtrace_give(memtrace_run *run, uint64_t address);
 
-/* Says that work of another stream uses the block that begins there, too. Once it is given back, what its own stream does
- * next waits on the device for what `stream` has queued by then. Errors as memtrace_give. */
+/* Says that work of another stream uses the block that begins there, too. Once it is given back, what its own stream
+ * does next waits on the device for what `stream` has queued by then. Errors as memtrace_give. */
 MEMTRACE_API memtrace_status memtrace_use_on(memtrace_run *run, uint64_t address, uint16_t stream);
 
-/* On "cuda" the cudaStream_t that a stream's number stands for: there the program queues the work that it takes memory for.
- * The library's, until the run is closed. NULL where work is not queued. */
+/* On "cuda" the cudaStream_t that a stream's number stands for: there the program queues the work that it takes memory
+ * for. The library's, until the run is closed. NULL where work is not queued. */
 MEMTRACE_API void *memtrace_stream_handle(memtrace_run *run, uint16_t stream);
 
 /* An address as a pointer. */
@@ -248,8 +252,8 @@ MEMTRACE_API void *memtrace_pointer(uint64_t address);
 /* Gives all cached memory of which no block is out back to the device. */
 MEMTRACE_API memtrace_status memtrace_release_cached(memtrace_run *run);
 
-/* What the allocator holds now, and held at most. Set `size` before the call; what a newer library knows beyond it is left
- * out, what an older one does not know is 0. */
+/* What the allocator holds now, and held at most. Set `size` before the call; what a newer library knows beyond it is
+ * left out, what an older one does not know is 0. */
 typedef struct memtrace_statistics {
     size_t size;              /* sizeof(memtrace_statistics) */
     uint64_t requested_bytes; /* of blocks that are out: as asked for */
@@ -265,19 +269,20 @@ typedef struct memtrace_statistics {
 
 MEMTRACE_API memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *out_statistics);
 
-/* ---- 5. Notes ------------------------------------------------------------------------------------------------------ */
+/* ---- 5. Notes ---------------------------------------------------------------------------------------------------- */
 
-/* Memory that the program takes elsewhere, told to the trace: cudaMalloc behind a wrapper, a pool of one's own. Notes are
- * of any run, with or without a device. Addresses are whatever tells blocks apart, up to 2^63 - 1, and are not followed.
+/* Memory that the program takes elsewhere, told to the trace: cudaMalloc behind a wrapper, a pool of one's own. Notes
+ * are of any run, with or without a device. Addresses are whatever tells blocks apart, up to 2^63 - 1, and are not
+ * followed.
  *
- * A program that takes each block from the driver notes only blocks. One that has a pool notes also what the pool takes,
- * so that reserved memory is the pool's and allocated memory its users'.
+ * A program that takes each block from the driver notes only blocks. One that has a pool notes also what the pool
+ * takes, so that reserved memory is the pool's and allocated memory its users'.
  *
  * Notes that contradict each other (a block where one is, a give of none) are mended, by believing the later one, and
  * counted: a wrapper never fails for it. */
 
-/* A block was taken: bytes as requested. `stream` is any number that tells streams apart, such as a cudaStream_t; 0 is the
- * default one. MEMTRACE_USAGE for a label that can't be; then nothing is noted. */
+/* A block was taken: bytes as requested. `stream` is any number that tells streams apart, such as a cudaStream_t; 0 is
+ * the default one. MEMTRACE_USAGE for a label that can't be; then nothing is noted. */
 MEMTRACE_API memtrace_status memtrace_note_take(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
                                                 const memtrace_label *label);
 
@@ -305,17 +310,18 @@ typedef struct memtrace_note_counts {
 
 MEMTRACE_API memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts);
 
-/* ---- 6. Asking ----------------------------------------------------------------------------------------------------- */
+/* ---- 6. Asking --------------------------------------------------------------------------------------------------- */
 
-/* A trace that was opened to be read, as of the moment of opening: of a run that is still going on, what is stored by then.
+/* A trace that was opened to be read, as of the moment of opening: of a run that is still going on, what is stored by
+ * then.
  *
- * Answers: a row is a struct of the library's, and several are an array of pointers to them, in one piece of memory: it is
- * the caller's, and memtrace_free gives it back. Rows of runs, and all text, are the trace's, until it is closed. Text was
- * written by whoever made the trace, and may hold anything. */
+ * Answers: a row is a struct of the library's, and several are an array of pointers to them, in one piece of memory: it
+ * is the caller's, and memtrace_free gives it back. Rows of runs, and all text, are the trace's, until it is closed.
+ * Text was written by whoever made the trace, and may hold anything. */
 typedef struct memtrace_trace memtrace_trace;
 
-/* Opens a trace, the caller's to close. What a killed program left unstored is stored first. MEMTRACE_BAD_TRACE if there is
- * no such file or it is none. */
+/* Opens a trace, the caller's to close. What a killed program left unstored is stored first. MEMTRACE_BAD_TRACE if
+ * there is no such file or it is none. */
 MEMTRACE_API memtrace_status memtrace_trace_open(const char *path, memtrace_trace **out_trace);
 MEMTRACE_API void memtrace_trace_close(memtrace_trace *trace); /* NULL is allowed */
 
@@ -328,7 +334,7 @@ typedef struct memtrace_run_row {
     const char *name;       /* "": none */
     const char *state;      /* "running", "done", "failed", "oom", "interrupted" */
     const char *device;     /* as it was opened, or what its program said of it */
-    const char *started_at; /* UTC, "2026-01-31T23:59:59Z" */
+    const char *started_at; /* UTC, "2026-01-31T23:59:59.000000Z" */
     uint64_t capacity_bytes;
     int64_t events;
     int64_t lost_events; /* not 0: its recording failed, and answers are of what came before */
@@ -393,8 +399,9 @@ typedef enum memtrace_moment {
 } memtrace_moment;
 
 /* The `limit` largest, the largest first. */
-MEMTRACE_API memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row *run, memtrace_moment moment,
-                                                size_t limit, const memtrace_top_row *const **out_rows, size_t *out_count);
+MEMTRACE_API memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row *run,
+                                                memtrace_moment moment, size_t limit,
+                                                const memtrace_top_row *const **out_rows, size_t *out_count);
 
 /* What was taken of one category. */
 typedef struct memtrace_category_row {
@@ -404,10 +411,11 @@ typedef struct memtrace_category_row {
     uint64_t per_step;    /* how many in the last full step */
 } memtrace_category_row;
 
-/* By category, the largest max_bytes first. `phase` ("forward") counts what was taken in it; NULL counts each category in
- * the phase that it belongs to, as `memtrace categories` does, and names of programs anywhere. */
-MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run, const char *phase,
-                                                       const memtrace_category_row *const **out_rows, size_t *out_count);
+/* By category, the largest max_bytes first. `phase` ("forward") counts what was taken in it; NULL counts each category
+ * in the phase that it belongs to, as `memtrace categories` does, and names of programs anywhere. */
+MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run,
+                                                       const char *phase, const memtrace_category_row *const **out_rows,
+                                                       size_t *out_count);
 
 #ifdef __cplusplus
 }

@@ -22,7 +22,8 @@ int main()
     if (memtrace_run_open(&options, &run) != MEMTRACE_OK)
         return 1;
     const memtrace_status status = memtrace_take(run, 512, 0, &label, &address);
-    return memtrace_run_close(run, status == MEMTRACE_OK ? MEMTRACE_RUN_DONE : MEMTRACE_RUN_FAILED) == MEMTRACE_OK ? 0 : 1;
+    const memtrace_outcome outcome = status == MEMTRACE_OK ? MEMTRACE_RUN_DONE : MEMTRACE_RUN_FAILED;
+    return memtrace_run_close(run, outcome) == MEMTRACE_OK ? 0 : 1;
 }
 END
 

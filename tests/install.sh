@@ -1,7 +1,8 @@
 #!/bin/sh
 # Usage: install.sh CMAKE BUILD SOURCE CC [FLAGS]
-# Installs a build, moves what was installed, and uses it from there as strangers do: the samples compiled by pkg-config, against
-# the archive, and by a CMake project, their traces asked with the installed program, and a module for GPUs found.
+# Installs a build, moves what was installed, and uses it from there as strangers do: the samples compiled by
+# pkg-config, against the archive, and by a CMake project, their traces asked with the installed program, and a module
+# for GPUs found.
 set -eu
 cmake=$1 build=$2 source=$3 cc=$4 flags=${5:-}
 folder=$(mktemp -d)
@@ -39,6 +40,12 @@ nm -g --defined-only "$libraries/libmemtrace.a" | awk '$2 ~ /[TDBR]/ {print $3}'
 [ -s names ] || die "the libraries have no symbols"
 ! grep -vE '^(memtrace_|__(asan|ubsan|odr_asan)|_init$|_fini$)' names || die "these symbols should be hidden"
 
+# The header, the library's package and the program speak of one version.
+version=$(sed -n 's/^#define MEMTRACE_VERSION_[A-Z]* //p' "$prefix/include/memtrace.h" | paste -sd.)
+[ "$(pkg-config --modversion "$pc")" = "$version" ] || die "memtrace.pc is not of version $version"
+"$prefix/bin/memtrace" --version >said
+expects said "$version"
+
 # asks NAME: the sample was run here; its trace has what it says that it took.
 asks() {
     "$prefix/bin/memtrace" peak --trace label.db >said
@@ -49,8 +56,6 @@ asks() {
 }
 
 export PKG_CONFIG_PATH="$(dirname "$pc")"
-[ "$(pkg-config --modversion memtrace)" = "$("$prefix/bin/memtrace" --version | grep -oE '[0-9]+(\.[0-9]+)+' | head -1)" ] ||
-    die "pkg-config and the program differ about the version"
 $cc $flags "$samples/label.c" -o label $(pkg-config --cflags --libs memtrace) -Wl,-rpath,"$libraries"
 ./label
 asks pkg-config
@@ -77,16 +82,21 @@ static inline cudaError_t cudaMalloc(void **out, size_t bytes)
     return *out != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 static inline cudaError_t cudaFree(void *pointer) { return free(pointer), cudaSuccess; }
-static inline cudaError_t cudaMemset(void *to, int value, size_t bytes) { return to && !value && bytes ? cudaSuccess : 1; }
+static inline cudaError_t cudaMemset(void *to, int value, size_t bytes) 
+{
+    return to != NULL && value == 0 && bytes > 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
 static inline const char *cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "none" : "an error"; }
 END
-$cc $flags -I cuda "$samples/replace_malloc.c" -o replace_malloc $(pkg-config --cflags --libs memtrace) -Wl,-rpath,"$libraries"
+$cc $flags -I cuda "$samples/replace_malloc.c" -o replace_malloc \
+    $(pkg-config --cflags --libs memtrace) -Wl,-rpath,"$libraries"
 ./replace_malloc
 "$prefix/bin/memtrace" top --at peak --trace replace_malloc.db >said
 expects said '16.00 MiB      1  Buffer    replace_malloc.c:'
 expects said ' 4.00 MiB      1  Buffer    replace_malloc.c:'
 "$prefix/bin/memtrace" events --trace replace_malloc.db >said
-[ "$(grep -c " alloc " said)" -eq 2 ] && [ "$(grep -c " free " said)" -eq 2 ] || { cat said; die "what it took was not given back"; }
+[ "$(grep -c " alloc " said)" -eq 2 ] && [ "$(grep -c " free " said)" -eq 2 ] ||
+    { cat said; die "what it took was not given back"; }
 
 mkdir project
 cat >project/CMakeLists.txt <<END
@@ -98,15 +108,16 @@ target_link_libraries(shared PRIVATE memtrace::memtrace)
 add_executable(static $samples/label.c)
 target_link_libraries(static PRIVATE memtrace::static)
 END
-"$cmake" -S project -B project/build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags" >log 2>&1 &&
+"$cmake" -S project -B project/build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+    -DCMAKE_C_FLAGS="$flags" >log 2>&1 &&
     "$cmake" --build project/build >>log 2>&1 || { cat log; die "the CMake project does not build"; }
 for program in shared static; do
     ./project/build/$program
     asks "CMake, $program"
 done
 
-# A module for GPUs that refuses, in a driver's presence: the program and the library find it in the prefix, and its words
-# arrive. A real one would need a card.
+# A module for GPUs that refuses, in a driver's presence: the program and the library find it in the prefix, and its
+# words arrive. A real one would need a card.
 cat >module.c <<'END'
 #include "device/device.h"
 #include "device/module.h"

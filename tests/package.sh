@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: package.sh CPACK BUILD
-# The Debian packages have what they should, and what the program's needs is read off it. Exit 77 (skipped) where there are no
-# tools for packages.
+# The Debian packages have what they should, and what the program's needs is read off it. Exit 77 (skipped) where there
+# are no tools for packages.
 set -eu
 cpack=$1 build=$2
 for tool in dpkg-deb dpkg-shlibdeps fakeroot; do
@@ -32,7 +32,7 @@ holds memtrace bin/memtrace "$libraries/libmemtrace\.so\.[0-9]+" share/man/man1/
     share/bash-completion/completions/memtrace share/doc/memtrace/copyright
 ! grep -E 'include/|\.a$|libmemtrace_cuda' list || die "these belong to other packages"
 depends=$(dpkg-deb -f "$package" Depends)
-for name in libc6 libsqlite3-0 libjansson4 zlib1g; do
+for name in libc6 libsqlite3-0 zlib1g; do
     echo "$depends" | grep -q "$name" || die "the program needs $name, and depends on: $depends"
 done
 dpkg-deb -x "$package" root

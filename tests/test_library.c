@@ -45,6 +45,7 @@ static uint64_t take(memtrace_run *run, uint64_t bytes, const char *category)
     uint64_t address = 0;
     assert_ok(memtrace_take(run, bytes, 0, &label, &address));
     assert_true(address != 0);
+    assert_int_equal(address % 512, 0);
     return address;
 }
 
@@ -389,7 +390,6 @@ static void memory_of_the_cpu_can_be_written(void **state)
     memtrace_run *run = open_run("cpu:64MiB");
     uint64_t address = take(run, MIB, "Data");
     memset(memtrace_pointer(address), 0x5A, MIB);
-    assert_int_equal(address % 512, 0);
     assert_null(memtrace_stream_handle(run, 0));
     assert_ok(memtrace_use_on(run, address, 3));
     assert_ok(memtrace_give(run, address));
@@ -516,6 +516,36 @@ static void runs_are_found_by_number_and_name(void **state)
     assert_fails(memtrace_trace_open("nothing.db", &other), MEMTRACE_BAD_TRACE, "nothing.db");
 }
 
+static void runs_of_two_traces_do_not_meet(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {.size = sizeof options, .trace = "other.db", .device = "sim"};
+    memtrace_run *run = open_run("sim"), *other = NULL;
+    assert_ok(memtrace_run_open(&options, &other));
+    assert_ok(memtrace_span_begin(run, "here"));
+    assert_ok(memtrace_span_begin(other, "there"));
+    take(run, MIB, "Mine");
+    uint64_t address = take(other, 2 * MIB, "Theirs");
+    memtrace_statistics statistics = {.size = sizeof statistics};
+    assert_ok(memtrace_run_statistics(run, &statistics));
+    assert_int_equal(statistics.requested_bytes, MIB);
+    assert_ok(memtrace_give(other, address));
+    assert_ok(memtrace_run_close(other, MEMTRACE_RUN_DONE));
+    assert_ok(memtrace_span_end(run));
+
+    const memtrace_run_row *row;
+    memtrace_trace *trace = open_trace(&row);
+    assert_string_equal(row->state, "running");
+    memtrace_trace_close(trace);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    trace = open_trace(&row);
+    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_REQUESTED);
+    assert_int_equal(peak->bytes, MIB);
+    assert_string_equal(peak->span, "here");
+    memtrace_free(peak);
+    memtrace_trace_close(trace);
+}
+
 static void categories_count_what_was_taken(void **state)
 {
     (void)state;
@@ -565,6 +595,7 @@ int main(void)
         TEST(threads_have_places_of_their_own),
         TEST(a_killed_program_leaves_its_run),
         TEST(runs_are_found_by_number_and_name),
+        TEST(runs_of_two_traces_do_not_meet),
         TEST(categories_count_what_was_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where, and the Debian packages that `cpack -G DEB` makes of it. Nothing refers to the prefix,
-# so an installed tree can be moved.
+# What `cmake --install` puts where, and the Debian packages that `cpack -G DEB` makes of it. Nothing refers to the
+# prefix, so an installed tree can be moved.
 #
 #   component     Debian package    what it is
 #   program       memtrace          the program, its manual and completions, and libmemtrace.so.N
@@ -44,8 +44,8 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 
-# What a package depends on is read off its files where there is something to read it with. What the modules need is not a
-# package of the distribution, as often as it is one of several: it is the user's to bring, as the driver is.
+# What a package depends on is read off its files where there is something to read it with. What the modules need is not
+# a package of the distribution, as often as it is one of several: it is the user's to bring, as the driver is.
 find_program(MT_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(MT_SHLIBDEPS)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME memtrace)

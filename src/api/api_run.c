@@ -23,7 +23,8 @@ static size_t count_settings(const char *const *pairs)
     return count;
 }
 
-/* How the allocator was set, if there is one, and what the caller says; texts are borrowed, the array is the caller's. */
+/* How the allocator was set, if there is one, and what the caller says; texts are borrowed, the array is the
+ * caller's. */
 static struct mt_run_setting *make_settings(const memtrace_run_options *options, const char *alloc, size_t *out_count)
 {
     size_t given = count_settings(options->settings), count = 0;

@@ -1,5 +1,5 @@
-/* Two who emit, one trace: the allocator of a run and the notes of its program number their events and segments each from
- * 0, and each calls from threads of its own. This joins them into one sequence, in the order of arrival.
+/* Two who emit, one trace: the allocator of a run and the notes of its program number their events and segments each
+ * from 0, and each calls from threads of its own. This joins them into one sequence, in the order of arrival.
  *
  *   allocator ──▶ source 0 ─┐  one at a time; events and segments
  *                           ├─▶ numbered anew, one clock ──▶ target

@@ -12,8 +12,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The places that one thread is in, innermost last. The run owns them all, so that it can end before its threads do; those
- * of a thread that ended are the next one's. */
+/* The places that one thread is in, innermost last. The run owns them all, so that it can end before its threads do;
+ * those of a thread that ended are the next one's. */
 struct mt_api_thread {
     struct memtrace_run *run;
     struct mt_api_thread *next;
@@ -61,8 +61,8 @@ static inline memtrace_status mt_api_status(mt_status status)
     return (memtrace_status)status;
 }
 
-/* The label that a caller means (NULL: one that says nothing) with the thread's place and the run's phase, interned, and
- * that place. MT_USAGE for what can't be one. */
+/* The label that a caller means (NULL: one that says nothing) with the thread's place and the run's phase, interned,
+ * and that place. MT_USAGE for what can't be one. */
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,
                        mt_span_id *out_span);
 
