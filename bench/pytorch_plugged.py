@@ -66,8 +66,12 @@ class Trainer:
         self.process.wait()
 
 
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
 def row(what, unit, value, peer="", relation="", target=""):
-    print(what, unit, value, peer, relation, target, sep="\t")
+    print(what, unit, value, peer, relation, target, sep="\t", flush=True)
 
 
 def compare(model, precision, trace):
@@ -83,6 +87,9 @@ def compare(model, precision, trace):
     for turn in range(1, TURNS):
         for trainer in all_of_them[turn % 4:] + all_of_them[: turn % 4]:
             trainer.turn(STEPS_A_TURN)
+        say(f"{len(plain.losses)} steps; " + "; ".join(
+            f"{one.name}: {one.times[-1]:.2f} ms, losses {'equal' if one.losses == plain.losses else 'DIFFER'}"
+            for one in all_of_them))
     for trainer in all_of_them:
         trainer.end()
     title = f"PyTorch's {model} model, {precision}"
@@ -104,7 +111,7 @@ def try_errors():
     """Whether PyTorch understands a refusal, and goes on."""
     environment = dict(os.environ, PYTHONPATH=str(SAMPLE.parent))
     told = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], text=True, env=environment, capture_output=True)
-    print(told.stdout + told.stderr, file=sys.stderr)
+    say(told.stdout + told.stderr)
     caught = told.stdout.count("out of memory:")
     row("torch.OutOfMemoryError is raised, and PyTorch goes on", "yes",
         int(told.returncode == 0 and caught == 2 and "sum 2000.0" in told.stdout), "", ">=", 1)
@@ -115,12 +122,13 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--memtrace", help="the program, to ask the trace")
     parser.add_argument("--models", nargs="+", default=["small"])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     given = parser.parse_args()
     os.environ["MEMTRACE_TORCH_LIBRARY"] = os.path.abspath(given.library)
     try_errors()
     with tempfile.TemporaryDirectory() as folder:
         for model in given.models:
-            for precision in ("fp32", "bf16"):
+            for precision in given.precisions:
                 trace = pathlib.Path(folder) / f"{model}-{precision}.db"
                 compare(model, precision, trace)
                 if given.memtrace:

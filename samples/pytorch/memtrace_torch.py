@@ -179,14 +179,14 @@ class Memtrace:
 
     def watch(self, model, name="model"):
         """Gives the memory of a model's modules spans and categories, and its parameters and gradients theirs."""
+        if not self.handles:
+            self._watch_calls()
         self._place(model, name, ROOT, self.other)
         for module, place in list(self.places.items()):
             for own_name, parameter in module.named_parameters(recurse=False):
                 self._watch_parameter(parameter, self._span(place.span, own_name, "Parameter"))
             for own_name, buffer in module.named_buffers(recurse=False):
                 self.relabel(buffer, self.data, self._span(place.span, own_name, "Buffer"))
-        if not self.handles:
-            self._watch_calls()
         return self
 
     def unwatch(self):

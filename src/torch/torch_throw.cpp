@@ -1,9 +1,7 @@
-/* PyTorch's exception is made without PyTorch's headers, so that one build of this library serves every PyTorch: of
- * c10::OutOfMemoryError this takes the type, its table of virtual functions and the constructor of its base, by the names that
- * the C++ ABI gives them, from the libraries that the process has loaded.
- *
- *   table of OutOfMemoryError    [offset] [type] [destructor] [deleting destructor] [what] …
- *                                                ▲ what an object points to */
+/* PyTorch's exception is made without PyTorch's headers, so that one build of this library serves every PyTorch: this takes the
+ * type of c10::OutOfMemoryError, and the constructor of c10::Error, of which that is a kind with nothing added, by the names
+ * that the C++ ABI gives them, from the libraries that the process has loaded. The object is one of the base, thrown as of the
+ * type: who catches either finds what it expects. */
 #include "torch/torch_throw.h"
 
 #include <cxxabi.h>
@@ -26,11 +24,9 @@ using constructor = void (*)(void *self, source_location where, std::string text
 using destructor = void (*)(void *self);
 
 constexpr const char *TYPE = "_ZTIN3c1016OutOfMemoryErrorE";
-constexpr const char *TABLE = "_ZTVN3c1016OutOfMemoryErrorE";
 constexpr const char *CONSTRUCTOR =
     "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 constexpr std::size_t ROOM = 4096; /* far more than an object takes */
-constexpr int FIRST_FUNCTION = 2;  /* in the table */
 
 /* The symbol in one of PyTorch's libraries that is loaded; nothing is loaded for it. */
 void *find(const char *symbol)
@@ -47,18 +43,22 @@ void *find(const char *symbol)
     return nullptr;
 }
 
+/* The first virtual function of an object: its destructor, which every kind of std::exception has there. */
+destructor destructor_of(void *object)
+{
+    return (*static_cast<destructor **>(object))[0];
+}
+
 /* Returns if it can't. */
 void throw_out_of_memory(const std::string &text)
 {
     auto *type = static_cast<std::type_info *>(find(TYPE));
-    auto *table = static_cast<void **>(find(TABLE));
     auto construct = reinterpret_cast<constructor>(find(CONSTRUCTOR));
-    if (type == nullptr || table == nullptr || construct == nullptr)
+    if (type == nullptr || construct == nullptr)
         return;
     void *error = abi::__cxa_allocate_exception(ROOM);
     construct(error, {"memtrace_torch_alloc", "libmemtrace_torch.so", 0}, text);
-    *static_cast<void ***>(error) = table + FIRST_FUNCTION;
-    abi::__cxa_throw(error, type, reinterpret_cast<destructor>(table[FIRST_FUNCTION]));
+    abi::__cxa_throw(error, type, destructor_of(error));
 }
 
 } // namespace

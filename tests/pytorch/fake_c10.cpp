@@ -1,0 +1,73 @@
+/* What the library for PyTorch takes of PyTorch: the error of the end of memory, under the names that PyTorch has it by and
+ * with members that nobody else knows. Catches it as PyTorch does. */
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+namespace c10
+{
+
+struct SourceLocation {
+    const char *function;
+    const char *file;
+    uint32_t line;
+};
+
+class EXPORTED Error : public std::exception
+{
+    std::string message;
+    std::string place;
+    const void *caller = nullptr;
+
+  public:
+    Error(SourceLocation where, std::string text);
+    const char *what() const noexcept override;
+};
+
+class EXPORTED OutOfMemoryError : public Error
+{
+    using Error::Error;
+};
+
+Error::Error(SourceLocation where, std::string text)
+    : message(std::move(text)), place(std::string(where.file) + ":" + where.function)
+{
+}
+
+const char *Error::what() const noexcept
+{
+    return message.c_str();
+}
+
+} // namespace c10
+
+static std::string said;
+static int caught_errors;
+
+extern "C" {
+
+/* Takes a block; "" or what went wrong, as PyTorch would see it. */
+EXPORTED const char *fake_c10_take(void *(*take)(ssize_t, int, void *), ssize_t size, int device, void *stream,
+                                   void **out)
+{
+    said.clear();
+    *out = nullptr;
+    try {
+        *out = take(size, device, stream);
+    } catch (const c10::OutOfMemoryError &error) {
+        caught_errors++;
+        said = std::string("OutOfMemoryError ") + error.what();
+    } catch (const std::exception &error) {
+        said = std::string("RuntimeError ") + error.what();
+    }
+    return said.c_str();
+}
+
+/* As PyTorch throws it, by which the type and its table are made. */
+EXPORTED void fake_c10_throw()
+{
+    throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "thrown by PyTorch itself");
+}
+}

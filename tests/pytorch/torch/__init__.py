@@ -1,0 +1,184 @@
+"""As much of PyTorch as samples/pytorch/memtrace_torch.py speaks to, over the library without a card: tensors are blocks of
+memory and nothing else, and backward runs the nodes of a graph in another thread."""
+import ctypes
+import os
+import sys
+import threading
+import types
+
+C10 = ctypes.CDLL(os.environ["FAKE_C10"])
+C10.fake_c10_take.restype = ctypes.c_char_p
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+class Allocator:
+    """CUDAPluggableAllocator: what was set, by name."""
+
+    current = None
+
+    def __init__(self, path, take, give):
+        library = ctypes.CDLL(path)
+        self.take = ctypes.cast(getattr(library, take), ctypes.c_void_p)
+        self.give = getattr(library, give)
+        self.give.restype = None
+        self.give.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        self.hooks = {}
+        self._allocator = self
+
+    def __getattr__(self, name):
+        if not name.startswith("set_"):
+            raise AttributeError(name)
+        return lambda address: self.hooks.__setitem__(name[4:-3], address)
+
+
+def take(count, device=0, stream=0):
+    out = ctypes.c_void_p()
+    said = C10.fake_c10_take(Allocator.current.take, ctypes.c_ssize_t(count), device, ctypes.c_void_p(stream),
+                             ctypes.byref(out)).decode()
+    if said:
+        kind, _, text = said.partition(" ")
+        raise (OutOfMemoryError if kind == "OutOfMemoryError" else RuntimeError)(text)
+    return out.value or 0
+
+
+class Node:
+    """A step of backward: what it allocates, and the nodes that come after it."""
+
+    def __init__(self, count, *after):
+        self.count, self.after, self.prehooks, self.metadata = count, after, [], {}
+
+    def register_prehook(self, hook):
+        self.prehooks.append(hook)
+
+    def run(self):
+        for hook in self.prehooks:
+            assert hook(()) is None
+        if self.count:
+            Tensor(self.count)
+        for node in self.after:
+            node.run()
+
+
+class Tensor:
+    is_cuda = True
+
+    def __init__(self, count, node=None, device=0):
+        self.count, self.grad_fn, self.device = count, node, device
+        self.start = take(count, device)
+
+    def untyped_storage(self):
+        return self
+
+    def data_ptr(self):
+        return self.start
+
+    def backward(self):
+        autograd.backward(self)
+
+    def __del__(self):
+        if getattr(self, "start", 0):
+            Allocator.current.give(self.start, self.count, self.device, None)
+
+
+class Parameter(Tensor):
+    requires_grad = True
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.grad, self.hooks = None, []
+
+    def register_post_accumulate_grad_hook(self, hook):
+        self.hooks.append(hook)
+        return Handle(self.hooks, hook)
+
+    def accumulate(self, gradient):
+        self.grad = gradient
+        for hook in self.hooks:
+            hook(self)
+
+
+class Handle:
+    def __init__(self, owner, hook):
+        self.owner, self.hook = owner, hook
+
+    def remove(self):
+        self.owner.remove(self.hook)
+
+
+def register(owner):
+    def add(hook, **options):
+        owner.append(hook)
+        return Handle(owner, hook)
+    return add
+
+
+def module_named(name, **entries):
+    made = types.ModuleType("torch." + name)
+    made.__dict__.update(entries)
+    sys.modules["torch." + name] = made
+    return made
+
+
+before_forward, after_forward, before_step, after_step = [], [], [], []
+
+
+class Module:
+    def named_children(self):
+        return [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+
+    def named_parameters(self, recurse=True):
+        return [(name, value) for name, value in vars(self).items() if isinstance(value, Parameter)]
+
+    def named_buffers(self, recurse=True):
+        return []
+
+    def __call__(self, *inputs):
+        output = None
+        for hook in before_forward:
+            hook(self, inputs)
+        try:
+            output = self.forward(*inputs)
+        finally:
+            for hook in after_forward:
+                hook(self, inputs, output)
+        return output
+
+
+class Optimizer:
+    def __init__(self):
+        self.state = {}
+
+    def step(self):
+        for hook in before_step:
+            hook(self, (), {})
+        self.update()
+        for hook in after_step:
+            hook(self, (), {})
+
+
+def run_backward(tensor):
+    thread = threading.Thread(target=tensor.grad_fn.run)
+    thread.start()
+    thread.join()
+
+
+def change_current_allocator(allocator):
+    Allocator.current = allocator
+
+
+memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator)
+cuda = module_named("cuda", memory=memory, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError)
+autograd = module_named("autograd", backward=run_backward)
+optim = module_named("optim", Optimizer=Optimizer, optimizer=module_named(
+    "optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
+    register_optimizer_step_post_hook=register(after_step)))
+nn = module_named("nn", Module=Module, Parameter=Parameter, modules=module_named("nn.modules", module=module_named(
+    "nn.modules.module", register_module_forward_pre_hook=register(before_forward),
+    register_module_forward_hook=register(after_forward))))
+
+
+def device(value):
+    return types.SimpleNamespace(index=int(str(value).partition(":")[2] or 0))
