@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "trace/import/glob.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 static const char operator_prefix[] = "at::_ops::";
 static const char recorded_prefix[] = "torch::autograd::VariableType::";
 static const char engine_prefix[] = "torch::autograd::Engine::";
+static const char sum_prefix[] = "torch::autograd::InputBuffer::";
 static const char apply_word[] = "::apply(";
 
 static bool begins(const char *text, const char *prefix)
@@ -83,11 +85,14 @@ static void read_node(const char *name, struct mt_name_set *names, struct mt_cal
 
 static void read_frame(const struct mt_call_frame *frame, struct mt_name_set *names, struct mt_call_stack *out)
 {
-    if (frame->is_python)
+    if (frame->is_python) {
+        out->is_recomputed |= mt_glob_fits_file("torch/utils/checkpoint.py", frame->file);
         return;
+    }
     read_operator(frame->name, names, out);
     read_recorded(frame->name, names, out);
     read_node(frame->name, names, out);
+    out->is_input_sum |= begins(frame->name, sum_prefix);
     out->is_engine |= begins(frame->name, engine_prefix);
 }
 
@@ -113,6 +118,16 @@ void mt_call_stack_release(struct mt_call_stack *stack)
 {
     free(stack->frames);
     free(stack->operators);
+}
+
+bool mt_call_stack_is_forward(const struct mt_call_stack *stack)
+{
+    return stack->recorded_number != 0 && (!stack->is_engine || stack->is_recomputed);
+}
+
+bool mt_call_stack_is_backward(const struct mt_call_stack *stack)
+{
+    return stack->is_engine && !stack->is_recomputed;
 }
 
 /* Overloads are told after an underscore and begin with a capital, or with "out". */

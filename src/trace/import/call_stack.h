@@ -28,7 +28,13 @@ struct mt_call_stack {
     const char *recorded;     /* the operator that autograd may undo later; "" if none */
     uint32_t recorded_number; /* of that name; 0: none */
     bool is_engine;           /* autograd's engine asked, for a node or between two */
+    bool is_input_sum;        /* which adds what several nodes made for one */
+    bool is_recomputed;       /* a checkpoint runs forward once more */
 };
+
+/* Whether it is an operator of forward that a node may undo later, and whether it undoes one. */
+bool mt_call_stack_is_forward(const struct mt_call_stack *stack);
+bool mt_call_stack_is_backward(const struct mt_call_stack *stack);
 
 /* Reads the frames, which must outlive it; what is no frame is passed over. Release it. */
 void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names, struct mt_call_stack *out);

@@ -99,3 +99,11 @@ const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape
 {
     return tape->position < tape->count ? &tape->entries[tape->position] : NULL;
 }
+
+const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape *tape)
+{
+    size_t at = tape->position;
+    while (at > 0 && tape->undoes && tape->entries[at - 1].name == tape->entries[tape->position].name)
+        at--;
+    return at > 0 ? &tape->entries[at - 1] : NULL;
+}

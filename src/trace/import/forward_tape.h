@@ -39,4 +39,8 @@ bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node);
 /* The operator that is being undone; NULL: none yet. */
 const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape *tape);
 
+/* The one before it whose result it took: of those that ran just before, the last of another name, since what shares an
+ * input runs in a row. NULL: none. */
+const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape *tape);
+
 #endif

@@ -142,24 +142,16 @@ static mt_status read_phases(char *value, struct mt_rule *rule)
 /* Conditions that a value does not follow. */
 static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
-    static const char *const names[] = {"before",
-                                        "recorded",
-                                        "forward-known",
-                                        "forward-unknown",
-                                        "halves-parameter",
-                                        "function",
-                                        "file",
-                                        "line",
-                                        "native",
-                                        "operator",
-                                        "node",
-                                        "metadata",
-                                        "size",
-                                        "phase"};
+    static const char *const names[] = {
+        "before",   "recorded", "forward-known", "forward-unknown", "outlives", "temporary", "halves-parameter",
+        "function", "file",     "line",          "native",          "operator", "node",      "metadata",
+        "size",     "phase"};
     if (strcmp(line->name, "before") == 0 || strcmp(line->name, "recorded") == 0)
         rule->before = line->name[0] == 'b';
     else if (strcmp(line->name, "forward-known") == 0 || strcmp(line->name, "forward-unknown") == 0)
         rule->forward_known = strcmp(line->name, "forward-known") == 0;
+    else if (strcmp(line->name, "outlives") == 0 || strcmp(line->name, "temporary") == 0)
+        rule->outlives = line->name[0] == 'o';
     else if (strcmp(line->name, "halves-parameter") == 0)
         rule->parameter = 1;
     else
@@ -225,7 +217,8 @@ static mt_status check_rule(const struct mt_rule *rule, bool has_arrow)
         return mt_fail(MT_USAGE, "it has no \"->\" between what must be so and what is said then");
     if (!says_something(&rule->says))
         return mt_fail(MT_USAGE, "it says nothing after \"->\"");
-    if (rule->says.phase != MT_RULE_SILENT && (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT))
+    if (rule->says.phase != MT_RULE_SILENT && (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT ||
+                                               rule->outlives != MT_RULE_SILENT || rule->parameter != MT_RULE_SILENT))
         return mt_fail(MT_USAGE, "what says a phase can't ask for one, nor for what follows from it");
     if (rule->line_low > rule->line_high || rule->size_low > rule->size_high)
         return mt_fail(MT_USAGE, "a range ends before it begins");
@@ -253,6 +246,7 @@ mt_status mt_rule_read(const char *text, struct mt_rule *out, bool *out_is_rule)
                             .size_high = UINT64_MAX,
                             .before = MT_RULE_SILENT,
                             .forward_known = MT_RULE_SILENT,
+                            .outlives = MT_RULE_SILENT,
                             .parameter = MT_RULE_SILENT,
                             .says = {.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT}};
     mt_status status = read_words(&line, out, out_is_rule);
@@ -329,6 +323,7 @@ bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subje
            (rule->phases == 0 || (rule->phases >> subject->phase & 1) != 0) &&
            is_as_asked(rule->before, subject->was_before) &&
            is_as_asked(rule->forward_known, subject->is_forward_known) &&
+           is_as_asked(rule->outlives, subject->outlives_phase) &&
            is_as_asked(rule->parameter, subject->halves_parameter) &&
            (rule->metadata == NULL || mt_glob_fits(rule->metadata, subject->metadata));
 }

@@ -13,8 +13,8 @@ struct mt_rule {
     char *node;      /* the node of autograd; "" if there is none */
     char *metadata;
     uint64_t size_low, size_high;
-    uint32_t phases;                      /* a bit each; 0: any */
-    int before, forward_known, parameter; /* 0 or 1; MT_RULE_SILENT: either */
+    uint32_t phases;                                /* a bit each; 0: any */
+    int before, forward_known, outlives, parameter; /* 0 or 1; MT_RULE_SILENT: either */
     struct mt_rule_answer says;
 };
 

@@ -38,6 +38,7 @@ struct mt_rule_subject {
     mt_phase phase;
     bool was_before;       /* it was live before the recording began */
     bool is_forward_known; /* it was asked for to undo an operator whose own block is known */
+    bool outlives_phase;   /* it is there for a later one; loss is part of forward here */
     bool halves_parameter; /* a parameter has twice as many bytes */
 };
 

@@ -24,10 +24,16 @@ static const char *format_of(const struct mt_document *document)
                                                                : "PyTorch memory snapshot (JSON)";
 }
 
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 static mt_status open_run(const struct mt_import_plan *plan, const char *format, struct mt_recorder **out)
 {
     struct settings settings = {0};
-    add_setting(&settings, "imported_from", plan->file);
+    add_setting(&settings, "file", file_name(plan->file));
     add_setting(&settings, "format", format);
     add_setting(&settings, "alloc", "policy=torch");
     const struct mt_run_info info = {

@@ -162,25 +162,29 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     labels->phase = (int)subject.phase;
 }
 
-/* What is undone, in backward. Blocks that the engine takes between two nodes belong to the one before. */
+/* What is undone, in backward. Blocks that the engine takes between two nodes belong to the one before, but the sum of an
+ * input's gradients to what made the input. */
 static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct caller *caller,
                                                 mt_phase phase)
 {
-    if (phase != MT_PHASE_BACKWARD || !caller->stack.is_engine)
+    if (phase != MT_PHASE_BACKWARD || !mt_call_stack_is_backward(&caller->stack))
         return NULL;
     if (caller->stack.node[0] != '\0' && strcmp(caller->stack.node, "AccumulateGrad") != 0)
         mt_forward_tape_undo(labels->tape, caller->stack.node);
-    return mt_forward_tape_current(labels->tape);
+    return caller->stack.is_input_sum ? mt_forward_tape_source(labels->tape) : mt_forward_tape_current(labels->tape);
 }
 
-static mt_role role_of(const struct mt_torch_labels *labels, const struct mt_torch_request *request, int said)
+static bool outlives(const struct mt_torch_labels *labels, const struct mt_torch_request *request)
+{
+    return request->event == NULL ||
+           mt_torch_lives_outlive(&labels->lives, (size_t)(request->event - labels->snapshot->events));
+}
+
+static mt_role role_of(const struct mt_rule_subject *subject, int said)
 {
     if (said != MT_RULE_SILENT)
         return (mt_role)said;
-    if (request->event == NULL)
-        return MT_ROLE_SAVED;
-    size_t number = (size_t)(request->event - labels->snapshot->events);
-    return mt_torch_lives_outlive(&labels->lives, number) ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+    return subject->outlives_phase ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
 }
 
 /* An operator of forward has its name; what undoes one is called after the node and the operator. */
@@ -231,7 +235,7 @@ static void remember(struct mt_torch_labels *labels, const struct caller *caller
 {
     if (label->role == MT_ROLE_PARAM)
         mt_number_map_put(&labels->parameter_bytes, bytes, 1);
-    if (caller->stack.recorded_number == 0)
+    if (!mt_call_stack_is_forward(&caller->stack))
         return;
     mt_forward_tape_add(labels->tape, &(struct mt_forward_op){.name = caller->stack.recorded,
                                                               .category = label->category,
@@ -252,10 +256,11 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
                                            : (mt_phase)labels->lives.phases[request->event - labels->snapshot->events];
     const struct mt_forward_op *forward = find_forward(labels, caller, subject.phase);
     subject.is_forward_known = forward != NULL;
+    subject.outlives_phase = outlives(labels, request);
     subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
     mt_rules_ask(labels->rules, &caller->choice, &subject, &answer);
     const struct mt_label label = {.category = category_of(labels, answer.category, forward),
-                                   .role = role_of(labels, request, answer.role),
+                                   .role = role_of(&subject, answer.role),
                                    .phase = subject.phase,
                                    .op = answer.op != NULL ? answer.op : op_of(caller, &op),
                                    .span = span_of(labels, caller, answer.span, forward),
@@ -264,8 +269,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     *out_span = label.span;
     mt_text_release(&op);
     count_coverage(labels, caller, request, label.category);
-    if (!caller->stack.is_engine || caller->stack.node[0] == '\0')
-        remember(labels, caller, request->requested_bytes, &label);
+    remember(labels, caller, request->requested_bytes, &label);
 }
 
 struct mt_torch_reader mt_torch_labels_reader(struct mt_torch_labels *labels)
