@@ -1,5 +1,6 @@
-/* The library as programs of others see it: through its header alone. */
+/* The library as programs of others see it: through its header, and where that has no question yet, through the trace. */
 #include "folder.h"
+#include "trace/blocks.h"
 
 #include <inttypes.h>
 #include <memtrace.h>
@@ -290,6 +291,40 @@ static void a_pool_reserves_and_its_users_allocate(void **state)
     assert_string_equal(peak->shares[0]->category, "Other");
     memtrace_free(peak);
     memtrace_trace_close(trace);
+}
+
+/* The newest run's refused requests, and what they asked for. */
+static size_t count_refusals(uint64_t *out_bytes)
+{
+    struct mt_trace *trace;
+    const struct mt_run *run;
+    struct mt_mark_row *marks;
+    size_t count, refusals = 0;
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    assert_int_equal(
+        mt_trace_marks(trace, run, run->first_event, run->first_event + run->event_count - 1, &marks, &count), MT_OK);
+    *out_bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (marks[i].kind == MT_EVENT_OOM) {
+            refusals++;
+            *out_bytes += marks[i].value;
+        }
+    free(marks);
+    mt_trace_close(trace);
+    return refusals;
+}
+
+static void refused_requests_are_kept_noted_or_not(void **state)
+{
+    (void)state;
+    uint64_t address, bytes;
+    memtrace_run *run = open_run("sim:64MiB");
+    assert_int_equal(memtrace_take(run, 100 * MIB, 0, NULL, &address), MEMTRACE_OUT_OF_MEMORY);
+    assert_ok(memtrace_note_refusal(run, 7 * MIB, 0, NULL));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_OUT_OF_MEMORY));
+    assert_int_equal(count_refusals(&bytes), 2);
+    assert_int_equal(bytes, 107 * MIB);
 }
 
 static void a_refused_request_leaves_the_run_as_it_was(void **state)
@@ -588,6 +623,7 @@ int main(void)
         TEST(a_number_in_a_span_is_the_layer_of_all_inside),
         TEST(takes_and_notes_are_one_sequence),
         TEST(a_pool_reserves_and_its_users_allocate),
+        TEST(refused_requests_are_kept_noted_or_not),
         TEST(a_refused_request_leaves_the_run_as_it_was),
         TEST(what_cannot_be_meant_is_refused),
         TEST(structs_of_other_versions_are_understood),
