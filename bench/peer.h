@@ -8,6 +8,7 @@
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -42,27 +43,25 @@ static inline void peer_close(struct peer *peer)
     peer->process = 0;
 }
 
-/* In the child: becomes the shell's command. */
+/* In the child: becomes the shell's command. The pipes' own ends close with that. */
 static inline void peer_become(const char *command, const int in[2], const int out[2])
 {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
-    const int ends[] = {in[0], in[1], out[0], out[1]};
-    for (int i = 0; i < 4; i++)
-        close(ends[i]);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(127);
 }
 
-/* Starts a shell's command as a peer and waits until it is ready. NULL: there is none. */
+/* Starts a shell's command as a peer and waits until it is ready. NULL: there is none. Our ends of the pipes close in
+ * every process that is started later: a peer that held another's would keep that from ever reading its end. */
 static inline struct peer peer_open(const char *command)
 {
     struct peer peer = {0, NULL, NULL};
     int in[2], out[2];
     char line[64];
-    if (command == NULL || pipe(in) != 0)
+    if (command == NULL || pipe2(in, O_CLOEXEC) != 0)
         return peer;
-    if (pipe(out) != 0) {
+    if (pipe2(out, O_CLOEXEC) != 0) {
         close(in[0]);
         close(in[1]);
         return peer;

@@ -1,5 +1,5 @@
 /* The fused model: it computes what the golden file and the eager model say, in less memory, with one sequence of events
- * on every device. The device may be given as an argument (cpu). */
+ * on every device. The device (cpu) and the golden file may be given as arguments. */
 #include "fused_bench.h"
 #include "gpu.h"
 #include "model/graph.h"
@@ -15,6 +15,8 @@
 #include <cmocka.h>
 
 enum { GOLDEN_STEPS = 5 };
+
+static const char *golden_path = MT_TEST_DATA "/golden_model.json";
 
 /* ---- against the golden file ---- */
 
@@ -116,7 +118,7 @@ static void every_case_of_the_golden_file_is_followed(void **state)
 {
     (void)state;
     json_error_t error;
-    json_t *cases = json_load_file(MT_TEST_DATA "/golden_model.json", 0, &error), *golden;
+    json_t *cases = json_load_file(golden_path, 0, &error), *golden;
     if (cases == NULL)
         fail_msg("%s", error.text);
     size_t i, checked = 0, with_flash = 0;
@@ -478,6 +480,8 @@ int main(int count, char **arguments)
 {
     if (count > 1)
         test_device = arguments[1];
+    if (count > 2)
+        golden_path = arguments[2];
     if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
         return SKIPPED;
     const struct CMUnitTest tests[] = {
