@@ -25,6 +25,7 @@ import sys
 import threading
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 __all__ = ["RULES", "Memtrace", "install"]
 
@@ -226,8 +227,8 @@ class Memtrace:
         self.handles += [
             modules.register_module_forward_pre_hook(self._before_forward),
             modules.register_module_forward_hook(self._after_forward, always_call=True),
-            torch.optim.optimizer.register_optimizer_step_pre_hook(self._before_optimizer),
-            torch.optim.optimizer.register_optimizer_step_post_hook(self._after_optimizer),
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
             Patched(torch.autograd, "backward", self._backward),
         ]
 

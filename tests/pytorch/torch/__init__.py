@@ -172,9 +172,9 @@ def change_current_allocator(allocator):
 memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator)
 cuda = module_named("cuda", memory=memory, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError)
 autograd = module_named("autograd", backward=run_backward)
-optim = module_named("optim", Optimizer=Optimizer, optimizer=module_named(
-    "optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
-    register_optimizer_step_post_hook=register(after_step)))
+optim = module_named("optim", Optimizer=Optimizer)
+module_named("optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
+             register_optimizer_step_post_hook=register(after_step))  # whose name PyTorch takes out of torch.optim
 nn = module_named("nn", Module=Module, Parameter=Parameter, modules=module_named("nn.modules", module=module_named(
     "nn.modules.module", register_module_forward_pre_hook=register(before_forward),
     register_module_forward_hook=register(after_forward))))
