@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 30, ROUNDS = 4000, MIB = 1 << 20 };
+enum { SLOTS = 30, ROUNDS = 4000, MIB = 1 << 20, SEGMENT_UNIT = 2 * MIB /* the shadow wants whole ones */ };
 
 struct target {
     struct mt_interner *interner;
@@ -102,7 +102,8 @@ static void *note(void *given)
     struct actor *actor = given;
     for (int i = 0; i < ROUNDS; i++) {
         unsigned slot = (unsigned)(next(actor) % SLOTS);
-        struct mt_foreign_block block = {.address = (uint64_t)(slot + 1) << 50, .requested_bytes = slot + 1u};
+        struct mt_foreign_block block = {.address = (uint64_t)(slot + 1) << 50,
+                                         .requested_bytes = (slot + 1u) * SEGMENT_UNIT};
         if (actor->is_noted[slot]) {
             mt_foreign_give(actor->foreign, 0, block.address);
             actor->live_bytes -= block.requested_bytes;
