@@ -340,6 +340,45 @@ static void a_context_takes_its_memory_with_it(void **state)
     assert_holds(410, 2);
 }
 
+static void take_of_pool(uint64_t address, uint64_t bytes, uint64_t reserved_bytes)
+{
+    struct mt_memory_call call = call_of(MT_MEMORY_POOL, address, bytes);
+    call.pool = 77;
+    mt_account_take(account, &main_thread, &call);
+    if (reserved_bytes > 0)
+        mt_account_pool(account, now_ns++, 77, reserved_bytes);
+}
+
+/* What is reserved is what the driver holds for the pool, whatever of it blocks have. */
+static void what_a_pool_keeps_is_reserved_and_nobodys(void **state)
+{
+    (void)state;
+    take_of_pool(MIB, 100, 320);
+    assert_int_equal(look().reserved_bytes, 320);
+    take_of_pool(2 * MIB, 300, 640);
+    assert_int_equal(look().reserved_bytes, 640);
+    mt_account_give(account, now_ns++, MIB);
+    mt_account_give(account, now_ns++, 2 * MIB);
+    assert_int_equal(look().reserved_bytes, 640);
+    assert_int_equal(look().block_bytes, 0);
+    take_of_pool(MIB, 600, 640);
+    assert_int_equal(look().reserved_bytes, 640);
+    take_of_pool(3 * MIB, 10, 610); /* the rest was given back in between */
+    assert_int_equal(look().reserved_bytes, 610);
+    take(9 * MIB, 5);
+    assert_int_equal(look().reserved_bytes, 615);
+    assert_int_equal(look().block_bytes, 615);
+}
+
+static void a_pool_of_which_nothing_is_said_holds_its_blocks(void **state)
+{
+    (void)state;
+    take_of_pool(MIB, 100, 0);
+    take_of_pool(2 * MIB, 300, 0);
+    mt_account_give(account, now_ns++, MIB);
+    assert_holds(300, 1);
+}
+
 static void only_the_memory_of_the_wanted_device_counts(void **state)
 {
     (void)state;
@@ -542,6 +581,8 @@ int main(void)
         TEST(records_of_told_calls_add_nothing),
         TEST(records_fill_in_what_no_call_told),
         TEST(memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_agree),
+        TEST(what_a_pool_keeps_is_reserved_and_nobodys),
+        TEST(a_pool_of_which_nothing_is_said_holds_its_blocks),
         TEST(a_context_takes_its_memory_with_it),
         TEST(only_the_memory_of_the_wanted_device_counts),
         TEST(a_refused_request_is_the_end_of_memory),

@@ -230,6 +230,7 @@ static void what_a_program_did_before_it_died_is_there(void **state)
     (void)state;
     assert_int_equal(shell(RECORD "take 0 1000 take 1 500 die 9")->code, 128 + SIGKILL);
     assert_peak("1", 1500, "Device");
+    assert_string_equal(ask("SELECT state FROM run"), "interrupted");
     assert_int_equal(shell(RECORD "take 0 3000 leave 3")->code, 3);
     assert_peak("2", 3000, "Device");
 }

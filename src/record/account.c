@@ -11,8 +11,11 @@
 
 enum { CALL_SLOTS = 1 << 20, LAUNCH_SLOTS = 1 << 20 }; /* powers of two */
 
-/* Where the addresses of what has none begin: no program has addresses there. */
-static const mt_addr first_own_address = (mt_addr)1 << 61;
+/* Where the addresses of what has none begin: no program has addresses there. Pools have a range each, as long as no pool
+ * can be. */
+static const mt_addr first_own_address = (mt_addr)1 << 61, first_pool_address = (mt_addr)1 << 60;
+static const uint64_t pool_range_bytes = (uint64_t)1 << 48;
+enum { MOST_POOLS = 1 << 12 };
 
 #define X(name, text) [MT_MEMORY_##name] = text,
 static const char *const kind_names[MT_MEMORY_KIND_COUNT] = {MT_MEMORY_KINDS(X)};
@@ -30,13 +33,20 @@ struct mapping {
     uint64_t physical; /* index of it */
 };
 
+/* A pool of the driver's. Once it is known what the driver holds: cached_bytes are mapped at the beginning of its range. */
+struct pool {
+    uint64_t number; /* of the caller */
+    uint64_t used_bytes, cached_bytes;
+    bool is_known;
+};
+
 /* A launch; its number, in the upper half of the first word, is written last. */
 struct launch {
     _Atomic uint64_t number_and_label;
     _Atomic int64_t step;
 };
 
-/* Invariants: contexts has every live block that was taken with an address of the program's; calls[n % CALL_SLOTS] is
+/* Invariants: owners has every live block that was taken with an address of the program's; calls[n % CALL_SLOTS] is
  * the last expected call n. */
 struct mt_account {
     struct mt_foreign *foreign;
@@ -44,7 +54,9 @@ struct mt_account {
     struct mt_account_settings settings;
     char *step_prefix; /* NULL: there are no steps */
     mt_category categories[MT_MEMORY_KIND_COUNT];
-    struct mt_number_map contexts; /* address to context */
+    struct mt_number_map owners; /* address to context, and above 32 bits the pool's index + 1 */
+    struct pool *pools;
+    uint32_t pool_count;
     struct mt_number_map recorded; /* address that a record told, to the block's own */
     struct mt_number_map handles;  /* to the index of the physical memory */
     struct physical *physical;
@@ -68,7 +80,7 @@ struct mt_account *mt_account_create(const struct mt_sink *sink, const struct mt
     account->step_prefix = settings->step != NULL ? mt_host_strdup(settings->step) : NULL;
     for (int kind = 0; kind < MT_MEMORY_KIND_COUNT; kind++)
         account->categories[kind] = mt_sink_category(sink, kind_names[kind]);
-    mt_number_map_create(&account->contexts);
+    mt_number_map_create(&account->owners);
     mt_number_map_create(&account->recorded);
     mt_number_map_create(&account->handles);
     mt_address_map_create(&account->mappings, sizeof(struct mapping));
@@ -85,11 +97,12 @@ void mt_account_destroy(struct mt_account *account)
     if (account == NULL)
         return;
     mt_foreign_destroy(account->foreign);
-    mt_number_map_release(&account->contexts);
+    mt_number_map_release(&account->owners);
     mt_number_map_release(&account->recorded);
     mt_number_map_release(&account->handles);
     mt_address_map_release(&account->mappings);
     mt_kernel_log_destroy(account->kernels);
+    free(account->pools);
     free(account->physical);
     free(account->calls);
     free(account->launches);
@@ -137,22 +150,94 @@ void mt_account_expect(struct mt_account *account, uint32_t call)
     account->calls[call % CALL_SLOTS] = call;
 }
 
+/* The index of a pool + 1; 0 if it is unknown. */
+static uint32_t find_pool(const struct mt_account *account, uint64_t number)
+{
+    for (uint32_t index = 0; index < account->pool_count; index++)
+        if (account->pools[index].number == number)
+            return index + 1;
+    return 0;
+}
+
+/* The same, made if it is new; 0 for none, and for one too many. */
+static uint32_t make_pool(struct mt_account *account, uint64_t number)
+{
+    uint32_t found = number != 0 ? find_pool(account, number) : 0, index = account->pool_count;
+    if (number == 0 || found != 0 || index == MOST_POOLS)
+        return found;
+    account->pools = mt_host_resize(account->pools, ++account->pool_count, sizeof *account->pools);
+    account->pools[index] = (struct pool){.number = number};
+    mt_foreign_reserve(account->foreign, first_pool_address + index * pool_range_bytes, pool_range_bytes, index);
+    return index + 1;
+}
+
+/* Makes the memory of a pool that no block has as large as that. */
+static void cache(struct mt_account *account, uint64_t time_ns, uint32_t pool_number, uint64_t bytes)
+{
+    struct pool *pool = &account->pools[pool_number - 1];
+    mt_addr begin = first_pool_address + (pool_number - 1) * pool_range_bytes;
+    if (bytes > pool_range_bytes)
+        bytes = pool_range_bytes;
+    if (bytes > pool->cached_bytes)
+        mt_foreign_map(account->foreign, time_ns, begin + pool->cached_bytes, bytes - pool->cached_bytes, 0);
+    else if (bytes < pool->cached_bytes)
+        mt_foreign_unmap(account->foreign, time_ns, begin + bytes, pool->cached_bytes - bytes);
+    pool->cached_bytes = bytes;
+}
+
+/* A block comes of what the pool has, as far as that goes. */
+static void take_of_pool(struct mt_account *account, uint64_t time_ns, uint32_t pool_number, uint64_t bytes)
+{
+    if (pool_number == 0)
+        return;
+    struct pool *pool = &account->pools[pool_number - 1];
+    pool->used_bytes += bytes;
+    cache(account, time_ns, pool_number, pool->cached_bytes > bytes ? pool->cached_bytes - bytes : 0);
+}
+
+static void give_to_pool(struct mt_account *account, uint64_t time_ns, uint32_t pool_number, uint64_t bytes)
+{
+    if (pool_number == 0)
+        return;
+    struct pool *pool = &account->pools[pool_number - 1];
+    pool->used_bytes -= bytes < pool->used_bytes ? bytes : pool->used_bytes;
+    if (pool->is_known)
+        cache(account, time_ns, pool_number, pool->cached_bytes + bytes);
+}
+
+void mt_account_pool(struct mt_account *account, uint64_t time_ns, uint64_t pool, uint64_t reserved_bytes)
+{
+    uint32_t number = find_pool(account, pool);
+    if (number == 0)
+        return;
+    struct pool *known = &account->pools[number - 1];
+    known->is_known = true;
+    cache(account, time_ns, number, reserved_bytes > known->used_bytes ? reserved_bytes - known->used_bytes : 0);
+}
+
 void mt_account_take(struct mt_account *account, const struct mt_account_thread *thread,
                      const struct mt_memory_call *call)
 {
     if (!is_counted(account, call->device) || call->address == 0)
         return;
     const struct mt_foreign_block block = describe(account, thread, call, call->address);
+    uint32_t pool = make_pool(account, call->pool);
+    mt_account_give(account, call->time_ns, call->address); /* of the one before, if that was lost */
+    take_of_pool(account, call->time_ns, pool, call->bytes);
     mt_foreign_take(account->foreign, call->time_ns, &block);
-    mt_number_map_put(&account->contexts, call->address, call->context);
+    mt_number_map_put(&account->owners, call->address, (uint64_t)pool << 32 | call->context);
 }
 
 /* Of an address that no counted block begins at, nothing: it may be of another device, or from before. */
 void mt_account_give(struct mt_account *account, uint64_t time_ns, uint64_t address)
 {
-    uint64_t context;
-    if (mt_number_map_take(&account->contexts, address, &context))
-        mt_foreign_give(account->foreign, time_ns, address);
+    struct mt_foreign_block block = {0};
+    uint64_t owner;
+    if (!mt_number_map_take(&account->owners, address, &owner))
+        return;
+    mt_foreign_find(account->foreign, address, &block);
+    mt_foreign_give(account->foreign, time_ns, address);
+    give_to_pool(account, time_ns, (uint32_t)(owner >> 32), block.requested_bytes);
 }
 
 void mt_account_refuse(struct mt_account *account, const struct mt_account_thread *thread,
@@ -174,11 +259,11 @@ static int by_number(const void *left, const void *right)
 /* By address, so that the order is the same whatever the map's is. */
 void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context)
 {
-    const struct mt_number_map *map = &account->contexts;
+    const struct mt_number_map *map = &account->owners;
     uint64_t *addresses = mt_host_alloc((map->count + 1) * sizeof *addresses);
     size_t count = 0;
     for (size_t i = 0; map->pairs != NULL && i <= map->mask; i++)
-        if (map->pairs[i].key != MT_NUMBER_MAP_NO_KEY && map->pairs[i].value == context)
+        if (map->pairs[i].key != MT_NUMBER_MAP_NO_KEY && (uint32_t)map->pairs[i].value == context)
             addresses[count++] = map->pairs[i].key;
     qsort(addresses, count, sizeof *addresses, by_number);
     for (size_t i = 0; i < count; i++)

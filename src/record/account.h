@@ -61,6 +61,7 @@ struct mt_memory_call {
     uint64_t address; /* of physical memory, its handle; of a refused request, any */
     uint64_t bytes;
     uint64_t stream;  /* any number that tells streams apart; 0 is the default one */
+    uint64_t pool;    /* that it comes from, by any number; 0: none */
     uint32_t context; /* with which it goes; of physical memory, any */
     int device;
 };
@@ -100,6 +101,10 @@ void mt_account_take(struct mt_account *account, const struct mt_account_thread 
 void mt_account_give(struct mt_account *account, uint64_t time_ns, uint64_t address);
 void mt_account_refuse(struct mt_account *account, const struct mt_account_thread *thread,
                        const struct mt_memory_call *call);
+
+/* What the driver holds for a pool now, live blocks included. What is beyond them is memory that no block has, and so is from
+ * now on what a block of the pool gives back. A pool that this is never said of holds its blocks only, and one that no counted block came of is ignored. */
+void mt_account_pool(struct mt_account *account, uint64_t time_ns, uint64_t pool, uint64_t reserved_bytes);
 
 /* All that goes with a context, which is about to end. */
 void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context);

@@ -139,6 +139,8 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
     tell_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
     if (run->request.watches_kernels)
         mt_recorder_measure(run->recorder, MT_LOST_KERNELS, -1, (double)lost_records);
+    mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.told_records);
+    mt_recorder_measure(run->recorder, "records:filled_in", -1, (double)counts.filled_records);
     mt_status status = mt_recorder_close(run->recorder, end_state(&counts, exit_code));
     if (status != MT_OK)
         answer(run->answers, MT_RECORD_NOTE, 0, mt_last_error());

@@ -54,10 +54,32 @@ static uint64_t bytes_of(const struct mt_call_arguments *given, int result)
     return given->rows * (result == SUCCEEDED ? *given->pitch : given->bytes);
 }
 
+/* The pool that a call took of; 0: none, or nobody knows. */
+static uint64_t find_pool(const struct mt_pool_functions *pools, mt_memory_kind kind, uint64_t named, int device)
+{
+    CUmemoryPool pool = NULL;
+    if (kind != MT_MEMORY_POOL || named != 0)
+        return named;
+    return pools != NULL && pools->of_device != NULL && pools->of_device(&pool, device) == CUDA_SUCCESS
+               ? (uint64_t)(uintptr_t)pool
+               : 0;
+}
+
+static void tell_pool(struct mt_account *account, const struct mt_pool_functions *pools,
+                      const struct mt_memory_call *taken)
+{
+    uint64_t reserved_bytes = 0;
+    if (taken->pool != 0 && pools != NULL && pools->attribute != NULL &&
+        pools->attribute((CUmemoryPool)(uintptr_t)taken->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes) ==
+            CUDA_SUCCESS)
+        mt_account_pool(account, taken->time_ns, taken->pool, reserved_bytes);
+}
+
 static struct mt_memory_call describe(const struct mt_listening_thread *thread, const struct mt_listened_call *call,
                                       const CUpti_CallbackData *data, int result, uint64_t time_ns)
 {
     const struct mt_call_arguments given = mt_listened_call_read(call, data->functionParams);
+    int device = given.device == MT_DEVICE_OF_CONTEXT ? mt_device_of_context(data->context) : given.device;
     return (struct mt_memory_call){
         .time_ns = time_ns,
         .op = thread->outer != NULL ? thread->outer->name : call->name,
@@ -66,7 +88,8 @@ static struct mt_memory_call describe(const struct mt_listening_thread *thread, 
         .bytes = bytes_of(&given, result),
         .stream = given.stream,
         .context = data->contextUid,
-        .device = given.device == MT_DEVICE_OF_CONTEXT ? mt_device_of_context(data->context) : given.device,
+        .pool = find_pool(thread->pools, call->kind, given.pool, device),
+        .device = device,
     };
 }
 
@@ -86,6 +109,8 @@ static void end_request(struct mt_account *account, struct mt_listening_thread *
         mt_account_make(account, &thread->account, &request);
     else
         mt_account_take(account, &thread->account, &request);
+    if (result == SUCCEEDED)
+        tell_pool(account, thread->pools, &request);
 }
 
 static void end_call(struct mt_account *account, struct mt_listening_thread *thread,

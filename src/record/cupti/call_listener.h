@@ -12,11 +12,19 @@
 
 #include "record/cupti/memory_calls.h"
 
+/* The driver's functions about pools, which the listener asks at the end of a call that takes of one; NULL where they can't
+ * be had: then nothing is said of pools. */
+struct mt_pool_functions {
+    CUresult (*of_device)(CUmemoryPool *out, CUdevice device); /* the one that it uses now */
+    CUresult (*attribute)(CUmemoryPool pool, CUmemPool_attribute attribute, void *out);
+};
+
 /* A thread of the program. Zero-initialized is in no call. */
 struct mt_listening_thread {
     struct mt_account_thread account;
     const struct mt_listened_call *outer; /* the runtime's call that it is in, if that takes memory; NULL: none */
-    bool is_told;                         /* what the outer call took, or that it was refused */
+    const struct mt_pool_functions *pools;
+    bool is_told; /* what the outer call took, or that it was refused */
 };
 
 /* A call at one of its ends: CUPTI_API_ENTER or CUPTI_API_EXIT of `data`, at `time_ns` since the run began.

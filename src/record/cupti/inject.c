@@ -60,9 +60,10 @@ static const CUpti_CallbackId ranges[] = {
 static struct {
     struct mt_record_request request;
     CUpti_SubscriberHandle subscriber;
-    pthread_mutex_t lock;                 /* held by whoever tells the account */
-    struct mt_number_map strings;         /* registered with NVTX: handle to a copy's address */
-    pthread_key_t thread_key;             /* whose destructor is told that a thread ends */
+    pthread_mutex_t lock;         /* held by whoever tells the account */
+    struct mt_number_map strings; /* registered with NVTX: handle to a copy's address */
+    pthread_key_t thread_key;     /* whose destructor is told that a thread ends */
+    struct mt_pool_functions pools;
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
     struct mt_process_run *ended;         /* which is never freed */
@@ -93,6 +94,15 @@ static void describe_device(int device, char *name, uint64_t *out_bytes)
     *out_bytes = bytes;
 }
 
+static void find_pool_functions(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver == NULL)
+        return;
+    *(void **)&watch.pools.of_device = dlsym(driver, "cuDeviceGetMemPool");
+    *(void **)&watch.pools.attribute = dlsym(driver, "cuMemPoolGetAttribute");
+}
+
 /* Under the lock. A trace that can't be had is asked for once. */
 static void begin_run(int device)
 {
@@ -102,6 +112,7 @@ static void begin_run(int device)
     if (watch.run != NULL || watch.is_over)
         return;
     describe_device(device, name, &card.capacity_bytes);
+    find_pool_functions();
     if (mt_process_run_open(&watch.request, &card, mt_kernel_name_spell, &run) == MT_OK)
         watch.run = run;
     else
@@ -124,6 +135,7 @@ static struct mt_listening_thread *know_thread(void)
 {
     if (!is_known_thread) {
         is_known_thread = true;
+        this_thread.pools = &watch.pools;
         pthread_setspecific(watch.thread_key, &this_thread);
     }
     return &this_thread;

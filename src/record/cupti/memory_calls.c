@@ -17,6 +17,15 @@
         out->bytes = given->size;                                                                                      \
         out->stream = (uint64_t)given->queue;                                                                          \
     }
+#define READS_POOLED_RESULT(name, pointer, size, queue, from)                                                          \
+    static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
+    {                                                                                                                  \
+        const name##_params *given = parameters;                                                                       \
+        out->result = (const uint64_t *)given->pointer;                                                                \
+        out->bytes = given->size;                                                                                      \
+        out->stream = (uint64_t)given->queue;                                                                          \
+        out->pool = (uint64_t)given->from;                                                                             \
+    }
 #define READS_ROWS(name, pointer, pitch_pointer, width, height)                                                        \
     static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
     {                                                                                                                  \
@@ -38,7 +47,7 @@ READS_RESULT(cuMemAlloc_v2, dptr, bytesize)
 READS_RESULT(cuMemAllocManaged, dptr, bytesize)
 READS_ROWS(cuMemAllocPitch_v2, dptr, pPitch, WidthInBytes, Height)
 READS_QUEUED_RESULT(cuMemAllocAsync, dptr, bytesize, hStream)
-READS_QUEUED_RESULT(cuMemAllocFromPoolAsync, dptr, bytesize, hStream)
+READS_POOLED_RESULT(cuMemAllocFromPoolAsync, dptr, bytesize, hStream, pool)
 READS_FIELD(cuMemFree_v2, address, dptr)
 READS_FIELD(cuMemFreeAsync, address, dptr)
 READS_FIELD(cuMemRelease, handle, handle)
@@ -47,7 +56,7 @@ READS_RESULT(cudaMalloc_v3020, devPtr, size)
 READS_RESULT(cudaMallocManaged_v6000, devPtr, size)
 READS_ROWS(cudaMallocPitch_v3020, devPtr, pitch, width, height)
 READS_QUEUED_RESULT(cudaMallocAsync_v11020, devPtr, size, hStream)
-READS_QUEUED_RESULT(cudaMallocFromPoolAsync_v11020, ptr, size, stream)
+READS_POOLED_RESULT(cudaMallocFromPoolAsync_v11020, ptr, size, stream, memPool)
 READS_FIELD(cudaFree_v3020, address, devPtr)
 READS_FIELD(cudaFreeAsync_v11020, address, devPtr)
 
