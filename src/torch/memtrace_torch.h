@@ -44,7 +44,7 @@ int memtrace_torch_close(int outcome);
 /* Why the calling thread's last call failed. */
 const char *memtrace_torch_last_error(void);
 
-/* ---- labels: some 20 ns a call, and 100 ns more where a trace takes marks of it ---- */
+/* ---- labels: some 15 ns a call, and 150 ns more where a trace takes marks of it ---- */
 
 /* The number of a span of that name and class inside of another (0: the root), the same for equal ones. */
 uint32_t memtrace_torch_span(uint32_t parent, const char *name, const char *kind);

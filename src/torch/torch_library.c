@@ -15,6 +15,7 @@ static struct library {
     pthread_mutex_t lock; /* of opening, settings, names of categories and steps */
     pthread_once_t once;
     struct mt_torch_memory *_Atomic cards[MT_TORCH_MOST_CARDS];
+    atomic_int card_end; /* no card from this number on is in use */
     struct mt_torch_names names;
     char *alloc, *trace_path, *program;   /* NULL: as by themselves */
     double fraction[MT_TORCH_MOST_CARDS]; /* of the card's memory; 0: all */
@@ -64,19 +65,12 @@ struct mt_torch_memory *mt_torch_memory_of(int device)
 
 void mt_torch_each(void (*visit)(struct mt_torch_memory *memory, void *context), void *context)
 {
-    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
+    int end = atomic_load_explicit(&library.card_end, memory_order_acquire);
+    for (int i = 0; i < end; i++) {
         struct mt_torch_memory *memory = mt_torch_memory_of(i);
         if (memory != NULL)
             visit(memory, context);
     }
-}
-
-static bool has_cards(void)
-{
-    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
-        if (mt_torch_memory_of(i) != NULL)
-            return true;
-    return false;
 }
 
 /* ---- opening ---- */
@@ -145,6 +139,8 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
     if (*out == NULL && (status = open_card(device, out)) == MT_OK) {
         tell_what_was(*out, device);
         atomic_store_explicit(&library.cards[device], *out, memory_order_release);
+        if (device >= library.card_end)
+            library.card_end = device + 1;
     }
     leave();
     return status;
@@ -179,7 +175,7 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
     if (status != MT_OK)
         return status;
     (void)enter();
-    if (has_cards())
+    if (library.card_end > 0)
         status = mt_fail(MT_USAGE, "memory was taken already: the allocator is set up before the first tensor");
     if (status == MT_OK) {
         set_text(&library.alloc, alloc);
@@ -198,6 +194,7 @@ void mt_torch_forget(void)
         library.cards[i] = NULL;
         library.fraction[i] = 0;
     }
+    library.card_end = 0;
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);
     set_text(&library.program, NULL);

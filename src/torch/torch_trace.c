@@ -4,12 +4,14 @@
 #include "base/lock.h"
 #include "base/memory.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* Invariant: target is the recorder's sink while there is one, and one that forgets events otherwise. */
 struct mt_torch_trace {
     struct mt_lock lock;
     struct mt_recorder *recorder; /* NULL: nothing is recorded */
+    atomic_bool is_open;          /* whether there is one, for who has not the lock */
     struct mt_interner *interner; /* names categories, and all labels once the recording is over */
     struct mt_sink target;
 };
@@ -22,6 +24,7 @@ mt_status mt_torch_trace_open(const char *path, const struct mt_run_info *info, 
         return status;
     struct mt_torch_trace *trace = mt_host_alloc(sizeof *trace);
     trace->recorder = recorder;
+    trace->is_open = recorder != NULL;
     trace->interner = mt_interner_create();
     trace->target = recorder != NULL ? *mt_recorder_sink(recorder) : mt_sink_discarding(trace->interner);
     *out = trace;
@@ -105,12 +108,9 @@ struct mt_sink mt_torch_trace_sink(struct mt_torch_trace *trace)
                             .flush = flush};
 }
 
-bool mt_torch_trace_is_open(struct mt_torch_trace *trace)
+bool mt_torch_trace_is_open(const struct mt_torch_trace *trace)
 {
-    (void)enter(trace);
-    bool is_open = trace->recorder != NULL;
-    leave(trace);
-    return is_open;
+    return atomic_load_explicit(&trace->is_open, memory_order_relaxed);
 }
 
 void mt_torch_trace_measure(struct mt_torch_trace *trace, const char *name, int64_t step, double value)
@@ -126,6 +126,7 @@ mt_status mt_torch_trace_end(struct mt_torch_trace *trace, mt_run_state state)
     (void)enter(trace);
     struct mt_recorder *recorder = trace->recorder;
     trace->recorder = NULL;
+    trace->is_open = false;
     trace->target = mt_sink_discarding(trace->interner);
     leave(trace);
     return mt_recorder_close(recorder, state);

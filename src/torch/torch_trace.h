@@ -18,7 +18,7 @@ mt_status mt_torch_trace_open(const char *path, const struct mt_run_info *info, 
 struct mt_sink mt_torch_trace_sink(struct mt_torch_trace *trace);
 
 /* Whether something is recorded now. */
-bool mt_torch_trace_is_open(struct mt_torch_trace *trace);
+bool mt_torch_trace_is_open(const struct mt_torch_trace *trace);
 
 /* Keeps a number with the run, if one is recorded. */
 void mt_torch_trace_measure(struct mt_torch_trace *trace, const char *name, int64_t step, double value);
