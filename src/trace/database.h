@@ -44,6 +44,10 @@ mt_status mt_database_check_writing(const char *path);
  * killed process left. */
 mt_status mt_database_open_reading(const char *path, struct mt_database **out);
 
+/* Opens a database that others made, whatever it holds, read-only. What it says of itself is believed no more than what a
+ * trace says. */
+mt_status mt_database_open_foreign(const char *path, struct mt_database **out);
+
 /* Makes a database that is no trace in the empty file at `path`, and begins a transaction: for what is exported, whose
  * file is of no use where writing it failed, and so needs no care. */
 mt_status mt_database_create_export(const char *path, struct mt_database **out);

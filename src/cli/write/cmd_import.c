@@ -101,13 +101,17 @@ static mt_status run_import(const void *given)
 
 const struct mt_command mt_command_import = {
     .name = "import",
-    .summary = "Makes a run of a file that another program wrote: a memory snapshot of PyTorch.",
+    .summary = "Makes a run of a file that another program wrote: PyTorch, Nsight Systems or RMM.",
     .usage = "FILE [OPTIONS]",
-    .details =
-        "FILE is what torch.cuda.memory._dump_snapshot() writes, a pickle, or the same as JSON; as it is or through\n"
-        "gzip. It is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff,\n"
-        "categories, advise, check, timeline. What blocks are for is told by rules over who asked for them;\n"
-        "docs/import.md explains how to write some.\n",
+    .details = "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, a pickle, or "
+               "the same as\n"
+               "JSON; an export of Nsight Systems to SQLite; or a log of RMM in CSV; as it is or, but for SQLite, "
+               "through gzip.\n"
+               "It is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff, "
+               "categories,\n"
+               "advise, check, timeline. What blocks are for is told by rules over who asked for them; docs/import.md "
+               "explains\n"
+               "how to write some.\n",
     .examples = "  memtrace import snapshot.pickle\n"
                 "  memtrace import before.pickle.gz --name before && memtrace import after.pickle.gz --name after\n"
                 "  memtrace diff before after\n"

@@ -135,10 +135,13 @@ void mt_import_print(const struct mt_imported_run *imported)
     print_entries(imported->report);
     mt_run_peaks_print(imported->peaks);
     putchar('\n');
-    print_rounding(imported);
-    print_beginning(imported->report);
+    if (imported->report->kind == MT_IMPORT_TORCH)
+        print_rounding(imported);
+    if (imported->report->kind == MT_IMPORT_TORCH)
+        print_beginning(imported->report);
     print_contradictions(imported->report);
-    print_coverage(imported->report);
+    if (imported->report->kind != MT_IMPORT_OWN)
+        print_coverage(imported->report);
 }
 
 static json_t *json_of_events(const struct mt_import_report *report)

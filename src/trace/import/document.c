@@ -25,28 +25,27 @@ static mt_status read_values(const struct mt_whole_file *file, struct mt_documen
     return mt_fail(MT_BAD_TRACE, "it is neither a pickle of protocol 2 to 5 nor JSON");
 }
 
-static mt_status read_file(const char *path, struct mt_document *document)
+mt_status mt_document_read(const char *path, const struct mt_whole_file *file, struct mt_document **out)
 {
-    struct mt_whole_file file;
-    mt_status status = mt_whole_file_read(path, &file);
-    if (status == MT_OK) {
-        const struct mt_value_limits limits = mt_value_limits_of(file.length);
-        document->store = mt_value_store_create(&limits);
-        status = read_values(&file, document);
-        if (status != MT_OK)
-            mt_fail_context(status, "%s can't be imported", path);
-    }
-    mt_whole_file_release(&file);
-    return status;
+    struct mt_document *document = mt_host_alloc(sizeof *document);
+    const struct mt_value_limits limits = mt_value_limits_of(file->length);
+    document->store = mt_value_store_create(&limits);
+    mt_status status = read_values(file, document);
+    *out = status == MT_OK ? document : NULL;
+    if (status == MT_OK)
+        return MT_OK;
+    mt_document_close(document);
+    return mt_fail_context(status, "%s can't be imported", path);
 }
 
 mt_status mt_document_open(const char *path, struct mt_document **out)
 {
-    struct mt_document *document = mt_host_alloc(sizeof *document);
-    mt_status status = read_file(path, document);
-    *out = status == MT_OK ? document : NULL;
-    if (status != MT_OK)
-        mt_document_close(document);
+    struct mt_whole_file file;
+    *out = NULL;
+    mt_status status = mt_whole_file_read(path, &file);
+    if (status == MT_OK)
+        status = mt_document_read(path, &file, out);
+    mt_whole_file_release(&file);
     return status;
 }
 

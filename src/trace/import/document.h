@@ -15,6 +15,9 @@ struct mt_document;
  * the kind, is damaged, or would take far more memory than files of its size do: hostile files end so, too. Owned by the
  * caller; *out is NULL after a failure. */
 mt_status mt_document_open(const char *path, struct mt_document **out);
+/* The same of a file that was read. */
+struct mt_whole_file;
+mt_status mt_document_read(const char *path, const struct mt_whole_file *file, struct mt_document **out);
 void mt_document_close(struct mt_document *document); /* may be NULL */
 
 /* The value that the file is; the document's. */

@@ -2,24 +2,51 @@
 
 #include "base/memory.h"
 #include "trace/import/document.h"
+#include "trace/import/nsys_import.h"
+#include "trace/import/rmm_import.h"
 #include "trace/import/torch_import.h"
+#include "trace/import/whole_file.h"
 
 #include <stdlib.h>
 
-static mt_status import_document(const struct mt_import_plan *plan, const struct mt_rules *rules,
-                                 struct mt_import_report *out)
+static mt_status import_document(const struct mt_import_plan *plan, const struct mt_document *document,
+                                 const struct mt_rules *rules, struct mt_import_report *out)
 {
-    struct mt_document *document;
-    mt_status status = mt_document_open(plan->file, &document);
-    if (status == MT_OK && !mt_torch_snapshot_is_one(mt_document_root(document)))
-        status = mt_fail(MT_BAD_TRACE,
-                         "%s is %s, but no memory snapshot of PyTorch: that is a dict with \"segments\" and "
-                         "\"device_traces\"",
-                         plan->file, mt_document_format(document));
-    if (status == MT_OK)
-        status = mt_torch_import(plan, document, rules, out);
+    if (mt_torch_snapshot_is_one(mt_document_root(document)))
+        return mt_torch_import(plan, document, rules, out);
+    return mt_fail(MT_BAD_TRACE,
+                   "%s is %s, but no memory snapshot of PyTorch: that is a dict with \"segments\" and "
+                   "\"device_traces\"",
+                   plan->file, mt_document_format(document));
+}
+
+/* What was read is let go of before it is replayed. */
+static mt_status import_file(const struct mt_import_plan *plan, const struct mt_rules *rules,
+                             struct mt_import_report *out)
+{
+    struct mt_whole_file file;
+    struct mt_document *document = NULL;
+    mt_status status = mt_whole_file_read(plan->file, &file);
+    bool is_log = status == MT_OK && mt_rmm_is_one(file.data, file.length);
+    if (is_log)
+        status = mt_rmm_import(plan, file.data, file.length, rules, out);
+    else if (status == MT_OK)
+        status = mt_document_read(plan->file, &file, &document);
+    mt_whole_file_release(&file);
+    if (status == MT_OK && !is_log)
+        status = import_document(plan, document, rules, out);
     mt_document_close(document);
     return status;
+}
+
+static mt_status import_any(const struct mt_import_plan *plan, const struct mt_rules *rules,
+                            struct mt_import_report *out)
+{
+    bool is_database;
+    mt_status status = mt_nsys_is_one(plan->file, &is_database);
+    if (status != MT_OK)
+        return status;
+    return is_database ? mt_nsys_import(plan, rules, out) : import_file(plan, rules, out);
 }
 
 mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out)
@@ -30,7 +57,7 @@ mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *
     if (status == MT_OK)
         status = mt_rules_add_built_in(rules);
     if (status == MT_OK)
-        status = import_document(plan, rules, out);
+        status = import_any(plan, rules, out);
     out->rule_count = mt_rules_count(rules);
     mt_rules_destroy(rules);
     return status;

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum mt_import_kind { MT_IMPORT_TORCH } mt_import_kind;
+typedef enum mt_import_kind { MT_IMPORT_TORCH, MT_IMPORT_OWN, MT_IMPORT_NSYS, MT_IMPORT_RMM } mt_import_kind;
 
 struct mt_import_plan {
     const char *file;  /* to read */
@@ -42,6 +42,7 @@ struct mt_import_report {
     } counts[MT_TORCH_ACTION_COUNT];
     size_t count_count;
     struct mt_torch_tally before;     /* of what was live before the recording */
+    bool is_oom;                      /* something was refused */
     bool lost_beginning;              /* events of before were recorded once, and are not in the file */
     struct mt_foreign_counts foreign; /* what of it did not fit the rest */
     struct mt_torch_coverage coverage;

@@ -7,6 +7,7 @@
 #include "trace/parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The rules of PyTorch's allocator: sizes are rounded up to ROUNDING; of a free piece what is left is split off if it has
  * at least ROUNDING bytes, for requests of up to SMALL_BYTES, or more than SMALL_BYTES, for larger ones. */
@@ -167,19 +168,34 @@ static void tell_blocks_before(struct replay *replay, const struct past *past)
     free(addresses);
 }
 
-/* Ranges of addresses that are mapped in parts are one segment each, which has to be said before. */
+/* A number that only our own snapshots have. */
+static bool find_integer(const struct mt_value *dict, const char *name, int64_t *out)
+{
+    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
+    return dict != NULL && mt_value_integer(mt_value_get(dict, &key), out);
+}
+
+/* Who has a range of addresses: the segment, where that is said, or else its stream. */
+static uint64_t owner_of(const struct mt_torch_event *event)
+{
+    int64_t segment;
+    return find_integer(event->event, "segment", &segment) ? (uint64_t)segment : event->stream;
+}
+
+/* Ranges of addresses that are mapped in parts are one segment each, which has to be said before. What an event has said is
+ * not said anew. */
 static void reserve_ranges(const struct replay *replay)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
+    for (size_t i = 0; i < snapshot->event_count; i++) {
+        const struct mt_torch_event *event = &snapshot->events[i];
+        if (event->action == MT_TORCH_SEGMENT_MAP || event->action == MT_TORCH_SEGMENT_UNMAP)
+            mt_foreign_reserve(replay->foreign, event->address, event->bytes, owner_of(event));
+    }
     for (size_t i = 0; i < snapshot->segment_count; i++) {
         const struct mt_torch_segment *segment = &snapshot->segments[i];
         if (segment->is_expandable)
             mt_foreign_reserve(replay->foreign, segment->address, segment->bytes, segment->stream);
-    }
-    for (size_t i = 0; i < snapshot->event_count; i++) {
-        const struct mt_torch_event *event = &snapshot->events[i];
-        if (event->action == MT_TORCH_SEGMENT_MAP || event->action == MT_TORCH_SEGMENT_UNMAP)
-            mt_foreign_reserve(replay->foreign, event->address, event->bytes, event->stream);
     }
 }
 
@@ -196,12 +212,15 @@ static void tell_beginning(struct replay *replay)
     mt_parts_release(&past.memory);
 }
 
-/* What the block of an allocation has. A free piece is taken from its beginning, and free neighbours are always joined: so
+/* What the block of an allocation has, unless it is said. A free piece is taken from its beginning, and free neighbours are always joined: so
  * it reached to the next block, or to the end of the segment. */
 static uint64_t find_block_bytes(const struct replay *replay, size_t i)
 {
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     uint64_t rounded = round_up(event->bytes);
+    int64_t said;
+    if (find_integer(event->event, "block_bytes", &said) && said >= (int64_t)event->bytes)
+        return said <= INT64_MAX - (int64_t)event->address ? (uint64_t)said : rounded;
     if (replay->block_bytes[i] >= rounded)
         return replay->block_bytes[i];
     const struct placed *segment = mt_address_map_find(&replay->segments, event->address, event->address + 1);

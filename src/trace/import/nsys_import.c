@@ -1,0 +1,328 @@
+#include "trace/import/nsys_import.h"
+
+#include "base/interner.h"
+#include "base/text.h"
+#include "trace/database.h"
+#include "trace/import/import_run.h"
+#include "trace/import/nsys_ranges.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What a row of the story is. */
+enum { STORY_RANGE_BEGINS, STORY_RANGE_ENDS, STORY_ALLOCATION, STORY_FREE };
+
+#define MEMORY_TABLE "CUDA_GPU_MEMORY_USAGE_EVENTS"
+#define RANGE_TABLE "NVTX_EVENTS"
+#define KERNEL_TABLE "CUPTI_ACTIVITY_KIND_KERNEL"
+#define STRING_TABLE "StringIds"
+
+struct nsys {
+    struct mt_database *database;
+    int64_t device, process, start_ns;
+    struct mt_foreign *foreign;
+    struct mt_plain_labels *labels;
+    struct mt_nsys_ranges *ranges;
+    uint64_t allocations, frees, range_count, kernels;
+};
+
+mt_status mt_nsys_is_one(const char *path, bool *out)
+{
+    static const char magic[16] = "SQLite format 3";
+    char head[sizeof magic];
+    struct stat about;
+    *out = false;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return MT_OK; /* a pipe can be read once */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
+    *out = pread(descriptor, head, sizeof head, 0) == sizeof head && memcmp(head, magic, sizeof head) == 0;
+    close(descriptor);
+    return MT_OK;
+}
+
+/* Whether there is a table of that name, with that column ("": any): views may hold anything, and so are none. */
+static mt_status has_column(struct nsys *nsys, const char *table, const char *column, bool *out)
+{
+    struct mt_statement *statement;
+    *out = false;
+    mt_status status = mt_database_prepare(
+        nsys->database,
+        "SELECT 1 FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c WHERE s.type = 'table' AND s.name = ?1"
+        " AND s.rootpage > 0 AND (?2 = '' OR c.name = ?2)",
+        &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_text(statement, 1, table);
+    mt_statement_bind_text(statement, 2, column);
+    status = mt_statement_step(statement, out);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Adds the column's name, or what stands for it where there is none. */
+static mt_status add_column(struct nsys *nsys, struct mt_text *sql, const char *table, const char *column,
+                            const char *otherwise)
+{
+    bool is_there;
+    mt_status status = has_column(nsys, table, column, &is_there);
+    mt_text_add(sql, "%s", is_there ? column : otherwise);
+    return status;
+}
+
+/* The process and the device with most allocations, or of the device that is asked for. */
+static mt_status choose_process(struct nsys *nsys, int64_t device)
+{
+    struct mt_statement *statement = NULL;
+    struct mt_text sql = {0};
+    bool row = false;
+    mt_text_add(&sql, "SELECT ");
+    mt_status status = add_column(nsys, &sql, MEMORY_TABLE, "deviceId", "0");
+    mt_text_add(&sql, " AS device, ");
+    if (status == MT_OK)
+        status = add_column(nsys, &sql, MEMORY_TABLE, "globalPid", "0");
+    mt_text_add(&sql,
+                " AS process, min(start) FROM " MEMORY_TABLE
+                " WHERE memoryOperationType = 0 AND memKind NOT IN (0, 1) AND (%" PRId64 " < 0 OR device = %" PRId64
+                ") GROUP BY 1, 2 ORDER BY count(*) DESC LIMIT 1",
+                device, device);
+    if (status == MT_OK)
+        status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
+    if (status == MT_OK)
+        status = mt_statement_step(statement, &row);
+    if (status == MT_OK && !row)
+        status = mt_fail(MT_BAD_TRACE,
+                         "it has no allocations of device memory%s: nsys profile records them with "
+                         "--cuda-memory-usage=true",
+                         device >= 0 ? " on that device" : "");
+    if (status == MT_OK) {
+        nsys->device = mt_statement_integer(statement, 0);
+        nsys->process = mt_statement_integer(statement, 1);
+        nsys->start_ns = mt_statement_integer(statement, 2);
+    }
+    mt_statement_finalize(statement);
+    mt_text_release(&sql);
+    return status;
+}
+
+/* (what, time, number, a, b, text): allocations and frees with address, bytes, stream and name. */
+static mt_status add_memory(struct nsys *nsys, struct mt_text *sql)
+{
+    mt_text_add(
+        sql,
+        "SELECT * FROM (SELECT start AS time, 2 + (memoryOperationType <> 0) AS what, rowid AS number, address AS a,"
+        " bytes AS b, ");
+    mt_status status = add_column(nsys, sql, MEMORY_TABLE, "streamId", "0");
+    mt_text_add(sql, " AS c, ");
+    if (status == MT_OK)
+        status = add_column(nsys, sql, MEMORY_TABLE, "name", "NULL");
+    mt_text_add(sql, " AS text FROM " MEMORY_TABLE " WHERE memoryOperationType IN (0, 1) AND memKind NOT IN (0, 1)");
+    bool has_device = false, has_process = false;
+    if (status == MT_OK)
+        status = has_column(nsys, MEMORY_TABLE, "deviceId", &has_device);
+    if (status == MT_OK)
+        status = has_column(nsys, MEMORY_TABLE, "globalPid", &has_process);
+    if (has_device)
+        mt_text_add(sql, " AND deviceId = %" PRId64, nsys->device);
+    if (has_process)
+        mt_text_add(sql, " AND globalPid = %" PRId64, nsys->process);
+    return status;
+}
+
+/* What a range is called: its own text, or one that it shares. */
+static mt_status add_range_text(struct nsys *nsys, struct mt_text *sql)
+{
+    bool has_id = false, has_strings = false;
+    mt_status status = has_column(nsys, RANGE_TABLE, "textId", &has_id);
+    if (status == MT_OK)
+        status = has_column(nsys, STRING_TABLE, "value", &has_strings);
+    mt_text_add(sql, "coalesce(");
+    if (status == MT_OK)
+        status = add_column(nsys, sql, RANGE_TABLE, "text", "NULL");
+    mt_text_add(sql, ", %s, '')",
+                has_id && has_strings ? "(SELECT value FROM " STRING_TABLE " WHERE id = textId)" : "NULL");
+    return status;
+}
+
+static mt_status add_ranges(struct nsys *nsys, struct mt_text *sql)
+{
+    bool is_there;
+    struct mt_text thread = {0}, text = {0};
+    mt_status status = has_column(nsys, RANGE_TABLE, "eventType", &is_there);
+    if (status == MT_OK && is_there)
+        status = add_column(nsys, &thread, RANGE_TABLE, "globalTid", "0");
+    if (status == MT_OK && is_there)
+        status = add_range_text(nsys, &text);
+    if (status == MT_OK && is_there) {
+        static const char source[] = " FROM " RANGE_TABLE " WHERE eventType = 59 AND end >= start";
+        mt_text_add(sql, " UNION ALL SELECT start, 0, rowid, %s, 0, -end, %s%s", mt_text_get(&thread),
+                    mt_text_get(&text), source);
+        mt_text_add(sql, " UNION ALL SELECT end, 1, rowid, 0, 0, -start, NULL%s", source);
+    }
+    mt_text_release(&thread);
+    mt_text_release(&text);
+    return status;
+}
+
+/* From the first allocation on. */
+static uint64_t run_time(const struct nsys *nsys, int64_t time_ns)
+{
+    int64_t since;
+    return __builtin_sub_overflow(time_ns, nsys->start_ns, &since) || since < 0 ? 0 : (uint64_t)since;
+}
+
+static void tell_row(struct nsys *nsys, const struct mt_statement *row)
+{
+    uint64_t now = run_time(nsys, mt_statement_integer(row, 0));
+    int64_t number = mt_statement_integer(row, 2);
+    const char *text = mt_statement_text(row, 6);
+    struct mt_foreign_block block = {.address = (uint64_t)mt_statement_integer(row, 3),
+                                     .requested_bytes = (uint64_t)mt_statement_integer(row, 4),
+                                     .stream = (uint64_t)mt_statement_integer(row, 5)};
+    text = text != NULL ? text : "";
+    switch (mt_statement_integer(row, 1)) {
+    case STORY_RANGE_BEGINS:
+        nsys->range_count++;
+        mt_nsys_ranges_begin(nsys->ranges, now, number, mt_statement_integer(row, 3), text);
+        break;
+    case STORY_RANGE_ENDS:
+        mt_nsys_ranges_end(nsys->ranges, now, number);
+        break;
+    case STORY_ALLOCATION:
+        nsys->allocations++;
+        mt_plain_labels_give(nsys->labels, text, mt_nsys_ranges_path(nsys->ranges), &block);
+        mt_foreign_take(nsys->foreign, now, &block);
+        break;
+    default:
+        nsys->frees++;
+        mt_foreign_give(nsys->foreign, now, block.address);
+    }
+}
+
+/* Of equal times what ends comes first, then what begins, the longest first, then memory in its order. */
+static mt_status tell_story(struct nsys *nsys)
+{
+    struct mt_statement *statement = NULL;
+    struct mt_text sql = {0};
+    bool row = true;
+    mt_status status = add_memory(nsys, &sql);
+    if (status == MT_OK)
+        status = add_ranges(nsys, &sql);
+    mt_text_add(&sql, ") ORDER BY time, what = 1 DESC, what > 1, CASE WHEN what < 2 THEN c END, number");
+    if (status == MT_OK)
+        status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
+    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+        tell_row(nsys, statement);
+    mt_statement_finalize(statement);
+    mt_text_release(&sql);
+    return status;
+}
+
+static void tell_kernel(struct nsys *nsys, const struct mt_statement *row)
+{
+    const char *name = mt_statement_text(row, 3);
+    const struct mt_kernel kernel = {.start_ns = run_time(nsys, mt_statement_integer(row, 0)),
+                                     .end_ns = run_time(nsys, mt_statement_integer(row, 1)),
+                                     .name = name != NULL ? name : "(unknown)",
+                                     .step = MT_NO_STEP,
+                                     .stream = (uint32_t)mt_statement_integer(row, 2)};
+    nsys->kernels++;
+    if (kernel.end_ns >= kernel.start_ns)
+        mt_foreign_kernel(nsys->foreign, &kernel);
+}
+
+static mt_status tell_kernels(struct nsys *nsys)
+{
+    struct mt_statement *statement = NULL;
+    struct mt_text sql = {0};
+    bool has_kernels = false, has_strings = false, row = true;
+    mt_status status = has_column(nsys, KERNEL_TABLE, "demangledName", &has_kernels);
+    if (status == MT_OK)
+        status = has_column(nsys, STRING_TABLE, "value", &has_strings);
+    if (status != MT_OK || !has_kernels || !has_strings)
+        return status;
+    mt_text_add(&sql, "SELECT start, end, ");
+    status = add_column(nsys, &sql, KERNEL_TABLE, "streamId", "0");
+    mt_text_add(&sql, ", (SELECT value FROM " STRING_TABLE " WHERE id = demangledName) FROM " KERNEL_TABLE
+                      " ORDER BY start, rowid");
+    if (status == MT_OK)
+        status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
+    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+        tell_kernel(nsys, statement);
+    mt_statement_finalize(statement);
+    mt_text_release(&sql);
+    return status;
+}
+
+static mt_status check_tables(struct nsys *nsys)
+{
+    bool is_there;
+    mt_status status = has_column(nsys, MEMORY_TABLE, "memoryOperationType", &is_there);
+    if (status != MT_OK || is_there)
+        return status;
+    return mt_fail(MT_BAD_TRACE, "it is a database without the table " MEMORY_TABLE
+                                 ": nsys profile --cuda-memory-usage=true records it, nsys export --type sqlite "
+                                 "writes it");
+}
+
+static void report(const struct nsys *nsys, struct mt_import_report *out)
+{
+    mt_import_count(out, "allocations", nsys->allocations);
+    mt_import_count(out, "frees", nsys->frees);
+    mt_import_count(out, "ranges", nsys->range_count);
+    mt_import_count(out, "kernels", nsys->kernels);
+    out->entries = nsys->allocations + nsys->frees + nsys->range_count + nsys->kernels;
+    out->foreign = mt_foreign_counts(nsys->foreign);
+    out->lost_beginning = out->foreign.unseen_gives > 0;
+    out->coverage = mt_plain_labels_coverage(nsys->labels);
+}
+
+mt_status mt_nsys_tell(const char *path, int64_t device, const struct mt_rules *rules, const struct mt_sink *sink,
+                       struct mt_import_report *out)
+{
+    struct nsys nsys = {0};
+    mt_status status = mt_database_open_foreign(path, &nsys.database);
+    nsys.foreign = mt_foreign_create(sink);
+    nsys.labels = mt_plain_labels_create(rules, sink);
+    nsys.ranges = mt_nsys_ranges_create(sink, nsys.foreign, nsys.labels);
+    if (status == MT_OK)
+        status = check_tables(&nsys);
+    if (status == MT_OK)
+        status = choose_process(&nsys, device);
+    if (status == MT_OK)
+        status = tell_story(&nsys);
+    if (status == MT_OK)
+        status = tell_kernels(&nsys);
+    report(&nsys, out);
+    mt_nsys_ranges_destroy(nsys.ranges);
+    mt_plain_labels_destroy(nsys.labels);
+    mt_foreign_destroy(nsys.foreign);
+    mt_database_close(nsys.database);
+    return status;
+}
+
+mt_status mt_nsys_import(const struct mt_import_plan *plan, const struct mt_rules *rules, struct mt_import_report *out)
+{
+    const struct mt_import_source source = {.device = "Nsight Systems", .format = "Nsight Systems (SQLite)"};
+    struct mt_import_report unused = {0};
+    struct mt_recorder *recorder;
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink nobody = mt_sink_discarding(interner);
+    out->kind = MT_IMPORT_NSYS;
+    out->format = "Nsight Systems export (SQLite)";
+    mt_status status = mt_nsys_tell(plan->file, plan->device, rules, &nobody, &unused);
+    mt_interner_destroy(interner);
+    if (status != MT_OK)
+        return mt_fail_context(status, "%s can't be imported", plan->file);
+    status = mt_import_run_open(plan, &source, &recorder);
+    if (status != MT_OK)
+        return status;
+    out->run = mt_recorder_run(recorder);
+    status = mt_nsys_tell(plan->file, plan->device, rules, mt_recorder_sink(recorder), out);
+    return mt_status_keep(status, mt_recorder_close(recorder, status == MT_OK ? MT_RUN_DONE : MT_RUN_FAILED));
+}

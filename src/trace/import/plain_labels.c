@@ -1,0 +1,112 @@
+#include "trace/import/plain_labels.h"
+
+#include "base/memory.h"
+#include "trace/import/torch_spans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct mt_plain_labels {
+    const struct mt_rules *rules;
+    struct mt_sink sink;
+    struct mt_rule_choice choice; /* of a stack without frames */
+    mt_phase phase;
+    struct mt_torch_coverage coverage;
+};
+
+struct mt_plain_labels *mt_plain_labels_create(const struct mt_rules *rules, const struct mt_sink *sink)
+{
+    const struct mt_call_stack nobody = {.node = "", .recorded = ""};
+    struct mt_plain_labels *labels = mt_host_alloc(sizeof *labels);
+    labels->rules = rules;
+    labels->sink = *sink;
+    labels->phase = MT_PHASE_FORWARD;
+    mt_rules_choose(rules, &nobody, &labels->choice);
+    return labels;
+}
+
+void mt_plain_labels_destroy(struct mt_plain_labels *labels)
+{
+    if (labels == NULL)
+        return;
+    mt_rule_choice_release(&labels->choice);
+    free(labels);
+}
+
+void mt_plain_labels_phase(struct mt_plain_labels *labels, mt_phase phase)
+{
+    labels->phase = phase;
+}
+
+/* A name of our own exports, in parts. Invariant: category is MT_CATEGORY_COUNT if it is none. */
+struct own_name {
+    int category;
+    char *op;         /* the caller's */
+    const char *span; /* in the name */
+};
+
+static struct own_name split_name(const char *name)
+{
+    for (int i = 0; i < MT_CATEGORY_COUNT; i++) {
+        const char *category = mt_category_name((mt_category)i);
+        size_t length = strlen(category);
+        if (strncmp(name, category, length) != 0 || name[length] != ' ')
+            continue;
+        char *op = mt_host_strdup(name + length + 1);
+        size_t op_length = strcspn(op, " ");
+        const char *span = name + length + 1 + op_length;
+        op[op_length] = '\0';
+        return (struct own_name){i, op, *span == ' ' ? span + 1 : ""};
+    }
+    return (struct own_name){.category = MT_CATEGORY_COUNT};
+}
+
+static mt_category category_of(const struct mt_plain_labels *labels, const struct mt_rule_answer *answer,
+                               const struct own_name *own)
+{
+    if (answer->category != NULL)
+        return mt_sink_category(&labels->sink, answer->category);
+    return own->category < MT_CATEGORY_COUNT ? (mt_category)own->category : MT_CATEGORY_OTHER;
+}
+
+static const char *op_of(const struct mt_rule_answer *answer, const struct own_name *own, const char *name)
+{
+    if (answer->op != NULL)
+        return answer->op;
+    if (own->op != NULL)
+        return own->op;
+    return name[0] != '\0' ? name : "unknown";
+}
+
+static void count(struct mt_torch_coverage *coverage, uint64_t bytes, mt_category category)
+{
+    coverage->all_bytes += bytes;
+    coverage->all_blocks++;
+    coverage->other_bytes += category == MT_CATEGORY_OTHER ? bytes : 0;
+    coverage->other_blocks += category == MT_CATEGORY_OTHER;
+}
+
+void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, const char *span,
+                          struct mt_foreign_block *block)
+{
+    const struct mt_rule_subject subject = {.bytes = block->requested_bytes, .metadata = name, .phase = labels->phase};
+    struct mt_rule_answer answer;
+    struct own_name own = split_name(name);
+    mt_rules_ask(labels->rules, &labels->choice, &subject, &answer);
+    const char *path = answer.span != NULL ? answer.span : own.span != NULL ? own.span : span;
+    block->span = mt_torch_span_of_path(&labels->sink, path);
+    const struct mt_label label = {.category = category_of(labels, &answer, &own),
+                                   .role = answer.role != MT_RULE_SILENT ? (mt_role)answer.role : MT_ROLE_TEMPORARY,
+                                   .phase = answer.phase != MT_RULE_SILENT ? (mt_phase)answer.phase : labels->phase,
+                                   .op = op_of(&answer, &own, name),
+                                   .span = block->span,
+                                   .layer = -1};
+    block->label = labels->sink.intern_label(labels->sink.context, &label);
+    count(&labels->coverage, block->requested_bytes, label.category);
+    free(own.op);
+}
+
+struct mt_torch_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels)
+{
+    return labels->coverage;
+}

@@ -1,0 +1,240 @@
+/* Times of a log are of the day, and have no date: one that lies half a day before the last is of the next day. */
+#include "trace/import/rmm_import.h"
+
+#include "base/interner.h"
+#include "base/text.h"
+#include "trace/import/import_run.h"
+#include "trace/import/plain_labels.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DAY_NS (UINT64_C(24) * 3600 * 1000000000)
+
+enum { FIELD_BYTES = 64, MOST_FIELDS = 16 };
+
+#define COLUMNS(X) X(TIME, "Time") X(ACTION, "Action") X(POINTER, "Pointer") X(SIZE, "Size") X(STREAM, "Stream")
+typedef enum log_column {
+#define X(name, text) COLUMN_##name,
+    COLUMNS(X)
+#undef X
+        COLUMN_COUNT
+} log_column;
+
+/* The fields of a line, cut where they are too long to be any that is known. */
+struct line {
+    char fields[MOST_FIELDS][FIELD_BYTES];
+    int count;
+};
+
+struct log {
+    const unsigned char *at, *end;
+    int columns[COLUMN_COUNT]; /* where each is in a line */
+    uint64_t number;           /* of the line */
+    struct mt_foreign *foreign;
+    struct mt_plain_labels *labels;
+    uint64_t first_ns, last_ns, days_ns; /* of the day; in whole days since the first */
+    bool has_time;
+    uint64_t allocates, frees, failures;
+};
+
+static void add_character(struct line *line, size_t *length, char character)
+{
+    if (*length + 1 < FIELD_BYTES)
+        line->fields[line->count - 1][(*length)++] = character;
+    line->fields[line->count - 1][*length] = '\0';
+}
+
+/* False at the end of the text. */
+static bool next_line(struct log *log, struct line *line)
+{
+    size_t length = 0;
+    if (log->at == log->end)
+        return false;
+    log->number++;
+    *line = (struct line){.count = 1};
+    for (; log->at < log->end && *log->at != '\n'; log->at++) {
+        if (*log->at != ',') {
+            if (*log->at != '\r' && *log->at != '"')
+                add_character(line, &length, (char)*log->at);
+        } else if (line->count < MOST_FIELDS) {
+            line->count++;
+            length = 0;
+        }
+    }
+    log->at += log->at < log->end;
+    return true;
+}
+
+static mt_status fail_line(const struct log *log, const char *what, const char *field)
+{
+    return mt_fail(MT_BAD_TRACE, "line %" PRIu64 " of the log has no %s, but \"%s\"", log->number, what, field);
+}
+
+/* Finds the columns in the first line. */
+static bool read_header(struct log *log)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        COLUMNS(X)
+#undef X
+    };
+    struct line line;
+    int found = 0;
+    if (!next_line(log, &line))
+        return false;
+    for (int column = 0; column < COLUMN_COUNT; column++)
+        for (int i = 0; i < line.count; i++)
+            if (strcmp(line.fields[i], names[column]) == 0) {
+                log->columns[column] = i;
+                found++;
+                break;
+            }
+    return found == COLUMN_COUNT;
+}
+
+bool mt_rmm_is_one(const unsigned char *data, size_t length)
+{
+    return read_header(&(struct log){.at = data, .end = data + length});
+}
+
+/* Decimal, or hexadecimal after "0x". */
+static bool read_number(const char *text, uint64_t *out)
+{
+    char *end;
+    bool is_hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    *out = strtoull(text, &end, is_hexadecimal ? 16 : 10);
+    return *end == '\0';
+}
+
+/* Hours, minutes, seconds and a fraction, "14:05:07.123456" or "14:05:07:123456". */
+static bool read_time(const char *text, uint64_t *out_ns)
+{
+    uint64_t parts[3];
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        if (!isdigit((unsigned char)*text))
+            return false;
+        parts[i] = strtoull(text, &end, 10);
+        if (parts[i] > 1000000 || (i < 2 && *end != ':'))
+            return false;
+        text = i < 2 ? end + 1 : end;
+    }
+    *out_ns = ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * UINT64_C(1000000000);
+    if (*text == '\0')
+        return true;
+    uint64_t unit_ns = 100000000;
+    for (text++; isdigit((unsigned char)*text); text++, unit_ns /= 10)
+        *out_ns += (uint64_t)(*text - '0') * unit_ns;
+    return *text == '\0';
+}
+
+static const char *field_of(const struct log *log, const struct line *line, log_column column)
+{
+    return log->columns[column] < line->count ? line->fields[log->columns[column]] : "";
+}
+
+/* From the first line on. */
+static uint64_t move_clock(struct log *log, uint64_t day_ns)
+{
+    if (!log->has_time)
+        log->first_ns = day_ns;
+    else if (day_ns + DAY_NS / 2 < log->last_ns)
+        log->days_ns += DAY_NS;
+    log->has_time = true;
+    log->last_ns = day_ns;
+    uint64_t now = log->days_ns + day_ns;
+    return now > log->first_ns ? now - log->first_ns : 0;
+}
+
+static mt_status tell_line(struct log *log, const struct line *line)
+{
+    struct mt_foreign_block block = {0};
+    uint64_t day_ns;
+    const char *action = field_of(log, line, COLUMN_ACTION), *pointer = field_of(log, line, COLUMN_POINTER);
+    if (!read_time(field_of(log, line, COLUMN_TIME), &day_ns))
+        return fail_line(log, "time of day", field_of(log, line, COLUMN_TIME));
+    if (!read_number(field_of(log, line, COLUMN_SIZE), &block.requested_bytes))
+        return fail_line(log, "size", field_of(log, line, COLUMN_SIZE));
+    if (!read_number(field_of(log, line, COLUMN_STREAM), &block.stream))
+        return fail_line(log, "stream", field_of(log, line, COLUMN_STREAM));
+    bool fails = strcmp(action, "allocate failure") == 0;
+    if (!read_number(pointer, &block.address) && !fails)
+        return fail_line(log, "pointer", pointer);
+    uint64_t now = move_clock(log, day_ns);
+    if (strcmp(action, "free") == 0) {
+        log->frees++;
+        mt_foreign_give(log->foreign, now, block.address);
+        return MT_OK;
+    }
+    if (!fails && strcmp(action, "allocate") != 0)
+        return fail_line(log, "action that is known", action);
+    mt_plain_labels_give(log->labels, "", "", &block);
+    log->failures += fails;
+    log->allocates += !fails;
+    if (fails)
+        mt_foreign_oom(log->foreign, now, &block);
+    else
+        mt_foreign_take(log->foreign, now, &block);
+    return MT_OK;
+}
+
+static mt_status tell_lines(struct log *log)
+{
+    struct line line;
+    mt_status status = MT_OK;
+    while (status == MT_OK && next_line(log, &line))
+        if (line.count > 1 || line.fields[0][0] != '\0')
+            status = tell_line(log, &line);
+    return status;
+}
+
+mt_status mt_rmm_tell(const unsigned char *data, size_t length, const struct mt_rules *rules,
+                      const struct mt_sink *sink, struct mt_import_report *out)
+{
+    struct log log = {.at = data, .end = data + length};
+    if (!read_header(&log))
+        return mt_fail(MT_BAD_TRACE, "it has no line with the columns of RMM's logs: Thread,Time,Action,Pointer,Size,"
+                                     "Stream");
+    log.foreign = mt_foreign_create(sink);
+    log.labels = mt_plain_labels_create(rules, sink);
+    mt_status status = tell_lines(&log);
+    mt_import_count(out, "allocate", log.allocates);
+    mt_import_count(out, "free", log.frees);
+    mt_import_count(out, "allocate failure", log.failures);
+    out->entries = log.allocates + log.frees + log.failures;
+    out->is_oom = log.failures > 0;
+    out->foreign = mt_foreign_counts(log.foreign);
+    out->lost_beginning = out->foreign.unseen_gives > 0;
+    out->coverage = mt_plain_labels_coverage(log.labels);
+    mt_plain_labels_destroy(log.labels);
+    mt_foreign_destroy(log.foreign);
+    return status;
+}
+
+mt_status mt_rmm_import(const struct mt_import_plan *plan, const unsigned char *data, size_t length,
+                        const struct mt_rules *rules, struct mt_import_report *out)
+{
+    const struct mt_import_source source = {.device = "RMM log", .format = "RMM log"};
+    struct mt_import_report unused = {0};
+    struct mt_recorder *recorder;
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink nobody = mt_sink_discarding(interner);
+    out->kind = MT_IMPORT_RMM;
+    out->format = "RMM log (CSV)";
+    mt_status status = mt_rmm_tell(data, length, rules, &nobody, &unused);
+    mt_interner_destroy(interner);
+    if (status != MT_OK)
+        return mt_fail_context(status, "%s can't be imported", plan->file);
+    status = mt_import_run_open(plan, &source, &recorder);
+    if (status != MT_OK)
+        return status;
+    out->run = mt_recorder_run(recorder);
+    status = mt_rmm_tell(data, length, rules, mt_recorder_sink(recorder), out);
+    mt_run_state state = out->is_oom ? MT_RUN_OOM : MT_RUN_DONE;
+    return mt_status_keep(status, mt_recorder_close(recorder, status == MT_OK ? state : MT_RUN_FAILED));
+}

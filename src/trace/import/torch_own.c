@@ -1,0 +1,171 @@
+#include "trace/import/torch_own.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Invariant: annotations [0, told) were told. */
+struct mt_torch_own {
+    const struct mt_torch_snapshot *snapshot;
+    struct mt_sink sink;
+    struct mt_foreign *foreign;
+    const struct mt_value *annotations;
+    uint32_t told;
+    uint64_t time_ns; /* of the last event */
+};
+
+static const struct mt_value *get(const struct mt_value *dict, const char *name)
+{
+    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
+    return mt_value_get(dict, &key);
+}
+
+static int64_t get_integer(const struct mt_value *dict, const char *name, int64_t otherwise)
+{
+    int64_t value = otherwise;
+    mt_value_integer(get(dict, name), &value);
+    return value;
+}
+
+bool mt_torch_own_is_one(const struct mt_value *root)
+{
+    return get(root, "memtrace")->kind == MT_VALUE_DICT;
+}
+
+struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
+                                         const struct mt_sink *sink, struct mt_foreign *foreign)
+{
+    struct mt_torch_own *own = mt_host_alloc(sizeof *own);
+    own->snapshot = snapshot;
+    own->sink = *sink;
+    own->foreign = foreign;
+    own->annotations = get(root, "external_annotations");
+    return own;
+}
+
+void mt_torch_own_destroy(struct mt_torch_own *own)
+{
+    free(own);
+}
+
+/* The number of a word among names; 0 of one that is not among them. */
+static int find_name(const char *word, const char *(*name_of)(int), int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(word, name_of(i)) == 0)
+            return i;
+    return 0;
+}
+
+static const char *phase_name(int phase)
+{
+    return mt_phase_name((mt_phase)phase);
+}
+
+static const char *role_name(int role)
+{
+    return mt_role_name((mt_role)role);
+}
+
+static const char *dtype_name(int dtype)
+{
+    return mt_dtype_name((mt_dtype)dtype);
+}
+
+/* "4,256,2560" */
+static void read_shape(const char *text, struct mt_label *label)
+{
+    while (*text != '\0' && label->dims < MT_MAX_DIMS) {
+        char *end;
+        label->shape[label->dims++] = strtoll(text, &end, 10);
+        text = *end == ',' ? end + 1 : "";
+    }
+}
+
+static mt_span_id intern_span(struct mt_torch_own *own, mt_span_id parent, const struct mt_value *name)
+{
+    return own->sink.intern_span(own->sink.context, parent, mt_value_text(name));
+}
+
+/* The names of a list, outermost first. */
+static mt_span_id span_of_names(struct mt_torch_own *own, const struct mt_value *names)
+{
+    mt_span_id span = 0;
+    for (uint32_t i = 0; i < mt_value_count(names); i++)
+        span = intern_span(own, span, mt_value_at(names, i));
+    return span;
+}
+
+/* The frames behind the first, innermost first. */
+static mt_span_id span_of_frames(struct mt_torch_own *own, const struct mt_value *frames)
+{
+    mt_span_id span = 0;
+    for (uint32_t i = mt_value_count(frames); i > 1; i--)
+        span = intern_span(own, span, get(mt_value_at(frames, i - 1), "name"));
+    return span;
+}
+
+/* Tells an annotation. Numbers of steps are given anew, in their order. */
+static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
+{
+    const char *kind = mt_value_text(get(annotation, "kind"));
+    if (strcmp(kind, "span_begin") == 0)
+        mt_foreign_span_begin(own->foreign, own->time_ns, span_of_names(own, get(annotation, "spans")));
+    else if (strcmp(kind, "span_end") == 0)
+        mt_foreign_span_end(own->foreign, own->time_ns, span_of_names(own, get(annotation, "spans")));
+    else if (strcmp(kind, "step_begin") == 0)
+        mt_foreign_step_begin(own->foreign, own->time_ns);
+    else if (strcmp(kind, "step_end") == 0)
+        mt_foreign_step_end(own->foreign, own->time_ns);
+    else if (strcmp(kind, "phase") == 0)
+        mt_foreign_phase(own->foreign, own->time_ns,
+                         (mt_phase)find_name(mt_value_text(get(annotation, "name")), phase_name, MT_PHASE_COUNT));
+}
+
+/* Tells those that `entries` of the trace precede. */
+static void tell_until(struct mt_torch_own *own, int64_t entries)
+{
+    for (; own->told < mt_value_count(own->annotations); own->told++) {
+        const struct mt_value *annotation = mt_value_at(own->annotations, own->told);
+        if (get_integer(annotation, "entries", 0) > entries)
+            return;
+        tell(own, annotation);
+    }
+}
+
+static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
+{
+    struct mt_torch_own *own = context;
+    own->time_ns = time_ns;
+    tell_until(own, event - own->snapshot->events);
+}
+
+static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
+                       mt_span_id *out_span)
+{
+    struct mt_torch_own *own = context;
+    static const struct mt_value nothing;
+    const struct mt_value *said = request->event != NULL ? get(request->event->event, "user_metadata") : &nothing;
+    struct mt_label label = {
+        .category = mt_sink_category(&own->sink, mt_value_text(get(said, "category"))),
+        .role = (mt_role)find_name(mt_value_text(get(said, "role")), role_name, MT_ROLE_COUNT),
+        .phase = (mt_phase)find_name(mt_value_text(get(said, "phase")), phase_name, MT_PHASE_COUNT),
+        .dtype = (mt_dtype)find_name(mt_value_text(get(said, "dtype")), dtype_name, MT_DTYPE_COUNT),
+        .op = mt_value_text(get(said, "op")),
+        .layer = (int)get_integer(said, "layer", -1)};
+    read_shape(mt_value_text(get(said, "shape")), &label);
+    *out_span = span_of_frames(own, request->frames);
+    label.span = *out_span;
+    *out_label = own->sink.intern_label(own->sink.context, &label);
+}
+
+struct mt_torch_reader mt_torch_own_reader(struct mt_torch_own *own)
+{
+    return (struct mt_torch_reader){.context = own, .moment = note_moment, .label = give_label};
+}
+
+void mt_torch_own_end(struct mt_torch_own *own)
+{
+    tell_until(own, INT64_MAX);
+}
