@@ -150,6 +150,24 @@ static void every_role_and_dtype_keeps_its_name(void **state)
     memtrace_trace_close(trace);
 }
 
+/* The labels of the newest run: how many there are, and the sum of their layers. */
+static size_t count_labels(int *out_layers)
+{
+    struct mt_trace *trace;
+    const struct mt_run *run;
+    struct mt_label_row *labels;
+    size_t count;
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    assert_int_equal(mt_trace_labels(trace, run, &labels, &count), MT_OK);
+    *out_layers = 0;
+    for (size_t i = 1; i < count; i++) /* number 0 is none */
+        *out_layers += labels[i].layer;
+    free(labels);
+    mt_trace_close(trace);
+    return count - 1;
+}
+
 static void a_number_in_a_span_is_the_layer_of_all_inside(void **state)
 {
     (void)state;
@@ -177,6 +195,9 @@ static void a_number_in_a_span_is_the_layer_of_all_inside(void **state)
     assert_int_equal(count, 1);
     assert_int_equal(rows[0]->count, 12);
     assert_string_equal(rows[0]->span, "layers.*.w2");
+    int layers;
+    assert_int_equal(count_labels(&layers), 12);
+    assert_int_equal(layers, 11 * 12 / 2);
     memtrace_free(rows);
     memtrace_trace_close(trace);
 }
