@@ -1,0 +1,226 @@
+/* The traces of what PyTorch allocates: one a card, whatever came first, and ended while memory still lives. */
+#include "base/text.h"
+#include "fake_card.h"
+#include "folder.h"
+#include "torch/torch_library.h"
+#include "trace/trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int begin(void **state)
+{
+    *state = enter_folder("test_torch_trace");
+    mt_torch_forget();
+    assert_int_equal(memtrace_torch_configure("", "run.db", "a program"), 0);
+    return 0;
+}
+
+static int end(void **state)
+{
+    mt_torch_forget();
+    return leave_folder(state);
+}
+
+static void *take(int64_t bytes, int device)
+{
+    mt_addr address;
+    assert_int_equal(mt_torch_take(bytes, device, 0, &address), MT_OK);
+    return (void *)(uintptr_t)address;
+}
+
+/* A trace that is over, with its one run. */
+struct ended {
+    struct mt_trace *trace;
+    const struct mt_run *run;
+};
+
+static struct ended open_ended(const char *path)
+{
+    struct ended ended;
+    assert_int_equal(mt_trace_open(path, &ended.trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(ended.trace, NULL, &ended.run), MT_OK);
+    assert_int_equal(ended.run->lost_events, 0);
+    return ended;
+}
+
+static mt_status begin_events(void *context)
+{
+    (void)context;
+    return MT_OK;
+}
+
+static mt_status add_event(void *context, const struct mt_event_row *row)
+{
+    mt_text_add(context, "%s %" PRIu64 " %s %s %s %s %s\n", row->action, row->bytes, row->category, row->role,
+                row->phase, row->op, row->span);
+    return MT_OK;
+}
+
+/* What the run's blocks were, a line each; to be released. */
+static struct mt_text events_of(const struct ended *ended, int64_t step)
+{
+    struct mt_text text = {0};
+    struct mt_event_visitor visitor = {.context = &text, .begin = begin_events, .visit = add_event};
+    assert_int_equal(mt_trace_events(ended->trace, ended->run, step, &visitor), MT_OK);
+    return text;
+}
+
+static void assert_events(const struct ended *ended, int64_t step, const char *expected)
+{
+    struct mt_text text = events_of(ended, step);
+    assert_string_equal(mt_text_get(&text), expected);
+    mt_text_release(&text);
+}
+
+static void phase(const char *name, int category)
+{
+    memtrace_torch_phase(memtrace_torch_phase_number(name), category);
+}
+
+/* A step as the hooks tell it: forward, backward in the same thread, and a gradient. */
+static void train(void)
+{
+    uint32_t model = memtrace_torch_span(0, "model", "Transformer");
+    uint32_t layer = memtrace_torch_span(memtrace_torch_span(model, "layers", "ModuleList"), "3", "Block");
+    uint32_t w1 = memtrace_torch_span(memtrace_torch_span(layer, "ffn", "FeedForward"), "w1", "Linear");
+    (void)memtrace_torch_step_begin();
+    phase("forward", MT_CATEGORY_DATA);
+    memtrace_torch_free(take(8000, 0), 0, 0, NULL);
+    uint32_t depth = memtrace_torch_span_begin(w1, MT_CATEGORY_EINSUM);
+    void *kept = take(4000, 0);
+    memtrace_torch_span_end(depth);
+    phase("backward", MT_CATEGORY_LOSS);
+    memtrace_torch_place(w1, MT_CATEGORY_EINSUM);
+    void *gradient = take(2000, 0);
+    assert_int_equal(memtrace_torch_relabel(gradient, w1, MT_CATEGORY_GRADIENT), 0);
+    memtrace_torch_free(kept, 0, 0, NULL);
+    memtrace_torch_free(gradient, 0, 0, NULL);
+    memtrace_torch_measure("loss", 4.25);
+    memtrace_torch_step_end();
+}
+
+static void a_step_is_in_the_trace_as_it_was_told(void **state)
+{
+    (void)state;
+    struct mt_measurement_row *losses;
+    size_t count;
+    train();
+    assert_int_equal(memtrace_torch_close(0), 0);
+    struct ended ended = open_ended("run.db");
+    assert_string_equal(ended.run->name, "a program");
+    assert_string_equal(ended.run->state, "done");
+    assert_string_equal(ended.run->device, "fake:0");
+    assert_int_equal(ended.run->steps, 1);
+    assert_int_equal(ended.run->last_full_step, 0);
+    assert_events(&ended, 0,
+                  "alloc 8000 Data data forward  \n"
+                  "free 8000 Data data forward  \n"
+                  "alloc 4000 einsum saved forward Linear model.layers.3.ffn.w1\n"
+                  "alloc 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
+                  "free 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
+                  "alloc 2000 Gradient grad backward Linear model.layers.3.ffn.w1\n"
+                  "free 4000 einsum saved forward Linear model.layers.3.ffn.w1\n"
+                  "free 2000 Gradient grad backward Linear model.layers.3.ffn.w1\n");
+    assert_int_equal(mt_trace_measurements(ended.trace, ended.run, "loss", &losses, &count), MT_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(losses[0].step, 0);
+    assert_true(losses[0].value == 4.25);
+    free(losses);
+    mt_trace_close(ended.trace);
+}
+
+/* One that comes into use within a step knows of that step, and of names that were given before. */
+static void each_card_has_a_trace_of_its_own(void **state)
+{
+    (void)state;
+    int mine = memtrace_torch_category("key-value cache");
+    take(1000, 0);
+    (void)memtrace_torch_step_begin();
+    uint32_t depth = memtrace_torch_span_begin(memtrace_torch_span(0, "cache", "Cache"), mine);
+    take(3000, 1);
+    memtrace_torch_span_end(depth);
+    int another = memtrace_torch_category("another");
+    depth = memtrace_torch_span_begin(0, another);
+    take(5000, 1);
+    memtrace_torch_span_end(depth);
+    memtrace_torch_step_end();
+    assert_int_equal(memtrace_torch_close(1), 0);
+    struct ended second = open_ended("run-cuda1.db"), first = open_ended("run.db");
+    assert_string_equal(second.run->device, "fake:1");
+    assert_string_equal(second.run->state, "failed");
+    assert_int_equal(second.run->last_full_step, 0);
+    assert_events(&second, 0,
+                  "alloc 3000 key-value cache temporary init Cache cache\nalloc 5000 another temporary init  \n");
+    assert_events(&first, MT_ALL_STEPS, "alloc 1000 Other temporary init  \n");
+    mt_trace_close(first.trace);
+    mt_trace_close(second.trace);
+}
+
+static void memory_outlives_its_trace(void **state)
+{
+    (void)state;
+    struct memtrace_torch_figures figures;
+    void *before = take(1000, 0);
+    assert_int_equal(memtrace_torch_close(5), 0);
+    memtrace_torch_free(before, 0, 0, NULL);
+    int late = memtrace_torch_category("late");
+    uint32_t depth = memtrace_torch_span_begin(memtrace_torch_span(0, "late", ""), late);
+    take(3000, 0);
+    memtrace_torch_span_end(depth);
+    (void)memtrace_torch_step_begin();
+    memtrace_torch_measure("loss", 1);
+    assert_int_equal(memtrace_torch_close(0), 0);
+    assert_int_equal(memtrace_torch_statistics(0, late, &figures), 0);
+    assert_int_equal(figures.requested, 3000);
+    struct ended ended = open_ended("run.db");
+    assert_string_equal(ended.run->state, "oom");
+    assert_int_equal(ended.run->steps, 0);
+    assert_events(&ended, MT_ALL_STEPS, "alloc 1000 Other temporary init  \n");
+    mt_trace_close(ended.trace);
+}
+
+static void a_trace_that_can_t_be_written_is_said_by_the_first_block(void **state)
+{
+    (void)state;
+    mt_addr address;
+    assert_int_equal(memtrace_torch_configure("", "nowhere/run.db", NULL), 0);
+    assert_int_equal(mt_torch_take(1000, 0, 0, &address), MT_FAILED);
+    assert_non_null(strstr(memtrace_torch_last_error(), "nowhere"));
+    assert_int_equal(fake_cards.opened, fake_cards.closed);
+}
+
+static void a_child_of_fork_leaves_the_trace_to_its_parent(void **state)
+{
+    (void)state;
+    int code;
+    take(1000, 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(memtrace_torch_close(1));
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
+    take(2000, 0);
+    assert_int_equal(memtrace_torch_close(0), 0);
+    struct ended ended = open_ended("run.db");
+    assert_string_equal(ended.run->state, "done");
+    assert_events(&ended, MT_ALL_STEPS, "alloc 1000 Other temporary init  \nalloc 2000 Other temporary init  \n");
+    mt_trace_close(ended.trace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_step_is_in_the_trace_as_it_was_told, begin, end),
+        cmocka_unit_test_setup_teardown(each_card_has_a_trace_of_its_own, begin, end),
+        cmocka_unit_test_setup_teardown(memory_outlives_its_trace, begin, end),
+        cmocka_unit_test_setup_teardown(a_trace_that_can_t_be_written_is_said_by_the_first_block, begin, end),
+        cmocka_unit_test_setup_teardown(a_child_of_fork_leaves_the_trace_to_its_parent, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
