@@ -18,4 +18,4 @@ target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-arch
 set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,--version-script=${torch_exports}"
                                                 LINK_DEPENDS ${torch_exports}
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace)
+install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace COMPONENT cuda)

@@ -12,8 +12,8 @@
     print(memtrace.summary())
 
 Then `memtrace peak train.db`, `memtrace timeline train.db` and the rest answer. Without `watch` the allocator works all the
-same. One file, which needs torch and the standard library; it finds libmemtrace_torch.so beside itself, where
-MEMTRACE_TORCH_LIBRARY says, or in ../lib/memtrace and ../../lib/memtrace of an installation.
+same. One file, which needs torch and the standard library; it finds libmemtrace_torch.so where MEMTRACE_TORCH_LIBRARY says,
+beside itself, or in lib/memtrace of the installation that it lies in.
 """
 import atexit
 import contextlib
@@ -65,9 +65,9 @@ def find_library():
     if given:
         return given
     here = pathlib.Path(__file__).resolve().parent
-    for folder in (here, here / "../lib/memtrace", here / "../../lib/memtrace", here / "../../../lib/memtrace"):
+    for folder in (here, *(parent / "lib/memtrace" for parent in here.parents)):
         if (folder / name).exists():
-            return str((folder / name).resolve())
+            return str(folder / name)
     raise FileNotFoundError(f"{name} is not beside {__file__}; set MEMTRACE_TORCH_LIBRARY to where it is")
 
 
@@ -179,7 +179,8 @@ class Memtrace:
     # ---- watching ----
 
     def watch(self, model, name="model"):
-        """Gives the memory of a model's modules spans and categories, and its parameters and gradients theirs."""
+        """Gives the memory of a model's modules spans and categories, and its parameters and gradients theirs. The model
+        is on its card by now."""
         if not self.handles:
             self._watch_calls()
         self._place(model, name, ROOT, self.other)

@@ -203,7 +203,7 @@ static mt_status describe(struct cuda_card *card)
     struct mt_device *device = &card->card.device;
     if (check(cudaGetDeviceProperties(&properties, card->ordinal), "cudaGetDeviceProperties") != MT_OK)
         return mt_fail_context(MT_NO_DEVICE, "cuda:%d", card->ordinal);
-    snprintf(device->name, sizeof device->name, "cuda:%d (%.48s)", card->ordinal, properties.name);
+    snprintf(device->name, sizeof device->name, "cuda:%d (%.40s)", card->ordinal, properties.name);
     device->capacity_bytes = properties.totalGlobalMem;
     device->profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
     return MT_OK;
