@@ -13,5 +13,5 @@ case $version in
     exit 77
     ;;
 esac
-find src kernels tests bench \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) \
+find include src kernels samples tests bench \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) \
     -exec "$clang_format" --dry-run --Werror {} +
