@@ -29,6 +29,7 @@ struct mt_nsys_ranges {
     struct range open[MOST_OPEN];
     uint32_t count;
     struct mt_number_map places; /* by number */
+    uint32_t open_phases;        /* what is called like a phase within one is a span */
 };
 
 struct mt_nsys_ranges *mt_nsys_ranges_create(const struct mt_sink *sink, struct mt_foreign *foreign,
@@ -112,8 +113,9 @@ void mt_nsys_ranges_begin(struct mt_nsys_ranges *ranges, uint64_t time_ns, int64
     if (is_step(text)) {
         range.kind = RANGE_STEP;
         mt_foreign_step_begin(ranges->foreign, time_ns);
-    } else if (is_phase(text, &phase)) {
+    } else if (ranges->open_phases == 0 && is_phase(text, &phase)) {
         range.kind = RANGE_PHASE;
+        ranges->open_phases++;
         mt_plain_labels_phase(ranges->labels, phase);
         mt_foreign_phase(ranges->foreign, time_ns, phase);
     } else {
@@ -130,6 +132,7 @@ void mt_nsys_ranges_end(struct mt_nsys_ranges *ranges, uint64_t time_ns, int64_t
         return;
     struct range *range = &ranges->open[place];
     range->has_ended = true;
+    ranges->open_phases -= range->kind == RANGE_PHASE;
     if (range->kind == RANGE_STEP && mt_foreign_step(ranges->foreign) != MT_NO_STEP)
         mt_foreign_step_end(ranges->foreign, time_ns);
     if (range->kind == RANGE_SPAN && range->span != 0)

@@ -64,17 +64,17 @@ static struct own_name split_name(const char *name)
 static mt_category category_of(const struct mt_plain_labels *labels, const struct mt_rule_answer *answer,
                                const struct own_name *own)
 {
-    if (answer->category != NULL)
-        return mt_sink_category(&labels->sink, answer->category);
-    return own->category < MT_CATEGORY_COUNT ? (mt_category)own->category : MT_CATEGORY_OTHER;
+    if (own->category < MT_CATEGORY_COUNT)
+        return (mt_category)own->category;
+    return answer->category != NULL ? mt_sink_category(&labels->sink, answer->category) : MT_CATEGORY_OTHER;
 }
 
 static const char *op_of(const struct mt_rule_answer *answer, const struct own_name *own, const char *name)
 {
-    if (answer->op != NULL)
-        return answer->op;
     if (own->op != NULL)
         return own->op;
+    if (answer->op != NULL)
+        return answer->op;
     return name[0] != '\0' ? name : "unknown";
 }
 
@@ -93,7 +93,7 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
     struct mt_rule_answer answer;
     struct own_name own = split_name(name);
     mt_rules_ask(labels->rules, &labels->choice, &subject, &answer);
-    const char *path = answer.span != NULL ? answer.span : own.span != NULL ? own.span : span;
+    const char *path = own.span != NULL ? own.span : answer.span != NULL ? answer.span : span;
     block->span = mt_torch_span_of_path(&labels->sink, path);
     const struct mt_label label = {.category = category_of(labels, &answer, &own),
                                    .role = answer.role != MT_RULE_SILENT ? (mt_role)answer.role : MT_ROLE_TEMPORARY,

@@ -12,7 +12,6 @@ struct mt_torch_own {
     struct mt_foreign *foreign;
     const struct mt_value *annotations;
     uint32_t told;
-    uint64_t time_ns; /* of the last event */
 };
 
 static const struct mt_value *get(const struct mt_value *dict, const char *name)
@@ -106,20 +105,29 @@ static mt_span_id span_of_frames(struct mt_torch_own *own, const struct mt_value
     return span;
 }
 
+/* From the first event on, as the events' own. */
+static uint64_t time_of(const struct mt_torch_own *own, const struct mt_value *annotation)
+{
+    int64_t first = own->snapshot->event_count > 0 ? own->snapshot->events[0].time_us : 0;
+    int64_t time_us = get_integer(annotation, "time_us", first);
+    return time_us > first && time_us < INT64_MAX / 1000 ? (uint64_t)(time_us - first) * 1000 : 0;
+}
+
 /* Tells an annotation. Numbers of steps are given anew, in their order. */
 static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
 {
     const char *kind = mt_value_text(get(annotation, "kind"));
+    uint64_t time_ns = time_of(own, annotation);
     if (strcmp(kind, "span_begin") == 0)
-        mt_foreign_span_begin(own->foreign, own->time_ns, span_of_names(own, get(annotation, "spans")));
+        mt_foreign_span_begin(own->foreign, time_ns, span_of_names(own, get(annotation, "spans")));
     else if (strcmp(kind, "span_end") == 0)
-        mt_foreign_span_end(own->foreign, own->time_ns, span_of_names(own, get(annotation, "spans")));
+        mt_foreign_span_end(own->foreign, time_ns, span_of_names(own, get(annotation, "spans")));
     else if (strcmp(kind, "step_begin") == 0)
-        mt_foreign_step_begin(own->foreign, own->time_ns);
+        mt_foreign_step_begin(own->foreign, time_ns);
     else if (strcmp(kind, "step_end") == 0)
-        mt_foreign_step_end(own->foreign, own->time_ns);
+        mt_foreign_step_end(own->foreign, time_ns);
     else if (strcmp(kind, "phase") == 0)
-        mt_foreign_phase(own->foreign, own->time_ns,
+        mt_foreign_phase(own->foreign, time_ns,
                          (mt_phase)find_name(mt_value_text(get(annotation, "name")), phase_name, MT_PHASE_COUNT));
 }
 
@@ -137,7 +145,7 @@ static void tell_until(struct mt_torch_own *own, int64_t entries)
 static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
 {
     struct mt_torch_own *own = context;
-    own->time_ns = time_ns;
+    (void)time_ns;
     tell_until(own, event - own->snapshot->events);
 }
 
