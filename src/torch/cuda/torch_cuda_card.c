@@ -1,5 +1,5 @@
-/* A card by CUDA's runtime: memory by cudaMalloc or mapped under ranges of addresses, and events that let PyTorch's streams
- * wait for each other. The context is the one that PyTorch uses. */
+/* A card by CUDA's runtime: memory mapped under ranges of addresses, or by cudaMalloc where there are several cards, and events
+ * that let PyTorch's streams wait for each other. The context is the one that PyTorch uses. */
 #include "torch/torch_card.h"
 
 #include "base/clock.h"
@@ -183,19 +183,30 @@ static void card_close(struct mt_device *device)
     free(card);
 }
 
-static const struct mt_device_table card_table = {
-    .kind = "cuda",
-    .reserve = card_reserve,
-    .release = card_release,
+#define CARD_TABLE                                                                                                     \
+    .kind = "cuda", .reserve = card_reserve, .release = card_release, .synchronize = card_synchronize,                 \
+    .follow = card_follow, .now_ns = card_now_ns, .close = card_close
+
+/* Memory that is mapped under a range belongs to one card: PyTorch's copies between cards, and its kernels that reach for
+ * another's, find what cudaMalloc gave. So ranges are for who sees one card alone. */
+static const struct mt_device_table one_of_several_cards = {CARD_TABLE};
+static const struct mt_device_table only_card = {
+    CARD_TABLE,
     .range_open = card_range_open,
     .range_close = card_range_close,
     .range_map = card_range_map,
     .range_unmap = card_range_unmap,
-    .synchronize = card_synchronize,
-    .follow = card_follow,
-    .now_ns = card_now_ns,
-    .close = card_close,
 };
+
+static mt_status choose_table(struct cuda_card *card)
+{
+    int count = 0;
+    mt_status status = check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    if (status != MT_OK)
+        return mt_fail_context(MT_NO_DEVICE, "cuda:%d", card->ordinal);
+    card->card.device.table = count == 1 ? &only_card : &one_of_several_cards;
+    return MT_OK;
+}
 
 static mt_status describe(struct cuda_card *card)
 {
@@ -226,12 +237,13 @@ static mt_status start(struct cuda_card *card)
 mt_status mt_torch_card_open(int ordinal, struct mt_torch_card **out)
 {
     struct cuda_card *card = mt_host_alloc(sizeof *card);
-    card->card.device.table = &card_table;
     card->ordinal = ordinal;
     card->opened_ns = mt_clock_ns();
     pthread_mutex_init(&card->lock, NULL);
     mt_torch_streams_start(&card->card.numbers);
-    mt_status status = describe(card);
+    mt_status status = choose_table(card);
+    if (status == MT_OK)
+        status = describe(card);
     if (status == MT_OK)
         status = start(card);
     if (status != MT_OK) {
