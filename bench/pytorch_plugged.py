@@ -17,7 +17,7 @@ import tempfile
 
 SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "samples/pytorch/train.py"
 TURNS, STEPS_A_TURN, WARM_UP = 10, 20, 20
-FASTEST_SHARE = 1.02  # of PyTorch's time: the medians of PyTorch beside itself differ by up to 1 %
+NO_SLOWER = 1.01  # than the slower of PyTorch's own two
 
 OUT_OF_MEMORY = """
 import torch, memtrace_torch
@@ -52,8 +52,11 @@ class Trainer:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def turn(self, steps):
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(f"{steps}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # its output ends, too
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"{self.name}: ended with {self.process.wait()}")
@@ -98,8 +101,9 @@ def compare(model, precision, trace):
     row(f"{title}: losses of {steps} steps are equal, memtrace", "yes", int(plain.losses == ours.losses), "", ">=", 1)
     row(f"{title}: and labelled in a trace", "yes", int(plain.losses == labelled.losses), "", ">=", 1)
     time = statistics.median(plain.times)
-    row(f"{title}: a step", "ms", statistics.median(ours.times), time, "<=", round(time * FASTEST_SHARE, 3))
-    row(f"{title}: a step, PyTorch beside itself", "ms", statistics.median(again.times), time)
+    time_again = statistics.median(again.times)
+    row(f"{title}: a step", "ms", statistics.median(ours.times), time, "<=", round(max(time, time_again) * NO_SLOWER, 3))
+    row(f"{title}: a step, PyTorch beside itself", "ms", time_again, time)
     row(f"{title}: a step, labelled in a trace", "ms", statistics.median(labelled.times), time)
     for what in ("allocated", "reserved"):
         row(f"{title}: {what} at most", "GiB", ours.said[f"peak_{what}"] / 2**30, plain.said[f"peak_{what}"] / 2**30)
