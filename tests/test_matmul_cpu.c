@@ -81,7 +81,8 @@ static struct dice start(int test)
 /* One product of random sizes up to `largest` and random orders; operands may be one matrix for all of the batch. */
 static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t largest)
 {
-    const struct mtk_product how = {MTK_MATH_FP32, roll(dice, 2) == 0 ? 1 : 0.75, roll(dice, 2) == 0 ? 0 : 0.5};
+    const struct mtk_product how = {
+        .math = MTK_MATH_FP32, .alpha = roll(dice, 2) == 0 ? 1 : 0.75, .beta = roll(dice, 2) == 0 ? 0 : 0.5};
     int64_t outer = 1 + (int64_t)roll(dice, 2);
     mt_dtype out_dtype = dtype == MT_BF16 && roll(dice, 2) == 0 ? MT_F32 : dtype;
     int64_t batch = 1 + (int64_t)roll(dice, 3), m = 1 + (int64_t)roll(dice, largest);
