@@ -1,0 +1,389 @@
+/* memtrace import: what PyTorch measured, said anew by a run; against our own run of the same step; and what memtrace
+ * exported, read back. */
+#include "program.h"
+
+#include "base/status.h"
+
+#include <sqlite3.h>
+#include <stdint.h>
+
+#define REFERENCE(name) MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_" name ".pickle.gz"
+#define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 --device sim "
+
+static void expect_success(const struct said *said)
+{
+    if (said->code != 0)
+        fail_msg("exit code %d: %s%s", said->code, said->err, said->out);
+}
+
+/* The measured runs as fp32 and autocast, and our own of the same names in own.db. */
+static int set_up(void **state)
+{
+    *state = enter_folder("test_import");
+    expect_success(MEMTRACE("import " REFERENCE("fp32") " --trace theirs.db --name fp32 --json >fp32.json"));
+    expect_success(
+        MEMTRACE("import " REFERENCE("autocast") " --trace theirs.db --name autocast --json >autocast.json"));
+    for (int i = 0; i < 2; i++)
+        expect_success(shell("\"$M\" run --model 2.7B --seq 256 --mode fwd_bwd --device sim --alloc policy=torch"
+                             " --steps 4 --trace own.db --name %s",
+                             i == 0 ? "fp32" : "autocast --autocast bf16"));
+    return 0;
+}
+
+static json_t *load(const char *path)
+{
+    json_error_t error;
+    json_t *json = json_load_file(path, 0, &error);
+    if (json == NULL)
+        fail_msg("%s:%d: %s", path, error.line, error.text);
+    return json;
+}
+
+static const char *const runs[] = {"fp32", "autocast"};
+
+static void all_events_are_accounted_for(void **state)
+{
+    (void)state;
+    static const struct {
+        json_int_t events, allocs, requested, allocated, reserved;
+    } expected[] = {{105479, 35374, 68028792960, 68167778304, 71032635392},
+                    {127214, 42598, 69851035712, 70012041216, 71525466112}};
+    for (int i = 0; i < 2; i++) {
+        char path[32];
+        const char *kind;
+        json_t *count;
+        json_int_t sum = 0;
+        snprintf(path, sizeof path, "%s.json", runs[i]);
+        json_t *said = load(path), *before = json_object_get(said, "before");
+        assert_schema(said, "memtrace.import/1");
+        json_object_foreach(json_object_get(said, "by_kind"), kind, count) sum += json_integer_value(count);
+        assert_int_equal(sum, expected[i].events);
+        assert_int_equal(integer_of(said, "events"), expected[i].events);
+        assert_int_equal(integer_of(json_object_get(said, "by_kind"), "alloc"), expected[i].allocs);
+        assert_int_equal(integer_of(said, "requested_bytes"), expected[i].requested);
+        assert_int_equal(integer_of(said, "allocated_bytes"), expected[i].allocated);
+        assert_int_equal(integer_of(said, "reserved_bytes"), expected[i].reserved);
+        assert_int_equal(integer_of(before, "blocks"), 325);
+        assert_int_equal(integer_of(before, "freed"), 0);
+        assert_int_equal(integer_of(before, "recorded"), 2); /* cuBLAS's workspaces */
+        assert_true(json_is_true(json_object_get(said, "lost_beginning")));
+        json_decref(said);
+    }
+}
+
+static void hardly_a_byte_has_no_category(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "%s.json", runs[i]);
+        json_t *said = load(path), *categories = json_object_get(said, "categories");
+        assert_true(integer_of(categories, "bytes") > 100 * integer_of(categories, "bytes_without"));
+        json_decref(said);
+    }
+}
+
+/* The measured row of a run. */
+static const json_t *find_measured(const json_t *reference, const char *autocast)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(reference, "cs336"), i,
+                       row) if (strcmp(text_of(row, "mode"), "fwd_bwd") == 0 && integer_of(row, "seq") == 256 &&
+                                strcmp(text_of(row, "autocast"), autocast) == 0 &&
+                                json_object_get(row, "category_max_bytes") != NULL) return row;
+    fail_msg("no row of autocast %s", autocast);
+    return NULL;
+}
+
+static const json_t *find_row(const json_t *rows, const char *category)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) if (strcmp(text_of(row, "category"), category) == 0) return row;
+    fail_msg("no category %s", category);
+    return NULL;
+}
+
+/* What nobody told apart when it was measured is Other there, and the first step's state is averaged over all steps. */
+static void categories_are_those_that_were_measured(void **state)
+{
+    (void)state;
+    json_t *reference = load(MT_TEST_DATA "/pytorch_h200.json");
+    for (int i = 0; i < 2; i++) {
+        const json_t *measured = find_measured(reference, i == 0 ? "off" : "bf16");
+        json_t *said = json_of(shell("\"$M\" categories --trace theirs.db --run %s --json", runs[i])), *bytes;
+        const json_t *rows = json_object_get(said, "rows"),
+                     *per_step = json_object_get(measured, "category_allocs_per_step");
+        const char *category;
+        int compared = 0;
+        json_object_foreach(json_object_get(measured, "category_max_bytes"), category, bytes)
+        {
+            if (strcmp(category, "Other") == 0)
+                continue;
+            const json_t *row = find_row(rows, category);
+            assert_int_equal(integer_of(row, "max_bytes"), json_integer_value(bytes));
+            double count = json_number_value(json_object_get(per_step, category));
+            if (strcmp(category, "Opt State") != 0 && strcmp(category, "Gradient") != 0)
+                assert_int_equal(integer_of(row, "per_step"), (json_int_t)count);
+            compared++;
+        }
+        assert_int_equal(compared, 14);
+        json_decref(said);
+    }
+    json_decref(reference);
+}
+
+/* Whether a cause of our own runs is there under its name; what got narrower is only known to be smaller. */
+static void expect_cause(const json_t *diff, const json_t *expected)
+{
+    size_t i;
+    const json_t *row;
+    char name[128];
+    const char *said = text_of(expected, "cause"), *halved = strstr(said, "halved");
+    snprintf(name, sizeof name, "%.*s%s", halved != NULL ? (int)(halved - said) : (int)strlen(said), said,
+             halved != NULL ? "smaller" : "");
+    json_array_foreach(json_object_get(diff, "causes"), i, row) if (strcmp(text_of(row, "cause"), name) == 0)
+    {
+        assert_int_equal(integer_of(row, "bytes"), integer_of(expected, "bytes"));
+        return;
+    }
+    fail_msg("no cause: %s", name);
+}
+
+/* The causes of autocast's growth are those of our own runs, byte by byte. Rounding differs by where free pieces lay. */
+static void a_diff_gives_the_causes_of_our_own_runs(void **state)
+{
+    (void)state;
+    json_t *theirs = json_of(MEMTRACE("diff fp32 autocast --trace theirs.db --json"));
+    json_t *own = json_of(MEMTRACE("diff fp32 autocast --trace own.db --json"));
+    json_t *causes = json_object_get(own, "causes");
+    size_t i;
+    const json_t *row;
+    assert_int_equal(json_array_size(causes), 13);
+    assert_int_equal(json_array_size(json_object_get(theirs, "causes")), 13);
+    json_array_foreach(causes, i, row) if (strncmp(text_of(row, "cause"), "rounding", 8) != 0)
+        expect_cause(theirs, row);
+    json_decref(theirs);
+    json_decref(own);
+}
+
+static sqlite3_stmt *prepare(sqlite3 **database, const char *path, const char *sql)
+{
+    sqlite3_stmt *statement;
+    assert_int_equal(sqlite3_open_v2(path, database, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    if (sqlite3_prepare_v2(*database, sql, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(*database));
+    return statement;
+}
+
+/* Whether both rows say the same, column by column. */
+static void expect_same_row(sqlite3_stmt *a, sqlite3_stmt *b, uint64_t number)
+{
+    for (int i = 0; i < sqlite3_column_count(a); i++) {
+        const char *said = (const char *)sqlite3_column_text(a, i), *expected = (const char *)sqlite3_column_text(b, i);
+        if (strcmp(said != NULL ? said : "", expected != NULL ? expected : "") != 0)
+            fail_msg("row %llu, column %d: %s, and not %s", (unsigned long long)number, i, said, expected);
+    }
+}
+
+/* Whether both statements say the same; returns how many rows. */
+static uint64_t expect_same(const char *path_a, const char *sql_a, const char *path_b, const char *sql_b)
+{
+    sqlite3 *databases[2];
+    sqlite3_stmt *a = prepare(&databases[0], path_a, sql_a), *b = prepare(&databases[1], path_b, sql_b);
+    uint64_t rows = 0;
+    for (;; rows++) {
+        int more = sqlite3_step(a);
+        assert_int_equal(sqlite3_step(b), more);
+        if (more != SQLITE_ROW)
+            break;
+        expect_same_row(a, b, rows);
+    }
+    sqlite3_finalize(a);
+    sqlite3_finalize(b);
+    sqlite3_close(databases[0]);
+    sqlite3_close(databases[1]);
+    return rows;
+}
+
+/* A step of a run, event by event: what was asked for and freed, and in forward and loss what for. */
+static void our_own_step_is_theirs_event_by_event(void **state)
+{
+    (void)state;
+    for (int run = 1; run <= 2; run++) {
+        char sql[600];
+        snprintf(sql, sizeof sql,
+                 "SELECT event.kind, event.requested_bytes, CASE WHEN phase IN ('forward', 'loss', 'optimizer') THEN"
+                 " phase || category END FROM event JOIN step ON step.run = %d AND step.number = 3"
+                 " LEFT JOIN label ON label.id = event.label AND label.run = %d"
+                 " WHERE event.id BETWEEN first_event AND last_event AND event.kind IN (2, 3) ORDER BY event.id",
+                 run, run);
+        assert_int_equal(expect_same("theirs.db", sql, "own.db", sql), run == 1 ? 8698 : 10504);
+    }
+}
+
+static void every_question_has_an_answer(void **state)
+{
+    (void)state;
+    static const char *const questions[] = {"runs",
+                                            "peak",
+                                            "top 5",
+                                            "categories",
+                                            "events --step 1",
+                                            "steps",
+                                            "diff",
+                                            "advise",
+                                            "kernels",
+                                            "timeline -o page.html",
+                                            "check --max-allocated 64GiB --run fp32",
+                                            "export stacks",
+                                            "export peaks"};
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++)
+        expect_success(shell("\"$M\" %s --trace theirs.db", questions[i]));
+    assert_int_equal(MEMTRACE("check --max-allocated 63GiB --run fp32 --trace theirs.db")->code, 1);
+}
+
+/* A replay of PyTorch's rules gives what PyTorch had, so what it says of a change can be believed. */
+static void advice_finds_gradients_that_live_through_forward(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("advise --trace theirs.db --run fp32");
+    expect_success(said);
+    assert_says(said->out, "gradients live through a forward pass");
+    assert_says(said->out, "replayed  63.36 GiB  63.49 GiB  66.15 GiB");
+}
+
+static void rules_of_a_user_come_first(void **state)
+{
+    (void)state;
+    expect_success(shell("printf '%%s\\n' 'function=softmax -> category=\"My softmax\" role=temporary' >mine.rules"));
+    expect_success(MEMTRACE("import " REFERENCE("fp32") " --rules mine.rules --trace rules.db"));
+    json_t *said = json_of(MEMTRACE("categories --trace rules.db --json"));
+    assert_int_equal(integer_of(find_row(json_object_get(said, "rows"), "My softmax"), "max_bytes"),
+                     67108864); /* backward's too */
+    json_decref(said);
+    expect_success(shell("echo 'file=x -> category' >mine.rules"));
+    const struct said *refused = MEMTRACE("import " REFERENCE("fp32") " --rules mine.rules --trace rules.db");
+    assert_int_equal(refused->code, MT_USAGE);
+    assert_says(refused->err, "mine.rules, line 1");
+}
+
+/* A run as SQL tells it, from its first event of memory on. */
+static const char told[] =
+    "SELECT kind, ifnull(requested_bytes, 0), ifnull(block_bytes, 0), event.stream, event.segment, offset, category, "
+    "role,"
+    " op, phase, dtype, shape, layer, own.path, asker.path, time_ns / 1000 -"
+    " (SELECT time_ns / 1000 FROM event WHERE kind IN (0, 1, 2, 3, 4) ORDER BY id LIMIT 1) FROM event"
+    " LEFT JOIN label ON label.id = event.label LEFT JOIN span AS own ON own.id = label.span"
+    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span) ORDER BY event.id";
+
+static void a_run_comes_back_from_its_snapshot(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"tight", "torch"};
+    static const char *const formats[] = {"torch", "pickle"};
+    for (int i = 0; i < 4; i++) {
+        expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --alloc policy=%s --trace a.db --name x"
+                             " && \"$M\" export --format %s -o x.snapshot --trace a.db"
+                             " && \"$M\" import x.snapshot --trace b.db",
+                             policies[i % 2], formats[i / 2]));
+        assert_true(expect_same("b.db", told, "a.db", told) > 1000);
+    }
+}
+
+static void a_refused_request_comes_back(void **state)
+{
+    (void)state;
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --device sim:4MiB --batch 64 --trace a.db;"
+                         " \"$M\" export --format pickle -o x.pickle --trace a.db"
+                         " && \"$M\" import x.pickle --trace b.db && \"$M\" oom --trace b.db"));
+    assert_true(expect_same("b.db", told, "a.db", told) > 10);
+}
+
+/* Only requests, frees and streams are in such a log. */
+static void a_log_of_rmm_comes_back(void **state)
+{
+    (void)state;
+    static const char log[] = "SELECT kind, requested_bytes, stream, time_ns / 1000 -"
+                              " (SELECT time_ns / 1000 FROM event WHERE kind IN (2, 3, 4) ORDER BY id LIMIT 1)"
+                              " FROM event WHERE kind IN (2, 3, 4) ORDER BY id";
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --trace a.db && \"$M\" export --format rmm"
+                         " -o x.csv.gz --trace a.db && \"$M\" import x.csv.gz --trace b.db"));
+    assert_true(expect_same("b.db", log, "a.db", log) > 1000);
+}
+
+static void an_export_for_nsights_scripts_comes_back(void **state)
+{
+    (void)state;
+    static const char blocks[] = "SELECT kind, block_bytes, event.stream, category, op, phase, time_ns FROM event"
+                                 " LEFT JOIN label ON label.id = event.label WHERE kind IN (2, 3) ORDER BY event.id";
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --trace a.db && \"$M\" export -o x.sqlite"
+                         " --trace a.db && \"$M\" import x.sqlite --trace b.db"));
+    assert_true(expect_same("b.db", blocks, "a.db", blocks) > 1000);
+    static const char steps[] = "SELECT number FROM step ORDER BY 1";
+    assert_int_equal(expect_same("b.db", steps, "a.db", steps), 2);
+}
+
+/* Nsight's export has tables and columns only where something was recorded, and may have others. */
+static void tables_of_nsight_may_be_absent(void **state)
+{
+    (void)state;
+    expect_success(shell("rm -f b.db* few.sqlite; python3 -c \"import sqlite3; d = sqlite3.connect('few.sqlite');"
+                         " d.execute('CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start, address, bytes, memKind,"
+                         " memoryOperationType)'); d.executemany('INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES"
+                         " (?,?,?,?,?)', [(5, 4096, 100, 2, 0), (6, 8192, 50, 1, 0), (7, 4096, 100, 2, 1),"
+                         " (9, 4096, 300, 4, 0)]); d.execute('CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS"
+                         " (SELECT 1 UNION ALL SELECT start + 1 FROM n) SELECT start, start AS end, 59 AS eventType"
+                         " FROM n'); d.commit()\" && \"$M\" import few.sqlite --trace b.db"));
+    static const char both[] = "SELECT requested_bytes FROM event WHERE kind = 2 ORDER BY id";
+    static const char expected[] = "SELECT bytes FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE memKind <> 1 AND"
+                                   " memoryOperationType = 0 ORDER BY start";
+    assert_int_equal(expect_same("b.db", both, "few.sqlite", expected), 2);
+}
+
+/* What is no import says so, and adds no run. */
+static void what_is_none_of_them_is_refused(void **state)
+{
+    (void)state;
+    static const char *const makes[] = {"echo hello",
+                                        "echo '{}'",
+                                        "echo '{\"segments\":[],\"device_traces\":5}'",
+                                        "printf 'Thread,Time,Action,Pointer,Size,Stream\\n1,x,free,0x1,5,0\\n'",
+                                        "printf 'Thread,Time,Action,Pointer,Size,Stream\\n1,1:2:3.5,walk,0x1,5,0\\n'",
+                                        "printf 'SQLite format 3\\0 and nothing'",
+                                        "cat own.db",
+                                        "true",
+                                        "gzip -c out.txt | head -c 15"};
+    for (size_t i = 0; i < sizeof makes / sizeof makes[0]; i++) {
+        expect_success(shell("%s >none; rm -f none.db*", makes[i]));
+        const struct said *said = MEMTRACE("import none --trace none.db");
+        if (said->code != MT_BAD_TRACE)
+            fail_msg("%s: exit code %d: %s", makes[i], said->code, said->err);
+        assert_says(said->err, "none");
+        assert_int_not_equal(access("none.db", F_OK), 0);
+    }
+    assert_int_equal(MEMTRACE("import")->code, MT_USAGE);
+    assert_int_equal(MEMTRACE("import not-there --trace none.db")->code, MT_FAILED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_events_are_accounted_for),
+        cmocka_unit_test(hardly_a_byte_has_no_category),
+        cmocka_unit_test(categories_are_those_that_were_measured),
+        cmocka_unit_test(a_diff_gives_the_causes_of_our_own_runs),
+        cmocka_unit_test(our_own_step_is_theirs_event_by_event),
+        cmocka_unit_test(every_question_has_an_answer),
+        cmocka_unit_test(advice_finds_gradients_that_live_through_forward),
+        cmocka_unit_test(rules_of_a_user_come_first),
+        cmocka_unit_test(a_run_comes_back_from_its_snapshot),
+        cmocka_unit_test(a_refused_request_comes_back),
+        cmocka_unit_test(a_log_of_rmm_comes_back),
+        cmocka_unit_test(an_export_for_nsights_scripts_comes_back),
+        cmocka_unit_test(tables_of_nsight_may_be_absent),
+        cmocka_unit_test(what_is_none_of_them_is_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, leave_folder);
+}
