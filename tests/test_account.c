@@ -368,6 +368,11 @@ static void what_a_pool_keeps_is_reserved_and_nobodys(void **state)
     take(9 * MIB, 5);
     assert_int_equal(look().reserved_bytes, 615);
     assert_int_equal(look().block_bytes, 615);
+    mt_account_give(account, now_ns++, 3 * MIB);
+    mt_account_pool(account, now_ns++, 77, 0); /* the pool is destroyed while a block lives */
+    assert_holds(605, 2);
+    mt_account_end_context(account, now_ns++, 1);
+    assert_holds(0, 0);
 }
 
 static void a_pool_of_which_nothing_is_said_holds_its_blocks(void **state)

@@ -65,12 +65,13 @@ static void folder_files_and_signals_are_those_of_a_program_on_its_own(void **st
     static const char looks[] =
         "pwd; ls -l /proc/$$/fd | sed \"s/.* \\([0-9]* -> \\)/\\1/\" | grep -v \"pipe\\|/proc\"; "
         "grep \"Sig[BIC]\" /proc/$$/status | sed \"s/.........\\(.......\\)$/ \\1/\"; ulimit -a";
-    char alone[OUTPUT_BYTES / 64];
-    snprintf(alone, sizeof alone, "%s", shell("sh -c '%s'", looks)->out);
+    char *alone = strdup(shell("sh -c '%s'", looks)->out);
     assert_says(alone, "SigBlk");
     assert_string_equal(shell("\"$M\" record -- sh -c '%s'", looks)->out, alone);
-    snprintf(alone, sizeof alone, "%s", shell("trap '' INT CHLD; sh -c '%s'", looks)->out);
+    free(alone);
+    alone = strdup(shell("trap '' INT CHLD; sh -c '%s'", looks)->out);
     assert_string_equal(shell("trap '' INT CHLD; \"$M\" record -- sh -c '%s'", looks)->out, alone);
+    free(alone);
 }
 
 static void a_signal_to_memtrace_alone_reaches_the_program(void **state)
@@ -235,10 +236,11 @@ static void what_a_program_did_before_it_died_is_there(void **state)
     assert_peak("2", 3000, "Device");
 }
 
+/* Without the leak sanitizer, where the test has one: in a child of several threads it can wait for a lock for ever. */
 static void a_child_that_exits_ends_nothing(void **state)
 {
     (void)state;
-    assert_int_equal(shell(RECORD "take 0 1000 fork take 1 500")->code, 0);
+    assert_int_equal(shell("ASAN_OPTIONS=detect_leaks=0 " RECORD "take 0 1000 fork take 1 500")->code, 0);
     assert_peak("1", 1500, "Device");
     assert_string_equal(ask("SELECT state FROM run"), "done");
 }

@@ -256,7 +256,7 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* By address, so that the order is the same whatever the map's is. */
+/* By address, so that the order is the same whatever the map's is. Pools that no block is left of go too. */
 void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context)
 {
     const struct mt_number_map *map = &account->owners;
@@ -269,6 +269,9 @@ void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32
     for (size_t i = 0; i < count; i++)
         mt_account_give(account, time_ns, addresses[i]);
     free(addresses);
+    for (uint32_t i = 0; i < account->pool_count; i++)
+        if (account->pools[i].used_bytes == 0)
+            cache(account, time_ns, i + 1, 0);
 }
 
 /* ---- memory without an address ---- */

@@ -65,14 +65,14 @@ static uint64_t find_pool(const struct mt_pool_functions *pools, mt_memory_kind 
                : 0;
 }
 
-static void tell_pool(struct mt_account *account, const struct mt_pool_functions *pools,
-                      const struct mt_memory_call *taken)
+static void tell_pool(struct mt_account *account, const struct mt_pool_functions *pools, uint64_t pool,
+                      uint64_t time_ns)
 {
     uint64_t reserved_bytes = 0;
-    if (taken->pool != 0 && pools != NULL && pools->attribute != NULL &&
-        pools->attribute((CUmemoryPool)(uintptr_t)taken->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes) ==
+    if (pool != 0 && pools != NULL && pools->attribute != NULL &&
+        pools->attribute((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes) ==
             CUDA_SUCCESS)
-        mt_account_pool(account, taken->time_ns, taken->pool, reserved_bytes);
+        mt_account_pool(account, time_ns, pool, reserved_bytes);
 }
 
 static struct mt_memory_call describe(const struct mt_listening_thread *thread, const struct mt_listened_call *call,
@@ -110,22 +110,32 @@ static void end_request(struct mt_account *account, struct mt_listening_thread *
     else
         mt_account_take(account, &thread->account, &request);
     if (result == SUCCEEDED)
-        tell_pool(account, thread->pools, &request);
+        tell_pool(account, thread->pools, request.pool, time_ns);
+}
+
+/* A call that takes nothing, and has succeeded. */
+static void end_other(struct mt_account *account, const struct mt_listening_thread *thread,
+                      const struct mt_listened_call *call, const void *parameters, uint64_t time_ns)
+{
+    const struct mt_call_arguments given = mt_listened_call_read(call, parameters);
+    if (call->action == MT_CALL_HOLDS)
+        mt_account_hold(account, *given.result);
+    else if (call->action == MT_CALL_MAPS)
+        mt_account_map(account, given.address, given.bytes, given.handle);
+    else if (call->action == MT_CALL_TRIMS)
+        tell_pool(account, thread->pools, given.pool, time_ns);
+    else if (call->action == MT_CALL_DESTROYS)
+        mt_account_pool(account, time_ns, given.pool, 0);
 }
 
 static void end_call(struct mt_account *account, struct mt_listening_thread *thread,
                      const struct mt_listened_call *call, const CUpti_CallbackData *data, uint64_t time_ns)
 {
     int result = *(const int *)data->functionReturnValue;
-    if (takes(call)) {
+    if (takes(call))
         end_request(account, thread, call, data, result, time_ns);
-    } else if (result == SUCCEEDED) {
-        const struct mt_call_arguments given = mt_listened_call_read(call, data->functionParams);
-        if (call->action == MT_CALL_HOLDS)
-            mt_account_hold(account, *given.result);
-        else if (call->action == MT_CALL_MAPS)
-            mt_account_map(account, given.address, given.bytes, given.handle);
-    }
+    else if (result == SUCCEEDED)
+        end_other(account, thread, call, data->functionParams, time_ns);
     if (thread->outer == call) {
         thread->outer = NULL;
         thread->is_told = false;

@@ -51,6 +51,8 @@ READS_POOLED_RESULT(cuMemAllocFromPoolAsync, dptr, bytesize, hStream, pool)
 READS_FIELD(cuMemFree_v2, address, dptr)
 READS_FIELD(cuMemFreeAsync, address, dptr)
 READS_FIELD(cuMemRelease, handle, handle)
+READS_FIELD(cuMemPoolTrimTo, pool, pool)
+READS_FIELD(cuMemPoolDestroy, pool, pool)
 
 READS_RESULT(cudaMalloc_v3020, devPtr, size)
 READS_RESULT(cudaMallocManaged_v6000, devPtr, size)
@@ -59,6 +61,8 @@ READS_QUEUED_RESULT(cudaMallocAsync_v11020, devPtr, size, hStream)
 READS_POOLED_RESULT(cudaMallocFromPoolAsync_v11020, ptr, size, stream, memPool)
 READS_FIELD(cudaFree_v3020, address, devPtr)
 READS_FIELD(cudaFreeAsync_v11020, address, devPtr)
+READS_FIELD(cudaMemPoolTrimTo_v11020, pool, memPool)
+READS_FIELD(cudaMemPoolDestroy_v11020, pool, memPool)
 
 static void read_cudaMalloc3D_v3020(const void *parameters, struct mt_call_arguments *out)
 {
@@ -129,6 +133,11 @@ static const struct mt_listened_call calls[] = {
     DRIVER(cuMemRelease, cuMemRelease, MT_CALL_LETS_GO, MT_MEMORY_VIRTUAL, "cuMemRelease"),
     DRIVER(cuMemMap, cuMemMap, MT_CALL_MAPS, MT_MEMORY_VIRTUAL, "cuMemMap"),
     DRIVER(cuMemUnmap, cuMemUnmap, MT_CALL_UNMAPS, MT_MEMORY_VIRTUAL, "cuMemUnmap"),
+    DRIVER(cuMemPoolTrimTo, cuMemPoolTrimTo, MT_CALL_TRIMS, MT_MEMORY_POOL, "cuMemPoolTrimTo"),
+    DRIVER(cuMemPoolDestroy, cuMemPoolDestroy, MT_CALL_DESTROYS, MT_MEMORY_POOL, "cuMemPoolDestroy"),
+    RUNTIME(cudaMemPoolTrimTo_v11020, cudaMemPoolTrimTo_v11020, MT_CALL_TRIMS, MT_MEMORY_POOL, "cudaMemPoolTrimTo"),
+    RUNTIME(cudaMemPoolDestroy_v11020, cudaMemPoolDestroy_v11020, MT_CALL_DESTROYS, MT_MEMORY_POOL,
+            "cudaMemPoolDestroy"),
     RUNTIME(cudaMalloc_v3020, cudaMalloc_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc"),
     RUNTIME(cudaMallocPitch_v3020, cudaMallocPitch_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMallocPitch"),
     RUNTIME(cudaMalloc3D_v3020, cudaMalloc3D_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc3D"),

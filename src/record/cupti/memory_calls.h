@@ -14,7 +14,9 @@ typedef enum mt_call_action {
     MT_CALL_HOLDS,   /* a handle once more */
     MT_CALL_LETS_GO, /* of a handle */
     MT_CALL_MAPS,    /* a handle's memory to a range */
-    MT_CALL_UNMAPS   /* all in a range */
+    MT_CALL_UNMAPS,  /* all in a range */
+    MT_CALL_TRIMS,   /* a pool */
+    MT_CALL_DESTROYS /* a pool */
 } mt_call_action;
 
 /* Arguments of a call. What it returns is read through pointers, once it has succeeded. */
