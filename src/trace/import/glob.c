@@ -40,10 +40,12 @@ bool mt_glob_fits(const char *pattern, const char *text)
 
 bool mt_glob_fits_file(const char *pattern, const char *path)
 {
-    for (const char *part = path; part != NULL; part = strchr(part, '/')) {
-        part += part != path;
+    for (const char *part = path;;) {
         if (mt_glob_fits(pattern, part))
             return true;
+        const char *slash = strchr(part, '/');
+        if (slash == NULL)
+            return false;
+        part = slash + 1;
     }
-    return false;
 }

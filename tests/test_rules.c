@@ -1,0 +1,351 @@
+/* Rules over who asked for a block, and what they rest on: patterns, call stacks, and the operators of forward that nodes of
+ * backward undo. */
+#include "trace/import/forward_tape.h"
+#include "trace/import/glob.h"
+#include "trace/import/rules.h"
+
+#include "trace/import/json_reader.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void patterns_fit_whole_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *text;
+        bool fits;
+    } cases[] = {
+        {"softmax", "softmax", true},
+        {"softmax", "softmax_", false},
+        {"*softmax", "log_softmax", true},
+        {"*a*b", "xaxbxb", true},
+        {"*a*b", "xbxa", false},
+        {"a|b*|c", "bcd", true},
+        {"a|b*|c", "cd", false},
+        {"", "", true},
+        {"", "x", false},
+        {"*", "", true},
+        {"a**b", "ab", true},
+        {"|x", "x", true},
+        {"*aaaa*aaab", "aaaaaaaaab", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (mt_glob_fits(cases[i].pattern, cases[i].text) != cases[i].fits)
+            fail_msg("%s, %s", cases[i].pattern, cases[i].text);
+}
+
+static void a_file_may_be_the_end_of_a_path(void **state)
+{
+    (void)state;
+    assert_true(mt_glob_fits_file("model.py", "/home/me/model.py"));
+    assert_true(mt_glob_fits_file("me/*.py", "/home/me/model.py"));
+    assert_true(mt_glob_fits_file("model.py", "model.py"));
+    assert_false(mt_glob_fits_file("model.py", "/home/me/mymodel.py"));
+    assert_false(mt_glob_fits_file("home/me", "/home/me/model.py"));
+}
+
+/* A stack of frames in JSON. */
+struct reading {
+    struct mt_value_store *store;
+    struct mt_name_set *names;
+    struct mt_value frames;
+    struct mt_call_stack stack;
+};
+
+static void read_stack(struct reading *reading, const char *json)
+{
+    const struct mt_value_limits limits = mt_value_limits_of(strlen(json));
+    reading->store = mt_value_store_create(&limits);
+    reading->names = mt_name_set_create();
+    assert_int_equal(mt_json_read((const unsigned char *)json, strlen(json), reading->store, &reading->frames), MT_OK);
+    mt_call_stack_read(&reading->frames, reading->names, &reading->stack);
+}
+
+static void release_stack(struct reading *reading)
+{
+    mt_call_stack_release(&reading->stack);
+    mt_name_set_destroy(reading->names);
+    mt_value_store_destroy(reading->store);
+}
+
+#define FRAME(name, file, line) "{\"name\":\"" name "\",\"filename\":\"" file "\",\"line\":" #line "}"
+#define NATIVE(name) FRAME(name, "??", 0)
+
+static void a_stack_tells_operator_and_node(void **state)
+{
+    (void)state;
+    struct reading reading;
+    read_stack(
+        &reading, "[" NATIVE("at::_ops::mul_Tensor::redispatch(c10::DispatchKeySet)") "," NATIVE("torch::autograd::"
+                                                                                                 "VariableType::("
+                                                                                                 "anonymous "
+                                                                                                 "namespace)::mul_"
+                                                                                                 "Tensor(c10::"
+                                                                                                 "DispatchKeySet)") "," NATIVE(
+                      "at::_ops::mul_Tensor::call(at::Tensor const&)") "," NATIVE("torch::autograd::generated::"
+                                                                                  "MulBackward0::apply(std::vector<at::"
+                                                                                  "Tensor>&&)") "," NATIVE("torch::"
+                                                                                                           "autograd::"
+                                                                                                           "Engine::"
+                                                                                                           "evaluate_"
+                                                                                                           "function("
+                                                                                                           "int)") "]");
+    assert_int_equal(reading.stack.operator_count, 1);
+    assert_string_equal(reading.stack.operators[0], "mul_Tensor");
+    assert_string_equal(reading.stack.recorded, "mul_Tensor");
+    assert_string_equal(reading.stack.node, "MulBackward0");
+    assert_string_equal(mt_call_stack_op(&reading.stack, reading.names), "mul");
+    assert_true(mt_call_stack_is_backward(&reading.stack));
+    assert_false(mt_call_stack_is_forward(&reading.stack));
+    release_stack(&reading);
+}
+
+/* What a checkpoint runs again is forward, though the engine asked for it. */
+static void recomputation_is_forward(void **state)
+{
+    (void)state;
+    struct reading reading;
+    read_stack(&reading, "[" NATIVE("torch::autograd::VariableType::(anonymous namespace)::exp(int)") "," FRAME(
+                             "recompute_fn", "lib/torch/utils/checkpoint.py",
+                             7) "," NATIVE("torch::autograd::Engine::thread_main(int)") "]");
+    assert_true(mt_call_stack_is_forward(&reading.stack));
+    assert_false(mt_call_stack_is_backward(&reading.stack));
+    release_stack(&reading);
+}
+
+static void nodes_undo_their_operators(void **state)
+{
+    (void)state;
+    assert_true(mt_node_undoes("MulBackward0", "mul_Tensor"));
+    assert_true(mt_node_undoes("ToCopyBackward0", "_to_copy"));
+    assert_true(mt_node_undoes("NativeLayerNormBackward0", "native_layer_norm"));
+    assert_true(mt_node_undoes("SumBackward1", "sum_dim_IntList"));
+    assert_false(mt_node_undoes("AddBackward0", "addmm"));
+    assert_false(mt_node_undoes("AddmmBackward0", "add_Tensor"));
+    assert_false(mt_node_undoes("AccumulateGrad", "accumulate"));
+    assert_false(mt_node_undoes("Backward", "x"));
+    assert_false(mt_node_undoes("MulBackward0", ""));
+}
+
+/* One that is forward, at model.py:10 in `forward`, with an operator. */
+static const char stack_json[] = "[" NATIVE("at::_ops::pow_Tensor_Scalar::call(int)") "," FRAME(
+    "forward", "code/model.py", 10) "," FRAME("train", "code/main.py", 20) "]";
+
+/* What rules say of a block of 1000 bytes. */
+static struct mt_rule_answer ask(const struct mt_rules *rules, const struct mt_rule_subject *subject)
+{
+    struct reading reading;
+    struct mt_rule_choice choice;
+    struct mt_rule_answer answer;
+    read_stack(&reading, stack_json);
+    mt_rules_choose(rules, &reading.stack, &choice);
+    mt_rules_ask(rules, &choice, subject, &answer);
+    mt_rule_choice_release(&choice);
+    release_stack(&reading);
+    return answer;
+}
+
+static bool fits(const char *condition)
+{
+    char line[256];
+    const struct mt_rule_subject subject = {.bytes = 1000, .metadata = "mine", .phase = MT_PHASE_FORWARD};
+    struct mt_rules *rules = mt_rules_create();
+    snprintf(line, sizeof line, "%s -> op=x", condition);
+    if (mt_rules_add(rules, "test", line) != MT_OK)
+        fail_msg("%s: %s", line, mt_last_error());
+    bool found = ask(rules, &subject).op != NULL;
+    mt_rules_destroy(rules);
+    return found;
+}
+
+static void each_condition_is_asked(void **state)
+{
+    (void)state;
+    static const char *const fitting[] = {"function=forward",
+                                          "file=model.py line=10",
+                                          "line=5-10",
+                                          "line=10-",
+                                          "operator=pow_*",
+                                          "native=at::_ops::*",
+                                          "node=\"\"",
+                                          "size=1000",
+                                          "size=500-1KiB",
+                                          "size=-1000",
+                                          "metadata=mine",
+                                          "recorded",
+                                          "phase=loss|forward",
+                                          "temporary",
+                                          "forward-unknown",
+                                          "",
+                                          "function=train file=main.py"};
+    static const char *const others[] = {"function=forwards",
+                                         "file=model.py line=11",
+                                         "line=21-",
+                                         "operator=pow",
+                                         "native=forward",
+                                         "node=*Backward0",
+                                         "size=1001-",
+                                         "size=-999",
+                                         "metadata=your*",
+                                         "before",
+                                         "phase=loss",
+                                         "outlives",
+                                         "forward-known",
+                                         "halves-parameter",
+                                         "function=train file=model.py"};
+    for (size_t i = 0; i < sizeof fitting / sizeof fitting[0]; i++)
+        if (!fits(fitting[i]))
+            fail_msg("does not fit: %s", fitting[i]);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (fits(others[i]))
+            fail_msg("fits: %s", others[i]);
+}
+
+static void of_each_thing_the_first_rule_counts(void **state)
+{
+    (void)state;
+    const struct mt_rule_subject subject = {.bytes = 1000, .metadata = "", .phase = MT_PHASE_FORWARD};
+    struct mt_rules *rules = mt_rules_create();
+    assert_int_equal(mt_rules_add(rules, "first", "# a comment\n\nfunction=forward -> role=data # and its end\n"),
+                     MT_OK);
+    assert_int_equal(mt_rules_add(rules, "second",
+                                  "function=other -> category=FFN\n"
+                                  "function=forward -> category=\"My own\" role=grad\r\n"
+                                  "-> category=Norm op=last step phase=loss"),
+                     MT_OK);
+    struct mt_rule_answer answer = ask(rules, &subject);
+    assert_string_equal(answer.category, "My own");
+    assert_int_equal(answer.role, MT_ROLE_DATA);
+    assert_string_equal(answer.op, "last");
+    assert_int_equal(answer.phase, MT_PHASE_LOSS);
+    assert_true(answer.begins_step);
+    assert_null(answer.span);
+    mt_rules_destroy(rules);
+}
+
+static void what_is_no_rule_is_refused_with_its_line(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "function=x",
+        "function=x ->",
+        "function=x -> -> op=y",
+        "-> color=red",
+        "-> category=",
+        "-> role=king",
+        "-> phase=breakfast",
+        "color=red -> op=y",
+        "line=9-3 -> op=y",
+        "line=x -> op=y",
+        "size=5-3 -> op=y",
+        "size=big -> op=y",
+        "phase= -> op=y",
+        "phase=x -> op=y",
+        "function=\"x -> op=y",
+        "before=1 -> op=y",
+        "-> op=x op=y",
+        "file=a file=b -> op=y",
+        "phase=loss -> phase=forward",
+        "outlives -> phase=forward",
+        "= -> op=x",
+        "-> =x",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[128];
+        struct mt_rules *rules = mt_rules_create();
+        snprintf(text, sizeof text, "-> op=fine\n%s\n", wrong[i]);
+        if (mt_rules_add(rules, "bad.rules", text) != MT_USAGE)
+            fail_msg("accepted: %s", wrong[i]);
+        if (strstr(mt_last_error(), "bad.rules, line 2") == NULL)
+            fail_msg("%s: %s", wrong[i], mt_last_error());
+        mt_rules_destroy(rules);
+    }
+}
+
+static void built_in_rules_are_rules(void **state)
+{
+    (void)state;
+    struct mt_rules *rules = mt_rules_create();
+    if (mt_rules_add_built_in(rules) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_true(mt_rules_count(rules) > 50);
+    mt_rules_destroy(rules);
+}
+
+/* What the current operator is for after a node ran. */
+static int undo(struct mt_forward_tape *tape, const char *node)
+{
+    if (!mt_forward_tape_undo(tape, node))
+        return -1;
+    return (int)mt_forward_tape_current(tape)->category;
+}
+
+/* A norm of two products in a row, and a gate; then backward, twice. */
+static void nodes_go_back_over_what_ran(void **state)
+{
+    (void)state;
+    static const char mul[] = "mul_Tensor", rsqrt[] = "rsqrt", bmm[] = "bmm", sigmoid[] = "sigmoid";
+    static const char mul_node[] = "MulBackward0", view_node[] = "ViewBackward0";
+    const struct mt_forward_op ops[] = {
+        {rsqrt, MT_CATEGORY_NORM, 1, 1}, {mul, MT_CATEGORY_NORM, 2, 2},    {mul, MT_CATEGORY_NORM, 2, 2},
+        {bmm, MT_CATEGORY_EINSUM, 3, 3}, {sigmoid, MT_CATEGORY_FFN, 4, 4}, {mul, MT_CATEGORY_FFN, 5, 5},
+    };
+    struct mt_forward_tape *tape = mt_forward_tape_create();
+    assert_null(mt_forward_tape_current(tape));
+    for (int step = 0; step < 2; step++) {
+        for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+            mt_forward_tape_add(tape, &ops[i]);
+        assert_int_equal(undo(tape, mul_node), MT_CATEGORY_FFN);
+        assert_int_equal(undo(tape, mul_node), MT_CATEGORY_FFN); /* the same node */
+        assert_int_equal(undo(tape, "SigmoidBackward0"), MT_CATEGORY_FFN);
+        assert_int_equal(undo(tape, "BmmBackward0"), MT_CATEGORY_EINSUM);
+        assert_int_equal(mt_forward_tape_source(tape)->category, MT_CATEGORY_NORM);
+        assert_int_equal(undo(tape, view_node), -1);
+        assert_int_equal(mt_forward_tape_current(tape)->category, MT_CATEGORY_EINSUM);
+        assert_int_equal(undo(tape, mul_node), MT_CATEGORY_NORM);
+        assert_int_equal(undo(tape, "RsqrtBackward0"), MT_CATEGORY_NORM);
+        assert_int_equal(undo(tape, mul_node), -1); /* all of them are undone */
+        assert_null(mt_forward_tape_source(tape));
+    }
+    mt_forward_tape_destroy(tape);
+}
+
+/* What a checkpoint runs again within backward is undone first, and then what was before it. */
+static void forward_within_backward_goes_on_from_there(void **state)
+{
+    (void)state;
+    static const char exp_op[] = "exp", mul[] = "mul_Tensor";
+    struct mt_forward_tape *tape = mt_forward_tape_create();
+    mt_forward_tape_add(tape, &(struct mt_forward_op){exp_op, MT_CATEGORY_SOFTMAX, 1, 1});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){mul, MT_CATEGORY_LOSS, 2, 2});
+    assert_int_equal(undo(tape, "MulBackward0"), MT_CATEGORY_LOSS);
+    mt_forward_tape_add(tape, &(struct mt_forward_op){mul, MT_CATEGORY_FFN, 3, 3});
+    assert_int_equal(undo(tape, "MulBackward0"), MT_CATEGORY_FFN);
+    assert_int_equal(undo(tape, "ExpBackward0"), MT_CATEGORY_SOFTMAX);
+    assert_int_equal(undo(tape, "MulBackward0"), -1);
+    mt_forward_tape_destroy(tape);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_fit_whole_names),
+        cmocka_unit_test(a_file_may_be_the_end_of_a_path),
+        cmocka_unit_test(a_stack_tells_operator_and_node),
+        cmocka_unit_test(recomputation_is_forward),
+        cmocka_unit_test(nodes_undo_their_operators),
+        cmocka_unit_test(each_condition_is_asked),
+        cmocka_unit_test(of_each_thing_the_first_rule_counts),
+        cmocka_unit_test(what_is_no_rule_is_refused_with_its_line),
+        cmocka_unit_test(built_in_rules_are_rules),
+        cmocka_unit_test(nodes_go_back_over_what_ran),
+        cmocka_unit_test(forward_within_backward_goes_on_from_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
