@@ -2,28 +2,30 @@
 #include "base/interner.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
-#include "trace/import/torch_replay.h"
+#include "trace/import/torch_labels.h"
+#include "trace/import/torch_own.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
-static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
-                       mt_span_id *out_span)
-{
-    (void)request;
-    *out_label = *(const mt_label_id *)context;
-    *out_span = 0;
-}
-
-static void replay(const struct mt_torch_snapshot *snapshot)
+/* By rules, and as what memtrace exported, whatever it is. */
+static void replay(const struct mt_value *root, const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules)
 {
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
-    const struct mt_label label = {.op = "alloc", .layer = -1};
-    mt_label_id id = sink.intern_label(sink.context, &label);
-    const struct mt_torch_reader reader = {.context = &id, .label = give_label};
-    struct mt_foreign *foreign = mt_foreign_create(&sink);
+    struct mt_foreign *foreign = mt_foreign_create(&sink), *own_foreign = mt_foreign_create(&sink);
+    struct mt_torch_labels *labels = mt_torch_labels_create(snapshot, rules, &sink, foreign);
+    struct mt_torch_own *own = mt_torch_own_create(root, snapshot, &sink, own_foreign);
+    const struct mt_torch_reader reader = mt_torch_labels_reader(labels), own_reader = mt_torch_own_reader(own);
     struct mt_torch_tally tally;
+    struct mt_torch_uncovered uncovered[3];
     mt_torch_replay(snapshot, &reader, foreign, &tally);
+    mt_torch_labels_end(labels);
+    mt_torch_labels_uncovered(labels, 3, uncovered);
+    mt_torch_replay(snapshot, &own_reader, own_foreign, &tally);
+    mt_torch_own_end(own);
+    mt_torch_own_destroy(own);
+    mt_torch_labels_destroy(labels);
+    mt_foreign_destroy(own_foreign);
     mt_foreign_destroy(foreign);
     mt_interner_destroy(interner);
 }
@@ -36,8 +38,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     struct mt_value root;
     bool is_json = mt_json_is_one(data, length);
     mt_status status = is_json ? mt_json_read(data, length, store, &root) : mt_pickle_read(data, length, store, &root);
-    if (status == MT_OK && mt_torch_snapshot_read(&root, MT_TORCH_ANY_DEVICE, &snapshot) == MT_OK)
-        replay(&snapshot);
+    if (status == MT_OK && mt_torch_snapshot_read(&root, MT_TORCH_ANY_DEVICE, &snapshot) == MT_OK) {
+        struct mt_rules *rules = mt_rules_create();
+        if (mt_rules_add_built_in(rules) == MT_OK)
+            replay(&root, &snapshot, rules);
+        mt_rules_destroy(rules);
+    }
     mt_torch_snapshot_release(&snapshot);
     mt_value_store_destroy(store);
     return 0;

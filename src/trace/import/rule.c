@@ -139,13 +139,16 @@ static mt_status read_phases(char *value, struct mt_rule *rule)
     return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase says none");
 }
 
-/* Conditions that a value does not follow. */
+/* Conditions that no value follows. */
 static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
-    static const char *const names[] = {
-        "before",   "recorded", "forward-known", "forward-unknown", "outlives", "temporary", "halves-parameter",
-        "function", "file",     "line",          "native",          "operator", "node",      "metadata",
-        "size",     "phase"};
+    static const char *const with_value[] = {"function", "file",     "line", "native", "operator",
+                                             "node",     "metadata", "size", "phase"};
+    static const char *const alone[] = {"before",        "recorded",        "outlives",        "temporary",
+                                        "forward-known", "forward-unknown", "halves-parameter"};
+    if (line->has_value)
+        return mt_fail_unknown("condition with a value", line->name, with_value,
+                               sizeof with_value / sizeof with_value[0]);
     if (strcmp(line->name, "before") == 0 || strcmp(line->name, "recorded") == 0)
         rule->before = line->name[0] == 'b';
     else if (strcmp(line->name, "forward-known") == 0 || strcmp(line->name, "forward-unknown") == 0)
@@ -155,7 +158,7 @@ static mt_status read_switch(const struct line *line, struct mt_rule *rule)
     else if (strcmp(line->name, "halves-parameter") == 0)
         rule->parameter = 1;
     else
-        return mt_fail_unknown("condition", line->name, names, sizeof names / sizeof names[0]);
+        return mt_fail_unknown("condition without a value", line->name, alone, sizeof alone / sizeof alone[0]);
     return MT_OK;
 }
 

@@ -1,0 +1,37 @@
+/* libFuzzer's way into rules: a text of rules, a zero, and the name of a frame that they are asked about. */
+#include "base/memory.h"
+#include "trace/import/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
+
+static void ask(const struct mt_rules *rules, const char *name)
+{
+    struct mt_call_frame frames[] = {{name, "model.py", 7, true}, {name, "??", 0, false}};
+    const char *operators[] = {name};
+    const struct mt_call_stack stack = {
+        .frames = frames, .frame_count = 2, .operators = operators, .operator_count = 1, .node = name, .recorded = ""};
+    const struct mt_rule_subject subject = {.bytes = 512, .metadata = name, .phase = MT_PHASE_BACKWARD};
+    struct mt_rule_choice choice;
+    struct mt_rule_answer answer;
+    mt_rules_choose(rules, &stack, &choice);
+    mt_rules_phase(rules, &choice, &subject);
+    mt_rules_ask(rules, &choice, &subject, &answer);
+    mt_rule_choice_release(&choice);
+    mt_node_undoes(name, name + strlen(name) / 2);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
+{
+    struct mt_rules *rules = mt_rules_create();
+    char *text = mt_host_alloc(length + 2); /* which ends with two zeros */
+    if (length > 0)
+        memcpy(text, data, length);
+    if (mt_rules_add(rules, "fuzz", text) == MT_OK)
+        ask(rules, strlen(text) < length ? text + strlen(text) + 1 : "");
+    free(text);
+    mt_rules_destroy(rules);
+    return 0;
+}
