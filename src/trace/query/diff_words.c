@@ -126,10 +126,10 @@ static void add_blocks(const struct diff_finding *finding, struct mt_text *out)
     mt_text_add(out, " in B");
 }
 
-/* "bf16 (4,256,2560) of 5.00 MiB", without the shape if `before` has the same. */
+/* "bf16 (4,256,2560) of 5.00 MiB", without the shape if `before` has the same; "block of 5.00 MiB" of what others made. */
 static void add_tensor(const struct diff_kind *kind, const struct diff_kind *before, struct mt_text *out)
 {
-    mt_text_add(out, "%s", kind->dtype);
+    mt_text_add(out, "%s", strcmp(kind->dtype, mt_dtype_name(MT_NONE)) == 0 ? "block" : kind->dtype);
     if (kind->shape[0] != '\0' && (before == NULL || before->shape != kind->shape))
         mt_text_add(out, " (%s)", kind->shape);
     mt_text_add(out, " of ");
