@@ -2,7 +2,7 @@
  * memory, and training in PyTorch, each in turns with the same program on its own. card.h says how it is started; the
  * programs in C are beside this one.
  *
- * The driver's figure for what the first two hold is asked by themselves; PyTorch's is what its allocator has reserved. */
+ * The driver's figure for what they hold is asked by themselves, while nobody else runs. */
 #include "bench/card.h"
 #include "bench/peer.h"
 
@@ -13,8 +13,7 @@ enum { MOST_OVERHEAD_PERCENT = 3, MOST_DIFFERENCE_PERCENT = 1 };
 struct program {
     const char *name, *command;
     const char *step;   /* the request for a step's time */
-    const char *memory; /* and for the bytes that it holds at most */
-    int memory_field;   /* of that answer */
+    const char *memory; /* and for the bytes that the driver gave it since its context was made */
 };
 
 static void open_recorded(const struct bench *bench, const struct program *program, const char *options,
@@ -38,8 +37,7 @@ static void take_turns(const struct program *program, struct peer *alone, struct
                        double *out_recorded_ms)
 {
     double alone_ms[TURNS], recorded_ms[TURNS];
-    ask_number(alone, program->step, 0); /* to warm up */
-    ask_number(recorded, program->step, 0);
+    ask_number(alone, program->step, 0); /* to warm up, as the other is */
     for (int turn = 0; turn < TURNS; turn++) {
         alone_ms[turn] = ask_number(alone, program->step, 0);
         recorded_ms[turn] = ask_number(recorded, program->step, 0);
@@ -75,18 +73,20 @@ static void report_bytes(struct bench *bench, const struct program *program, dou
 static void measure_recorded(struct bench *bench, const struct program *program, const char *what, const char *options)
 {
     double alone_ms, recorded_ms;
-    struct peer alone = peer_open(program->command), recorded;
+    struct peer alone = {0}, recorded;
     remove_trace();
     open_recorded(bench, program, options, &recorded);
-    if (!peer_is_there(&alone) || !peer_is_there(&recorded)) {
+    ask_number(&recorded, program->step, 0);                        /* to warm up */
+    double given_bytes = ask_number(&recorded, program->memory, 0); /* while nobody else takes or gives any */
+    if (peer_is_there(&recorded))
+        alone = peer_open(program->command);
+    if (!peer_is_there(&alone)) {
         fail(bench, program->name);
-        peer_close(&alone);
         peer_close(&recorded);
         return;
     }
     take_turns(program, &alone, &recorded, &alone_ms, &recorded_ms);
-    peer_close(&alone); /* its memory would count as the other's */
-    double given_bytes = ask_number(&recorded, program->memory, program->memory_field);
+    peer_close(&alone);
     peer_close(&recorded);
     report_costs(bench, program, what, alone_ms, recorded_ms);
     report_bytes(bench, program, given_bytes);
@@ -100,7 +100,7 @@ static void measure_c(struct bench *bench)
     folder[length > 0 ? length : 0] = '\0';
     *(strrchr(folder, '/') != NULL ? strrchr(folder, '/') : folder) = '\0';
     for (int i = 0; i < 2; i++) {
-        const struct program program = {names[i], command, "step 40", "memory", 0};
+        const struct program program = {names[i], command, "step 40", "memory"};
         snprintf(command, sizeof command, "'%s/peer_record' %s", folder, kinds[i]);
         measure_recorded(bench, &program, "memory", "");
     }
@@ -109,7 +109,7 @@ static void measure_c(struct bench *bench)
 static void measure_pytorch(struct bench *bench)
 {
     char command[SAID_BYTES];
-    const struct program program = {"PyTorch", command, "step 20", "peaks", 1};
+    const struct program program = {"PyTorch", command, "step 20", "memory"};
     if (bench->peers == NULL)
         return;
     snprintf(command, sizeof command, "python3 '%s/pytorch_eager.py' --model small --seq 128 --precision fp32",

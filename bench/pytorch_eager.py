@@ -11,6 +11,7 @@ Answers on stdin, as bench/peer.h says:
 
     step COUNT    milliseconds of a step, of its forward with the loss, its backward and its optimizer: medians
     peaks         bytes that were allocated and reserved at most
+    memory        bytes that the driver gave since the context was made
 """
 import math
 

@@ -8,6 +8,7 @@ Needs torch and a GPU, nothing else. Answers on stdin, as bench/peer.h says:
 
     step COUNT    milliseconds of a step, of its forward with the loss, its backward and its optimizer: medians
     peaks         bytes that were allocated and reserved at most
+    memory        bytes that the driver gave since the context was made
 """
 import torch
 from torch.nn import functional

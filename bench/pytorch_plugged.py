@@ -136,7 +136,7 @@ def main():
                 trace = pathlib.Path(folder) / f"{model}-{precision}.db"
                 compare(model, precision, trace)
                 if given.memtrace:
-                    subprocess.run([given.memtrace, "peak", str(trace)], stdout=sys.stderr, check=True)
+                    subprocess.run([given.memtrace, "peak", "--trace", str(trace)], stdout=sys.stderr, check=True)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,11 @@ def peaks():
     return [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()]
 
 
+def given_bytes(free_at_first):
+    torch.cuda.synchronize()
+    return [free_at_first - torch.cuda.mem_get_info()[0]]
+
+
 def serve_training(kind, description):
     """Makes a training of the kind as the command line says, warms it up and answers for it."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
@@ -62,6 +67,8 @@ def serve_training(kind, description):
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--compile", action="store_true", help="with torch.compile, where the model knows it")
+    torch.cuda.init()
+    free_at_first = torch.cuda.mem_get_info()[0]
     training = kind(parser.parse_args())
     training.steps(WARM_UP)
-    serve({"step": training.steps, "peaks": peaks})
+    serve({"step": training.steps, "peaks": peaks, "memory": lambda: given_bytes(free_at_first)})
