@@ -81,30 +81,31 @@ static void a_stack_tells_operator_and_node(void **state)
 {
     (void)state;
     struct reading reading;
-    read_stack(&reading,
-               "[" NATIVE("at::_ops::mul_Tensor::redispatch(c10::DispatchKeySet)") "," NATIVE(
-                   "torch::autograd::"
-                   "VariableType::("
-                   "anonymous "
-                   "namespace)::mul_"
-                   "Tensor(c10::"
-                   "DispatchKeySet)") "," NATIVE("at::_ops::mul_Tensor::call(at::Tensor const&)") "," NATIVE("torch::"
-                                                                                                             "autograd:"
-                                                                                                             ":generate"
-                                                                                                             "d::"
-                                                                                                             "MulBackwa"
-                                                                                                             "rd0::"
-                                                                                                             "apply("
-                                                                                                             "std::"
-                                                                                                             "vector<"
-                                                                                                             "at::"
-                                                                                                             "Tensor>&&"
-                                                                                                             ")") "," NATIVE("torch::"
-                                                                                                                             "autograd::"
-                                                                                                                             "Engine::"
-                                                                                                                             "evaluate_"
-                                                                                                                             "function("
-                                                                                                                             "int)") "]");
+    read_stack(
+        &reading,
+        "[" NATIVE("at::_ops::mul_Tensor::redispatch(c10::DispatchKeySet)") "," NATIVE(
+            "torch::autograd::"
+            "VariableType::("
+            "anonymous "
+            "namespace)::mul_"
+            "Tensor(c10::"
+            "DispatchKeySet)") "," NATIVE("at::_ops::mul_Tensor::call(at::Tensor const&)") "," NATIVE("torch::"
+                                                                                                      "autograd:"
+                                                                                                      ":generate"
+                                                                                                      "d::"
+                                                                                                      "MulBackwa"
+                                                                                                      "rd0::"
+                                                                                                      "apply("
+                                                                                                      "std::"
+                                                                                                      "vector<"
+                                                                                                      "at::"
+                                                                                                      "Tensor>&&"
+                                                                                                      ")") "," NATIVE("torch::"
+                                                                                                                      "autograd::"
+                                                                                                                      "Engine::"
+                                                                                                                      "evaluate_"
+                                                                                                                      "function("
+                                                                                                                      "int)") "]");
     assert_int_equal(reading.stack.operator_count, 1);
     assert_string_equal(reading.stack.operators[0], "mul_Tensor");
     assert_string_equal(reading.stack.recorded, "mul_Tensor");
