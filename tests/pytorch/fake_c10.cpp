@@ -19,7 +19,7 @@ class EXPORTED Error : public std::exception
 {
     std::string message;
     std::string place;
-    const void *caller = nullptr;
+    [[maybe_unused]] const void *caller = nullptr;
 
   public:
     Error(SourceLocation where, std::string text);
