@@ -86,7 +86,7 @@ mt_status mt_child_program_run(char *const *words, int *out_code)
     const struct sigaction usual = {.sa_handler = SIG_DFL}; /* of an ignored child there would be nothing to wait for */
     struct before before;
     sigset_t awaited;
-    pid_t child;
+    pid_t child = 0;
     int error;
     list_awaited(&awaited);
     sigaction(SIGCHLD, &usual, &before.child);
