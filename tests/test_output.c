@@ -1,0 +1,74 @@
+/* What goes to a terminal, a pipe, a full disk or nowhere; and a run that is cut off. */
+#include "two_runs.h"
+
+static void no_line_of_a_table_ends_in_blanks(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 3")->code, 0);
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 128 --steps 3")->code, 0);
+    static const char *const commands[] = {"runs",       "peak",   "top",  "diff 1 2",
+                                           "categories", "events", "used", "top --at peak --each",
+                                           "steps",      "advise", "help", "sql 'SELECT name, NULL AS b FROM run'"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const struct said *said = shell("\"$M\" %s | grep -n ' $'", commands[i]);
+        if (said->out[0] != '\0')
+            fail_msg("%s: %.200s", commands[i], said->out);
+    }
+}
+
+static void names_from_a_trace_do_not_reach_a_terminal_raw(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" " TINY "--device sim --name \"$(printf 'a\\033[31mb\\302\\233c\\377d')\"")->code, 0);
+    assert_says(MEMTRACE("runs")->out, "a\\x1b[31mb\\xc2\\x9bc\\xffd");
+    json_t *runs = json_of(MEMTRACE("runs --json"));
+    const json_t *run = json_array_get(json_object_get(runs, "rows"), 2);
+    assert_string_equal(json_string_value(json_object_get(run, "name")), "a\033[31mb\302\233c\357\277\275d");
+    json_decref(runs);
+}
+
+static void a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one(void **state)
+{
+    (void)state;
+    const struct said *said = shell("{ \"$M\" events; echo $? >&2; } | head -n 1");
+    assert_string_equal(said->err, "0\n");
+    assert_int_equal(count_lines(said->out), 1);
+    assert_int_equal(shell("\"$M\" peak >/dev/full")->code, MT_FAILED);
+    assert_int_equal(shell("\"$M\" peak >&-")->code, MT_FAILED);
+}
+
+/* A run with its stdout closed must not write its answer into a file that got its number. */
+static void a_closed_stdout_does_not_damage_the_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" " TINY "--device sim --trace closed.db >&- 2>&-")->code, MT_FAILED);
+    assert_string_equal(MEMTRACE("sql --trace closed.db --csv 'PRAGMA integrity_check'")->out, "integrity_check\nok\n");
+}
+
+static void ctrl_c_leaves_a_trace_that_can_be_read(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" run --device sim --model small --steps 100000 --trace cut_off.db"
+                                    " & pid=$!; sleep 0.5; kill -TERM $pid; wait $pid");
+    assert_int_equal(said->code, 128 + 15);
+    json_t *runs = json_of(MEMTRACE("runs --json --trace cut_off.db"));
+    const json_t *run = json_array_get(json_object_get(runs, "rows"), 0);
+    assert_string_equal(json_string_value(json_object_get(run, "state")), "interrupted");
+    assert_true(integer_of(run, "events") > 1000);
+    json_t *peak = json_of(MEMTRACE("peak --json --trace cut_off.db"));
+    assert_true(integer_of(peak, "allocated_bytes") > 0);
+    json_decref(peak);
+    json_decref(runs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_WITH_TWO_RUNS(no_line_of_a_table_ends_in_blanks),
+        TEST_WITH_TWO_RUNS(names_from_a_trace_do_not_reach_a_terminal_raw),
+        TEST_WITH_TWO_RUNS(a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one),
+        TEST_WITH_TWO_RUNS(a_closed_stdout_does_not_damage_the_trace),
+        TEST_WITH_TWO_RUNS(ctrl_c_leaves_a_trace_that_can_be_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
