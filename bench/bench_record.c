@@ -1,95 +1,121 @@
 /* What `memtrace record` costs a program, and how near its account is to the driver's: a C program, one that uses virtual
- * memory, and training in PyTorch, each in turns with the same program on its own. card.h says how it is started; the
- * programs in C are beside this one.
+ * memory, and training in PyTorch, each in turns with the same program on its own, and with that once more, whose
+ * difference from itself is what the figure for the overhead can't tell from nothing. card.h says how it is started;
+ * the programs are beside this one.
  *
- * The driver's figure for what they hold is asked by themselves, while nobody else runs. */
+ * The account is compared with the driver at two moments, between which nobody else takes or gives anything: when the
+ * program has nothing, and when it has as much as it ever has. At each the program asks the driver and waits while the
+ * trace is asked; what came in between is the same memory for both. The context, code that was loaded and what else
+ * the driver takes for itself is in use at both, and no part of it. */
 #include "bench/card.h"
 #include "bench/peer.h"
+#include "bench/reserved_now.h"
 
-enum { TURNS = 5, SAID_BYTES = 4096, PARTS_OF_ANSWER = 4 };
+enum { TURNS = 9, SAID_BYTES = 4096 };
 enum { MOST_OVERHEAD_PERCENT = 3, MOST_DIFFERENCE_PERCENT = 1 };
+
+/* Processes of one program. */
+enum { ALONE, RECORDED, ALONE_AGAIN, PROCESSES };
 
 /* A program that is measured. */
 struct program {
     const char *name, *command;
-    const char *step;   /* the request for a step's time */
-    const char *memory; /* and for the bytes that the driver gave it since its context was made */
+    const char *step; /* the request for a step's time */
 };
 
-static void open_recorded(const struct bench *bench, const struct program *program, const char *options,
-                          struct peer *out)
+/* What is in use at a moment, by the driver and by the trace. */
+struct moment {
+    double driver_bytes, trace_bytes;
+};
+
+static struct peer open_recorded(const struct bench *bench, const struct program *program, const char *options)
 {
     char command[SAID_BYTES];
     snprintf(command, sizeof command, "exec '%s' record --trace " TRACE " %s -- %s", bench->asker.program, options,
              program->command);
-    *out = peer_open(command);
+    return peer_open(command);
 }
 
-static double ask_number(struct peer *peer, const char *request, int field)
+static double ask_number(struct peer *peer, const char *request)
 {
-    double numbers[PARTS_OF_ANSWER];
-    peer_ask(peer, numbers, PARTS_OF_ANSWER, "%s", request);
-    return numbers[field];
+    double number;
+    peer_ask(peer, &number, 1, "%s", request);
+    return number;
 }
 
-/* Medians of the turns. */
-static void take_turns(const struct program *program, struct peer *alone, struct peer *recorded, double *out_alone_ms,
-                       double *out_recorded_ms)
+/* Brings the recorded program to a moment, at which it stays until it is asked for something else. */
+static struct moment ask_moment(struct bench *bench, struct peer *recorded, const char *request)
 {
-    double alone_ms[TURNS], recorded_ms[TURNS];
-    ask_number(alone, program->step, 0); /* to warm up, as the other is */
-    for (int turn = 0; turn < TURNS; turn++) {
-        alone_ms[turn] = ask_number(alone, program->step, 0);
-        recorded_ms[turn] = ask_number(recorded, program->step, 0);
-    }
-    *out_alone_ms = median_of(alone_ms, TURNS);
-    *out_recorded_ms = median_of(recorded_ms, TURNS);
+    struct moment moment = {.driver_bytes = ask_number(recorded, request)};
+    usleep(RESERVED_SETTLES_US);
+    moment.trace_bytes = number_of(bench, RESERVED_NOW_SQL);
+    return moment;
 }
 
-static void report_costs(struct bench *bench, const struct program *program, const char *what, double alone_ms,
-                         double recorded_ms)
+/* What the program took between the moments. */
+static void report_bytes(struct bench *bench, const struct program *program, struct moment empty, struct moment full)
+{
+    char name[LONGEST];
+    double bytes = full.trace_bytes - empty.trace_bytes, driver_bytes = full.driver_bytes - empty.driver_bytes;
+    snprintf(name, sizeof name, "record: %s, held at most", program->name);
+    report(bench, name, "MiB", bytes / 1048576, driver_bytes / 1048576, "", 0);
+    snprintf(name, sizeof name, "record: %s, held at most, off the driver's", program->name);
+    report(bench, name, "%", fabs(bytes / driver_bytes - 1) * 100, NAN, BENCH_AT_MOST, MOST_DIFFERENCE_PERCENT);
+}
+
+/* Medians of the turns, in each of which another process is first. */
+static void take_turns(const struct program *program, struct peer peers[PROCESSES], double out_ms[PROCESSES])
+{
+    double ms[PROCESSES][TURNS];
+    for (int process = 0; process < PROCESSES; process++)
+        ask_number(&peers[process], program->step); /* to warm up */
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; i < PROCESSES; i++) {
+            int process = (turn + i) % PROCESSES;
+            ms[process][turn] = ask_number(&peers[process], program->step);
+        }
+    for (int process = 0; process < PROCESSES; process++)
+        out_ms[process] = median_of(ms[process], TURNS);
+}
+
+static void report_costs(struct bench *bench, const struct program *program, const char *what,
+                         const double ms[PROCESSES])
 {
     char name[LONGEST];
     snprintf(name, sizeof name, "record: %s, %s, step", program->name, what);
-    report(bench, name, "ms", recorded_ms, alone_ms, "", 0);
+    report(bench, name, "ms", ms[RECORDED], ms[ALONE], "", 0);
     snprintf(name, sizeof name, "record: %s, %s, overhead", program->name, what);
-    report(bench, name, "%", (recorded_ms / alone_ms - 1) * 100, NAN, BENCH_AT_MOST, MOST_OVERHEAD_PERCENT);
+    report(bench, name, "%", (ms[RECORDED] / ms[ALONE] - 1) * 100, NAN, BENCH_AT_MOST, MOST_OVERHEAD_PERCENT);
+    snprintf(name, sizeof name, "record: %s, %s, the program alone beside itself", program->name, what);
+    report(bench, name, "%", (ms[ALONE_AGAIN] / ms[ALONE] - 1) * 100, NAN, "", 0);
 }
 
-/* The trace's peak beside what the program was given. */
-static void report_bytes(struct bench *bench, const struct program *program, double given_bytes)
+/* The others are started when the moments have passed. False if one can't be. */
+static bool open_others(const struct program *program, struct peer peers[PROCESSES])
 {
-    char name[LONGEST];
-    json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
-    const json_t *value = json_object_get(answer, "reserved_bytes");
-    double bytes = json_is_integer(value) ? (double)json_integer_value(value) : NAN;
-    json_decref(answer);
-    snprintf(name, sizeof name, "record: %s, peak", program->name);
-    report(bench, name, "MiB", bytes / 1048576, given_bytes / 1048576, "", 0);
-    snprintf(name, sizeof name, "record: %s, peak off the driver's", program->name);
-    report(bench, name, "%", fabs(bytes / given_bytes - 1) * 100, NAN, BENCH_AT_MOST, MOST_DIFFERENCE_PERCENT);
+    peers[ALONE] = peer_open(program->command);
+    peers[ALONE_AGAIN] = peer_open(program->command);
+    return peer_is_there(&peers[ALONE]) && peer_is_there(&peers[ALONE_AGAIN]);
 }
 
 static void measure_recorded(struct bench *bench, const struct program *program, const char *what, const char *options)
 {
-    double alone_ms, recorded_ms;
-    struct peer alone = {0}, recorded;
+    double ms[PROCESSES];
+    struct peer peers[PROCESSES] = {0};
     remove_trace();
-    open_recorded(bench, program, options, &recorded);
-    ask_number(&recorded, program->step, 0);                        /* to warm up */
-    double given_bytes = ask_number(&recorded, program->memory, 0); /* while nobody else takes or gives any */
-    if (peer_is_there(&recorded))
-        alone = peer_open(program->command);
-    if (!peer_is_there(&alone)) {
-        fail(bench, program->name);
-        peer_close(&recorded);
-        return;
+    peers[RECORDED] = open_recorded(bench, program, options);
+    if (peer_is_there(&peers[RECORDED])) {
+        struct moment empty = ask_moment(bench, &peers[RECORDED], "empty");
+        report_bytes(bench, program, empty, ask_moment(bench, &peers[RECORDED], "full"));
     }
-    take_turns(program, &alone, &recorded, &alone_ms, &recorded_ms);
-    peer_close(&alone);
-    peer_close(&recorded);
-    report_costs(bench, program, what, alone_ms, recorded_ms);
-    report_bytes(bench, program, given_bytes);
+    if (peer_is_there(&peers[RECORDED]) && open_others(program, peers)) {
+        take_turns(program, peers, ms);
+        report_costs(bench, program, what, ms);
+    } else {
+        fail(bench, program->name);
+    }
+    for (int process = 0; process < PROCESSES; process++)
+        peer_close(&peers[process]);
 }
 
 static void measure_c(struct bench *bench)
@@ -100,7 +126,7 @@ static void measure_c(struct bench *bench)
     folder[length > 0 ? length : 0] = '\0';
     *(strrchr(folder, '/') != NULL ? strrchr(folder, '/') : folder) = '\0';
     for (int i = 0; i < 2; i++) {
-        const struct program program = {names[i], command, "step 40", "memory"};
+        const struct program program = {names[i], command, "step 40"};
         snprintf(command, sizeof command, "'%s/peer_record' %s", folder, kinds[i]);
         measure_recorded(bench, &program, "memory", "");
     }
@@ -109,7 +135,7 @@ static void measure_c(struct bench *bench)
 static void measure_pytorch(struct bench *bench)
 {
     char command[SAID_BYTES];
-    const struct program program = {"PyTorch", command, "step 20", "memory"};
+    const struct program program = {"PyTorch", command, "step 20"};
     if (bench->peers == NULL)
         return;
     snprintf(command, sizeof command, "python3 '%s/pytorch_eager.py' --model small --seq 128 --precision fp32",

@@ -6,7 +6,8 @@
  * Answers on stdin, as bench/peer.h says:
  *
  *   step COUNT    milliseconds of a step, in which memory is taken, filled and given back: the median
- *   memory        bytes that the driver gave since the program began, by the driver's own count */
+ *   empty         bytes in use by the driver's count, before the program takes any: asked first
+ *   full          the same at the highest point of a step, where the program stays until it is asked for something else */
 #include "bench/report.h"
 
 #include <cuda.h>
@@ -30,8 +31,7 @@ static struct {
     CUresult (*release)(CUmemGenericAllocationHandle);
 } driver;
 
-static CUdeviceptr range;    /* of addresses, for one piece more than is kept */
-static size_t free_at_first; /* before anything was taken */
+static CUdeviceptr range; /* of addresses, for one piece more than is kept */
 
 static void check(bool good, const char *what)
 {
@@ -60,11 +60,11 @@ static void find_driver(void)
     *(void **)&driver.release = find("cuMemRelease");
 }
 
-static size_t free_bytes(void)
+static double used_bytes(void)
 {
     size_t free = 0, total = 0;
     check(cudaDeviceSynchronize() == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess, "cudaMemGetInfo");
-    return free;
+    return (double)(total - free);
 }
 
 static double now_ms(void)
@@ -80,9 +80,18 @@ static void fill(void *memory)
         check(cudaMemsetAsync(memory, i, piece_bytes, 0) == cudaSuccess, "cudaMemsetAsync");
 }
 
+/* Context and code, which are no memory of the program's. */
+static void load(void)
+{
+    void *memory;
+    check(cudaMalloc(&memory, piece_bytes) == cudaSuccess, "cudaMalloc");
+    fill(memory);
+    check(cudaDeviceSynchronize() == cudaSuccess && cudaFree(memory) == cudaSuccess, "cudaFree");
+}
+
 /* ---- malloc ---- */
 
-static void *pieces[3];
+static void *pieces[3], *last_piece;
 
 /* Pools keep what they have, as programs that are in a hurry set them. */
 static void keep_pieces(void)
@@ -99,17 +108,21 @@ static void keep_pieces(void)
         fill(pieces[i]);
 }
 
-static void step_malloc(void)
+static void rise_malloc(void)
 {
-    void *first, *second;
+    void *piece;
     for (int i = 0; i < PIECES; i++) {
-        check(cudaMallocAsync(&second, piece_bytes, 0) == cudaSuccess, "cudaMallocAsync");
-        fill(second);
-        check(cudaFreeAsync(second, 0) == cudaSuccess, "cudaFreeAsync");
+        check(cudaMallocAsync(&piece, piece_bytes, 0) == cudaSuccess, "cudaMallocAsync");
+        fill(piece);
+        check(cudaFreeAsync(piece, 0) == cudaSuccess, "cudaFreeAsync");
     }
-    check(cudaMalloc(&first, piece_bytes) == cudaSuccess, "cudaMalloc");
-    fill(first);
-    check(cudaFree(first) == cudaSuccess, "cudaFree");
+    check(cudaMalloc(&last_piece, piece_bytes) == cudaSuccess, "cudaMalloc");
+    fill(last_piece);
+}
+
+static void fall_malloc(void)
+{
+    check(cudaFree(last_piece) == cudaSuccess, "cudaFree");
 }
 
 /* ---- virtual ---- */
@@ -135,16 +148,25 @@ static void keep_mapped(void)
         check(driver.release(map_piece(range + (size_t)i * piece_bytes)) == CUDA_SUCCESS, "cuMemRelease");
 }
 
-static void step_virtual(void)
+static CUmemGenericAllocationHandle last_handle;
+
+static CUdeviceptr last_place(void)
 {
-    CUdeviceptr last = range + PIECES * piece_bytes;
-    CUmemGenericAllocationHandle handle = map_piece(last);
-    for (int i = 0; i < PIECES; i++)
+    return range + PIECES * piece_bytes;
+}
+
+static void rise_virtual(void)
+{
+    last_handle = map_piece(last_place());
+    for (int i = 0; i <= PIECES; i++)
         fill((void *)(range + (size_t)i * piece_bytes));
-    fill((void *)last);
+}
+
+static void fall_virtual(void)
+{
     check(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
-    check(driver.unmap(last, piece_bytes) == CUDA_SUCCESS, "cuMemUnmap");
-    check(driver.release(handle) == CUDA_SUCCESS, "cuMemRelease");
+    check(driver.unmap(last_place(), piece_bytes) == CUDA_SUCCESS, "cuMemUnmap");
+    check(driver.release(last_handle) == CUDA_SUCCESS, "cuMemRelease");
 }
 
 /* ---- answers ---- */
@@ -155,12 +177,18 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static double median_step_ms(void (*step)(void), int count)
+/* A way to take memory: what is kept for good, and a step's way up to its highest point and down again. */
+struct way {
+    void (*keep)(void), (*rise)(void), (*fall)(void);
+};
+
+static double median_step_ms(const struct way *way, int count)
 {
     static double ms[MOST_STEPS];
     for (int i = 0; i < count; i++) {
         double began = now_ms();
-        step();
+        way->rise();
+        way->fall();
         check(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
         ms[i] = now_ms() - began;
     }
@@ -168,21 +196,46 @@ static double median_step_ms(void (*step)(void), int count)
     return ms[count / 2];
 }
 
+/* Where the program is: nothing taken yet; between steps; at a step's highest point. */
+enum state { EMPTY, BETWEEN, FULL };
+
+static void go_between(const struct way *way, enum state *state)
+{
+    if (*state == EMPTY)
+        way->keep();
+    if (*state == FULL)
+        way->fall();
+    *state = BETWEEN;
+}
+
+static double answer(const struct way *way, const char *request, enum state *state)
+{
+    int steps = atoi(request + strcspn(request, " "));
+    if (strcmp(request, "empty") == 0) {
+        check(*state == EMPTY, "being empty again");
+        return used_bytes();
+    }
+    go_between(way, state);
+    if (strncmp(request, "step", 4) == 0 && steps > 0 && steps <= MOST_STEPS)
+        return median_step_ms(way, steps);
+    way->rise();
+    *state = FULL;
+    return used_bytes();
+}
+
 int main(int count, char **arguments)
 {
-    bool maps = count > 1 && strcmp(arguments[1], "virtual") == 0;
+    static const struct way ways[] = {{keep_pieces, rise_malloc, fall_malloc},
+                                      {keep_mapped, rise_virtual, fall_virtual}};
+    const struct way *way = &ways[count > 1 && strcmp(arguments[1], "virtual") == 0];
+    enum state state = EMPTY;
     char line[64];
-    check(cudaFree(NULL) == cudaSuccess, "cudaFree"); /* makes the context */
-    free_at_first = free_bytes();
-    maps ? keep_mapped() : keep_pieces();
+    load();
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) != NULL) {
-        int steps = atoi(line + strcspn(line, " "));
-        if (strncmp(line, "step", 4) == 0 && steps > 0 && steps <= MOST_STEPS)
-            printf("%.9g\n", median_step_ms(maps ? step_virtual : step_malloc, steps));
-        else
-            printf("%.17g\n", (double)(free_at_first - free_bytes()));
+        line[strcspn(line, "\n")] = '\0';
+        printf("%.17g\n", answer(way, line, &state));
         fflush(stdout);
     }
     return 0;

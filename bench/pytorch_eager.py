@@ -11,7 +11,8 @@ Answers on stdin, as bench/peer.h says:
 
     step COUNT    milliseconds of a step, of its forward with the loss, its backward and its optimizer: medians
     peaks         bytes that were allocated and reserved at most
-    memory        bytes that the driver gave since the context was made
+    empty         bytes in use by the driver's count, with the model given up
+    full          the same after a step, with all that steps take still cached: the model is made anew if it was given up
 """
 import math
 

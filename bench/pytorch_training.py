@@ -1,5 +1,6 @@
 """What models in PyTorch share that are peers: sizes, a timed training step, and answering for them on stdin."""
 import argparse
+import gc
 import statistics
 
 import torch
@@ -54,9 +55,36 @@ def peaks():
     return [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()]
 
 
-def given_bytes(free_at_first):
+def used_bytes():
+    """What is in use on the card, by the driver."""
     torch.cuda.synchronize()
-    return [free_at_first - torch.cuda.mem_get_info()[0]]
+    free, total = torch.cuda.mem_get_info()
+    return [total - free]
+
+
+class Served:
+    """A training that is made when it is needed and can be given up: between the two, nothing but its memory changes, since
+    libraries and kernels stay loaded."""
+
+    def __init__(self, make):
+        self.make, self.training = make, None
+
+    def get(self):
+        if self.training is None:
+            self.training = self.make()
+            self.training.steps(WARM_UP)
+        return self.training
+
+    def empty(self):
+        self.training = None
+        gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+        return used_bytes()
+
+    def full(self):
+        self.get().step()
+        return used_bytes()
 
 
 def serve_training(kind, description):
@@ -67,8 +95,7 @@ def serve_training(kind, description):
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--compile", action="store_true", help="with torch.compile, where the model knows it")
-    torch.cuda.init()
-    free_at_first = torch.cuda.mem_get_info()[0]
-    training = kind(parser.parse_args())
-    training.steps(WARM_UP)
-    serve({"step": training.steps, "peaks": peaks, "memory": lambda: given_bytes(free_at_first)})
+    given = parser.parse_args()
+    served = Served(lambda: kind(given))
+    served.get()
+    serve({"step": lambda count: served.get().steps(count), "peaks": peaks, "empty": served.empty, "full": served.full})

@@ -1,0 +1,14 @@
+/* What a program that is being recorded holds at this moment, by its trace: so that the driver can be asked at the very same
+ * one. A program that waits changes nothing, and what it did is committed a tenth of a second later. */
+#ifndef BENCH_RESERVED_NOW_H
+#define BENCH_RESERVED_NOW_H
+
+enum { RESERVED_SETTLES_US = 500000 };
+
+/* Of a trace with one run: what was mapped less what was unmapped. */
+#define RESERVED_NOW_SQL                                                                                               \
+    "SELECT coalesce(sum(CASE name WHEN 'segment_map' THEN block_bytes WHEN 'segment_unmap' THEN -block_bytes END), "  \
+    "0)"                                                                                                               \
+    " FROM event JOIN event_kind AS k ON k.id = event.kind"
+
+#endif
