@@ -110,7 +110,7 @@ static void compare_models(struct bench *bench)
 #define SMALL "sweep --vocab 512 --d-model 256 --d-ff 1024 --layers 3 --heads 4 --seq 128 --batch 2 --steps 4"
 #define EAGER SMALL " --impl eager --attention custom,softmax,weights,flash --alloc policy=tight,policy=torch"
 #define FUSED                                                                                                          \
-    SMALL " --impl fused --attention weights,flash --checkpoint off,block --optimizer-in-backward off,on"              \
+    SMALL " --impl fused --attention weights,flash --checkpoint off,block --optimizer-in-backward off,on,beside"       \
           " --zero-grad before-backward,before-forward"
 #define GRAPHED SMALL " --impl fused --attention weights,flash --checkpoint off,block --zero-grad before-forward"
 #define CASTS " --autocast bf16 --weight-cast persistent,region,layer"

@@ -49,7 +49,7 @@ static mt_status compare(const struct text_subject *subject, int precision, stru
         *exact = eager;
     config.weight_cast = MT_WEIGHT_CAST_LAYER;
     config.checkpoint = MT_CHECKPOINT_BLOCK;
-    config.optimizer_in_backward = true;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
     if (status == MT_OK)
         status = text_train(subject->device, &config, &least);
     if (status != MT_OK)

@@ -283,33 +283,37 @@ static const struct setup {
     mt_zero_grad zero_grad;
     const char *alloc;
     mt_checkpoint checkpoint;
-    bool optimizer_in_backward;
+    mt_optimizer_in_backward optimizer_in_backward;
 } setups[] = {
-    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF,
-     false},
+    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0},
     {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch",
-     MT_CHECKPOINT_OFF, false},
+     MT_CHECKPOINT_OFF, 0},
     {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, false},
+     MT_CHECKPOINT_OFF, 0},
     {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, false},
+     MT_CHECKPOINT_OFF, 0},
     {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, false},
+     MT_CHECKPOINT_OFF, 0},
     {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, false},
-    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, false},
+     MT_CHECKPOINT_OFF, 0},
+    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0},
     {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, false},
-    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, false},
+     MT_CHECKPOINT_OFF, 0},
+    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0},
     {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, true},
+     MT_CHECKPOINT_OFF, MT_OPTIMIZER_IN_BACKWARD_ON},
     {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_BLOCK, false},
+     MT_CHECKPOINT_BLOCK, 0},
     {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD,
-     "policy=torch", MT_CHECKPOINT_BLOCK, true},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_BLOCK, true},
+     "policy=torch", MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_ON},
+    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_BLOCK,
+     MT_OPTIMIZER_IN_BACKWARD_ON},
     {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_BLOCK, false},
+     MT_CHECKPOINT_BLOCK, 0},
+    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF,
+     MT_OPTIMIZER_IN_BACKWARD_BESIDE},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
+     MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_BESIDE},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -465,13 +469,13 @@ static void settings_that_exclude_each_other_are_refused(void **state)
     assert_int_equal(mt_training_config_check(&config), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "--impl fused"));
     config.checkpoint = MT_CHECKPOINT_OFF;
-    config.optimizer_in_backward = true;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
     assert_int_equal(mt_training_config_check(&config), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "--impl fused"));
     config = small_config();
     config.cuda_graph = true;
     assert_int_equal(mt_training_config_check(&config), MT_OK);
-    config.optimizer_in_backward = true;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
     assert_int_equal(mt_training_config_check(&config), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "--cuda-graph on"));
 }

@@ -77,15 +77,15 @@ static void assert_bits_equal(const struct trace_of_numbers *a, const struct tra
     close_model(&m);
 }
 
-/* Trains as `config` says, and so that less is kept, in each way that there is. */
+/* Trains as `config` says, and in each way that keeps less or updates earlier. */
 static void compare_bits(struct mt_training_config config)
 {
     struct trace_of_numbers plain, other;
     train_and_keep(&config, &plain);
     assert_true(plain.losses[STEPS - 1] < plain.losses[0] - 0.2);
-    for (int way = 1; way < 4; way++) {
+    for (int way = 1; way < 6; way++) {
         config.checkpoint = way & 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF;
-        config.optimizer_in_backward = (way & 2) != 0;
+        config.optimizer_in_backward = (mt_optimizer_in_backward)(way / 2);
         train_and_keep(&config, &other);
         assert_bits_equal(&plain, &other, &config);
         release_numbers(&other);
@@ -173,7 +173,7 @@ static void an_early_update_leaves_one_gradient_at_a_time(void **state)
     struct mt_training_config config = small_config();
     struct recording recording;
     int64_t live = 0, taken = 0;
-    config.optimizer_in_backward = true;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
     recording_open(&recording);
     assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, NULL), MT_OK);
     for (size_t i = 0; i < recording.count; i++) {
@@ -189,6 +189,49 @@ static void an_early_update_leaves_one_gradient_at_a_time(void **state)
     recording_close(&recording);
 }
 
+/* Told of each time that one stream is to follow another. */
+static struct {
+    int updates; /* follow backward */
+    int steps;   /* follow the updates */
+} follows;
+
+static mt_status count_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
+{
+    (void)device;
+    assert_int_not_equal(later, earlier);
+    follows.updates += later != 0;
+    follows.steps += later == 0;
+    return MT_OK;
+}
+
+/* The update of each block, of the head and of the embedding begins after the backward before it, and the next step after
+ * all of them. */
+static void updates_beside_backward_are_waited_for_once_a_step(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    struct mt_alloc_settings settings;
+    struct recording recording;
+    recording_open(&recording);
+    struct mt_sink sink = recording_sink(&recording);
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE;
+    assert_int_equal(mt_device_open("sim", &device), MT_OK);
+    struct mt_device_table table = *device->table;
+    table.follow = count_follow;
+    device->table = &table;
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    memset(&follows, 0, sizeof follows);
+    assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_OK);
+    assert_int_equal(follows.updates, config.steps * (config.model.layers + 2));
+    assert_int_equal(follows.steps, config.steps);
+    mt_alloc_destroy(alloc);
+    mt_device_close(device);
+    recording_close(&recording);
+}
+
 /* Beside parameters and moments there are the tensors of all blocks, or the inputs of all and the tensors of one. */
 static void the_largest_model_needs_little_beside_its_state(void **state)
 {
@@ -196,7 +239,7 @@ static void the_largest_model_needs_little_beside_its_state(void **state)
     struct mt_training_config config = course_config(512);
     config.autocast = true;
     config.weight_cast = MT_WEIGHT_CAST_LAYER;
-    config.optimizer_in_backward = true;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
     uint64_t early = peak_of(config), least = 12 * mt_model_parameter_count(&config.model);
     config.checkpoint = MT_CHECKPOINT_BLOCK;
     uint64_t checkpointed = peak_of(config);
@@ -217,6 +260,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_checkpointed_forward_keeps_the_inputs_of_blocks),
         cmocka_unit_test(what_is_recomputed_is_labelled_as_in_forward),
         cmocka_unit_test(an_early_update_leaves_one_gradient_at_a_time),
+        cmocka_unit_test(updates_beside_backward_are_waited_for_once_a_step),
         cmocka_unit_test(the_largest_model_needs_little_beside_its_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,8 +153,8 @@ static void the_title_says_which_implementation_ran(void **state)
 static void the_optimizers_state_is_counted_wherever_it_was_made(void **state)
 {
     (void)state;
-    static const char *const runs[] = {"off", "on"};
-    for (int run = 0; run < 2; run++) {
+    static const char *const runs[] = {"off", "on", "beside"};
+    for (int run = 0; run < 3; run++) {
         assert_int_equal(shell("\"$M\" " TINY "--device sim --impl fused --optimizer-in-backward %s", runs[run])->code,
                          0);
         json_t *answer = json_of(MEMTRACE("categories --json")), *row;

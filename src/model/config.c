@@ -173,12 +173,12 @@ static mt_status check_implementation(const struct mt_training_config *config)
     if (!is_fused && config->checkpoint != MT_CHECKPOINT_OFF)
         return mt_fail(MT_USAGE,
                        "the eager model keeps what its operations keep; --impl fused knows --checkpoint block");
-    if (!is_fused && config->optimizer_in_backward)
+    if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
-                                 "--impl fused knows --optimizer-in-backward on");
-    if (config->cuda_graph && config->optimizer_in_backward)
+                                 "--impl fused knows --optimizer-in-backward on and beside");
+    if (config->cuda_graph && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
-                                 "--cuda-graph on and --optimizer-in-backward on exclude each other");
+                                 "--cuda-graph on takes --optimizer-in-backward off");
     return MT_OK;
 }
 

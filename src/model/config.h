@@ -40,6 +40,13 @@ typedef enum mt_checkpoint {
     MT_CHECKPOINT_BLOCK, /* a block, from its input, which alone is kept of it */
 } mt_checkpoint;
 
+/* When the fused model's parameters are updated. */
+typedef enum mt_optimizer_in_backward {
+    MT_OPTIMIZER_IN_BACKWARD_OFF,    /* all after backward */
+    MT_OPTIMIZER_IN_BACKWARD_ON,     /* each as soon as its gradient is complete, which then goes */
+    MT_OPTIMIZER_IN_BACKWARD_BESIDE, /* a block's once its gradients are complete, on a stream beside backward's */
+} mt_optimizer_in_backward;
+
 typedef enum mt_init { MT_INIT_RANDOM, MT_INIT_REFERENCE } mt_init;
 typedef enum mt_data { MT_DATA_RANDOM, MT_DATA_REFERENCE, MT_DATA_FILE } mt_data;
 
@@ -55,9 +62,9 @@ struct mt_training_config {
     mt_weight_cast weight_cast; /* of autocast; the eager model knows region alone */
     mt_attention_kind attention;
     mt_checkpoint checkpoint;
-    bool cuda_graph;            /* a card queues forward and backward as one, once it has seen them */
-    bool optimizer_in_backward; /* a complete gradient updates its parameter and goes: the fused model's */
-    mt_zero_grad zero_grad;     /* of gradients that are still there then */
+    bool cuda_graph; /* a card queues forward and backward as one, once it has seen them */
+    mt_optimizer_in_backward optimizer_in_backward;
+    mt_zero_grad zero_grad; /* of gradients that are still there then */
     mt_init init;
     mt_data data;
     const char *data_file; /* borrowed; MT_DATA_FILE */

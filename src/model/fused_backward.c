@@ -5,7 +5,7 @@
  *   gate   gates become their gradient, the gradient of the gate's output becomes that output again
  *   norm   the gradient of its output becomes that output again *
  * A gradient of a weight is complete when it has been computed, since each weight is read in one place; nothing reads the
- * weight after that, so that it may be updated there and then. */
+ * weight after that, so that it may be updated there and then, or beside what is left of backward. */
 #include "model/fused_parts.h"
 #include "model/ops.h"
 #include "model/ops_fused.h"
@@ -71,6 +71,7 @@ static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struc
     mt_fused_weight_grad(rt, model, "lm_head", model->logits, normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_fused_drop(rt, &model->logits);
+    mt_fused_block_complete(rt, model, 2, (struct mt_fused_weight *[]){model->ln_final, model->lm_head});
 }
 
 static void feed_forward_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
@@ -123,6 +124,19 @@ static void embed_grad(struct mt_runtime *rt, struct mt_fused_model *model, cons
     mt_op_scatter_add_rows(rt, table, model->inputs, grad);
     mt_fused_gradient_complete(rt, model, model->token_embeddings);
     mt_scope_leave(rt, outer);
+    mt_fused_block_complete(rt, model, 1, &model->token_embeddings);
+}
+
+static void layer_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                       struct residual_grad *residual)
+{
+    if (model->config->checkpoint == MT_CHECKPOINT_BLOCK)
+        mt_fused_recompute_layer(rt, model, layer);
+    feed_forward_grad(rt, model, layer, residual);
+    attend_grad(rt, model, layer, residual);
+    mt_fused_block_complete(rt, model, MT_FUSED_BLOCK_WEIGHTS,
+                            (struct mt_fused_weight *[]){layer->down, layer->gate_up, layer->ln2, layer->output_proj,
+                                                         layer->qkv, layer->ln1});
 }
 
 void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
@@ -136,10 +150,7 @@ void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int6
     struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
     for (int64_t i = model->config->model.layers - 1; i >= 0; i--) {
         struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
-        if (model->config->checkpoint == MT_CHECKPOINT_BLOCK)
-            mt_fused_recompute_layer(rt, model, &model->layers[i]);
-        feed_forward_grad(rt, model, &model->layers[i], &residual);
-        attend_grad(rt, model, &model->layers[i], &residual);
+        layer_grad(rt, model, &model->layers[i], &residual);
         mt_scope_leave(rt, layers_scope);
     }
     mt_scope_leave(rt, model_scope);

@@ -6,7 +6,8 @@
  * There is no tape. Forward keeps in each layer what backward will need, and backward lets go of it on its way. What can
  * be made again over something that has served is not kept: the norms' outputs and the gate's. With config->checkpoint
  * forward keeps a layer's input alone, norm1.x, and backward first makes the rest again; with
- * config->optimizer_in_backward no gradient outlives the moment in which it is complete.
+ * config->optimizer_in_backward on no gradient outlives the moment in which it is complete; with it beside, updates are
+ * queued on another stream on the way, so that what is bound by memory goes beside what is bound by arithmetic.
  *
  * Weights that read the same input are stored side by side, so that they are one product: the reference model's names are
  * parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary. */
@@ -72,7 +73,7 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
 void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model);
 
 /* Logits of inputs (B,T), kept in the model; their mean loss against targets (B,T), which takes the logits for their
- * gradient; backward from that gradient, which adds to the gradients that are there, and with optimizer_in_backward makes
+ * gradient; backward from that gradient, which adds to the gradients that are there, and with optimizer_in_backward on or beside makes
  * AdamW number `step` (from 1) of them on the way; and what the step leaves behind. */
 void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs);
 void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets);
@@ -83,7 +84,8 @@ void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model);
 /* The gradient of a part, as a view (a new reference), or NULL if it has none. */
 struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fused_part *part, struct mt_tensor *of);
 
-/* AdamW number `step` (from 1) over all parameters that have a gradient, as one op. */
+/* AdamW number `step` (from 1) over all parameters that have a gradient, as one op; or, where updates go beside backward,
+ * what is queued from now on follows them. */
 void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step);
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model);
 

@@ -1,4 +1,9 @@
-/* AdamW of the fused model: one op over all parameters after backward, or one for each as soon as its gradient is complete.
+/* AdamW of the fused model: one op over all parameters after backward, or one for each as soon as its gradient is complete,
+ * or one for each block, on a stream of its own:
+ *
+ *   backward   ── block 7 ──┬── block 6 ──┬── block 5 ── ··· ─┬── (wait) ── next step
+ *   updates                 ╰─ update 7 ──┴── update 6 ── ··· ┴─ update of the embedding
+ *
  * It also writes the bf16 copies that stay. */
 #include "base/memory.h"
 #include "model/fused_parts.h"
@@ -6,6 +11,7 @@
 #include "model/ops_fused.h"
 #include "model/optimizer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
@@ -78,11 +84,44 @@ void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *mo
     if (rt->status != MT_OK)
         return;
     tell_watch(rt, model, weight);
-    if (model->config->optimizer_in_backward)
+    if (model->config->optimizer_in_backward == MT_OPTIMIZER_IN_BACKWARD_ON)
         update_one(rt, model, weight);
 }
 
-void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
+/* The stream of the updates that go beside backward. Blocks need not be told of it: what it uses is held until the step's
+ * update, and by then the model's stream follows it. */
+static const mt_stream UPDATE_STREAM = 1;
+
+/* Queues the update of a few parameters on the other stream, after what is queued so far. Their moments are there. */
+static void update_beside(struct mt_runtime *rt, const struct mt_fused_model *model, int count,
+                          const struct mt_adamw_tensors *parameters)
+{
+    mt_stream backward_stream = rt->stream;
+    mt_runtime_fail(rt, mt_device_follow(rt->device, UPDATE_STREAM, backward_stream));
+    rt->stream = UPDATE_STREAM;
+    mt_op_adamw(rt, &model->adamw, count, parameters);
+    rt->stream = backward_stream;
+}
+
+void mt_fused_block_complete(struct mt_runtime *rt, const struct mt_fused_model *model, int count,
+                             struct mt_fused_weight *const *weights)
+{
+    struct mt_adamw_tensors parameters[MT_FUSED_BLOCK_WEIGHTS];
+    assert(count <= MT_FUSED_BLOCK_WEIGHTS);
+    if (rt->status != MT_OK || model->config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_BESIDE)
+        return;
+    struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
+    for (int i = 0; i < count; i++) {
+        begin_moments(rt, &weights[i]->parameter);
+        parameters[i] = tensors_of(weights[i]);
+    }
+    if (rt->status == MT_OK)
+        update_beside(rt, model, count, parameters);
+    mt_scope_leave(rt, outer);
+}
+
+/* All parameters that have a gradient, as one op. */
+static void update_all(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
 {
     struct mt_adamw_tensors *parameters = mt_host_alloc((size_t)model->weight_count * sizeof *parameters);
     int count = 0;
@@ -99,6 +138,14 @@ void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_
         mt_op_adamw(rt, &model->adamw, count, parameters);
     mt_scope_leave(rt, outer);
     free(parameters);
+}
+
+void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
+{
+    if (model->config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_BESIDE)
+        update_all(rt, model, step);
+    else if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_follow(rt->device, rt->stream, UPDATE_STREAM));
 }
 
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model)

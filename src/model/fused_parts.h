@@ -54,8 +54,14 @@ void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, c
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta);
 
 /* To be said once nothing more is added to a weight's gradient in this step, and nothing more reads the weight: tells the
- * model's watch and, with optimizer_in_backward, makes the update and lets go of the gradient. */
+ * model's watch and, with optimizer_in_backward on, makes the update and lets go of the gradient. */
 void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_weight *weight);
+
+/* To be said of a block's weights, or of those outside of blocks, once all their gradients are complete: where updates go
+ * beside backward, theirs is queued, after all that is queued so far. Borrows the list. */
+enum { MT_FUSED_BLOCK_WEIGHTS = 6 };
+void mt_fused_block_complete(struct mt_runtime *rt, const struct mt_fused_model *model, int count,
+                             struct mt_fused_weight *const *weights);
 
 /* Sets the numbers of update number `step`, from 1. */
 void mt_fused_update_begin(struct mt_fused_model *model, int64_t step);

@@ -27,8 +27,8 @@ struct mt_implementation {
     /* The loss, a scalar, or NULL. Borrowed, until end_step. */
     const struct mt_tensor *(*loss)(const void *model);
 
-    /* Adds the loss's gradients to the parameters' (or makes them, where there are none). With optimizer_in_backward each
-     * is consumed by update number `step` (from 1) on the way. */
+    /* Adds the loss's gradients to the parameters' (or makes them, where there are none). Unless optimizer_in_backward
+     * is off, update number `step` (from 1) is made on the way. */
     void (*backward)(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch);
 
     /* Update number `step` of the parameters that have a gradient; and letting go of those. */

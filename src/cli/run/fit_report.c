@@ -36,7 +36,8 @@ static void add_change(const struct mt_run_plan *plan, mt_fit_change change, str
         mt_text_add(out, "--weight-cast %s", mt_weight_cast_names[plan->config.weight_cast]);
         return;
     case MT_CHANGE_OPTIMIZER:
-        mt_text_add(out, "--optimizer-in-backward %s", mt_switch_names[plan->config.optimizer_in_backward]);
+        mt_text_add(out, "--optimizer-in-backward %s",
+                    mt_optimizer_in_backward_names[plan->config.optimizer_in_backward]);
         return;
     case MT_CHANGE_CHECKPOINT:
         mt_text_add(out, "--checkpoint %s", mt_checkpoint_names[plan->config.checkpoint]);
@@ -370,8 +371,9 @@ static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
         "autocast", mt_autocast_names[config->autocast], "attention", mt_attention_names[config->attention], "impl",
         mt_implementation_names[config->implementation], "weight_cast", mt_weight_cast_names[config->weight_cast],
         "checkpoint", mt_checkpoint_names[config->checkpoint], "optimizer_in_backward",
-        mt_switch_names[config->optimizer_in_backward], "zero_grad", mt_zero_grad_names[config->zero_grad], "batch",
-        (json_int_t)config->batch, "seq", (json_int_t)config->seq, "alloc", mt_text_get(&alloc));
+        mt_optimizer_in_backward_names[config->optimizer_in_backward], "zero_grad",
+        mt_zero_grad_names[config->zero_grad], "batch", (json_int_t)config->batch, "seq", (json_int_t)config->seq,
+        "alloc", mt_text_get(&alloc));
     json_object_set_new(members, "plan", json_string(mt_switch_names[plan->follows_plan]));
     json_object_update(object, members);
     json_decref(members);

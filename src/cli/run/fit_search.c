@@ -128,7 +128,7 @@ static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
     switch (change) {
     case MT_CHANGE_ZERO_GRAD:
         return config->mode == MT_MODE_FWD_BWD && config->zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD &&
-               !config->optimizer_in_backward;
+               config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
     case MT_CHANGE_ALLOC:
         return plan->alloc.policy != MT_POLICY_TIGHT;
     case MT_CHANGE_AUTOCAST:
@@ -142,7 +142,7 @@ static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
         return config->implementation == MT_IMPLEMENTATION_FUSED && config->autocast &&
                config->weight_cast != MT_WEIGHT_CAST_LAYER;
     case MT_CHANGE_OPTIMIZER:
-        return config->mode == MT_MODE_FWD_BWD && !config->optimizer_in_backward;
+        return config->mode == MT_MODE_FWD_BWD && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
     case MT_CHANGE_CHECKPOINT:
         return config->mode != MT_MODE_INFER && config->checkpoint != MT_CHECKPOINT_BLOCK;
     case MT_CHANGE_BATCH:
@@ -194,7 +194,7 @@ static void apply(struct mt_run_plan *plan, mt_fit_change change)
         plan->config.weight_cast = MT_WEIGHT_CAST_LAYER;
         return;
     case MT_CHANGE_OPTIMIZER:
-        plan->config.optimizer_in_backward = true;
+        plan->config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
         return;
     case MT_CHANGE_CHECKPOINT:
         plan->config.checkpoint = MT_CHECKPOINT_BLOCK;

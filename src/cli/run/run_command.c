@@ -68,18 +68,18 @@ static void add_choices(struct mt_text *out, const struct mt_training_config *co
         const char *option;
         const char *const *names;
         int value, usual;
-    } choices[] = {
-        {"--mode", mt_mode_names, (int)config->mode, (int)usual.mode},
-        {"--autocast", mt_autocast_names, config->autocast, usual.autocast},
-        {"--impl", mt_implementation_names, (int)config->implementation, (int)usual.implementation},
-        {"--weight-cast", mt_weight_cast_names, (int)config->weight_cast, (int)usual.weight_cast},
-        {"--checkpoint", mt_checkpoint_names, (int)config->checkpoint, (int)usual.checkpoint},
-        {"--optimizer-in-backward", mt_switch_names, config->optimizer_in_backward, usual.optimizer_in_backward},
-        {"--cuda-graph", mt_switch_names, config->cuda_graph, usual.cuda_graph},
-        {"--attention", mt_attention_names, (int)config->attention, (int)usual.attention},
-        {"--matmul", mt_matmul_names, (int)config->math, (int)usual.math},
-        {"--zero-grad", mt_zero_grad_names, (int)config->zero_grad, (int)usual.zero_grad},
-        {"--init", mt_init_names, (int)config->init, (int)usual.init}};
+    } choices[] = {{"--mode", mt_mode_names, (int)config->mode, (int)usual.mode},
+                   {"--autocast", mt_autocast_names, config->autocast, usual.autocast},
+                   {"--impl", mt_implementation_names, (int)config->implementation, (int)usual.implementation},
+                   {"--weight-cast", mt_weight_cast_names, (int)config->weight_cast, (int)usual.weight_cast},
+                   {"--checkpoint", mt_checkpoint_names, (int)config->checkpoint, (int)usual.checkpoint},
+                   {"--optimizer-in-backward", mt_optimizer_in_backward_names, (int)config->optimizer_in_backward,
+                    usual.optimizer_in_backward},
+                   {"--cuda-graph", mt_switch_names, config->cuda_graph, usual.cuda_graph},
+                   {"--attention", mt_attention_names, (int)config->attention, (int)usual.attention},
+                   {"--matmul", mt_matmul_names, (int)config->math, (int)usual.math},
+                   {"--zero-grad", mt_zero_grad_names, (int)config->zero_grad, (int)usual.zero_grad},
+                   {"--init", mt_init_names, (int)config->init, (int)usual.init}};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
         if (choices[i].value != choices[i].usual)
             add_word(out, choices[i].option, choices[i].names[choices[i].value]);

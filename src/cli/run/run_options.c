@@ -111,7 +111,7 @@ static void plan_implementation(const struct mt_run_options *run, struct mt_trai
     if (run->checkpoint != MT_UNSET)
         config->checkpoint = (mt_checkpoint)run->checkpoint;
     if (run->optimizer_in_backward != MT_UNSET)
-        config->optimizer_in_backward = run->optimizer_in_backward != 0;
+        config->optimizer_in_backward = (mt_optimizer_in_backward)run->optimizer_in_backward;
     if (run->cuda_graph != MT_UNSET)
         config->cuda_graph = run->cuda_graph != 0;
 }

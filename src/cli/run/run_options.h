@@ -55,8 +55,9 @@ struct mt_run_options {
              "how long bf16 copies of weights live (persistent; of eager: region)"),                                   \
         AXIS(CHECKPOINT, CHOICE, checkpoint, "--checkpoint", "off|block", mt_checkpoint_names,                         \
              "of fused: keep of a block its input alone, and compute it again in backward (off)"),                     \
-        AXIS(OPTIMIZER_IN_BACKWARD, CHOICE, optimizer_in_backward, "--optimizer-in-backward", "off|on",                \
-             mt_switch_names, "of fused: a gradient updates its parameter when it is complete, and goes (off)"),       \
+        AXIS(OPTIMIZER_IN_BACKWARD, CHOICE, optimizer_in_backward, "--optimizer-in-backward", "off|on|beside",         \
+             mt_optimizer_in_backward_names,                                                                           \
+             "of fused: a complete gradient updates its parameter and goes; beside: on a second stream (off)"),        \
         PLAIN(CHOICE, cuda_graph, "--cuda-graph", "CHOICE", mt_switch_names,                                           \
               "queue forward and backward as one, once they repeat (off)"),                                            \
         AXIS(ALLOC, TEXT, alloc, "--alloc", "SETTINGS", NULL,                                                          \

@@ -21,6 +21,7 @@ const char *const mt_attention_names[] = {[MT_ATTENTION_CUSTOM] = "custom",
                                           [MT_ATTENTION_FLASH] = "flash",
                                           NULL};
 const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", NULL};
+const char *const mt_optimizer_in_backward_names[] = {"off", "on", "beside", NULL};
 const char *const mt_switch_names[] = {"off", "on", NULL};
 const char *const mt_implementation_names[] = {
     [MT_IMPLEMENTATION_EAGER] = "eager", [MT_IMPLEMENTATION_FUSED] = "fused", NULL};
@@ -72,7 +73,7 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_text(settings, "impl", mt_implementation_names[config->implementation]);
     add_text(settings, "weight_cast", mt_weight_cast_names[config->weight_cast]);
     add_text(settings, "checkpoint", mt_checkpoint_names[config->checkpoint]);
-    add_text(settings, "optimizer_in_backward", mt_switch_names[config->optimizer_in_backward]);
+    add_text(settings, "optimizer_in_backward", mt_optimizer_in_backward_names[config->optimizer_in_backward]);
     add_text(settings, "cuda_graph", mt_switch_names[config->cuda_graph]);
 }
 

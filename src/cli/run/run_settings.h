@@ -28,6 +28,7 @@ extern const char *const mt_data_names[];     /* of a file, its path is said in 
 extern const char *const mt_autocast_names[]; /* by the bool of the configuration */
 extern const char *const mt_attention_names[];
 extern const char *const mt_matmul_names[];
+extern const char *const mt_optimizer_in_backward_names[];
 extern const char *const mt_switch_names[]; /* off, on */
 extern const char *const mt_implementation_names[];
 extern const char *const mt_weight_cast_names[];

@@ -146,7 +146,7 @@ static void add_axis_value(const struct mt_sweep_cell *cell, mt_sweep_axis axis,
         mt_text_add(text, "%s", mt_checkpoint_names[config->checkpoint]);
         return;
     case MT_AXIS_OPTIMIZER_IN_BACKWARD:
-        mt_text_add(text, "%s", mt_switch_names[config->optimizer_in_backward]);
+        mt_text_add(text, "%s", mt_optimizer_in_backward_names[config->optimizer_in_backward]);
         return;
     case MT_AXIS_ALLOC:
         if (cell->value[axis] != NULL)
