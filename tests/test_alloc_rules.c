@@ -500,6 +500,23 @@ static void marks_stand_in_order_among_the_rest(void **state)
     close_all(&rig);
 }
 
+/* As the clocks of two threads may: the device's is read by whoever calls. */
+static void times_never_go_back_even_if_the_clock_does(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_with(&rig, "policy=tight", MIB(64));
+    const uint64_t clock[] = {100, 40, 90, 130, 120};
+    for (size_t i = 0; i < sizeof clock / sizeof clock[0]; i++) {
+        rig.fake.device.reserve_count = clock[i]; /* what the fake's clock shows */
+        mt_alloc_mark(rig.alloc, MT_EVENT_PHASE, i, 0);
+    }
+    const uint64_t told[] = {100, 100, 100, 130, 130};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
+        assert_int_equal(rig.recording.events[i].time_ns, told[i]);
+    close_all(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +540,7 @@ int main(void)
         cmocka_unit_test(destroying_gives_every_segment_back_and_says_so),
         cmocka_unit_test(statistics_are_kept_by_category_with_their_peaks),
         cmocka_unit_test(marks_stand_in_order_among_the_rest),
+        cmocka_unit_test(times_never_go_back_even_if_the_clock_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

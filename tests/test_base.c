@@ -9,7 +9,6 @@
 
 #include "base/category_set.h"
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -248,7 +247,7 @@ static void each_thread_has_its_own_failure_text(void **state)
     assert_string_equal(mt_last_error(), "of this thread");
 }
 
-/* ---- arithmetic, random numbers, clock ---- */
+/* ---- arithmetic, random numbers ---- */
 
 static void products_and_sums_that_wrap_are_refused(void **state)
 {
@@ -276,17 +275,6 @@ static void the_generator_is_splitmix64(void **state)
     assert_true(mt_splitmix64(0x9E3779B97F4A7C15u) == 0x6E789E6AA1B965F4u);
     assert_true(mt_random_unit(0, 0) == (double)(0xE220A8397B1DCDAFu >> 11) * 0x1p-53);
     assert_true(mt_random_unit(3, 9) == (double)(mt_splitmix64(9 + ((uint64_t)3 << 40)) >> 11) * 0x1p-53);
-}
-
-static void the_clock_does_not_go_back(void **state)
-{
-    (void)state;
-    uint64_t last = mt_clock_ns(), first = last;
-    for (int i = 0; i < 100000 || last == first; i++) {
-        uint64_t now = mt_clock_ns();
-        assert_true(now >= last);
-        last = now;
-    }
 }
 
 /* ---- names ---- */
@@ -531,7 +519,6 @@ int main(void)
         cmocka_unit_test(each_thread_has_its_own_failure_text),
         cmocka_unit_test(products_and_sums_that_wrap_are_refused),
         cmocka_unit_test(the_generator_is_splitmix64),
-        cmocka_unit_test(the_clock_does_not_go_back),
         cmocka_unit_test(every_value_has_a_name_of_its_own),
         cmocka_unit_test(equal_labels_get_equal_ids_and_others_dense_ones),
         cmocka_unit_test(every_field_of_a_label_counts),

@@ -37,7 +37,10 @@ void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
     event->sequence = next_sequence(alloc);
     if (alloc->sink.emit == NULL)
         return;
-    event->time_ns = mt_device_now_ns(alloc->device) - alloc->start_ns;
+    uint64_t now = mt_device_now_ns(alloc->device);
+    if (now > alloc->last_ns)
+        alloc->last_ns = now;
+    event->time_ns = alloc->last_ns - alloc->start_ns;
     alloc->sink.emit(alloc->sink.context, event);
 }
 
@@ -66,7 +69,7 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
     alloc->device = device;
     alloc->sink = *sink;
     alloc->settings = *settings;
-    alloc->start_ns = mt_device_now_ns(device);
+    alloc->start_ns = alloc->last_ns = mt_device_now_ns(device);
     *out = alloc;
     return MT_OK;
 }

@@ -136,7 +136,7 @@ struct mt_policy_table {
 extern const struct mt_policy_table mt_policy_torch, mt_policy_tight;
 
 /* Invariants: stats.reserved_bytes is the sum over the segments; the list is in birth order; next_sequence events were
- * emitted. */
+ * emitted; start_ns <= last_ns, which never shrinks. */
 struct mt_alloc {
     struct mt_lock lock; /* guards everything below, the sink and its interner */
     const struct mt_policy_table *policy;
@@ -145,6 +145,7 @@ struct mt_alloc {
     struct mt_sink sink;
     struct mt_alloc_settings settings;
     uint64_t start_ns;              /* the device's clock at the creation: times are told from there */
+    uint64_t last_ns;               /* and at the last event that a sink wanted: threads' clocks differ a little */
     _Atomic uint64_t next_sequence; /* written under the lock, read by anybody */
     uint32_t next_birth;
     struct mt_segment *oldest, *newest;
@@ -153,7 +154,7 @@ struct mt_alloc {
     struct mt_alloc_stats stats;  /* largest_free_bytes is derived when asked for */
 };
 
-/* Emits `event` with the next sequence number and the device's time. */
+/* Emits `event` with the next sequence number and the device's time, or that of the event before if it is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
 /* Reserves a segment, and says so to the sink. Returns its one block, free and not in the index; NULL if the device

@@ -26,6 +26,15 @@ static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
     return source->joint->births++;
 }
 
+/* Events of threads whose clocks differ a little keep their order. */
+static uint64_t next_time_ns(struct mt_joint_sink *joint)
+{
+    uint64_t now = mt_joint_sink_now_ns(joint);
+    if (now > joint->last_ns)
+        joint->last_ns = now;
+    return joint->last_ns;
+}
+
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_joint_source *source = context;
@@ -33,7 +42,7 @@ static void emit(void *context, const struct mt_event *event)
     struct mt_event joined = *event;
     mt_lock_take(&joint->lock);
     joined.sequence = joint->sequence++;
-    joined.time_ns = mt_joint_sink_now_ns(joint);
+    joined.time_ns = next_time_ns(joint);
     if (has_segment(event->kind))
         joined.segment = joint_birth(source, event->segment);
     joint->target.emit(joint->target.context, &joined);
@@ -111,5 +120,5 @@ void mt_joint_sink_release(struct mt_joint_sink *joint)
 
 uint64_t mt_joint_sink_now_ns(const struct mt_joint_sink *joint)
 {
-    return mt_clock_ns() - joint->start_ns;
+    return mt_clock_since_ns(joint->start_ns);
 }

@@ -28,6 +28,7 @@ struct mt_joint_sink {
     struct mt_lock lock; /* around the target; whoever else calls that takes it, too */
     struct mt_sink target;
     uint64_t start_ns, sequence;
+    uint64_t last_ns; /* of the last event: times never go back */
     uint32_t births;
     struct mt_joint_source sources[MT_JOINT_SOURCES];
 };

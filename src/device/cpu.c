@@ -87,7 +87,7 @@ static mt_status cpu_read(struct mt_device *device, void *to, mt_addr from, uint
 
 static uint64_t cpu_now_ns(const struct mt_device *device)
 {
-    return mt_clock_ns() - ((const struct cpu *)device)->opened_ns;
+    return mt_clock_since_ns(((const struct cpu *)device)->opened_ns);
 }
 
 static void cpu_close(struct mt_device *device)

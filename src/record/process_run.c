@@ -116,7 +116,7 @@ struct mt_account *mt_process_run_account(struct mt_process_run *run)
 
 uint64_t mt_process_run_now_ns(const struct mt_process_run *run)
 {
-    return mt_clock_ns() - run->begin_ns;
+    return mt_clock_since_ns(run->begin_ns);
 }
 
 static void tell_lost(const struct mt_process_run *run, uint64_t count, const char *what)

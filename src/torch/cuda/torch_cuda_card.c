@@ -168,7 +168,7 @@ static mt_status card_synchronize(struct mt_device *device)
 
 static uint64_t card_now_ns(const struct mt_device *device)
 {
-    return mt_clock_ns() - ((const struct cuda_card *)device)->opened_ns;
+    return mt_clock_since_ns(((const struct cuda_card *)device)->opened_ns);
 }
 
 /* ---- opening and closing ---- */
