@@ -195,7 +195,7 @@ static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, dou
 
 static uint64_t cuda_now_ns(const struct mt_device *device)
 {
-    return mt_clock_ns() - ((const struct cuda *)device)->opened_ns;
+    return mt_clock_since_ns(((const struct cuda *)device)->opened_ns);
 }
 
 /* ---- the driver's figures ---- */
