@@ -85,10 +85,29 @@ static bool begin_graph(struct training *run)
     return rt->status == MT_OK;
 }
 
+/* Does what a run that has failed has to do as well. Where that fails, too, the words stay the first failure's. */
+static void bring_to_end(struct training *run, mt_status (*act)(struct training *run))
+{
+    struct mt_runtime *rt = &run->rt;
+    if (rt->status == MT_OK) {
+        mt_runtime_fail(rt, act(run));
+        return;
+    }
+    char *words = mt_host_strdup(mt_last_error());
+    (void)act(run);
+    mt_fail(rt->status, "%s", words);
+    free(words);
+}
+
+static mt_status device_graph_end(struct training *run)
+{
+    return mt_device_graph_end(run->rt.device);
+}
+
 static void end_graph(struct training *run, bool has_begun)
 {
     if (has_begun)
-        mt_runtime_fail(&run->rt, mt_device_graph_end(run->rt.device));
+        bring_to_end(run, device_graph_end);
 }
 
 /* Backward and update; gradients of the last step go first or went before forward, as configured. */
@@ -168,27 +187,17 @@ static void take_kernel(void *context, const struct mt_kernel *kernel)
     mt_alloc_kernel(((struct training *)context)->rt.alloc, kernel);
 }
 
-/* Hands over what ran until now, if as much waits as is asked for. */
-static void collect_kernels(struct training *run, uint64_t least)
+static mt_status device_collect(struct training *run)
 {
-    struct mt_runtime *rt = &run->rt;
-    if (rt->status == MT_OK && mt_device_waiting_kernels(rt->device) >= least)
-        mt_runtime_fail(rt, mt_device_collect(rt->device, take_kernel, run));
+    return mt_device_collect(run->rt.device, take_kernel, run);
 }
 
-/* Hands over the rest, also of a run that failed: memory that ran out leaves the device as it was. Where that fails too,
- * the words stay the first failure's. */
-static void collect_last_kernels(struct training *run)
+/* Hands over what ran until now, if as much waits as is asked for; also of a run that failed, since memory that ran out
+ * leaves the device as it was. */
+static void collect_kernels(struct training *run, uint64_t least)
 {
-    struct mt_runtime *rt = &run->rt;
-    if (rt->status == MT_OK || mt_device_waiting_kernels(rt->device) == 0) {
-        collect_kernels(run, 1);
-        return;
-    }
-    char *words = mt_host_strdup(mt_last_error());
-    mt_device_collect(rt->device, take_kernel, run);
-    mt_fail(rt->status, "%s", words);
-    free(words);
+    if (mt_device_waiting_kernels(run->rt.device) >= least)
+        bring_to_end(run, device_collect);
 }
 
 /* A step that failed has no end. */
@@ -240,9 +249,10 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
     run.rt.math = config->math;
     run.model = run.implementation->create(&run.rt, config);
-    mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
+    if (run.rt.status == MT_OK)
+        mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
     run_steps(&run);
-    collect_last_kernels(&run);
+    collect_kernels(&run, 1);
     run.implementation->destroy(&run.rt, run.model);
     mt_runtime_close(&run.rt);
     mt_token_source_close(run.tokens);

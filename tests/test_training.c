@@ -1,0 +1,114 @@
+/* What a training run that fails says: the words of its first failure, whatever else fails while it is brought to an end. */
+#include "model/training.h"
+#include "recording.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static mt_status begin_graph(struct mt_device *device, uint64_t key)
+{
+    (void)device;
+    (void)key;
+    return MT_OK;
+}
+
+static mt_status fail_graph_end(struct mt_device *device)
+{
+    (void)device;
+    return mt_fail(MT_FAILED, "the graph does not end");
+}
+
+static mt_status fail_synchronize(struct mt_device *device)
+{
+    (void)device;
+    return mt_fail(MT_FAILED, "the queue does not rest");
+}
+
+static struct mt_training_config small_config(void)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model = (struct mt_model_config){
+        .name = "custom", .vocab = 512, .d_model = 128, .d_ff = 256, .layers = 2, .heads = 4, .rope = true};
+    config.batch = 4;
+    config.seq = 256;
+    config.cuda_graph = true;
+    return config;
+}
+
+/* A simulated card on which queues do not come to rest, or graphs do not end. */
+static void break_queue(struct mt_device_table *table)
+{
+    table->synchronize = fail_synchronize;
+}
+
+static void break_graph(struct mt_device_table *table)
+{
+    table->graph_begin = begin_graph;
+    table->graph_end = fail_graph_end;
+}
+
+/* Trains on such a card of `capacity_bytes`; the words at the end are the last error's. */
+static mt_status train_on_broken(void (*break_table)(struct mt_device_table *), uint64_t capacity_bytes)
+{
+    const struct mt_training_config config = small_config();
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct mt_alloc_settings settings;
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_device_open_simulated(capacity_bytes, &device), MT_OK);
+    struct mt_device_table table = *device->table;
+    break_table(&table);
+    device->table = &table;
+    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    mt_status status = mt_training_run(device, alloc, &config, NULL);
+    mt_alloc_destroy(alloc);
+    mt_device_close(device);
+    mt_interner_destroy(interner);
+    return status;
+}
+
+static void expect_words(const char *words)
+{
+    if (strstr(mt_last_error(), words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", mt_last_error(), words);
+}
+
+static void a_failure_among_the_parameters_keeps_its_words(void **state)
+{
+    (void)state;
+    assert_int_equal(train_on_broken(break_queue, 1 << 20), MT_OUT_OF_MEMORY);
+    expect_words("out of device memory");
+}
+
+/* The parameters fit, and the workspace of the first product does not. */
+static void a_failure_inside_of_a_graph_keeps_its_words(void **state)
+{
+    (void)state;
+    assert_int_equal(train_on_broken(break_graph, 8 << 20), MT_OUT_OF_MEMORY);
+    expect_words("out of device memory");
+}
+
+static void what_fails_first_at_the_end_says_so(void **state)
+{
+    (void)state;
+    assert_int_equal(train_on_broken(break_queue, 1 << 30), MT_FAILED);
+    expect_words("the queue does not rest");
+    assert_int_equal(train_on_broken(break_graph, 1 << 30), MT_FAILED);
+    expect_words("the graph does not end");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failure_among_the_parameters_keeps_its_words),
+        cmocka_unit_test(a_failure_inside_of_a_graph_keeps_its_words),
+        cmocka_unit_test(what_fails_first_at_the_end_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
