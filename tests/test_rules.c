@@ -80,39 +80,32 @@ static void release_stack(struct reading *reading)
 static void a_stack_tells_operator_and_node(void **state)
 {
     (void)state;
+    static const char product_in_backward[] =
+        "[" NATIVE("at::_ops::mul_Tensor::redispatch(c10::DispatchKeySet)") ", "                             //
+        NATIVE("torch::autograd::VariableType::(anonymous namespace)::mul_Tensor(c10::DispatchKeySet)") ", " //
+        NATIVE("at::_ops::mul_Tensor::call(at::Tensor const&)") ", "                                         //
+        NATIVE("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)") ", "            //
+        NATIVE("torch::autograd::Engine::evaluate_function(int)") "]";
     struct reading reading;
-    read_stack(
-        &reading,
-        "[" NATIVE("at::_ops::mul_Tensor::redispatch(c10::DispatchKeySet)") "," NATIVE(
-            "torch::autograd::"
-            "VariableType::("
-            "anonymous "
-            "namespace)::mul_"
-            "Tensor(c10::"
-            "DispatchKeySet)") "," NATIVE("at::_ops::mul_Tensor::call(at::Tensor const&)") "," NATIVE("torch::"
-                                                                                                      "autograd:"
-                                                                                                      ":generate"
-                                                                                                      "d::"
-                                                                                                      "MulBackwa"
-                                                                                                      "rd0::"
-                                                                                                      "apply("
-                                                                                                      "std::"
-                                                                                                      "vector<"
-                                                                                                      "at::"
-                                                                                                      "Tensor>&&"
-                                                                                                      ")") "," NATIVE("torch::"
-                                                                                                                      "autograd::"
-                                                                                                                      "Engine::"
-                                                                                                                      "evaluate_"
-                                                                                                                      "function("
-                                                                                                                      "int)") "]");
+    read_stack(&reading, product_in_backward);
     assert_int_equal(reading.stack.operator_count, 1);
     assert_string_equal(reading.stack.operators[0], "mul_Tensor");
     assert_string_equal(reading.stack.recorded, "mul_Tensor");
     assert_string_equal(reading.stack.node, "MulBackward0");
     assert_string_equal(mt_call_stack_op(&reading.stack, reading.names), "mul");
     assert_true(mt_call_stack_is_backward(&reading.stack));
+    assert_false(mt_call_stack_is_between(&reading.stack));
     assert_false(mt_call_stack_is_forward(&reading.stack));
+    release_stack(&reading);
+}
+
+/* A gradient that the engine brings into another precision, say. */
+static void the_engine_asks_between_nodes(void **state)
+{
+    (void)state;
+    struct reading reading;
+    read_stack(&reading, "[" NATIVE("torch::autograd::Engine::evaluate_function(int)") "]");
+    assert_true(mt_call_stack_is_between(&reading.stack));
     release_stack(&reading);
 }
 
@@ -164,7 +157,10 @@ static struct mt_rule_answer ask(const struct mt_rules *rules, const struct mt_r
 static bool fits(const char *condition)
 {
     char line[256];
-    const struct mt_rule_subject subject = {.bytes = 1000, .metadata = "mine", .phase = MT_PHASE_FORWARD};
+    static const struct mt_call_frame gate = {.name = "gate", .file = "my/ffn.py", .line = 30, .is_python = true};
+    const struct mt_call_stack undone = {.frames = (struct mt_call_frame *)&gate, .frame_count = 1, .node = ""};
+    const struct mt_rule_subject subject = {
+        .bytes = 1000, .metadata = "mine", .phase = MT_PHASE_FORWARD, .undone = &undone};
     struct mt_rules *rules = mt_rules_create();
     snprintf(line, sizeof line, "%s -> op=x", condition);
     if (mt_rules_add(rules, "test", line) != MT_OK)
@@ -193,6 +189,8 @@ static void each_condition_is_asked(void **state)
                                           "temporary",
                                           "forward-unknown",
                                           "",
+                                          "undone file=ffn.py line=30",
+                                          "undone function=gate operator=pow_*",
                                           "function=train file=main.py"};
     static const char *const others[] = {"function=forwards",
                                          "file=model.py line=11",
@@ -208,6 +206,9 @@ static void each_condition_is_asked(void **state)
                                          "outlives",
                                          "forward-known",
                                          "halves-parameter",
+                                         "undone file=model.py",
+                                         "undone function=gate line=31",
+                                         "undone function=gate operator=mul",
                                          "function=train file=model.py"};
     for (size_t i = 0; i < sizeof fitting / sizeof fitting[0]; i++)
         if (!fits(fitting[i]))
@@ -263,6 +264,9 @@ static void what_is_no_rule_is_refused_with_its_line(void **state)
         "file=a file=b -> op=y",
         "phase=loss -> phase=forward",
         "outlives -> phase=forward",
+        "undone function=x -> phase=forward",
+        "undone -> op=y",
+        "undone operator=x -> op=y",
         "= -> op=x",
         "-> =x",
     };
@@ -326,6 +330,26 @@ static void nodes_go_back_over_what_ran(void **state)
     mt_forward_tape_destroy(tape);
 }
 
+/* An addition hands its gradient on, and takes nothing: it is known by where backward stands. */
+static void an_addition_is_passed_unseen(void **state)
+{
+    (void)state;
+    struct mt_forward_tape *tape = mt_forward_tape_create();
+    assert_null(mt_forward_tape_passed(tape));
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"mul_Tensor", MT_CATEGORY_FFN, 1, 1});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"add_Tensor", MT_CATEGORY_BLOCK, 2, 2});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"addmm", MT_CATEGORY_EINSUM, 3, 3});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"pow_Tensor_Scalar", MT_CATEGORY_NORM, 4, 4});
+    assert_int_equal(undo(tape, "PowBackward0"), MT_CATEGORY_NORM);
+    assert_int_equal(mt_forward_tape_passed(tape)->category, MT_CATEGORY_NORM); /* addmm is no addition */
+    assert_int_equal(undo(tape, "AddmmBackward0"), MT_CATEGORY_EINSUM);
+    assert_int_equal(mt_forward_tape_passed(tape)->category, MT_CATEGORY_BLOCK);
+    assert_int_equal(mt_forward_tape_current(tape)->category, MT_CATEGORY_EINSUM);
+    assert_int_equal(undo(tape, "MulBackward0"), MT_CATEGORY_FFN);
+    assert_int_equal(mt_forward_tape_passed(tape)->category, MT_CATEGORY_FFN);
+    mt_forward_tape_destroy(tape);
+}
+
 /* What a checkpoint runs again within backward is undone first, and then what was before it. */
 static void forward_within_backward_goes_on_from_there(void **state)
 {
@@ -348,6 +372,7 @@ int main(void)
         cmocka_unit_test(patterns_fit_whole_names),
         cmocka_unit_test(a_file_may_be_the_end_of_a_path),
         cmocka_unit_test(a_stack_tells_operator_and_node),
+        cmocka_unit_test(the_engine_asks_between_nodes),
         cmocka_unit_test(recomputation_is_forward),
         cmocka_unit_test(nodes_undo_their_operators),
         cmocka_unit_test(each_condition_is_asked),
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test(what_is_no_rule_is_refused_with_its_line),
         cmocka_unit_test(built_in_rules_are_rules),
         cmocka_unit_test(nodes_go_back_over_what_ran),
+        cmocka_unit_test(an_addition_is_passed_unseen),
         cmocka_unit_test(forward_within_backward_goes_on_from_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

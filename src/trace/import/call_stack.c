@@ -130,6 +130,11 @@ bool mt_call_stack_is_backward(const struct mt_call_stack *stack)
     return stack->is_engine && !stack->is_recomputed;
 }
 
+bool mt_call_stack_is_between(const struct mt_call_stack *stack)
+{
+    return mt_call_stack_is_backward(stack) && stack->node[0] == '\0';
+}
+
 /* Overloads are told after an underscore and begin with a capital, or with "out". */
 static size_t length_without_overload(const char *name)
 {

@@ -36,6 +36,9 @@ struct mt_call_stack {
 bool mt_call_stack_is_forward(const struct mt_call_stack *stack);
 bool mt_call_stack_is_backward(const struct mt_call_stack *stack);
 
+/* Whether autograd's engine asked after one node, and before the next. */
+bool mt_call_stack_is_between(const struct mt_call_stack *stack);
+
 /* Reads the frames, which must outlive it; what is no frame is passed over. Release it. */
 void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names, struct mt_call_stack *out);
 void mt_call_stack_release(struct mt_call_stack *stack);

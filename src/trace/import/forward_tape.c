@@ -107,3 +107,11 @@ const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape 
         at--;
     return at > 0 ? &tape->entries[at - 1] : NULL;
 }
+
+const struct mt_forward_op *mt_forward_tape_passed(const struct mt_forward_tape *tape)
+{
+    const struct mt_forward_op *next = tape->position > 0 ? &tape->entries[tape->position - 1] : NULL;
+    if (next != NULL && (mt_node_undoes("AddBackward0", next->name) || mt_node_undoes("SubBackward0", next->name)))
+        return next;
+    return mt_forward_tape_current(tape);
+}

@@ -43,4 +43,8 @@ const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape
  * input runs in a row. NULL: none. */
 const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape *tape);
 
+/* The addition or subtraction whose node takes nothing, and so was not seen to run, if one is next to be undone; the current
+ * one otherwise. */
+const struct mt_forward_op *mt_forward_tape_passed(const struct mt_forward_tape *tape);
+
 #endif

@@ -144,8 +144,8 @@ static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
     static const char *const with_value[] = {"function", "file",     "line", "native", "operator",
                                              "node",     "metadata", "size", "phase"};
-    static const char *const alone[] = {"before",        "recorded",        "outlives",        "temporary",
-                                        "forward-known", "forward-unknown", "halves-parameter"};
+    static const char *const alone[] = {"before",        "recorded",        "outlives",         "temporary",
+                                        "forward-known", "forward-unknown", "halves-parameter", "undone"};
     if (line->has_value)
         return mt_fail_unknown("condition with a value", line->name, with_value,
                                sizeof with_value / sizeof with_value[0]);
@@ -157,6 +157,8 @@ static mt_status read_switch(const struct line *line, struct mt_rule *rule)
         rule->outlives = line->name[0] == 'o';
     else if (strcmp(line->name, "halves-parameter") == 0)
         rule->parameter = 1;
+    else if (strcmp(line->name, "undone") == 0)
+        rule->of_undone = true;
     else
         return mt_fail_unknown("condition without a value", line->name, alone, sizeof alone / sizeof alone[0]);
     return MT_OK;
@@ -214,14 +216,22 @@ static bool says_something(const struct mt_rule_answer *says)
            says->phase != MT_RULE_SILENT || says->begins_step;
 }
 
+static bool asks_python(const struct mt_rule *rule)
+{
+    return rule->function != NULL || rule->file != NULL || rule->line_low > 0 || rule->line_high < INT64_MAX;
+}
+
 static mt_status check_rule(const struct mt_rule *rule, bool has_arrow)
 {
     if (!has_arrow)
         return mt_fail(MT_USAGE, "it has no \"->\" between what must be so and what is said then");
     if (!says_something(&rule->says))
         return mt_fail(MT_USAGE, "it says nothing after \"->\"");
-    if (rule->says.phase != MT_RULE_SILENT && (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT ||
-                                               rule->outlives != MT_RULE_SILENT || rule->parameter != MT_RULE_SILENT))
+    if (rule->of_undone && !asks_python(rule))
+        return mt_fail(MT_USAGE, "what is undone is asked for its function, file or line");
+    if (rule->says.phase != MT_RULE_SILENT &&
+        (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT || rule->outlives != MT_RULE_SILENT ||
+         rule->parameter != MT_RULE_SILENT || rule->of_undone))
         return mt_fail(MT_USAGE, "what says a phase can't ask for one, nor for what follows from it");
     if (rule->line_low > rule->line_high || rule->size_low > rule->size_high)
         return mt_fail(MT_USAGE, "a range ends before it begins");
@@ -271,11 +281,6 @@ void mt_rule_release(struct mt_rule *rule)
     free((char *)rule->says.span);
 }
 
-static bool asks_python(const struct mt_rule *rule)
-{
-    return rule->function != NULL || rule->file != NULL || rule->line_low > 0 || rule->line_high < INT64_MAX;
-}
-
 static bool fits_python(const struct mt_rule *rule, const struct mt_call_frame *frame)
 {
     return frame->is_python && frame->line >= rule->line_low && frame->line <= rule->line_high &&
@@ -311,7 +316,7 @@ bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *
 {
     return (rule->node == NULL || mt_glob_fits(rule->node, stack->node)) &&
            (rule->operation == NULL || fits_some_operator(rule, stack)) &&
-           (!asks_python(rule) || fits_some_frame(rule, stack)) &&
+           (!asks_python(rule) || rule->of_undone || fits_some_frame(rule, stack)) &&
            (rule->native == NULL || fits_some_native(rule, stack));
 }
 
@@ -328,5 +333,6 @@ bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subje
            is_as_asked(rule->forward_known, subject->is_forward_known) &&
            is_as_asked(rule->outlives, subject->outlives_phase) &&
            is_as_asked(rule->parameter, subject->halves_parameter) &&
-           (rule->metadata == NULL || mt_glob_fits(rule->metadata, subject->metadata));
+           (rule->metadata == NULL || mt_glob_fits(rule->metadata, subject->metadata)) &&
+           (!rule->of_undone || (subject->undone != NULL && fits_some_frame(rule, subject->undone)));
 }

@@ -8,6 +8,7 @@
 struct mt_rule {
     char *function, *file; /* of one frame of Python, with a line in [line_low, line_high] */
     int64_t line_low, line_high;
+    bool of_undone;  /* whose frame: of the operator that is undone, or of who asked */
     char *native;    /* a frame of C++ */
     char *operation; /* an operator of PyTorch */
     char *node;      /* the node of autograd; "" if there is none */

@@ -36,10 +36,11 @@ struct mt_rule_subject {
     uint64_t bytes;
     const char *metadata; /* that the program gave; "" if none */
     mt_phase phase;
-    bool was_before;       /* it was live before the recording began */
-    bool is_forward_known; /* it was asked for to undo an operator whose own block is known */
-    bool outlives_phase;   /* it is there for a later one; loss is part of forward here */
-    bool halves_parameter; /* a parameter has twice as many bytes */
+    bool was_before;                    /* it was live before the recording began */
+    bool is_forward_known;              /* it was asked for to undo an operator whose own block is known */
+    bool outlives_phase;                /* it is there for a later one; loss is part of forward here */
+    bool halves_parameter;              /* a parameter has twice as many bytes */
+    const struct mt_call_stack *undone; /* who ran the operator that it was asked for to undo; NULL: not known */
 };
 
 /* What rules say. */

@@ -35,6 +35,7 @@ struct mt_torch_labels {
     struct mt_number_map parameter_bytes; /* the sizes of all parameters */
     int phase;                            /* of the last allocation; MT_RULE_SILENT: none yet */
     bool step_just_began;
+    uint64_t time_ns; /* of the latest event */
     struct mt_torch_coverage coverage;
 };
 
@@ -143,6 +144,7 @@ static bool is_step_begun_by(const struct mt_torch_labels *labels, const struct 
 static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
 {
     struct mt_torch_labels *labels = context;
+    labels->time_ns = time_ns > labels->time_ns ? time_ns : labels->time_ns;
     if (event->action != MT_TORCH_ALLOC)
         return;
     const struct mt_torch_request request = {event->bytes, event->frames, event};
@@ -163,7 +165,8 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
 }
 
 /* What is undone, in backward. Blocks that the engine takes between two nodes belong to the one before, but the sum of an
- * input's gradients to what made the input. */
+ * input's gradients to what made the input, and a gradient in another precision to an addition of two precisions if that
+ * is next: its node takes nothing itself. */
 static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct caller *caller,
                                                 mt_phase phase)
 {
@@ -171,7 +174,11 @@ static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, 
         return NULL;
     if (caller->stack.node[0] != '\0' && strcmp(caller->stack.node, "AccumulateGrad") != 0)
         mt_forward_tape_undo(labels->tape, caller->stack.node);
-    return caller->stack.is_input_sum ? mt_forward_tape_source(labels->tape) : mt_forward_tape_current(labels->tape);
+    if (caller->stack.is_input_sum)
+        return mt_forward_tape_source(labels->tape);
+    return mt_call_stack_is_between(&caller->stack) && strcmp(caller->stack.recorded, "_to_copy") == 0
+               ? mt_forward_tape_passed(labels->tape)
+               : mt_forward_tape_current(labels->tape);
 }
 
 static bool outlives(const struct mt_torch_labels *labels, const struct mt_torch_request *request)
@@ -218,6 +225,8 @@ static void count_coverage(struct mt_torch_labels *labels, struct caller *caller
                            const struct mt_torch_request *request, mt_category category)
 {
     struct mt_torch_coverage *coverage = &labels->coverage;
+    if (request->event != NULL && request->event->action == MT_TORCH_OOM)
+        return; /* nobody got anything */
     coverage->all_bytes += request->requested_bytes;
     coverage->all_blocks++;
     coverage->before_recorded += request->event == NULL && caller->stack.frame_count > 0;
@@ -256,6 +265,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
                                            : (mt_phase)labels->lives.phases[request->event - labels->snapshot->events];
     const struct mt_forward_op *forward = find_forward(labels, caller, subject.phase);
     subject.is_forward_known = forward != NULL;
+    subject.undone = forward != NULL ? &labels->callers[forward->caller].stack : NULL;
     subject.outlives_phase = outlives(labels, request);
     subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
     mt_rules_ask(labels->rules, &caller->choice, &subject, &answer);
@@ -280,7 +290,7 @@ struct mt_torch_reader mt_torch_labels_reader(struct mt_torch_labels *labels)
 void mt_torch_labels_end(struct mt_torch_labels *labels)
 {
     if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
-        mt_foreign_step_end(labels->foreign, 0); /* which is as late as it is */
+        mt_foreign_step_end(labels->foreign, labels->time_ns);
 }
 
 struct mt_torch_coverage mt_torch_labels_coverage(const struct mt_torch_labels *labels)
