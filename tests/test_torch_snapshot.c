@@ -4,6 +4,7 @@
 #include "recorder_fixture.h"
 
 #include "trace/import/document.h"
+#include "trace/import/import_sizes.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/torch_replay.h"
 #include "trace/trace.h"
@@ -208,6 +209,39 @@ static void remainders_belong_to_their_block(void **state)
     assert_int_equal(counts.lost_gives, 1); /* the last one contradicts the rule */
 }
 
+#define SPLIT_FROM_32_MIB "\"allocator_settings\":{\"max_split_size\":33554432},"
+#define IN_QUARTERS "\"allocator_settings\":{\"max_split_size\":-1,\"roundup_power2_divisions\":{\"1\":4,\"16\":2}},"
+#define IN_SEGMENT(members, size)                                                                                      \
+    "{" members                                                                                                        \
+    "\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 67108864, 67108864) "," ALLOC(67108864, size) "]]}"
+#define BLOCK(size, requested) "segment_map 0+0:67108864/, alloc 0+0:" #size "/" #requested
+
+/* What blocks have follows from how PyTorch's allocator was set up: unsplit beyond a size, if little is left over; rounded
+ * up to so many steps between powers of two, by size. */
+static void settings_say_what_a_block_has(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *snapshot, *events;
+    } all[] = {{IN_SEGMENT("", 50331648), BLOCK(50331648, 50331648)},
+               {IN_SEGMENT(SPLIT_FROM_32_MIB, 50331648), BLOCK(67108864, 50331648)},
+               {IN_SEGMENT(SPLIT_FROM_32_MIB, 41943040), BLOCK(41943040, 41943040)}, /* the piece was none of its own */
+               {IN_SEGMENT(SPLIT_FROM_32_MIB, 16777216), BLOCK(16777216, 16777216)},
+               {IN_SEGMENT(IN_QUARTERS, 1400000), BLOCK(1572864, 1400000)},
+               {IN_SEGMENT(IN_QUARTERS, 1572864), BLOCK(1572864, 1572864)},
+               {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* nothing is said of 4 MiB on */
+               {IN_SEGMENT(IN_QUARTERS, 17000000), BLOCK(25165824, 17000000)},
+               {IN_SEGMENT(IN_QUARTERS, 70000), BLOCK(81920, 70000)}, /* as from 1 MiB on */
+               {IN_SEGMENT(IN_QUARTERS, 1500), BLOCK(1536, 1500)}};   /* steps would be under 512 bytes */
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct mt_torch_tally tally;
+        struct mt_foreign_counts counts;
+        assert_string_equal(events_of(all[i].snapshot, &tally, &counts), all[i].events);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
 /* Of an expandable segment memory comes and goes in parts, and it stays one segment. */
 static void an_expandable_segment_is_one(void **state)
 {
@@ -299,7 +333,7 @@ static void whatever_happened_is_accounted_for(void **state)
 {
     (void)state;
     enum { EVENTS = 400, PLACES = 40, ROUNDS = 60 };
-    static const uint64_t sizes[] = {0, 1, 512, 700, 4096, 1 << 20, 2 << 20, INT64_MAX - (PLACES << 12)};
+    static const uint64_t sizes[] = {0, 1, 512, 700, 4096, 1 << 20, 2 << 20, MT_IMPORT_MOST_BYTES};
     uint64_t random = (uint64_t)time(NULL);
     print_message("seed %" PRIu64 "\n", random);
     for (int round = 0; round < ROUNDS; round++) {
@@ -364,6 +398,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(peaks_are_those_that_pytorch_measured, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_there_before_is_told_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(remainders_belong_to_their_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(settings_say_what_a_block_has, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expandable_segment_is_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_request_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_device_is_the_one_that_was_asked_for, set_up, tear_down),

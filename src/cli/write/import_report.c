@@ -73,14 +73,19 @@ static void print_beginning(const struct mt_import_report *report)
     char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     struct mt_text text = {0};
     const struct mt_torch_tally *before = &report->before;
-    mt_text_add(&text, "Live before the recording began: %" PRIu64 " blocks of %s, in %" PRIu64 " segments of %s.",
+    mt_text_add(&text, "Live before the first event: %" PRIu64 " blocks of %s, in %" PRIu64 " segments of %s",
                 before->blocks_before, mt_format_bytes(before->requested_before, requested), before->segments_before,
                 mt_format_bytes(before->reserved_before, reserved));
+    mt_text_add(&text, before->freed_before > 0 ? "; %" PRIu64 " of them were freed later." : ".",
+                before->freed_before);
     if (report->lost_beginning)
         mt_text_add(&text,
-                    " The beginning is lost: of these, %" PRIu64 " were recorded when they were taken, and %" PRIu64
-                    " were freed later; what came and went before is not in the file.",
-                    report->coverage.before_recorded, before->freed_before);
+                    " The beginning is lost: with %" PRIu64 " events the recording was full (max_entries), and "
+                    "overwrote its oldest; what came and went until then is not in the file.",
+                    report->entries);
+    else if (report->coverage.before_recorded > 0)
+        mt_text_add(&text, " An earlier recording saw %" PRIu64 " of them taken; its events are not in the file.",
+                    report->coverage.before_recorded);
     print_sentence(&text);
 }
 
@@ -108,6 +113,8 @@ static void print_rounding(const struct mt_imported_run *imported)
         &text,
         "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
         mt_format_bytes(allocated - requested_at_peak(imported), added));
+    if (imported->report->rounds_by_size)
+        mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
     print_sentence(&text);
 }
 
@@ -135,10 +142,10 @@ void mt_import_print(const struct mt_imported_run *imported)
     print_entries(imported->report);
     mt_run_peaks_print(imported->peaks);
     putchar('\n');
-    if (imported->report->kind == MT_IMPORT_TORCH)
+    if (imported->report->kind == MT_IMPORT_TORCH) {
         print_rounding(imported);
-    if (imported->report->kind == MT_IMPORT_TORCH)
         print_beginning(imported->report);
+    }
     print_contradictions(imported->report);
     if (imported->report->kind != MT_IMPORT_OWN)
         print_coverage(imported->report);

@@ -43,7 +43,8 @@ struct mt_import_report {
     size_t count_count;
     struct mt_torch_tally before;     /* of what was live before the recording */
     bool is_oom;                      /* something was refused */
-    bool lost_beginning;              /* events of before were recorded once, and are not in the file */
+    bool lost_beginning;              /* the recording was full, and overwrote its oldest events */
+    bool rounds_by_size;              /* PyTorch rounded up by steps that no setting of our allocator says */
     struct mt_foreign_counts foreign; /* what of it did not fit the rest */
     struct mt_torch_coverage coverage;
     size_t rule_count;

@@ -1,9 +1,10 @@
 #include "trace/import/import_run.h"
 
-#include <assert.h>
-#include <string.h>
+#include "base/memory.h"
 
-enum { MOST_SETTINGS = 3 };
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char *file_name(const char *path)
 {
@@ -11,19 +12,25 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* Of equal names the recorder keeps the last. */
 mt_status mt_import_run_open(const struct mt_import_plan *plan, const struct mt_import_source *source,
                              struct mt_recorder **out)
 {
-    struct mt_run_setting settings[MOST_SETTINGS] = {{"file", file_name(plan->file)}, {"format", source->format}};
-    size_t count = 2;
-    if (source->alloc != NULL)
-        settings[count++] = (struct mt_run_setting){"alloc", source->alloc};
+    enum { OWN_SETTINGS = 2 };
+    size_t count = source->setting_count;
+    struct mt_run_setting *settings = mt_host_alloc((count + OWN_SETTINGS) * sizeof *settings);
+    if (count > 0)
+        memcpy(settings, source->settings, count * sizeof *settings);
+    settings[count++] = (struct mt_run_setting){"file", file_name(plan->file)};
+    settings[count++] = (struct mt_run_setting){"format", source->format};
     const struct mt_run_info info = {.name = plan->name,
                                      .device = source->device,
                                      .capacity_bytes = source->capacity_bytes,
                                      .settings = settings,
                                      .setting_count = count};
-    return mt_recorder_open(plan->trace, &info, out);
+    mt_status status = mt_recorder_open(plan->trace, &info, out);
+    free(settings);
+    return status;
 }
 
 void mt_import_count(struct mt_import_report *report, const char *what, uint64_t count)

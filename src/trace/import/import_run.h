@@ -9,8 +9,9 @@
 struct mt_import_source {
     const char *device; /* "PyTorch snapshot" */
     const char *format; /* "pickle" */
-    const char *alloc;  /* the setting of the allocator; NULL: not known */
     uint64_t capacity_bytes;
+    const struct mt_run_setting *settings; /* that the file tells; "file" and "format" are not its to say */
+    size_t setting_count;
 };
 
 /* Opens the trace and adds the run. As mt_recorder_open. */

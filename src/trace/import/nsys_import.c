@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "trace/database.h"
 #include "trace/import/import_run.h"
+#include "trace/import/import_sizes.h"
 #include "trace/import/nsys_ranges.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ struct nsys {
     struct mt_plain_labels *labels;
     struct mt_nsys_ranges *ranges;
     uint64_t allocations, frees, range_count, kernels;
+    struct mt_import_sizes sizes; /* of allocations */
 };
 
 mt_status mt_nsys_is_one(const char *path, bool *out)
@@ -176,7 +178,20 @@ static uint64_t run_time(const struct nsys *nsys, int64_t time_ns)
     return __builtin_sub_overflow(time_ns, nsys->start_ns, &since) || since < 0 ? 0 : (uint64_t)since;
 }
 
-static void tell_row(struct nsys *nsys, const struct mt_statement *row)
+static mt_status tell_allocation(struct nsys *nsys, uint64_t now, int64_t row, const char *name,
+                                 struct mt_foreign_block *block)
+{
+    mt_status status = mt_import_sizes_add(&nsys->sizes, block->requested_bytes);
+    if (status != MT_OK)
+        return mt_fail_context(status, "row %" PRId64 " of " MEMORY_TABLE, row);
+    nsys->allocations++;
+    mt_plain_labels_give(nsys->labels, name, mt_nsys_ranges_path(nsys->ranges), block);
+    mt_plain_labels_count(nsys->labels, block);
+    mt_foreign_take(nsys->foreign, now, block);
+    return MT_OK;
+}
+
+static mt_status tell_row(struct nsys *nsys, const struct mt_statement *row)
 {
     uint64_t now = run_time(nsys, mt_statement_integer(row, 0));
     int64_t number = mt_statement_integer(row, 2);
@@ -194,14 +209,12 @@ static void tell_row(struct nsys *nsys, const struct mt_statement *row)
         mt_nsys_ranges_end(nsys->ranges, now, number);
         break;
     case STORY_ALLOCATION:
-        nsys->allocations++;
-        mt_plain_labels_give(nsys->labels, text, mt_nsys_ranges_path(nsys->ranges), &block);
-        mt_foreign_take(nsys->foreign, now, &block);
-        break;
+        return tell_allocation(nsys, now, number, text, &block);
     default:
         nsys->frees++;
         mt_foreign_give(nsys->foreign, now, block.address);
     }
+    return MT_OK;
 }
 
 /* Of equal times what ends comes first, then what begins, the longest first, then memory in its order. */
@@ -217,7 +230,7 @@ static mt_status tell_story(struct nsys *nsys)
     if (status == MT_OK)
         status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
-        tell_row(nsys, statement);
+        status = tell_row(nsys, statement);
     mt_statement_finalize(statement);
     mt_text_release(&sql);
     return status;
@@ -278,7 +291,6 @@ static void report(const struct nsys *nsys, struct mt_import_report *out)
     mt_import_count(out, "kernels", nsys->kernels);
     out->entries = nsys->allocations + nsys->frees + nsys->range_count + nsys->kernels;
     out->foreign = mt_foreign_counts(nsys->foreign);
-    out->lost_beginning = out->foreign.unseen_gives > 0;
     out->coverage = mt_plain_labels_coverage(nsys->labels);
 }
 

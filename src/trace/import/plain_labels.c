@@ -78,14 +78,6 @@ static const char *op_of(const struct mt_rule_answer *answer, const struct own_n
     return name[0] != '\0' ? name : "unknown";
 }
 
-static void count(struct mt_torch_coverage *coverage, uint64_t bytes, mt_category category)
-{
-    coverage->all_bytes += bytes;
-    coverage->all_blocks++;
-    coverage->other_bytes += category == MT_CATEGORY_OTHER ? bytes : 0;
-    coverage->other_blocks += category == MT_CATEGORY_OTHER;
-}
-
 void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, const char *span,
                           struct mt_foreign_block *block)
 {
@@ -102,8 +94,17 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
                                    .span = block->span,
                                    .layer = -1};
     block->label = labels->sink.intern_label(labels->sink.context, &label);
-    count(&labels->coverage, block->requested_bytes, label.category);
     free(own.op);
+}
+
+void mt_plain_labels_count(struct mt_plain_labels *labels, const struct mt_foreign_block *block)
+{
+    struct mt_torch_coverage *coverage = &labels->coverage;
+    bool is_other = mt_label_category(block->label) == MT_CATEGORY_OTHER;
+    coverage->all_bytes += block->requested_bytes;
+    coverage->all_blocks++;
+    coverage->other_bytes += is_other ? block->requested_bytes : 0;
+    coverage->other_blocks += is_other;
 }
 
 struct mt_torch_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels)

@@ -23,6 +23,9 @@ void mt_plain_labels_phase(struct mt_plain_labels *labels, mt_phase phase);
 void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, const char *span,
                           struct mt_foreign_block *block);
 
+/* Counts a block that was given a label, and taken, in what is covered. */
+void mt_plain_labels_count(struct mt_plain_labels *labels, const struct mt_foreign_block *block);
+
 struct mt_torch_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/interner.h"
 #include "base/text.h"
 #include "trace/import/import_run.h"
+#include "trace/import/import_sizes.h"
 #include "trace/import/plain_labels.h"
 
 #include <ctype.h>
@@ -38,6 +39,7 @@ struct log {
     uint64_t first_ns, last_ns, days_ns; /* of the day; in whole days since the first */
     bool has_time;
     uint64_t allocates, frees, failures;
+    struct mt_import_sizes sizes; /* of allocates */
 };
 
 static void add_character(struct line *line, size_t *length, char character)
@@ -151,6 +153,30 @@ static uint64_t move_clock(struct log *log, uint64_t day_ns)
     return now > log->first_ns ? now - log->first_ns : 0;
 }
 
+static mt_status tell_allocate(struct log *log, uint64_t now, struct mt_foreign_block *block)
+{
+    mt_status status = mt_import_sizes_add(&log->sizes, block->requested_bytes);
+    if (status != MT_OK)
+        return mt_fail_context(status, "line %" PRIu64 " of the log", log->number);
+    log->allocates++;
+    mt_plain_labels_give(log->labels, "", "", block);
+    mt_plain_labels_count(log->labels, block);
+    mt_foreign_take(log->foreign, now, block);
+    return MT_OK;
+}
+
+/* What was refused may be any number that a column of the trace holds. */
+static mt_status tell_failure(struct log *log, uint64_t now, struct mt_foreign_block *block)
+{
+    if (block->requested_bytes > INT64_MAX)
+        return mt_fail(MT_BAD_TRACE, "line %" PRIu64 " of the log has a size of %" PRIu64 " bytes", log->number,
+                       block->requested_bytes);
+    log->failures++;
+    mt_plain_labels_give(log->labels, "", "", block);
+    mt_foreign_oom(log->foreign, now, block);
+    return MT_OK;
+}
+
 static mt_status tell_line(struct log *log, const struct line *line)
 {
     struct mt_foreign_block block = {0};
@@ -173,14 +199,7 @@ static mt_status tell_line(struct log *log, const struct line *line)
     }
     if (!fails && strcmp(action, "allocate") != 0)
         return fail_line(log, "action that is known", action);
-    mt_plain_labels_give(log->labels, "", "", &block);
-    log->failures += fails;
-    log->allocates += !fails;
-    if (fails)
-        mt_foreign_oom(log->foreign, now, &block);
-    else
-        mt_foreign_take(log->foreign, now, &block);
-    return MT_OK;
+    return fails ? tell_failure(log, now, &block) : tell_allocate(log, now, &block);
 }
 
 static mt_status tell_lines(struct log *log)
@@ -209,7 +228,6 @@ mt_status mt_rmm_tell(const unsigned char *data, size_t length, const struct mt_
     out->entries = log.allocates + log.frees + log.failures;
     out->is_oom = log.failures > 0;
     out->foreign = mt_foreign_counts(log.foreign);
-    out->lost_beginning = out->foreign.unseen_gives > 0;
     out->coverage = mt_plain_labels_coverage(log.labels);
     mt_plain_labels_destroy(log.labels);
     mt_foreign_destroy(log.foreign);

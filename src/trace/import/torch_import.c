@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "trace/import/import_run.h"
+#include "trace/import/torch_facts.h"
 #include "trace/import/torch_own.h"
 
 #include <string.h>
@@ -26,11 +27,23 @@ static void report_counts(const struct mt_torch_snapshot *snapshot, struct mt_im
     }
 }
 
+/* Whether there are as many events as people choose for max_entries: a recording that was full has exactly so many. */
+static bool is_round(uint64_t events)
+{
+    return events >= 1000 && (events % 1000 == 0 || (events & (events - 1)) == 0);
+}
+
+/* What was live before the recording began is no loss: the recording just began later. Lost is what it saw, and then
+ * overwrote when it was full. */
+static bool is_beginning_lost(const struct mt_import_report *report)
+{
+    return is_round(report->entries) && (report->before.freed_before > 0 || report->coverage.before_recorded > 0);
+}
+
 static void report_labels(struct mt_torch_labels *labels, struct mt_import_report *out)
 {
     struct mt_torch_uncovered uncovered[MT_IMPORT_MOST_UNCOVERED];
     out->coverage = mt_torch_labels_coverage(labels);
-    out->lost_beginning = out->before.freed_before > 0 || out->coverage.before_recorded > 0;
     out->uncovered_count = mt_torch_labels_uncovered(labels, MT_IMPORT_MOST_UNCOVERED, uncovered);
     for (size_t i = 0; i < out->uncovered_count; i++)
         out->uncovered[i] =
@@ -71,15 +84,23 @@ static void replay(struct reading *reading, const struct mt_sink *sink, struct m
         replay_by_rules(reading, out);
     out->foreign = mt_foreign_counts(reading->foreign);
     report_counts(&reading->snapshot, out);
+    out->lost_beginning = out->kind == MT_IMPORT_TORCH && is_beginning_lost(out);
+    out->rounds_by_size = out->kind == MT_IMPORT_TORCH && !mt_torch_settings_is_uniform(&reading->snapshot.settings);
     mt_foreign_destroy(reading->foreign);
 }
 
 static mt_status record(struct reading *reading, struct mt_import_report *out)
 {
-    const struct mt_import_source source = {
-        .device = "PyTorch snapshot", .format = mt_document_format(reading->document), .alloc = "policy=torch"};
+    struct mt_torch_facts facts;
     struct mt_recorder *recorder;
+    mt_torch_facts_read(mt_document_root(reading->document), &reading->snapshot, &facts);
+    const struct mt_import_source source = {.device = facts.device,
+                                            .format = mt_document_format(reading->document),
+                                            .capacity_bytes = facts.capacity_bytes,
+                                            .settings = facts.settings,
+                                            .setting_count = facts.setting_count};
     mt_status status = mt_import_run_open(reading->plan, &source, &recorder);
+    mt_torch_facts_release(&facts);
     if (status != MT_OK)
         return status;
     out->run = mt_recorder_run(recorder);

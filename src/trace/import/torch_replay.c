@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rules of PyTorch's allocator: sizes are rounded up to ROUNDING; of a free piece what is left is split off if it has
- * at least ROUNDING bytes, for requests of up to SMALL_BYTES, or more than SMALL_BYTES, for larger ones. */
-enum { ROUNDING = 512, SMALL_BYTES = 1 << 20 };
-
 /* A block that is live, or a segment. */
 struct placed {
     struct mt_address_range range;
@@ -81,11 +77,6 @@ static void step_back(struct replay *replay, struct past *past, size_t i)
     past->memory.row_count = 0; /* who asks later wants what is left */
 }
 
-static uint64_t round_up(uint64_t bytes)
-{
-    return bytes == 0 ? ROUNDING : (bytes + ROUNDING - 1) / ROUNDING * ROUNDING;
-}
-
 static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const struct mt_torch_request *request,
                  struct mt_address_range range)
 {
@@ -138,7 +129,9 @@ static void tell_block_before(struct replay *replay, uint64_t what)
     const struct mt_torch_request request = {.requested_bytes = event != NULL ? event->bytes : block->requested_bytes,
                                              .frames = event != NULL ? &nobody : block->frames};
     uint64_t address = event != NULL ? event->address : block->address;
-    uint64_t bytes = event == NULL && block->bytes > 0 ? block->bytes : round_up(request.requested_bytes);
+    uint64_t bytes = event == NULL && block->bytes > 0
+                         ? block->bytes
+                         : mt_torch_settings_round(&snapshot->settings, request.requested_bytes);
     replay->tally->blocks_before++;
     replay->tally->requested_before += request.requested_bytes;
     replay->tally->freed_before += event != NULL;
@@ -212,15 +205,15 @@ static void tell_beginning(struct replay *replay)
     mt_parts_release(&past.memory);
 }
 
-/* What the block of an allocation has, unless it is said. A free piece is taken from its beginning, and free neighbours are always joined: so
- * it reached to the next block, or to the end of the segment. */
+/* What the block of an allocation has, unless it is said. A free piece is taken from its beginning, and free neighbours are
+ * always joined: so it reached to the next block, or to the end of the segment. */
 static uint64_t find_block_bytes(const struct replay *replay, size_t i)
 {
     const struct mt_torch_event *event = &replay->snapshot->events[i];
-    uint64_t rounded = round_up(event->bytes);
-    int64_t said;
-    if (find_integer(event->event, "block_bytes", &said) && said >= (int64_t)event->bytes)
-        return said <= INT64_MAX - (int64_t)event->address ? (uint64_t)said : rounded;
+    const struct mt_torch_settings *settings = &replay->snapshot->settings;
+    uint64_t rounded = mt_torch_settings_round(settings, event->bytes);
+    if (event->block_bytes > 0 && event->block_bytes >= event->bytes)
+        return event->block_bytes;
     if (replay->block_bytes[i] >= rounded)
         return replay->block_bytes[i];
     const struct placed *segment = mt_address_map_find(&replay->segments, event->address, event->address + 1);
@@ -231,8 +224,7 @@ static uint64_t find_block_bytes(const struct replay *replay, size_t i)
     if (end < event->address + rounded)
         return rounded;
     uint64_t rest = end - event->address - rounded;
-    bool splits = rounded <= SMALL_BYTES ? rest >= ROUNDING : rest > SMALL_BYTES;
-    return splits ? rounded : rounded + rest;
+    return mt_torch_settings_split(settings, rounded, rest) ? rounded : rounded + rest;
 }
 
 static void tell_alloc(struct replay *replay, size_t i, uint64_t time_ns)

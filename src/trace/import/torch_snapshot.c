@@ -2,6 +2,7 @@
 #include "trace/import/torch_snapshot.h"
 
 #include "base/memory.h"
+#include "trace/import/import_sizes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,16 +19,23 @@ const char *mt_torch_action_name(mt_torch_action action)
 /* The keys, each with where it was last. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
-        device, device_free, is_expandable, stage, name;
+        device, device_free, is_expandable, stage, name, block_bytes;
+};
+
+/* What is being read. */
+struct reading {
+    struct keys keys;
+    struct mt_import_sizes sizes;
+    struct mt_torch_snapshot *out;
 };
 
 static struct keys make_keys(void)
 {
 #define KEY(name) .name = MT_VALUE_KEY(#name)
-    return (struct keys){KEY(action),         KEY(addr),          KEY(address), KEY(size),
-                         KEY(requested_size), KEY(total_size),    KEY(stream),  KEY(time_us),
-                         KEY(frames),         KEY(state),         KEY(blocks),  KEY(device),
-                         KEY(device_free),    KEY(is_expandable), KEY(stage),   KEY(name)};
+    return (struct keys){KEY(action),     KEY(addr),       KEY(address),     KEY(size),          KEY(requested_size),
+                         KEY(total_size), KEY(stream),     KEY(time_us),     KEY(frames),        KEY(state),
+                         KEY(blocks),     KEY(device),     KEY(device_free), KEY(is_expandable), KEY(stage),
+                         KEY(name),       KEY(block_bytes)};
 #undef KEY
 }
 
@@ -85,9 +93,42 @@ static bool is_about_memory(mt_torch_action action)
     return action <= MT_TORCH_SEGMENT_UNMAP;
 }
 
-static mt_status read_event(const struct mt_value *value, struct keys *keys, struct place place,
+/* A size at an address. */
+static mt_status check_size(struct reading *reading, struct place place, uint64_t address, uint64_t bytes)
+{
+    mt_status status = mt_import_sizes_add(&reading->sizes, bytes);
+    if (status != MT_OK)
+        return mt_fail_context(status, "the snapshot is damaged: %s %" PRIu32, place.what, place.index);
+    if (bytes > INT64_MAX - address)
+        return fail_at(place, "size", "within its address space");
+    return MT_OK;
+}
+
+static mt_status read_size(struct reading *reading, const struct mt_value *dict, struct mt_value_key *key,
+                           struct place place, uint64_t address, uint64_t *out)
+{
+    mt_status status = read_natural(dict, key, place, out);
+    return status == MT_OK ? check_size(reading, place, address, *out) : status;
+}
+
+/* What there is of an event about memory. */
+static mt_status read_memory(struct reading *reading, const struct mt_value *value, struct place place,
+                             struct mt_torch_event *out)
+{
+    struct keys *keys = &reading->keys;
+    mt_status status = read_natural(value, &keys->addr, place, &out->address);
+    if (status == MT_OK)
+        status = read_size(reading, value, &keys->size, place, out->address, &out->bytes);
+    out->block_bytes = natural_or(value, &keys->block_bytes, 0);
+    if (status == MT_OK && out->block_bytes > 0)
+        status = check_size(reading, place, out->address, out->block_bytes);
+    return status;
+}
+
+static mt_status read_event(struct reading *reading, const struct mt_value *value, struct place place,
                             struct mt_torch_event *out)
 {
+    struct keys *keys = &reading->keys;
     int64_t time_us = 0;
     *out = (struct mt_torch_event){.event = value};
     if (mt_value_get(value, &keys->action)->kind != MT_VALUE_TEXT)
@@ -97,64 +138,69 @@ static mt_status read_event(const struct mt_value *value, struct keys *keys, str
     out->frames = mt_value_get(value, &keys->frames);
     mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
     out->time_us = time_us;
+    if (is_about_memory(out->action))
+        return read_memory(reading, value, place, out);
+    out->bytes = natural_or(value, &keys->size, 0); /* of what was refused, which may be any number */
     if (out->action == MT_TORCH_OOM)
         out->address = natural_or(value, &keys->device_free, 0);
-    if (!is_about_memory(out->action)) {
-        out->bytes = natural_or(value, &keys->size, 0);
-        return MT_OK;
-    }
-    mt_status status = read_natural(value, &keys->addr, place, &out->address);
-    if (status == MT_OK)
-        status = read_natural(value, &keys->size, place, &out->bytes);
-    if (status == MT_OK && out->bytes > INT64_MAX - out->address)
-        return fail_at(place, "size", "within its address space");
-    return status;
+    return MT_OK;
 }
 
-static mt_status read_events(const struct mt_value *list, struct keys *keys, struct mt_torch_snapshot *out)
+static mt_status read_events(struct reading *reading, const struct mt_value *list)
 {
+    struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
     out->events = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->events);
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
-        status = read_event(mt_value_at(list, i), keys, (struct place){"event", i}, &out->events[i]);
+        status = read_event(reading, mt_value_at(list, i), (struct place){"event", i}, &out->events[i]);
         out->event_count += status == MT_OK;
     }
     return status;
 }
 
-/* Of a segment's blocks those that are not free. */
-static mt_status read_blocks(const struct mt_value *list, struct keys *keys, const struct mt_torch_segment *segment,
-                             struct mt_torch_snapshot *out)
+static mt_status read_block(struct reading *reading, const struct mt_value *value, struct place place, uint64_t next,
+                            struct mt_torch_block *out)
 {
+    struct keys *keys = &reading->keys;
+    *out = (struct mt_torch_block){.address = natural_or(value, &keys->address, next),
+                                   .frames = mt_value_get(value, &keys->frames)};
+    mt_status status = read_size(reading, value, &keys->size, place, out->address, &out->bytes);
+    if (status != MT_OK)
+        return status;
+    out->requested_bytes = natural_or(value, &keys->requested_size, out->bytes);
+    return check_size(reading, place, out->address, out->requested_bytes);
+}
+
+/* Of a segment's blocks those that are not free. */
+static mt_status read_blocks(struct reading *reading, const struct mt_value *list,
+                             const struct mt_torch_segment *segment)
+{
+    struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
     uint64_t next = segment->address; /* older snapshots do not say it: blocks lie beside each other */
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
         const struct mt_value *value = mt_value_at(list, i);
         struct mt_torch_block *block = &out->blocks[out->block_count];
-        *block = (struct mt_torch_block){.frames = mt_value_get(value, &keys->frames)};
-        block->address = natural_or(value, &keys->address, next);
-        status = read_natural(value, &keys->size, (struct place){"block", i}, &block->bytes);
-        if (status == MT_OK && block->bytes > INT64_MAX - block->address)
-            return fail_at((struct place){"block", i}, "size", "within its address space");
-        block->requested_bytes = natural_or(value, &keys->requested_size, block->bytes);
+        status = read_block(reading, value, (struct place){"block", i}, next, block);
         next = block->address + block->bytes;
-        out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &keys->state), "inactive");
+        out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &reading->keys.state), "inactive");
     }
     return status;
 }
 
-static mt_status read_segment(const struct mt_value *value, struct keys *keys, struct place place,
+static mt_status read_segment(struct reading *reading, const struct mt_value *value, struct place place,
                               struct mt_torch_segment *out)
 {
+    struct keys *keys = &reading->keys;
     const struct mt_value *expandable = mt_value_get(value, &keys->is_expandable);
     *out = (struct mt_torch_segment){.stream = natural_or(value, &keys->stream, 0),
                                      .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
     mt_status status = read_natural(value, &keys->address, place, &out->address);
     if (status == MT_OK)
-        status = read_natural(value, &keys->total_size, place, &out->bytes);
-    if (status == MT_OK && out->bytes > INT64_MAX - out->address)
-        return fail_at(place, "total_size", "within its address space");
-    return status;
+        status = read_size(reading, value, &keys->total_size, place, out->address, &out->bytes);
+    if (status == MT_OK)
+        status = read_blocks(reading, mt_value_get(value, &keys->blocks), out);
+    return status == MT_OK ? MT_OK : mt_fail_context(status, "segment %" PRIu32, place.index);
 }
 
 static bool is_of_device(const struct mt_value *value, struct keys *keys, int64_t device)
@@ -172,30 +218,30 @@ static uint64_t count_blocks(const struct mt_value *list, struct keys *keys, int
     return count;
 }
 
-static mt_status read_segments(const struct mt_value *list, struct keys *keys, struct mt_torch_snapshot *out)
+static mt_status read_segments(struct reading *reading, const struct mt_value *list)
 {
     enum { MOST_BLOCKS = 1 << 28 };
+    struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
-    uint64_t blocks = count_blocks(list, keys, out->device);
+    uint64_t blocks = count_blocks(list, &reading->keys, out->device);
     if (blocks > MOST_BLOCKS)
         return mt_fail(MT_BAD_TRACE, "the snapshot is damaged: it has %" PRIu64 " blocks", blocks);
     out->segments = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->segments);
     out->blocks = mt_host_alloc((blocks + 1) * sizeof *out->blocks);
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
         const struct mt_value *value = mt_value_at(list, i);
-        struct mt_torch_segment *segment = &out->segments[out->segment_count];
-        if (!is_of_device(value, keys, out->device))
+        if (!is_of_device(value, &reading->keys, out->device))
             continue;
-        status = read_segment(value, keys, (struct place){"segment", i}, segment);
-        if (status == MT_OK)
-            status = read_blocks(mt_value_get(value, &keys->blocks), keys, segment, out);
+        status = read_segment(reading, value, (struct place){"segment", i}, &out->segments[out->segment_count]);
         out->segment_count += status == MT_OK;
     }
     return status;
 }
 
-static void read_annotations(const struct mt_value *list, struct keys *keys, struct mt_torch_snapshot *out)
+static void read_annotations(struct reading *reading, const struct mt_value *list)
 {
+    struct mt_torch_snapshot *out = reading->out;
+    struct keys *keys = &reading->keys;
     out->annotations = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->annotations);
     for (uint32_t i = 0; i < mt_value_count(list); i++) {
         const struct mt_value *value = mt_value_at(list, i);
@@ -231,7 +277,7 @@ static int compare_segments(const void *left, const void *right)
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
-    struct keys keys = make_keys();
+    struct reading reading = {.keys = make_keys(), .out = out};
     const struct mt_value *traces = top_list(root, "device_traces");
     *out = (struct mt_torch_snapshot){.device = device == MT_TORCH_ANY_DEVICE ? busiest_device(traces) : device};
     if (!mt_torch_snapshot_is_one(root))
@@ -239,12 +285,13 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
         return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64,
                        mt_value_count(traces), out->device);
-    mt_status status = read_events(mt_value_at(traces, (uint32_t)out->device), &keys, out);
+    mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device));
     if (status == MT_OK)
-        status = read_segments(top_list(root, "segments"), &keys, out);
+        status = read_segments(&reading, top_list(root, "segments"));
     if (status != MT_OK)
         return status;
-    read_annotations(top_list(root, "external_annotations"), &keys, out);
+    read_annotations(&reading, top_list(root, "external_annotations"));
+    mt_torch_settings_read(root, &out->settings);
     qsort(out->blocks, out->block_count, sizeof *out->blocks, compare_blocks);
     qsort(out->segments, out->segment_count, sizeof *out->segments, compare_segments);
     return MT_OK;

@@ -10,7 +10,7 @@
 #define MT_TRACE_IMPORT_TORCH_SNAPSHOT_H
 
 #include "base/status.h"
-#include "trace/import/value.h"
+#include "trace/import/torch_settings.h"
 
 #define MT_TORCH_ACTIONS(X)                                                                                            \
     X(ALLOC, "alloc")                                                                                                  \
@@ -32,18 +32,20 @@ typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_to
 /* "alloc", …; "" of MT_TORCH_OTHER. */
 const char *mt_torch_action_name(mt_torch_action action);
 
-/* One event. Invariant: address + bytes <= 2^63 - 1. */
+/* One event. Invariants: address + bytes and address + block_bytes <= 2^63 - 1; sizes, but that of an oom, and their sum
+ * are as import_sizes.h has it. */
 struct mt_torch_event {
     mt_torch_action action;
-    uint64_t address; /* of oom: what the driver said was free */
-    uint64_t bytes;   /* as they were asked for */
-    uint64_t stream;  /* PyTorch's number, a pointer */
+    uint64_t address;     /* of oom: what the driver said was free */
+    uint64_t bytes;       /* as they were asked for */
+    uint64_t block_bytes; /* that the block has of its segment; of snapshots of ours, 0: not said */
+    uint64_t stream;      /* PyTorch's number, a pointer */
     int64_t time_us;
     const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
     const struct mt_value *event;  /* the whole of it */
 };
 
-/* A block that was live, or waited for other streams, in the end. */
+/* A block that was live, or waited for other streams, in the end. Its sizes are bounded as those of an event. */
 struct mt_torch_block {
     uint64_t address, bytes, requested_bytes;
     const struct mt_value *frames;
@@ -64,6 +66,7 @@ struct mt_torch_annotation {
 
 struct mt_torch_snapshot {
     int64_t device;
+    struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
     struct mt_torch_block *blocks; /* by address, as the segments if the snapshot is sound */

@@ -1,0 +1,254 @@
+/* What an import says of a snapshot of PyTorch beside its events: whether its beginning is lost, how its allocator was
+ * set up, and sizes that can't be. */
+#include "folder.h"
+#include "recorder_fixture.h"
+
+#include "base/text.h"
+#include "trace/import/import.h"
+
+#include <inttypes.h>
+
+/* A block that is there in the end and was not seen taken; with frames, a recording saw who took it. */
+static void write_block(FILE *file, const char *frames)
+{
+    fprintf(
+        file,
+        "{\"device\":0,\"address\":2097152,\"total_size\":2097152,\"stream\":0,\"blocks\":["
+        "{\"address\":2097152,\"size\":1024,\"requested_size\":700,\"state\":\"active_allocated\",\"frames\":[%s]}]}",
+        frames);
+}
+
+/* Takes and gives by turns, of small blocks beside that one; before them, perhaps, the end of one that nobody saw. */
+static void write_events(FILE *file, int count, const char *first)
+{
+    int begin = first[0] != '\0';
+    fprintf(file, "%s", first);
+    for (int i = begin; i < count; i++)
+        fprintf(file, "%s{\"action\":\"%s\",\"addr\":2100000,\"size\":512,\"stream\":0,\"time_us\":%d}",
+                i > 0 ? "," : "", (i - begin) % 2 == 0 ? "alloc" : "free_completed", i);
+}
+
+/* A snapshot, and what is told of its beginning. */
+struct story {
+    const char *frames; /* of the block that was there before */
+    const char *first;  /* event */
+    int events;
+};
+
+static struct mt_import_report import_story(const struct story *story)
+{
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {.file = "story.json", .trace = "story.db", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen("story.json", "w");
+    assert_non_null(file);
+    unlink("story.db");
+    fprintf(file, "{\"segments\":[");
+    write_block(file, story->frames);
+    fprintf(file, "],\"device_traces\":[[");
+    write_events(file, story->events, story->first);
+    fprintf(file, "]]}");
+    fclose(file);
+    if (mt_import(&plan, &report) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return report;
+}
+
+static const char somebody[] = "{\"name\":\"f\",\"filename\":\"model.py\",\"line\":7}";
+static const char end_of_another[] = "{\"action\":\"free_completed\",\"addr\":4194304,\"size\":512,\"stream\":0}";
+
+static void a_recording_that_began_late_has_lost_nothing(void **state)
+{
+    (void)state;
+    static const struct story late[] = {{"", "", 1000}, {"", end_of_another, 999}, {somebody, end_of_another, 1001}};
+    for (size_t i = 0; i < sizeof late / sizeof late[0]; i++) {
+        struct mt_import_report report = import_story(&late[i]);
+        assert_false(report.lost_beginning);
+        assert_int_equal(report.before.blocks_before, 1 + (late[i].first[0] != '\0'));
+        assert_int_equal(report.before.freed_before, late[i].first[0] != '\0');
+        assert_int_equal(report.coverage.before_recorded, late[i].frames[0] != '\0');
+        mt_import_report_release(&report);
+    }
+}
+
+/* A ring that is full has as many events as somebody chose, and what is live was taken in it, or is given back. */
+static void a_recording_that_was_full_has_lost_its_beginning(void **state)
+{
+    (void)state;
+    static const struct story full[] = {
+        {somebody, "", 1000}, {"", end_of_another, 1000}, {somebody, end_of_another, 1024}, {somebody, "", 5000}};
+    for (size_t i = 0; i < sizeof full / sizeof full[0]; i++) {
+        struct mt_import_report report = import_story(&full[i]);
+        assert_int_equal(report.entries, full[i].events);
+        assert_true(report.lost_beginning);
+        mt_import_report_release(&report);
+    }
+}
+
+static void the_last_step_ends_when_the_recording_does(void **state)
+{
+    (void)state;
+    struct mt_import_report report = import_story(&(struct story){"", "", 9});
+    assert_int_equal(report.foreign.times_back, 0);
+    assert_int_equal(sql_integer("story.db", "SELECT end_ns FROM step"), 8000);
+    mt_import_report_release(&report);
+}
+
+/* Imports a snapshot without events, with more members. */
+static struct mt_import_report import_settings(const char *members)
+{
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {.file = "set.json", .trace = "set.db", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen("set.json", "w");
+    assert_non_null(file);
+    fprintf(file, "{\"segments\":[],\"device_traces\":[[]]%s}", members);
+    fclose(file);
+    if (mt_import(&plan, &report) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    return report;
+}
+
+/* A setting of the run that such a snapshot becomes; "" if it has none of that name. */
+static const char *setting_of(const char *members, const char *name)
+{
+    char sql[200];
+    struct mt_import_report report = import_settings(members);
+    snprintf(sql, sizeof sql, "SELECT value FROM setting WHERE run = %" PRId64 " AND name = '%s'", report.run, name);
+    mt_import_report_release(&report);
+    return sql_text("set.db", sql);
+}
+
+#define SETTINGS(text) ",\"allocator_settings\":{\"max_split_size\":" text "}"
+#define DIVISIONS(small, large)                                                                                        \
+    "-1,\"roundup_power2_divisions\":{\"1\":" #small ",\"2\":" #small ",\"4\":" #small ",\"8\":" #small                \
+    ",\"16\":" #small ",\"32\":" #small ",\"64\":" #small ",\"128\":" #small ",\"256\":" #small ",\"512\":" #small     \
+    ",\"1024\":" #small ",\"2048\":" #small ",\"4096\":" #small ",\"8192\":" #small ",\"16384\":" #small               \
+    ",\"32768\":" #large "}"
+
+static void the_allocators_settings_are_the_runs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members, *alloc;
+    } all[] = {{"", "policy=torch"},
+               {SETTINGS("-1,\"roundup_power2_divisions\":{}"), "policy=torch"},
+               {SETTINGS("209715200"), "policy=torch,max_split=209715200"},
+               {SETTINGS(DIVISIONS(4, 4)), "policy=torch,roundup_power2_divisions=4"},
+               {SETTINGS("-1,\"garbage_collection_threshold\":0.8"), "policy=torch,gc_threshold=0.8"},
+               {SETTINGS("5,\"garbage_collection_threshold\":7.5"), "policy=torch"}, /* which PyTorch has never */
+               {SETTINGS(DIVISIONS(3, 3)), "policy=torch"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        assert_string_equal(setting_of(all[i].members, "alloc"), all[i].alloc);
+    assert_string_equal(setting_of("", "expandable_segments"), "");
+    assert_string_equal(setting_of(SETTINGS("-1,\"expandable_segments\":true"), "expandable_segments"), "on");
+    assert_string_equal(setting_of(SETTINGS("-1,\"expandable_segments\":false"), "expandable_segments"), "off");
+    assert_string_equal(setting_of(SETTINGS("-1,\"PYTORCH_CUDA_ALLOC_CONF\":\"x:y\""), "pytorch_alloc_conf"), "x:y");
+}
+
+/* Which --alloc has no word for. */
+static void divisions_that_differ_by_size_are_told(void **state)
+{
+    (void)state;
+    assert_string_equal(setting_of(SETTINGS(DIVISIONS(2, 8)), "alloc"), "policy=torch");
+    struct mt_import_report differing = import_settings(SETTINGS(DIVISIONS(2, 8)));
+    struct mt_import_report uniform = import_settings(SETTINGS(DIVISIONS(2, 2)));
+    assert_true(differing.rounds_by_size);
+    assert_false(uniform.rounds_by_size);
+    mt_import_report_release(&differing);
+    mt_import_report_release(&uniform);
+}
+
+/* Imports a file that must be refused, with words that say where. */
+static void expect_refusal(const char *name, const char *text, const char *words)
+{
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {.file = name, .trace = "none.db", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(mt_import(&plan, &report), MT_BAD_TRACE);
+    if (strstr(mt_last_error(), words) == NULL)
+        fail_msg("\"%s\" is not in: %s", words, mt_last_error());
+    mt_import_report_release(&report);
+    assert_int_not_equal(access("none.db", F_OK), 0);
+}
+
+#define HUGE "281474976710657" /* 2^48 + 1 */
+#define SNAPSHOT(segments, events) "{\"segments\":[" segments "],\"device_traces\":[[" events "]]}"
+#define EVENT(action, size) "{\"action\":\"" action "\",\"addr\":512,\"size\":" size "}"
+#define SEGMENT(size, blocks) "{\"address\":0,\"total_size\":" size ",\"blocks\":[" blocks "]}"
+#define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
+
+static void a_size_beyond_all_cards_is_refused_where_it_stands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text, *words;
+    } all[] = {
+        {"a.json", SNAPSHOT("", EVENT("alloc", "1") "," EVENT("alloc", HUGE)), "event 1: a size of " HUGE},
+        {"a.json", SNAPSHOT("", EVENT("segment_alloc", HUGE)), "event 0"},
+        {"a.json", SNAPSHOT("", EVENT("free_completed", HUGE)), "event 0"},
+        {"a.json", SNAPSHOT("", EVENT("alloc", "1,\"block_bytes\":" HUGE)), "event 0"},
+        {"a.json", SNAPSHOT(SEGMENT(HUGE, ""), ""), "segment 0"},
+        {"a.json", SNAPSHOT(SEGMENT("512", "{\"size\":" HUGE "}"), ""), "block 0"},
+        {"a.json", SNAPSHOT(SEGMENT("512", "{\"size\":512,\"requested_size\":" HUGE "}"), ""), "block 0"},
+        {"a.csv", HEADER "1,0:0:1,allocate,0x200,1,0\n1,0:0:2,allocate,0x400," HUGE ",0\n", "line 3"},
+        {"a.csv", HEADER "1,0:0:1,allocate failure,0x0,18446744073709551615,0\n", "line 2"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        expect_refusal(all[i].name, all[i].text, all[i].words);
+}
+
+/* 2^48 each, which is allowed alone: the sum of the 8,193rd is not. */
+static void sizes_whose_sum_no_number_holds_are_refused(void **state)
+{
+    (void)state;
+    enum { EVENTS = 10000 };
+    struct mt_text text = {0};
+    mt_text_add(&text, "{\"segments\":[],\"device_traces\":[[");
+    for (int i = 0; i < EVENTS; i++)
+        mt_text_add(&text,
+                    "%s"
+                    "{\"action\":\"%s\",\"addr\":512,\"size\":281474976710656}",
+                    i > 0 ? "," : "", i % 2 == 0 ? "alloc" : "free_completed");
+    mt_text_add(&text, "]]}");
+    expect_refusal("sum.json", mt_text_get(&text), "event 8192");
+    mt_text_release(&text);
+}
+
+/* Somebody's mistake may ask for any number of bytes; nobody got them. */
+static void a_refused_request_may_have_any_size(void **state)
+{
+    (void)state;
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {.file = "oom.json", .trace = "oom.db", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen("oom.json", "w");
+    assert_non_null(file);
+    fputs(SNAPSHOT("", "{\"action\":\"oom\",\"size\":9223372036854775807}"), file);
+    fclose(file);
+    assert_int_equal(mt_import(&plan, &report), MT_OK);
+    assert_int_equal(report.coverage.all_bytes, 0);
+    assert_int_equal(sql_integer("oom.db", "SELECT requested_bytes FROM event WHERE kind = 4"), INT64_MAX);
+    mt_import_report_release(&report);
+}
+
+static int set_up(void **state)
+{
+    *state = enter_folder("test_import_torch");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_recording_that_began_late_has_lost_nothing),
+        cmocka_unit_test(a_recording_that_was_full_has_lost_its_beginning),
+        cmocka_unit_test(the_last_step_ends_when_the_recording_does),
+        cmocka_unit_test(the_allocators_settings_are_the_runs),
+        cmocka_unit_test(divisions_that_differ_by_size_are_told),
+        cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),
+        cmocka_unit_test(sizes_whose_sum_no_number_holds_are_refused),
+        cmocka_unit_test(a_refused_request_may_have_any_size),
+    };
+    return cmocka_run_group_tests(tests, set_up, leave_folder);
+}
