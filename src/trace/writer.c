@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -164,13 +165,24 @@ static void destroy(struct mt_writer *writer)
     free(writer);
 }
 
+/* With all signals blocked: those of the process are for the threads of the program, which may be anyone's. */
+static int start_thread(struct mt_writer *writer)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&writer->thread, NULL, run_thread, writer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 mt_status mt_writer_start(struct mt_ring *ring, struct mt_intake *intake, struct mt_writer **out)
 {
     struct mt_writer *writer = mt_host_alloc(sizeof *writer);
     writer->ring = ring;
     writer->intake = intake;
     create_conditions(writer);
-    int error = pthread_create(&writer->thread, NULL, run_thread, writer);
+    int error = start_thread(writer);
     if (error != 0) {
         destroy(writer);
         return mt_fail(MT_FAILED, "can't start the trace's writer thread: %s", strerror(error));
