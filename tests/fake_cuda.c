@@ -9,148 +9,26 @@
  *   push NAME, pop            ranges of NVTX
  *   launch NAME               a kernel
  *   lose COUNT                records that CUPTI drops
+ *   hears                     says whether CUPTI was asked to call back at launches
  *   fork                      a child that exits at once
+ *   await SIGNAL              blocks the signal, sends it to its own process, and waits for it
  *   say WORDS, sleep MS, exit CODE, leave CODE (without exit's handlers), die SIGNAL, count-interrupts MS
  *
- * CUPTI is of the version FAKE_CUPTI_VERSION, and in use by FAKE_CUPTI_USER, where these are set. */
-#include <cupti.h>
+ * Where these are set, CUPTI is of the version FAKE_CUPTI_VERSION, in use by FAKE_CUPTI_USER, and refuses what
+ * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the driver. */
+#include "fake_cupti.h"
+
 #include <dlfcn.h>
-#include <generated_nvtx_meta.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { MOST_RECORDS = 64, RECORD_BYTES = sizeof(CUpti_ActivityKernel10) };
-
-static struct {
-    CUpti_CallbackFunc callback;
-    void *context;
-    CUpti_BuffersCallbackRequestFunc request;
-    CUpti_BuffersCallbackCompleteFunc complete;
-    char records[MOST_RECORDS][RECORD_BYTES];
-    size_t record_count, dropped;
-    uint32_t calls; /* numbers that were given out */
-} cupti;
-
-CUptiResult cuptiGetVersion(uint32_t *version)
-{
-    const char *other = getenv("FAKE_CUPTI_VERSION");
-    *version = other != NULL ? (uint32_t)atoi(other) : CUPTI_API_VERSION;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiGetResultString(CUptiResult result, const char **text)
-{
-    (void)result;
-    *text = "as the test says";
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *context,
-                              CUpti_SubscriberParams *params)
-{
-    const char *user = getenv("FAKE_CUPTI_USER");
-    if (user != NULL) {
-        strncpy(params->oldSubscriberName, user, params->oldSubscriberSize);
-        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-    }
-    *subscriber = (CUpti_SubscriberHandle)&cupti;
-    cupti.callback = callback;
-    cupti.context = context;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
-                                CUpti_CallbackId function)
-{
-    (void)enable;
-    (void)subscriber;
-    (void)domain;
-    (void)function;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t *bytes, void *value)
-{
-    (void)attribute;
-    (void)bytes;
-    (void)value;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
-                                           CUpti_BuffersCallbackCompleteFunc complete)
-{
-    cupti.request = request;
-    cupti.complete = complete;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
-{
-    (void)kind;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityFlushPeriod(uint32_t time)
-{
-    (void)time;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, CUpti_Activity **record)
-{
-    uint8_t *next = *record == NULL ? buffer : (uint8_t *)*record + RECORD_BYTES;
-    if (next + RECORD_BYTES > buffer + valid_bytes)
-        return CUPTI_ERROR_MAX_LIMIT_REACHED;
-    *record = (CUpti_Activity *)next;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *dropped)
-{
-    (void)context;
-    (void)stream;
-    *dropped = cupti.dropped;
-    cupti.dropped = 0;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityFlushAll(uint32_t flags)
-{
-    uint8_t *buffer = NULL;
-    size_t bytes = 0, most = 0, valid = cupti.record_count * RECORD_BYTES;
-    (void)flags;
-    cupti.request(&buffer, &bytes, &most);
-    memcpy(buffer, cupti.records, valid);
-    cupti.record_count = 0;
-    cupti.complete(NULL, 0, buffer, bytes, valid);
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiGetTimestamp(uint64_t *timestamp)
-{
-    *timestamp = 1000000;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t *device)
-{
-    (void)context;
-    *device = 0;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiGetContextId(CUcontext context, uint32_t *id)
-{
-    (void)context;
-    *id = 1;
-    return CUPTI_SUCCESS;
-}
+static uint32_t calls; /* numbers that were given out */
 
 /* ---- the driver ---- */
 
@@ -166,9 +44,8 @@ static void call_at(CUpti_ApiCallbackSite site, CUpti_CallbackDomain domain, CUp
                                      .functionParams = given,
                                      .functionReturnValue = &result,
                                      .contextUid = 1,
-                                     .correlationId = cupti.calls};
-    if (cupti.callback != NULL)
-        cupti.callback(cupti.context, domain, id, &data);
+                                     .correlationId = calls};
+    fake_cupti_call_back(domain, id, &data);
 }
 
 static void call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *given, int result)
@@ -177,22 +54,16 @@ static void call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *g
     call_at(CUPTI_API_EXIT, domain, id, given, result);
 }
 
-static void remember(const void *record, size_t bytes)
-{
-    if (cupti.record_count < MOST_RECORDS)
-        memcpy(cupti.records[cupti.record_count++], record, bytes);
-}
-
 static void record_memory(CUpti_ActivityMemoryKind kind, uint64_t address, uint64_t bytes)
 {
     const CUpti_ActivityMemory4 record = {.kind = CUPTI_ACTIVITY_KIND_MEMORY2,
                                           .memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
                                           .memoryKind = kind,
-                                          .correlationId = cupti.calls,
+                                          .correlationId = calls,
                                           .address = address,
                                           .bytes = bytes,
                                           .name = "table"};
-    remember(&record, sizeof record);
+    fake_cupti_remember(fake_cupti.records_memory, &record, sizeof record);
 }
 
 /* The runtime calls the driver, as it does, and a record says it all again. */
@@ -202,7 +73,7 @@ static void take(uint64_t address, uint64_t bytes, int result)
     CUdeviceptr place = address;
     const cudaMalloc_v3020_params outer = {&pointer, bytes};
     const cuMemAlloc_v2_params inner = {&place, bytes};
-    cupti.calls++;
+    calls++;
     call_at(CUPTI_API_ENTER, CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, &outer, result);
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &inner, result);
     memcpy(&pointer, &address, sizeof pointer);
@@ -215,7 +86,7 @@ static void take_from_pool(uint64_t address, uint64_t bytes)
 {
     void *pointer = NULL;
     const cudaMallocAsync_v11020_params given = {&pointer, bytes, NULL};
-    cupti.calls++;
+    calls++;
     memcpy(&pointer, &address, sizeof pointer);
     call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, &given, 0);
 }
@@ -223,7 +94,7 @@ static void take_from_pool(uint64_t address, uint64_t bytes)
 static void give(uint64_t address)
 {
     const cuMemFree_v2_params given = {address};
-    cupti.calls++;
+    calls++;
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, &given, 0);
 }
 
@@ -232,51 +103,80 @@ static void make(uint64_t number, uint64_t bytes)
     CUmemGenericAllocationHandle handle = number;
     const CUmemAllocationProp kind = {.location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     const cuMemCreate_params given = {&handle, bytes, &kind, 0};
-    cupti.calls++;
+    calls++;
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &given, 0);
 }
 
 static void drop(uint64_t number)
 {
     const cuMemRelease_params given = {number};
-    cupti.calls++;
+    calls++;
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemRelease, &given, 0);
 }
 
 static void launch(const char *name)
 {
-    cupti.calls++;
+    calls++;
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, NULL, 0);
-    const CUpti_ActivityKernel10 record = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                           .start = 1000000 + cupti.calls * 100,
-                                           .end = 1000050 + cupti.calls * 100,
-                                           .correlationId = cupti.calls,
-                                           .streamId = 7,
-                                           .name = name};
-    remember(&record, sizeof record);
+    fake_cupti_ran(calls, name, fake_cupti.now_ns + calls * 100, fake_cupti.now_ns + calls * 100 + 50);
+}
+
+/* The function of the library that a variable names; NULL: it names none, or there is none. */
+static void *find_injected(const char *variable, const char *function)
+{
+    const char *path = getenv(variable);
+    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *found = library != NULL ? dlsym(library, function) : NULL;
+    if (path != NULL && found == NULL)
+        fprintf(stderr, "%s is not to be had of %s: %s\n", function, path, dlerror());
+    return found;
+}
+
+/* As NVTX does when a program first uses it. CUPTI hears of ranges if the library lets it: here the program is CUPTI, and
+ * no library whose function of that name could be found. */
+static bool is_nvtx_heard(void)
+{
+    static bool is_done, is_heard;
+    int (*begin)(void *) = NULL;
+    if (is_done)
+        return is_heard;
+    is_done = true;
+    *(void **)&begin = find_injected("NVTX_INJECTION64_PATH", "InitializeInjectionNvtx2");
+    is_heard = begin != NULL;
+    if (is_heard)
+        begin(NULL);
+    return is_heard;
 }
 
 static void range(CUpti_CallbackId id, const void *given)
 {
     const CUpti_NvtxData data = {.functionParams = given};
-    if (cupti.callback != NULL)
-        cupti.callback(cupti.context, CUPTI_CB_DOMAIN_NVTX, id, &data);
+    if (is_nvtx_heard())
+        fake_cupti_call_back(CUPTI_CB_DOMAIN_NVTX, id, &data);
+}
+
+static void set_cupti_up(void)
+{
+    const char *version = getenv("FAKE_CUPTI_VERSION"), *refused = getenv("FAKE_CUPTI_REFUSES");
+    if (version != NULL)
+        fake_cupti.version = (uint32_t)atoi(version);
+    fake_cupti.user = getenv("FAKE_CUPTI_USER");
+    fake_cupti.refuses_callbacks = refused != NULL && strcmp(refused, "callbacks") == 0;
+    fake_cupti.refuses_kernels = refused != NULL && strcmp(refused, "kernels") == 0;
+    fake_cupti.now_ns = 1000000;
 }
 
 static void initialize(void)
 {
-    const char *path = getenv("CUDA_INJECTION64_PATH");
     int (*begin)(void) = NULL;
-    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library != NULL)
-        *(void **)&begin = dlsym(library, "InitializeInjection");
-    if (path != NULL && begin == NULL)
-        fprintf(stderr, "the driver can't load %s: %s\n", path, dlerror());
+    const CUpti_ResourceData context = {.context = (CUcontext)&fake_cupti};
+    set_cupti_up();
+    if (getenv("FAKE_NVTX_FIRST") != NULL)
+        is_nvtx_heard();
+    *(void **)&begin = find_injected("CUDA_INJECTION64_PATH", "InitializeInjection");
     if (begin != NULL)
         begin();
-    const CUpti_ResourceData context = {.context = (CUcontext)&cupti};
-    if (cupti.callback != NULL)
-        cupti.callback(cupti.context, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &context);
+    fake_cupti_call_back(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &context);
 }
 
 /* ---- the program ---- */
@@ -299,6 +199,24 @@ static void count_interrupts(int ms)
     printf("%d interrupts\n", (int)interrupts);
 }
 
+static void say_what_is_heard(void)
+{
+    bool heard = fake_cupti.hears[CUPTI_CB_DOMAIN_DRIVER_API][CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel];
+    printf(heard ? "launches are heard\n" : "launches are not heard\n");
+}
+
+/* A thread that does not block the signal, which could only be somebody else's, would get it in our place. */
+static void await_signal(int number)
+{
+    const struct timespec most = {.tv_sec = 5};
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, number);
+    sigprocmask(SIG_BLOCK, &awaited, NULL);
+    kill(getpid(), number);
+    printf("%s\n", sigtimedwait(&awaited, NULL, &most) == number ? "it came" : "it did not come");
+}
+
 static void fork_child(void)
 {
     pid_t child = fork();
@@ -319,7 +237,7 @@ static int act(char **words)
     if (strcmp(word, "make") == 0)
         return make((uint64_t)atoi(first), bytes), 3;
     if (strcmp(word, "static") == 0)
-        return cupti.calls++, record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, address_of(first), bytes), 3;
+        return calls++, record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, address_of(first), bytes), 3;
     if (strcmp(word, "refuse") == 0)
         return take(0, strtoull(first, NULL, 10), CUDA_ERROR_OUT_OF_MEMORY), 2;
     if (strcmp(word, "give") == 0)
@@ -333,7 +251,11 @@ static int act(char **words)
     if (strcmp(word, "launch") == 0)
         return launch(first), 2;
     if (strcmp(word, "lose") == 0)
-        return cupti.dropped += (size_t)atoi(first), 2;
+        return fake_cupti.dropped += (size_t)atoi(first), 2;
+    if (strcmp(word, "hears") == 0)
+        return say_what_is_heard(), 1;
+    if (strcmp(word, "await") == 0)
+        return await_signal(atoi(first)), 2;
     if (strcmp(word, "fork") == 0)
         return fork_child(), 1;
     if (strcmp(word, "say") == 0)

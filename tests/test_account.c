@@ -434,6 +434,11 @@ static void run_kernel(uint32_t number, const char *name, uint64_t start_ns)
     mt_account_ran(account, &run);
 }
 
+static void tell_kernel(void *context, const struct mt_kernel *kernel)
+{
+    mt_account_kernel(context, kernel);
+}
+
 /* The records come when the step and the range are long over, in two deliveries. */
 static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
 {
@@ -447,25 +452,25 @@ static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
     mt_account_leave(account, &main_thread, now_ns++);
     run_kernel(3, "c", 1300);
     run_kernel(2, "b", 1200);
-    mt_account_tell_kernels(account, -1000);
+    mt_account_take_kernels(account, -1000, tell_kernel, account);
     run_kernel(1, "a", 1100);
     run_kernel(99, "nobody's", 1400);
-    mt_account_tell_kernels(account, -1000);
+    mt_account_take_kernels(account, -1000, tell_kernel, account);
     static const struct {
         const char *name, *path;
         int64_t step;
         uint64_t start_ns;
-    } expected[] = {{"b", "forward", 0, 200}, {"c", "", 0, 300}, {"a", "", -1, 100}, {"nobody's", NULL, -1, 400}};
+    } expected[] = {{"b", "forward", 0, 200}, {"c", "", 0, 300}, {"a", "", -1, 100}, {"nobody's", "", -1, 400}};
     assert_int_equal(ran.count, 4);
     for (size_t i = 0; i < 4; i++) {
         const struct mt_label *label = mt_interner_find_label(recording.interner, ran.kernels[i].label);
         assert_string_equal(ran.names[i], expected[i].name);
         assert_int_equal(ran.kernels[i].step, expected[i].step);
         assert_int_equal(ran.kernels[i].start_ns, expected[i].start_ns);
-        assert_int_equal(ran.kernels[i].label == 0, expected[i].path == NULL);
-        if (expected[i].path != NULL && expected[i].path[0] == '\0')
+        assert_string_equal(label->op, "kernel");
+        if (expected[i].path[0] == '\0')
             assert_int_equal(label->span, 0);
-        else if (expected[i].path != NULL)
+        else
             assert_string_equal(mt_interner_find_span(recording.interner, label->span)->path, expected[i].path);
     }
 }

@@ -1,9 +1,10 @@
-/* The watch of kernels against a CUPTI of our own, which does what a test tells it: the calls that the watch makes are
- * defined here, so no card and no library is needed. */
+/* The watch of kernels against a CUPTI of our own, which does what a test tells it (fake_cupti.h): no card and no library
+ * is needed. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/cupti/cupti_watch.h"
 #include "device/kernel_log.h"
+#include "fake_cupti.h"
 
 #include <cupti.h>
 #include <inttypes.h>
@@ -18,148 +19,15 @@
 
 enum { MOST_KERNELS = 4000, CLOCK_SHIFT = 1000000000 };
 
-/* What CUPTI is, and what it was asked. */
-static struct {
-    uint32_t version;
-    const char *other_tool; /* NULL: none is there */
-    CUpti_CallbackFunc on_launch;
-    void *context;
-    CUpti_BuffersCallbackRequestFunc request;
-    CUpti_BuffersCallbackCompleteFunc complete;
-    size_t callbacks, dropped;
-    bool enabled, subscribed, pinned;
-    CUpti_ActivityKernel10 pending[MOST_KERNELS]; /* ran since the last flush */
-    size_t pending_count;
-} cupti;
-
-CUptiResult cuptiGetVersion(uint32_t *version)
-{
-    *version = cupti.version;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiGetResultString(CUptiResult result, const char **text)
-{
-    (void)result;
-    *text = "as the test says";
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *context,
-                              CUpti_SubscriberParams *params)
-{
-    if (cupti.other_tool != NULL) {
-        strncpy(params->oldSubscriberName, cupti.other_tool, params->oldSubscriberSize);
-        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-    }
-    *subscriber = (CUpti_SubscriberHandle)&cupti;
-    cupti.on_launch = callback;
-    cupti.context = context;
-    cupti.subscribed = true;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber)
-{
-    assert_ptr_equal(subscriber, &cupti);
-    cupti.subscribed = false;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
-                                CUpti_CallbackId function)
-{
-    (void)subscriber;
-    (void)function;
-    assert_true(domain == CUPTI_CB_DOMAIN_RUNTIME_API || domain == CUPTI_CB_DOMAIN_DRIVER_API);
-    cupti.callbacks += enable;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t *bytes, void *value)
-{
-    cupti.pinned =
-        attribute == CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED && *bytes == 1 && *(const uint8_t *)value == 1;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
-                                           CUpti_BuffersCallbackCompleteFunc complete)
-{
-    cupti.request = request;
-    cupti.complete = complete;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
-{
-    assert_int_equal(kind, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-    cupti.enabled = true;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
-{
-    assert_int_equal(kind, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-    cupti.enabled = false;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, CUpti_Activity **record)
-{
-    uint8_t *next = *record == NULL ? buffer : (uint8_t *)*record + sizeof(CUpti_ActivityKernel10);
-    if (next + sizeof(CUpti_ActivityKernel10) > buffer + valid_bytes)
-        return CUPTI_ERROR_MAX_LIMIT_REACHED;
-    *record = (CUpti_Activity *)next;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *dropped)
-{
-    (void)context;
-    (void)stream;
-    *dropped = cupti.dropped;
-    cupti.dropped = 0;
-    return CUPTI_SUCCESS;
-}
-
-/* Fills as many buffers as it takes, of a few records each. */
-CUptiResult cuptiActivityFlushAll(uint32_t flags)
-{
-    assert_int_equal(flags, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    for (size_t done = 0, some; done < cupti.pending_count; done += some) {
-        uint8_t *buffer = NULL;
-        size_t bytes = 0, most = 1;
-        cupti.request(&buffer, &bytes, &most);
-        some = cupti.pending_count - done < 7 ? cupti.pending_count - done : 7;
-        assert_true(bytes >= 7 * sizeof cupti.pending[0] && most == 0 && (uintptr_t)buffer % 8 == 0);
-        memcpy(buffer, &cupti.pending[done], some * sizeof cupti.pending[0]);
-        cupti.complete(NULL, 0, buffer, bytes, some * sizeof cupti.pending[0]);
-    }
-    cupti.pending_count = 0;
-    return CUPTI_SUCCESS;
-}
-
-CUptiResult cuptiGetTimestamp(uint64_t *timestamp)
-{
-    *timestamp = CLOCK_SHIFT;
-    return CUPTI_SUCCESS;
-}
-
 /* A launch: called from the runtime, and from the driver inside it, as real ones are; then it runs. */
 static void launch(uint32_t number, const char *name, uint64_t start_ns, uint64_t end_ns)
 {
     CUpti_CallbackData data = {.callbackSite = CUPTI_API_ENTER, .correlationId = number};
-    cupti.on_launch(cupti.context, CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, &data);
-    cupti.on_launch(cupti.context, CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &data);
+    fake_cupti_call_back(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, &data);
+    fake_cupti_call_back(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &data);
     data.callbackSite = CUPTI_API_EXIT;
-    cupti.on_launch(cupti.context, CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, &data);
-    cupti.pending[cupti.pending_count++] = (CUpti_ActivityKernel10){.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                                                    .start = start_ns,
-                                                                    .end = end_ns,
-                                                                    .correlationId = number,
-                                                                    .streamId = 7,
-                                                                    .name = name};
+    fake_cupti_call_back(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, &data);
+    fake_cupti_ran(number, name, start_ns, end_ns);
 }
 
 /* What a collect handed over. */
@@ -187,8 +55,9 @@ static struct mt_device *device;
 static int set_up(void **state)
 {
     (void)state;
-    memset(&cupti, 0, sizeof cupti);
-    cupti.version = CUPTI_API_VERSION;
+    memset(&fake_cupti, 0, sizeof fake_cupti);
+    fake_cupti.version = CUPTI_API_VERSION;
+    fake_cupti.now_ns = CLOCK_SHIFT;
     assert_int_equal(mt_device_open("cpu", &device), MT_OK);
     return 0;
 }
@@ -217,7 +86,8 @@ static void kernels_belong_to_the_label_at_their_launch(void **state)
 {
     (void)state;
     begin();
-    assert_true(mt_device_watches_kernels(device) && cupti.enabled && cupti.pinned && cupti.callbacks > 8);
+    assert_true(mt_device_watches_kernels(device) && fake_cupti.records_kernels && fake_cupti.is_pinned &&
+                fake_cupti.is_zeroed);
     launch(1, "early", CLOCK_SHIFT + 10, CLOCK_SHIFT + 20);
     mt_device_tag(device, 5);
     launch(3, "late", CLOCK_SHIFT + 400, CLOCK_SHIFT + 500);
@@ -274,29 +144,59 @@ static void records_that_are_missing_are_counted(void **state)
     begin();
     launch(1, "k", CLOCK_SHIFT, CLOCK_SHIFT + 1);
     launch(2, "without times", 0, 0);
-    cupti.dropped = 3;
+    fake_cupti.dropped = 3;
     collect();
     assert_int_equal(taken.count, 1);
     assert_int_equal(mt_device_lost_kernels(device), 4);
 }
 
+/* Buffers come back, and are given out again as empty as new ones. */
+static void buffers_are_zeroed_before_they_are_used_again(void **state)
+{
+    (void)state;
+    enum { COUNT = 100 };
+    begin();
+    for (int turn = 0; turn < 3; turn++) {
+        for (uint32_t i = 0; i < COUNT; i++)
+            launch(i, "k", CLOCK_SHIFT + i * 10, CLOCK_SHIFT + i * 10 + 5);
+        collect();
+        assert_int_equal(taken.count, COUNT);
+    }
+    assert_true(fake_cupti.buffers > 3 * COUNT / FAKE_RECORDS_A_BUFFER);
+    assert_int_equal(fake_cupti.dirty_buffers, 0);
+}
+
+/* A domain as a whole would call back at each of the program's calls. */
+static void nothing_but_launches_is_heard(void **state)
+{
+    (void)state;
+    int heard = 0;
+    begin();
+    for (int domain = 0; domain < FAKE_DOMAINS; domain++)
+        for (int id = 0; id < FAKE_MOST_IDS; id++)
+            heard += fake_cupti.hears[domain][id];
+    assert_in_range(heard, 10, 20);
+    assert_true(fake_cupti.hears[CUPTI_CB_DOMAIN_DRIVER_API][CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx]);
+    assert_false(fake_cupti.hears[CUPTI_CB_DOMAIN_DRIVER_API][CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2]);
+}
+
 static void another_tool_is_named_and_left_alone(void **state)
 {
     (void)state;
-    cupti.other_tool = "Nsight Systems";
-    cupti.enabled = true;
+    fake_cupti.user = "Nsight Systems";
+    fake_cupti.records_kernels = true;
     assert_int_equal(mt_cupti_watch(device, &device->watch), MT_FAILED);
     assert_non_null(strstr(mt_last_error(), "Nsight Systems"));
-    assert_true(cupti.enabled);
+    assert_true(fake_cupti.records_kernels);
     assert_false(mt_device_watches_kernels(device));
 }
 
 static void another_version_is_declined(void **state)
 {
     (void)state;
-    cupti.version = CUPTI_API_VERSION + 1;
+    fake_cupti.version = CUPTI_API_VERSION + 1;
     assert_int_equal(mt_cupti_watch(device, &device->watch), MT_FAILED);
-    assert_false(cupti.subscribed);
+    assert_false(fake_cupti.is_subscribed);
 }
 
 static void a_watch_ends_with_its_device_and_another_may_begin(void **state)
@@ -306,7 +206,7 @@ static void a_watch_ends_with_its_device_and_another_may_begin(void **state)
     begin();
     assert_int_equal(mt_cupti_watch(device, &second), MT_FAILED);
     mt_device_close(device);
-    assert_false(cupti.subscribed || cupti.enabled);
+    assert_false(fake_cupti.is_subscribed || fake_cupti.records_kernels);
     assert_int_equal(mt_device_open("cpu", &device), MT_OK);
     begin();
     launch(1, "k", CLOCK_SHIFT, CLOCK_SHIFT + 1);
@@ -383,6 +283,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernels_belong_to_the_step_at_their_launch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_are_on_the_clock_of_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_that_are_missing_are_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(buffers_are_zeroed_before_they_are_used_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_but_launches_is_heard, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_tool_is_named_and_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_version_is_declined, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_watch_ends_with_its_device_and_another_may_begin, set_up, tear_down),

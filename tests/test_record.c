@@ -1,5 +1,6 @@
 /* `memtrace record` seen from outside: a program that it starts is as without it, and what the program does with device
  * memory is a run of the trace. Where CUPTI was found when this was built, tests/fake_cuda.c is the program. */
+#include "bench/reserved_now.h"
 #include "program.h"
 
 #include <poll.h>
@@ -141,7 +142,30 @@ static void what_keeps_from_recording_is_one_line_and_the_program_runs(void **st
     }
 }
 
+/* A copy of the program that has its library nowhere near. */
+static void a_library_that_is_not_there_is_one_line_and_the_program_runs(void **state)
+{
+    (void)state;
+    const struct said *said = shell("cp \"$M\" alone && ./alone record -- sh -c 'echo ran; exit 3'");
+    assert_int_equal(said->code, 3);
+    assert_string_equal(said->out, "ran\n");
+    assert_says(said->err, "libmemtrace_inject.so");
+    assert_says(said->err, "; the program runs without being recorded\n");
+    assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
+}
+
 #ifdef MT_FAKE_CUDA
+
+/* Where there is a driver, and where there is none. */
+static void a_program_without_cuda_is_told_so_in_one_line(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("record -- sh -c 'exit 9'");
+    assert_int_equal(said->code, 9);
+    assert_says(said->err, "so there was nothing to record\n");
+    assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
+    assert_int_not_equal(access("memtrace.db", F_OK), 0);
+}
 
 #define FAKE "'" MT_FAKE_CUDA "' "
 #define RECORD "\"$M\" record -- " FAKE
@@ -202,6 +226,36 @@ static void kernels_are_recorded_where_they_are_asked_for(void **state)
         0);
     assert_says(MEMTRACE("kernels")->out, "sum");
     assert_string_equal(ask("SELECT count(*) FROM kernel"), "2");
+}
+
+/* Who launched is asked only of programs that have ranges, whichever of CUDA and NVTX they use first. */
+static void launches_are_heard_once_there_are_ranges(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("\"$M\" record --kernels -- " FAKE "launch early hears push model hears launch late pop");
+    assert_string_equal(said->out, "launches are not heard\nlaunches are heard\n");
+    assert_string_equal(ask("SELECT n.name FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
+                            " JOIN label AS l ON l.id = k.label WHERE l.span = 0"),
+                        "early");
+    assert_string_equal(ask("SELECT n.name FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
+                            " JOIN label AS l ON l.id = k.label JOIN span AS s ON s.id = l.span WHERE path = 'model'"),
+                        "late");
+    said = shell("FAKE_NVTX_FIRST=1 \"$M\" record --kernels -- " FAKE "hears launch sum");
+    assert_string_equal(said->out, "launches are heard\n");
+    assert_string_equal(shell(RECORD "push model hears pop")->out, "launches are not heard\n");
+}
+
+/* As the benchmark compares it with the driver's figure. */
+static void a_trace_tells_what_a_program_that_goes_on_holds(void **state)
+{
+    (void)state;
+    shell(RECORD "take 0 1000 take 1 500 give 0 pool 2 70 make 9 4000 say held sleep 1500 give 1 & "
+                 "until grep -q held out.txt; do sleep 0.01; done; sleep %g; \"$M\" sql --json \"%s\" >now.json; wait",
+          RESERVED_SETTLES_US * 1e-6, RESERVED_NOW_SQL);
+    json_t *answer = json_of(shell("cat now.json"));
+    assert_int_equal(json_integer_value(json_array_get(json_array_get(json_object_get(answer, "rows"), 0), 0)), 4570);
+    json_decref(answer);
 }
 
 static void ranges_of_a_name_are_steps(void **state)
@@ -269,17 +323,47 @@ static void what_keeps_a_process_from_being_recorded_is_one_line(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"FAKE_CUPTI_VERSION=7 " RECORD "take 0 1000 say x exit 6", "CUPTI is of version 7, and this was built with"},
-        {"FAKE_CUPTI_USER=Nsight " RECORD "take 0 1000 say x exit 6", "CUPTI is in use by Nsight"},
+        {"FAKE_CUPTI_VERSION=7 ", "CUPTI is of version 7, and this was built with"},
+        {"FAKE_CUPTI_USER=Nsight ", "CUPTI is in use by Nsight; this process is not recorded"},
+        {"FAKE_CUPTI_REFUSES=callbacks ", "cuptiEnableCallback: as the test says"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct said *said = shell("%s", cases[i][0]);
+        const struct said *said = shell("%s" RECORD "take 0 1000 push a launch sum pop say x exit 6", cases[i][0]);
         assert_int_equal(said->code, 6);
         assert_string_equal(said->out, "x\n");
         assert_says(said->err, cases[i][1]);
         assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
         assert_int_not_equal(access("memtrace.db", F_OK), 0);
     }
+}
+
+static void where_kernels_can_not_be_had_memory_is_recorded(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("FAKE_CUPTI_REFUSES=kernels \"$M\" record --kernels -- " FAKE "take 0 1000 launch sum exit 2");
+    assert_int_equal(said->code, 2);
+    assert_says(said->err, "; this process is recorded without its kernels\n");
+    assert_peak("1", 1000, "Device");
+}
+
+/* Threads of the recording take no signal of the program's. */
+static void a_signal_that_the_program_waits_for_is_the_programs(void **state)
+{
+    (void)state;
+    const struct said *said = shell(RECORD "take 0 1000 await 15 await 10 exit 8");
+    assert_string_equal(said->out, "it came\nit came\n");
+    assert_int_equal(said->code, 8);
+}
+
+static void an_interrupt_is_the_recorded_programs_to_handle(void **state)
+{
+    (void)state;
+    const struct said *said = shell(RECORD "take 0 1000 count-interrupts 300 exit 5 & "
+                                           "until grep -q ready out.txt; do sleep 0.01; done; kill -INT $!; wait $!");
+    assert_int_equal(said->code, 5);
+    assert_string_equal(said->out, "ready\n1 interrupts\n");
+    assert_peak("1", 1000, "Device");
 }
 
 #endif
@@ -298,10 +382,14 @@ int main(void)
         TEST(a_signal_to_memtrace_alone_reaches_the_program),
         TEST(an_interrupt_from_the_terminal_reaches_the_program_once),
         TEST(what_keeps_from_recording_is_one_line_and_the_program_runs),
+        TEST(a_library_that_is_not_there_is_one_line_and_the_program_runs),
 #ifdef MT_FAKE_CUDA
+        TEST(a_program_without_cuda_is_told_so_in_one_line),
         TEST(memory_of_every_kind_is_a_run_of_the_trace),
         TEST(blocks_tell_the_function_and_the_ranges),
         TEST(kernels_are_recorded_where_they_are_asked_for),
+        TEST(launches_are_heard_once_there_are_ranges),
+        TEST(a_trace_tells_what_a_program_that_goes_on_holds),
         TEST(ranges_of_a_name_are_steps),
         TEST(what_is_missing_is_counted_and_said),
         TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),
@@ -310,6 +398,9 @@ int main(void)
         TEST(processes_side_by_side_have_traces_of_their_own),
         TEST(processes_one_after_another_are_runs_of_one_trace),
         TEST(what_keeps_a_process_from_being_recorded_is_one_line),
+        TEST(where_kernels_can_not_be_had_memory_is_recorded),
+        TEST(a_signal_that_the_program_waits_for_is_the_programs),
+        TEST(an_interrupt_is_the_recorded_programs_to_handle),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,8 +13,8 @@ if(NOT MT_CUPTI_INCLUDE OR NOT MT_CUDA_INCLUDE OR NOT MT_CUPTI_LIBRARY)
     return()
 endif()
 
-add_library(memtrace_cupti MODULE src/device/cupti/cupti_watch.c src/device/cupti/kernel_name.cpp
-                                  src/device/kernel_log.c)
+add_library(memtrace_cupti MODULE src/device/cupti/cupti_watch.c src/device/cupti/cupti_client.c
+                                  src/device/cupti/kernel_name.cpp src/device/kernel_log.c)
 target_include_directories(memtrace_cupti PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_cupti SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
 target_link_libraries(memtrace_cupti PRIVATE mt_base ${MT_CUPTI_LIBRARY})
@@ -28,7 +28,8 @@ install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
 # The library that CUDA's driver loads into programs that `memtrace record` starts: src/record, and what it needs of the
 # rest, all of it inside and hidden, since programs have libraries of their own.
 file(GLOB inject_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/record/*.c ${PROJECT_SOURCE_DIR}/src/record/cupti/*.c)
-add_library(memtrace_inject MODULE ${inject_sources} src/device/cupti/kernel_name.cpp src/device/kernel_log.c)
+add_library(memtrace_inject MODULE ${inject_sources} src/device/cupti/cupti_client.c src/device/cupti/kernel_name.cpp
+                                   src/device/kernel_log.c)
 target_include_directories(memtrace_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_inject SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
 target_link_libraries(memtrace_inject PRIVATE mt_trace ${MT_CUPTI_LIBRARY} ${CMAKE_DL_LIBS})

@@ -469,10 +469,15 @@ void mt_account_forget_thread(struct mt_account *account, struct mt_account_thre
 
 /* ---- kernels ---- */
 
+static mt_label_id label_launch(const struct mt_account *account, mt_span_id span)
+{
+    return intern_label(account, MT_CATEGORY_OTHER, "kernel", span);
+}
+
 mt_label_id mt_account_launch_label(struct mt_account *account, struct mt_account_thread *thread)
 {
     thread->launch_span = span_of(thread);
-    thread->launch_label = intern_label(account, MT_CATEGORY_OTHER, "kernel", thread->launch_span);
+    thread->launch_label = label_launch(account, thread->launch_span);
     return thread->launch_label;
 }
 
@@ -497,12 +502,16 @@ void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run)
     mt_kernel_log_ran(account->kernels, run);
 }
 
-static void tell_kernel(void *context, const struct mt_kernel *kernel)
+void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
+                             void (*take)(void *context, const struct mt_kernel *kernel), void *context)
 {
-    mt_foreign_kernel(((struct mt_account *)context)->foreign, kernel);
+    mt_kernel_log_take(account->kernels, shift_ns, take, context);
 }
 
-void mt_account_tell_kernels(struct mt_account *account, int64_t shift_ns)
+void mt_account_kernel(struct mt_account *account, const struct mt_kernel *kernel)
 {
-    mt_kernel_log_take(account->kernels, shift_ns, tell_kernel, account);
+    struct mt_kernel told = *kernel;
+    if (told.label == 0)
+        told.label = label_launch(account, 0);
+    mt_foreign_kernel(account->foreign, &told);
 }

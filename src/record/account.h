@@ -12,7 +12,7 @@
  * making until it is released and mapped nowhere. Such blocks, and those that only records told, get addresses that
  * no program has.
  *
- * Knows nothing of CUDA's headers. Threads: one at a time, but mt_account_launch. */
+ * Knows nothing of CUDA's headers. Threads: one at a time, but for launches and kernels where that is said. */
 #ifndef MT_RECORD_ACCOUNT_H
 #define MT_RECORD_ACCOUNT_H
 
@@ -102,8 +102,9 @@ void mt_account_give(struct mt_account *account, uint64_t time_ns, uint64_t addr
 void mt_account_refuse(struct mt_account *account, const struct mt_account_thread *thread,
                        const struct mt_memory_call *call);
 
-/* What the driver holds for a pool now, live blocks included. What is beyond them is memory that no block has, and so is from
- * now on what a block of the pool gives back. A pool that this is never said of holds its blocks only, and one that no counted block came of is ignored. */
+/* What the driver holds for a pool now, live blocks included. What is beyond them is memory that no block has, and so is
+ * from now on what a block of the pool gives back. A pool that this is never said of holds its blocks only, and one that no
+ * counted block came of is ignored. */
 void mt_account_pool(struct mt_account *account, uint64_t time_ns, uint64_t pool, uint64_t reserved_bytes);
 
 /* All that goes with a context, which is about to end. */
@@ -142,9 +143,15 @@ static inline bool mt_account_launch_changed(const struct mt_account_thread *thr
  * once with everything else. Of launches the last million are kept. */
 void mt_account_launch(struct mt_account *account, uint32_t number, mt_label_id label);
 
-/* A kernel that ran, on the driver's clock; and all of those since the last time, by start, which tell theirs by adding
- * shift_ns. */
+/* A kernel that ran, on the driver's clock. From any thread, at once with everything else. */
 void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run);
-void mt_account_tell_kernels(struct mt_account *account, int64_t shift_ns);
+
+/* Hands over all of those since the last time, by start, with what is known of their launches; shift_ns is added to their
+ * times. The kernel is valid during the call. From one thread at a time, at once with everything else. */
+void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
+                             void (*take)(void *context, const struct mt_kernel *kernel), void *context);
+
+/* Tells one of them. That nobody announced its launch means that it was in no range. */
+void mt_account_kernel(struct mt_account *account, const struct mt_kernel *kernel);
 
 #endif

@@ -6,8 +6,8 @@
  *
  * Every kernel record carries the correlation number of the call that launched it. A callback at the entry of each
  * launch learns that number and notes the label and the step that hold: so neither external correlation nor the records of API
- * calls are needed, which would cost two more records a launch. Libraries launch through the runtime or the driver; both
- * are listened to, and where one call is inside the other they tell the same.
+ * calls are needed, which would cost two more records a launch. cupti_client.h is what this shares with `memtrace
+ * record`.
  *
  * CUPTI hands buffers over on a thread of its own as they fill, so a collect has only the last to wait for.
  *
@@ -15,35 +15,12 @@
 #include "device/cupti/cupti_watch.h"
 
 #include "base/memory.h"
+#include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
 #include "device/kernel_log.h"
 
-#include <cupti.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 8, CLOCK_SAMPLES = 16 };
-
-static const CUpti_CallbackId runtime_launches[] = {
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_ptsz_v9000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060,
-    CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
-    CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
-};
-
-static const CUpti_CallbackId driver_launches[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
-};
 
 struct cupti_watch {
     struct mt_kernel_watch watch;
@@ -58,17 +35,7 @@ struct cupti_watch {
 /* The watch of this process, for CUPTI's buffer callbacks, which are told nothing else; NULL: none. */
 static struct cupti_watch *current_watch;
 static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* held by whoever looks at it */
-
-/* MT_FAILED with CUPTI's words, unless it succeeded. */
-static mt_status check(CUptiResult result, const char *call)
-{
-    const char *words = NULL;
-    if (result == CUPTI_SUCCESS)
-        return MT_OK;
-    if (cuptiGetResultString(result, &words) != CUPTI_SUCCESS || words == NULL)
-        words = "unknown error";
-    return mt_fail(MT_FAILED, "%s: %s (%d)", call, words, (int)result);
-}
+static struct mt_cupti_buffers buffers = MT_CUPTI_BUFFERS(MT_CUPTI_KERNEL_BUFFER_BYTES);
 
 /* Called by CUPTI within every launch. */
 static void CUPTIAPI on_launch(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId function, const void *data)
@@ -85,29 +52,20 @@ static void CUPTIAPI on_launch(void *context, CUpti_CallbackDomain domain, CUpti
     mt_kernel_log_launch(watch->log, &launch);
 }
 
-/* Called by CUPTI, which has no way to be refused but a NULL. */
 static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes, size_t *out_most_records)
 {
-    *out_buffer = aligned_alloc(BUFFER_ALIGNMENT, BUFFER_BYTES);
-    *out_bytes = *out_buffer != NULL ? BUFFER_BYTES : 0;
+    mt_cupti_buffers_take(&buffers, out_buffer, out_bytes);
     *out_most_records = 0; /* as many as fit */
 }
 
 static void log_record(struct cupti_watch *watch, const CUpti_Activity *record)
 {
-    if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && record->kind != CUPTI_ACTIVITY_KIND_KERNEL)
-        return;
-    const CUpti_ActivityKernel10 *kernel = (const CUpti_ActivityKernel10 *)record;
-    if (kernel->start == 0 || kernel->end < kernel->start) {
+    struct mt_kernel_run run;
+    mt_cupti_kernel what = mt_cupti_kernel_read(record, &run);
+    if (what == MT_CUPTI_KERNEL_RAN)
+        mt_kernel_log_ran(watch->log, &run);
+    else if (what == MT_CUPTI_KERNEL_UNTIMED)
         atomic_fetch_add(&watch->lost, 1);
-        return;
-    }
-    const struct mt_kernel_run run = {.start_ns = kernel->start,
-                                      .end_ns = kernel->end,
-                                      .name = kernel->name,
-                                      .launch = kernel->correlationId,
-                                      .stream = kernel->streamId};
-    mt_kernel_log_ran(watch->log, &run);
 }
 
 /* Called by CUPTI, from any thread, with a buffer that it has filled. */
@@ -125,7 +83,7 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
     if (watch != NULL && cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         atomic_fetch_add(&watch->lost, dropped);
     pthread_mutex_unlock(&current_lock);
-    free(buffer);
+    mt_cupti_buffers_give(&buffers, buffer);
 }
 
 static void tag(struct mt_kernel_watch *base, mt_label_id label)
@@ -145,22 +103,9 @@ static uint64_t waiting(struct mt_kernel_watch *base)
     return mt_kernel_log_waiting(((struct cupti_watch *)base)->log);
 }
 
-/* What is to be added to CUPTI's times to make them the device's: from the sample that took the shortest time. */
-static mt_status find_shift(const struct cupti_watch *watch, int64_t *out_shift_ns)
+static uint64_t now_ns(const void *device)
 {
-    uint64_t shortest_ns = UINT64_MAX;
-    for (int i = 0; i < CLOCK_SAMPLES; i++) {
-        uint64_t theirs = 0, before = mt_device_now_ns(watch->device);
-        mt_status status = check(cuptiGetTimestamp(&theirs), "cuptiGetTimestamp");
-        uint64_t after = mt_device_now_ns(watch->device);
-        if (status != MT_OK)
-            return status;
-        if (after - before >= shortest_ns)
-            continue;
-        shortest_ns = after - before;
-        *out_shift_ns = (int64_t)(before + shortest_ns / 2 - theirs);
-    }
-    return MT_OK;
+    return mt_device_now_ns(device);
 }
 
 static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *context, const struct mt_kernel *kernel),
@@ -170,9 +115,9 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
     int64_t shift_ns = 0;
     mt_status status = mt_device_synchronize(watch->device);
     if (status == MT_OK)
-        status = check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+        status = mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
     if (status == MT_OK)
-        status = find_shift(watch, &shift_ns);
+        status = mt_cupti_find_shift(now_ns, watch->device, &shift_ns);
     if (status == MT_OK)
         mt_kernel_log_take(watch->log, shift_ns, take, context);
     watch->watch.lost_kernels = atomic_load(&watch->lost);
@@ -199,66 +144,15 @@ static void end(struct mt_kernel_watch *base)
 static const struct mt_kernel_watch_table cupti_table = {
     .tag = tag, .tag_step = tag_step, .waiting = waiting, .collect = collect, .end = end};
 
-static mt_status check_version(void)
-{
-    uint32_t version = 0;
-    mt_status status = check(cuptiGetVersion(&version), "cuptiGetVersion");
-    if (status == MT_OK && version != CUPTI_API_VERSION)
-        return mt_fail(MT_FAILED, "CUPTI is of version %u, and this was built with %u", version, CUPTI_API_VERSION);
-    return status;
-}
-
-/* There is one subscriber a process. */
-static mt_status subscribe(struct cupti_watch *watch)
-{
-    char other[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1] = "";
-    CUpti_SubscriberParams params = {.structSize = CUpti_SubscriberParams_STRUCT_SIZE,
-                                     .subscriberName = "memtrace",
-                                     .oldSubscriberName = other,
-                                     .oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN};
-    CUptiResult result = cuptiSubscribe_v2(&watch->subscriber, on_launch, watch, &params);
-    if (result == CUPTI_SUCCESS)
-        return MT_OK;
-    watch->subscriber = NULL;
-    if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
-        return mt_fail(MT_FAILED, "CUPTI is in use by %s", other[0] != '\0' ? other : "another tool");
-    return check(result, "cuptiSubscribe_v2");
-}
-
-static mt_status listen(struct cupti_watch *watch, CUpti_CallbackDomain domain, const CUpti_CallbackId *functions,
-                        size_t count)
-{
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < count && status == MT_OK; i++)
-        status = check(cuptiEnableCallback(1, watch->subscriber, domain, functions[i]), "cuptiEnableCallback");
-    return status;
-}
-
-/* Its buffers for times would otherwise be device memory, which a run should have for itself. Where the host's can't be
- * used the default stays. */
-static void prefer_host_memory(void)
-{
-    uint8_t pinned = 1;
-    size_t bytes = sizeof pinned;
-    cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED, &bytes, &pinned);
-}
-
 static mt_status begin(struct cupti_watch *watch)
 {
-    mt_status status = subscribe(watch);
-    if (status != MT_OK)
-        return status;
-    prefer_host_memory();
-    status = check(cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed),
-                   "cuptiActivityRegisterCallbacks");
+    mt_status status = mt_cupti_subscribe(on_launch, watch, &watch->subscriber);
     if (status == MT_OK)
-        status = listen(watch, CUPTI_CB_DOMAIN_RUNTIME_API, runtime_launches,
-                        sizeof runtime_launches / sizeof runtime_launches[0]);
+        status = mt_cupti_register(on_buffer_requested, on_buffer_completed);
     if (status == MT_OK)
-        status = listen(watch, CUPTI_CB_DOMAIN_DRIVER_API, driver_launches,
-                        sizeof driver_launches / sizeof driver_launches[0]);
+        status = mt_cupti_listen_to_launches(watch->subscriber);
     if (status == MT_OK)
-        status = check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
+        status = mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
     return status;
 }
 
@@ -278,7 +172,7 @@ static mt_status claim(struct cupti_watch *watch)
 
 mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out)
 {
-    mt_status status = check_version();
+    mt_status status = mt_cupti_check_version();
     if (status != MT_OK)
         return status;
     struct cupti_watch *watch = mt_host_alloc(sizeof *watch);

@@ -1,9 +1,9 @@
 #include "record/cupti/inject.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/text.h"
+#include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
 #include "record/cupti/call_listener.h"
 #include "record/process_run.h"
@@ -17,43 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 8, CLOCK_SAMPLES = 8, FLUSH_PERIOD_MS = 1000, NAME_BYTES = 256 };
+enum { FLUSH_PERIOD_MS = 1000, NAME_BYTES = 256 };
+
+/* Records of memory are few and are waited for: 250 of them fill a buffer. */
+enum { MEMORY_BUFFER_BYTES = 32 << 10 };
 
 #define EXPORTED __attribute__((visibility("default")))
-
-static const CUpti_CallbackId runtime_launches[] = {
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_ptsz_v9000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060,
-    CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
-    CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_ptsz_v10000,
-};
-
-static const CUpti_CallbackId driver_launches[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
-};
-
-static const CUpti_CallbackId ranges[] = {
-    CUPTI_CBID_NVTX_nvtxRangePushA,
-    CUPTI_CBID_NVTX_nvtxRangePushW,
-    CUPTI_CBID_NVTX_nvtxRangePushEx,
-    CUPTI_CBID_NVTX_nvtxRangePop,
-    CUPTI_CBID_NVTX_nvtxDomainRangePushEx,
-    CUPTI_CBID_NVTX_nvtxDomainRangePop,
-    CUPTI_CBID_NVTX_nvtxDomainRegisterStringA,
-};
 
 /* The one watch of this process: CUPTI's buffers and the end of the process know of no other way to find it. A forked
  * child has a copy in which nothing works, the writer's thread among them: it is not the owner. */
@@ -66,9 +35,19 @@ static struct {
     struct mt_pool_functions pools;
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
-    struct mt_process_run *ended;         /* which is never freed */
-    uint64_t lost_records;
-} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct mt_process_run *ended;         /* which is never freed: another thread may just be telling it of a launch */
+
+    struct mt_cupti_buffers buffers;
+    pthread_mutex_t reading_lock; /* held by whoever reads a buffer; the other is taken within, a record at a time */
+    _Atomic uint64_t lost_records;
+
+    pthread_mutex_t launch_lock; /* of what follows */
+    bool has_ranges;             /* the program uses NVTX */
+    bool watches_kernels, hears_launches;
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .buffers = MT_CUPTI_BUFFERS(MEMORY_BUFFER_BYTES),
+           .reading_lock = PTHREAD_MUTEX_INITIALIZER,
+           .launch_lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct mt_listening_thread this_thread;
 static _Thread_local bool is_known_thread; /* to the key */
@@ -103,15 +82,15 @@ static void find_pool_functions(void)
     *(void **)&watch.pools.attribute = dlsym(driver, "cuMemPoolGetAttribute");
 }
 
-/* Under the lock. A trace that can't be had is asked for once. */
-static void begin_run(int device)
+/* Under the lock; NULL for no context yet. A trace that can't be had is asked for once. */
+static void begin_run(CUcontext context)
 {
     char name[NAME_BYTES];
     struct mt_process_card card = {.name = name};
     struct mt_process_run *run;
     if (watch.run != NULL || watch.is_over)
         return;
-    describe_device(device, name, &card.capacity_bytes);
+    describe_device(mt_device_of_context(context), name, &card.capacity_bytes);
     find_pool_functions();
     if (mt_process_run_open(&watch.request, &card, mt_kernel_name_spell, &run) == MT_OK)
         watch.run = run;
@@ -147,7 +126,7 @@ static void hear_memory(const struct mt_listened_call *call, const CUpti_Callbac
 {
     struct mt_listening_thread *thread = know_thread();
     pthread_mutex_lock(&watch.lock);
-    begin_run(mt_device_of_context(data->context));
+    begin_run(data->context);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
         mt_call_heard(mt_process_run_account(run), thread, call, data, mt_process_run_now_ns(run));
@@ -184,7 +163,7 @@ static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
     uint32_t context = 0;
     pthread_mutex_lock(&watch.lock);
     if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
-        begin_run(mt_device_of_context(data->context));
+        begin_run(data->context);
     struct mt_process_run *run = watch.run;
     if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING && run != NULL &&
         cuptiGetContextId(data->context, &context) == CUPTI_SUCCESS)
@@ -215,7 +194,7 @@ static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
     if (id == CUPTI_CBID_NVTX_nvtxDomainRegisterStringA) {
         keep_string(data);
     } else {
-        begin_run(0);
+        begin_run(NULL);
         struct mt_process_run *run = watch.run;
         if (run != NULL && (id == CUPTI_CBID_NVTX_nvtxRangePop || id == CUPTI_CBID_NVTX_nvtxDomainRangePop))
             mt_account_leave(mt_process_run_account(run), &thread->account, mt_process_run_now_ns(run));
@@ -243,60 +222,53 @@ static void CUPTIAPI on_callback(void *context, CUpti_CallbackDomain domain, CUp
 
 static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes, size_t *out_most_records)
 {
-    *out_buffer = aligned_alloc(BUFFER_ALIGNMENT, BUFFER_BYTES);
-    *out_bytes = *out_buffer != NULL ? BUFFER_BYTES : 0;
+    mt_cupti_buffers_take(&watch.buffers, out_buffer, out_bytes);
     *out_most_records = 0; /* as many as fit */
 }
 
-static void tell_kernel(struct mt_account *account, const CUpti_ActivityKernel10 *kernel)
+/* Under the reading lock, as all of this. The program waits for one record at most, and not for thousands of them. */
+static void tell_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
 {
-    if (kernel->start == 0 || kernel->end < kernel->start) {
-        watch.lost_records++;
-        return;
-    }
-    const struct mt_kernel_run ran = {.start_ns = kernel->start,
-                                      .end_ns = kernel->end,
-                                      .name = kernel->name,
-                                      .launch = kernel->correlationId,
-                                      .stream = kernel->streamId};
-    mt_account_ran(account, &ran);
+    struct mt_memory_record memory;
+    pthread_mutex_lock(&watch.lock);
+    if (watch.run != NULL && mt_memory_recorded(record, mt_process_run_now_ns(run), &memory))
+        mt_account_record(mt_process_run_account(run), &memory);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void tell_kernel(void *run, const struct mt_kernel *kernel)
+{
+    pthread_mutex_lock(&watch.lock);
+    if (watch.run != NULL)
+        mt_account_kernel(mt_process_run_account(run), kernel);
+    pthread_mutex_unlock(&watch.lock);
 }
 
 static void tell_record(struct mt_process_run *run, const CUpti_Activity *record)
 {
-    struct mt_account *account = mt_process_run_account(run);
-    struct mt_memory_record memory;
-    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL)
-        tell_kernel(account, (const CUpti_ActivityKernel10 *)record);
-    else if (record->kind == CUPTI_ACTIVITY_KIND_MEMORY2 &&
-             mt_memory_recorded((const CUpti_ActivityMemory4 *)record, mt_process_run_now_ns(run), &memory))
-        mt_account_record(account, &memory);
+    struct mt_kernel_run kernel;
+    mt_cupti_kernel what = mt_cupti_kernel_read(record, &kernel);
+    if (what == MT_CUPTI_KERNEL_RAN)
+        mt_account_ran(mt_process_run_account(run), &kernel);
+    else if (what == MT_CUPTI_KERNEL_UNTIMED)
+        watch.lost_records++;
+    else if (record->kind == CUPTI_ACTIVITY_KIND_MEMORY2)
+        tell_memory(run, (const CUpti_ActivityMemory4 *)record);
 }
 
-/* What is to be added to CUPTI's times to make them the run's: from the sample that took the shortest time. */
-static int64_t find_shift(const struct mt_process_run *run)
+static uint64_t now_ns(const void *run)
 {
-    uint64_t shortest_ns = UINT64_MAX;
-    int64_t shift_ns = 0;
-    for (int i = 0; i < CLOCK_SAMPLES; i++) {
-        uint64_t theirs = 0, before = mt_process_run_now_ns(run);
-        if (cuptiGetTimestamp(&theirs) != CUPTI_SUCCESS)
-            break;
-        uint64_t took_ns = mt_process_run_now_ns(run) - before;
-        if (took_ns >= shortest_ns)
-            continue;
-        shortest_ns = took_ns;
-        shift_ns = (int64_t)(before + took_ns / 2 - theirs);
-    }
-    return shift_ns;
+    return mt_process_run_now_ns(run);
 }
 
 static void tell_buffer(struct mt_process_run *run, uint8_t *buffer, size_t valid_bytes)
 {
     CUpti_Activity *record = NULL;
+    int64_t shift_ns = 0;
     while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
         tell_record(run, record);
-    mt_account_tell_kernels(mt_process_run_account(run), find_shift(run));
+    if (watch.request.watches_kernels && mt_cupti_find_shift(now_ns, run, &shift_ns) == MT_OK)
+        mt_account_take_kernels(mt_process_run_account(run), shift_ns, tell_kernel, run);
 }
 
 /* Called by CUPTI, from any thread, with a buffer that it has filled. */
@@ -305,30 +277,32 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 {
     size_t dropped = 0;
     (void)bytes;
-    pthread_mutex_lock(&watch.lock);
-    if (watch.run != NULL && valid_bytes > 0)
-        tell_buffer(watch.run, buffer, valid_bytes);
+    pthread_mutex_lock(&watch.reading_lock);
+    struct mt_process_run *run = watch.run;
+    if (run != NULL && valid_bytes > 0)
+        tell_buffer(run, buffer, valid_bytes);
+    pthread_mutex_unlock(&watch.reading_lock);
     if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         watch.lost_records += dropped;
-    pthread_mutex_unlock(&watch.lock);
-    free(buffer);
+    mt_cupti_buffers_give(&watch.buffers, buffer);
 }
 
 /* ---- beginning and end ---- */
 
-/* The account itself stays: another thread may just be telling it of a launch. */
 static void on_exit_of_process(int code, void *owner)
 {
     if (watch.is_over || getpid() != (pid_t)(intptr_t)owner)
         return;
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    pthread_mutex_lock(
+        &watch.reading_lock); /* so that a buffer that CUPTI's thread is handing over is read to its end */
     pthread_mutex_lock(&watch.lock);
     watch.is_over = true;
     struct mt_process_run *run = watch.ended = atomic_exchange(&watch.run, NULL);
-    uint64_t lost = watch.lost_records;
     pthread_mutex_unlock(&watch.lock);
+    pthread_mutex_unlock(&watch.reading_lock);
     if (run != NULL)
-        mt_process_run_close(run, code, lost);
+        mt_process_run_close(run, code, watch.lost_records);
 }
 
 static void in_child(void)
@@ -336,126 +310,143 @@ static void in_child(void)
     watch.is_over = true;
 }
 
-/* Adds CUPTI's words to what fails. */
-static bool succeeds(CUptiResult result, const char *call, struct mt_text *why)
+static mt_status listen_to_calls(CUpti_CallbackDomain domain)
 {
-    const char *words = NULL;
-    if (result == CUPTI_SUCCESS)
-        return true;
-    if (cuptiGetResultString(result, &words) != CUPTI_SUCCESS || words == NULL)
-        words = "unknown error";
-    mt_text_add(why, "%s: %s (%d)", call, words, (int)result);
-    return false;
+    mt_status status = MT_OK;
+    for (CUpti_CallbackId id = 0; id < MT_LISTENED_IDS && status == MT_OK; id++)
+        if (mt_listened_call_find(domain, id) != NULL)
+            status = mt_cupti_listen(watch.subscriber, domain, &id, 1);
+    return status;
 }
 
-static bool listen(CUpti_CallbackDomain domain, const CUpti_CallbackId *ids, size_t count, struct mt_text *why)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!succeeds(cuptiEnableCallback(1, watch.subscriber, domain, ids[i]), "cuptiEnableCallback", why))
-            return false;
-    return true;
-}
-
-#define LISTEN(domain, ids, why) listen(domain, ids, sizeof ids / sizeof ids[0], why)
-
-static bool listen_to_memory(struct mt_text *why)
+static mt_status listen_to_contexts_and_ranges(void)
 {
     static const CUpti_CallbackId contexts[] = {CUPTI_CBID_RESOURCE_CONTEXT_CREATED,
                                                 CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING};
-    size_t count;
-    const struct mt_listened_call *calls = mt_listened_calls(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!listen(calls[i].domain, &calls[i].id, 1, why))
-            return false;
-    return LISTEN(CUPTI_CB_DOMAIN_RESOURCE, contexts, why) && LISTEN(CUPTI_CB_DOMAIN_NVTX, ranges, why) &&
-           succeeds(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2), "cuptiActivityEnable", why);
+    static const CUpti_CallbackId ranges[] = {
+        CUPTI_CBID_NVTX_nvtxRangePushA,
+        CUPTI_CBID_NVTX_nvtxRangePushW,
+        CUPTI_CBID_NVTX_nvtxRangePushEx,
+        CUPTI_CBID_NVTX_nvtxRangePop,
+        CUPTI_CBID_NVTX_nvtxDomainRangePushEx,
+        CUPTI_CBID_NVTX_nvtxDomainRangePop,
+        CUPTI_CBID_NVTX_nvtxDomainRegisterStringA,
+    };
+    mt_status status =
+        mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RESOURCE, contexts, sizeof contexts / sizeof contexts[0]);
+    if (status == MT_OK)
+        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_NVTX, ranges, sizeof ranges / sizeof ranges[0]);
+    return status;
 }
 
-static bool listen_to_kernels(struct mt_text *why)
+static mt_status listen_to_memory(void)
 {
-    return LISTEN(CUPTI_CB_DOMAIN_RUNTIME_API, runtime_launches, why) &&
-           LISTEN(CUPTI_CB_DOMAIN_DRIVER_API, driver_launches, why) &&
-           succeeds(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable", why);
+    mt_status status = listen_to_calls(CUPTI_CB_DOMAIN_DRIVER_API);
+    if (status == MT_OK)
+        status = listen_to_calls(CUPTI_CB_DOMAIN_RUNTIME_API);
+    if (status == MT_OK)
+        status = listen_to_contexts_and_ranges();
+    if (status == MT_OK)
+        status = mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2), "cuptiActivityEnable");
+    return status;
 }
 
-static bool subscribe(struct mt_text *why)
+/* A kernel's launch says in which range it was, which takes two to four callbacks a launch: so launches are heard only
+ * once the program uses NVTX. Under the launch lock. */
+static mt_status listen_to_launches(void)
 {
-    char other[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1] = "";
-    CUpti_SubscriberParams params = {.structSize = CUpti_SubscriberParams_STRUCT_SIZE,
-                                     .subscriberName = "memtrace",
-                                     .oldSubscriberName = other,
-                                     .oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN};
-    CUptiResult result = cuptiSubscribe_v2(&watch.subscriber, on_callback, NULL, &params);
-    if (result != CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
-        return succeeds(result, "cuptiSubscribe_v2", why);
-    mt_text_add(why, "CUPTI is in use by %s", other[0] != '\0' ? other : "another tool");
-    return false;
+    static const CUpti_CallbackId runtime_graphs[] = {CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000,
+                                                      CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_ptsz_v10000},
+                                  driver_graphs[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+                                                     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
+    if (watch.hears_launches || !watch.has_ranges || !watch.watches_kernels)
+        return MT_OK;
+    watch.hears_launches = true;
+    mt_status status = mt_cupti_listen_to_launches(watch.subscriber);
+    if (status == MT_OK)
+        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, runtime_graphs, 2);
+    if (status == MT_OK)
+        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_DRIVER_API, driver_graphs, 2);
+    return status;
 }
 
-/* Its buffers for times would otherwise be device memory, which the program should have for itself. Where the host's
- * can't be used the default stays. */
-static void prefer_host_memory(void)
+static void note(const char *consequence)
 {
-    uint8_t pinned = 1;
-    size_t bytes = sizeof pinned;
-    cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED, &bytes, &pinned);
+    struct mt_text words = {0};
+    mt_text_add(&words, "%s; %s", mt_last_error(), consequence);
+    mt_process_note(&watch.request, words.data);
+    mt_text_release(&words);
 }
 
-static bool begin_watch(struct mt_text *why)
+/* Says that the program uses NVTX, or that its kernels are watched: whichever is later has launches heard. */
+static void set_for_launches(bool *what)
 {
-    const char *refusal = mt_inject_refusal();
-    if (refusal != NULL) {
-        mt_text_add(why, "%s", refusal);
-        return false;
-    }
+    pthread_mutex_lock(&watch.launch_lock);
+    *what = true;
+    if (listen_to_launches() != MT_OK)
+        note("kernels are recorded without their ranges");
+    pthread_mutex_unlock(&watch.launch_lock);
+}
+
+static mt_status watch_kernels(void)
+{
+    mt_status status =
+        mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
+    if (status == MT_OK)
+        set_for_launches(&watch.watches_kernels);
+    return status;
+}
+
+static mt_status join_process(void)
+{
     mt_number_map_create(&watch.strings);
     if (pthread_key_create(&watch.thread_key, forget_thread) != 0 || pthread_atfork(NULL, NULL, in_child) != 0 ||
-        on_exit(on_exit_of_process, (void *)(intptr_t)getpid()) != 0) {
-        mt_text_add(why, "the process has no room for another library");
-        return false;
-    }
-    if (!subscribe(why))
-        return false;
-    prefer_host_memory();
-    return succeeds(cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed),
-                    "cuptiActivityRegisterCallbacks", why) &&
-           listen_to_memory(why);
+        on_exit(on_exit_of_process, (void *)(intptr_t)getpid()) != 0)
+        return mt_fail(MT_FAILED, "the process has no room for another library");
+    return MT_OK;
 }
 
-/* Called by the driver as it starts. 1: we are here. */
+static mt_status begin_watch(void)
+{
+    mt_status status = mt_cupti_check_version();
+    if (status == MT_OK)
+        status = join_process();
+    if (status == MT_OK)
+        status = mt_cupti_subscribe(on_callback, NULL, &watch.subscriber);
+    if (status == MT_OK)
+        status = mt_cupti_register(on_buffer_requested, on_buffer_completed);
+    if (status == MT_OK)
+        status = listen_to_memory();
+    return status;
+}
+
+/* Called by the driver as it starts. 1: we are here. CUPTI is told to hand full buffers over every second at least, since a
+ * process that is killed leaves what was handed over. */
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
-    struct mt_text why = {0};
     if (!mt_record_request_take(&watch.request) || watch.subscriber != NULL)
         return 1;
-    if (!begin_watch(&why)) {
+    if (watch.request.watches_kernels)
+        watch.buffers.bytes = MT_CUPTI_KERNEL_BUFFER_BYTES;
+    if (begin_watch() != MT_OK) {
         watch.is_over = true;
-        mt_text_add(&why, "; this process is not recorded");
-    } else {
-        cuptiActivityFlushPeriod(
-            FLUSH_PERIOD_MS); /* a process that is killed leaves what it did until a second before */
-        if (watch.request.watches_kernels && !listen_to_kernels(&why))
-            mt_text_add(&why, "; this process is recorded without its kernels");
+        note("this process is not recorded");
+        return 1;
     }
-    if (why.length > 0)
-        mt_process_note(&watch.request, why.data);
-    mt_text_release(&why);
+    cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);
+    if (watch.request.watches_kernels && watch_kernels() != MT_OK)
+        note("this process is recorded without its kernels");
     return 1;
 }
 
 EXPORTED const char *mt_inject_refusal(void)
 {
-    static char words[NAME_BYTES];
-    uint32_t version = 0;
-    if (cuptiGetVersion(&version) == CUPTI_SUCCESS && version == CUPTI_API_VERSION)
-        return NULL;
-    snprintf(words, sizeof words, "CUPTI is of version %u, and this was built with %u", version, CUPTI_API_VERSION);
-    return words;
+    return mt_cupti_check_version() == MT_OK ? NULL : mt_last_error();
 }
 
-/* Called by NVTX when a program first uses it: CUPTI's own function of this name, of the very CUPTI that is listened
- * with. */
+/* Called by NVTX when a library of the program's first uses it: CUPTI's own function of this name, of the very CUPTI that is
+ * listened with. No call of CUDA or CUPTI is under way here, so this is where launches can begin to be heard. */
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table);
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table)
 {
@@ -465,5 +456,6 @@ EXPORTED int InitializeInjectionNvtx2(void *get_export_table)
         dladdr((void *)cuptiGetVersion, &where) != 0 ? dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
     if (library != NULL)
         *(void **)&theirs = dlsym(library, "InitializeInjectionNvtx2");
+    set_for_launches(&watch.has_ranges);
     return theirs != NULL ? theirs(get_export_table) : 0;
 }

@@ -10,7 +10,8 @@
 #define MT_INJECT_FILE "libmemtrace_inject.so"
 #define MT_INJECT_REFUSAL_NAME "mt_inject_refusal"
 
-/* Why programs can't be recorded with the CUPTI that was found; NULL: they can. The text is static. */
+/* Why programs can't be recorded with the CUPTI that was found; NULL: they can. The text is valid until the
+ * thread calls again. */
 typedef const char *(*mt_inject_refusal_function)(void);
 const char *mt_inject_refusal(void);
 

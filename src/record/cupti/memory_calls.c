@@ -104,18 +104,15 @@ static void read_cuMemUnmap(const void *parameters, struct mt_call_arguments *ou
 }
 
 #define DRIVER(id_name, reader, what, of_kind, text)                                                                   \
-    {                                                                                                                  \
-        .domain = CUPTI_CB_DOMAIN_DRIVER_API, .id = CUPTI_DRIVER_TRACE_CBID_##id_name, .name = text, .action = what,   \
-        .kind = of_kind, .read = read_##reader                                                                         \
-    }
+    [CUPTI_DRIVER_TRACE_CBID_##id_name] = {                                                                            \
+        .name = text, .action = what, .domain = CUPTI_CB_DOMAIN_DRIVER_API, .kind = of_kind, .read = read_##reader}
 #define RUNTIME(id_name, reader, what, of_kind, text)                                                                  \
-    {                                                                                                                  \
-        .domain = CUPTI_CB_DOMAIN_RUNTIME_API, .id = CUPTI_RUNTIME_TRACE_CBID_##id_name, .name = text, .action = what, \
-        .kind = of_kind, .read = read_##reader                                                                         \
-    }
+    [CUPTI_RUNTIME_TRACE_CBID_##id_name] = {                                                                           \
+        .name = text, .action = what, .domain = CUPTI_CB_DOMAIN_RUNTIME_API, .kind = of_kind, .read = read_##reader}
 
-/* Those of per-thread default streams (_ptsz) have the parameters of the others. */
-static const struct mt_listened_call calls[] = {
+/* By number, since each call is looked up four times. Those of per-thread default streams (_ptsz) have the parameters of
+ * the others. */
+static const struct mt_listened_call driver_calls[CUPTI_DRIVER_TRACE_CBID_SIZE] = {
     DRIVER(cuMemAlloc_v2, cuMemAlloc_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAlloc"),
     DRIVER(cuMemAllocPitch_v2, cuMemAllocPitch_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAllocPitch"),
     DRIVER(cuMemAllocManaged, cuMemAllocManaged, MT_CALL_TAKES, MT_MEMORY_MANAGED, "cuMemAllocManaged"),
@@ -135,6 +132,9 @@ static const struct mt_listened_call calls[] = {
     DRIVER(cuMemUnmap, cuMemUnmap, MT_CALL_UNMAPS, MT_MEMORY_VIRTUAL, "cuMemUnmap"),
     DRIVER(cuMemPoolTrimTo, cuMemPoolTrimTo, MT_CALL_TRIMS, MT_MEMORY_POOL, "cuMemPoolTrimTo"),
     DRIVER(cuMemPoolDestroy, cuMemPoolDestroy, MT_CALL_DESTROYS, MT_MEMORY_POOL, "cuMemPoolDestroy"),
+};
+
+static const struct mt_listened_call runtime_calls[CUPTI_RUNTIME_TRACE_CBID_SIZE] = {
     RUNTIME(cudaMemPoolTrimTo_v11020, cudaMemPoolTrimTo_v11020, MT_CALL_TRIMS, MT_MEMORY_POOL, "cudaMemPoolTrimTo"),
     RUNTIME(cudaMemPoolDestroy_v11020, cudaMemPoolDestroy_v11020, MT_CALL_DESTROYS, MT_MEMORY_POOL,
             "cudaMemPoolDestroy"),
@@ -153,17 +153,21 @@ static const struct mt_listened_call calls[] = {
     RUNTIME(cudaFreeAsync_ptsz_v11020, cudaFreeAsync_v11020, MT_CALL_GIVES, MT_MEMORY_POOL, "cudaFreeAsync"),
 };
 
-const struct mt_listened_call *mt_listened_calls(size_t *out_count)
+_Static_assert((int)CUPTI_DRIVER_TRACE_CBID_SIZE <= (int)MT_LISTENED_IDS &&
+                   (int)CUPTI_RUNTIME_TRACE_CBID_SIZE <= (int)MT_LISTENED_IDS,
+               "every number is asked for");
+
+static const struct mt_listened_call *find(const struct mt_listened_call *calls, size_t count, CUpti_CallbackId id)
 {
-    *out_count = sizeof calls / sizeof calls[0];
-    return calls;
+    return id < count && calls[id].read != NULL ? &calls[id] : NULL;
 }
 
 const struct mt_listened_call *mt_listened_call_find(CUpti_CallbackDomain domain, CUpti_CallbackId id)
 {
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
-        if (calls[i].id == id && calls[i].domain == domain)
-            return &calls[i];
+    if (domain == CUPTI_CB_DOMAIN_DRIVER_API)
+        return find(driver_calls, sizeof driver_calls / sizeof driver_calls[0], id);
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API)
+        return find(runtime_calls, sizeof runtime_calls / sizeof runtime_calls[0], id);
     return NULL;
 }
 

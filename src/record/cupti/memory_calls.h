@@ -32,16 +32,15 @@ enum { MT_NOT_A_DEVICE = -2, MT_DEVICE_OF_CONTEXT = -3 };
 
 /* A function that is listened to. */
 struct mt_listened_call {
+    const char *name;            /* as a programmer writes it */
     CUpti_CallbackDomain domain; /* of the driver, or of the runtime */
-    CUpti_CallbackId id;
-    const char *name; /* as a programmer writes it */
     mt_call_action action;
     mt_memory_kind kind; /* of what is taken */
     void (*read)(const void *parameters, struct mt_call_arguments *out);
 };
 
-/* All of them; *out_count is how many. */
-const struct mt_listened_call *mt_listened_calls(size_t *out_count);
+/* Numbers of functions are below that. */
+enum { MT_LISTENED_IDS = 1024 };
 
 /* The one of that domain and number; NULL: it is no function of memory. */
 const struct mt_listened_call *mt_listened_call_find(CUpti_CallbackDomain domain, CUpti_CallbackId id);
