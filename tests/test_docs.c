@@ -1,0 +1,181 @@
+/* The documents are true: what they show under a command of a `console` block is what it prints, to the letter, and every
+ * option that they name is one of its command. The commands of a document run in one folder, in order; they need no GPU. */
+#include "base/text.h"
+#include "program.h"
+
+#include <ctype.h>
+#include <glob.h>
+
+/* README.md, CONTRIBUTING.md and docs/. */
+static glob_t documents;
+
+static int set_up(void **state)
+{
+    (void)state;
+    return glob(MT_TEST_DATA "/../../*.md", 0, NULL, &documents) == 0 &&
+                   glob(MT_TEST_DATA "/../../docs/*.md", GLOB_APPEND, NULL, &documents) == 0
+               ? 0
+               : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    globfree(&documents);
+    return 0;
+}
+
+/* A command of a document, and the lines that are shown under it. */
+struct example {
+    const char *document;
+    const char *command; /* NULL: none yet */
+    struct mt_text shown;
+};
+
+/* Runs it, unless there is none; a command with nothing under it may print what it likes. Ends the example. */
+static int run_example(struct example *example)
+{
+    if (example->command == NULL)
+        return 0;
+    const struct said *said = shell("PATH=$PWD:$PATH; %s", example->command);
+    bool is_as_shown = example->shown.length == 0 || strcmp(said->out, example->shown.data) == 0;
+    if (said->code != 0 || !is_as_shown) {
+        print_error("%s: $ %s\n-- shows:\n%s-- prints, with exit code %d:\n%s%s", example->document, example->command,
+                    mt_text_get(&example->shown), said->code, said->out, said->err);
+        fail();
+    }
+    example->command = NULL;
+    example->shown.length = 0;
+    return 1;
+}
+
+/* A line of a `console` block. */
+static int take_line(struct example *example, const char *line)
+{
+    if (strncmp(line, "$ ", 2) != 0) {
+        mt_text_add(&example->shown, "%s\n", line);
+        return 0;
+    }
+    int count = run_example(example);
+    example->command = line + 2;
+    return count;
+}
+
+/* Runs what the document shows; how many commands. `text` is cut into lines. */
+static int run_examples(const char *document, char *text)
+{
+    struct example example = {.document = document};
+    bool is_block = false, is_console = false;
+    int count = 0;
+    for (char *line; (line = strsep(&text, "\n")) != NULL;) {
+        if (strncmp(line, "```", 3) == 0) {
+            count += run_example(&example);
+            is_block = !is_block;
+            is_console = is_block && strcmp(line, "```console") == 0;
+            continue;
+        }
+        if (is_console)
+            count += take_line(&example, line);
+    }
+    mt_text_release(&example.shown);
+    return count;
+}
+
+static void what_a_document_shows_is_what_is_printed(void **state)
+{
+    (void)state;
+    static char text[OUTPUT_BYTES];
+    int count = 0;
+    for (size_t i = 0; i < documents.gl_pathc; i++) {
+        void *folder = enter_folder("test_docs");
+        read_file(documents.gl_pathv[i], text);
+        assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
+        count += run_examples(documents.gl_pathv[i], text);
+        leave_folder(&folder);
+    }
+    assert_true(count >= 6);
+}
+
+static bool is_word(char letter)
+{
+    return isalnum((unsigned char)letter) || letter == '-' || letter == '_';
+}
+
+static bool takes(const json_t *command, const char *option)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(json_object_get(command, "options"), i, entry)
+    {
+        if (strcmp(text_of(entry, "name"), option) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The command that the text begins with; NULL: none. */
+static const json_t *command_at(const json_t *table, const char *text)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(json_object_get(table, "rows"), i, entry)
+    {
+        const char *name = text_of(entry, "name");
+        if (strncmp(text, name, strlen(name)) == 0 && !is_word(text[strlen(name)]))
+            return entry;
+    }
+    return NULL;
+}
+
+/* Looks at the options between the command's name and where it ends: at its line's end, unless that is escaped, where
+ * something else is piped to or begins, at `--`. How many there were. */
+static int check_options(const char *document, const json_t *command, const char *text)
+{
+    int count = 0;
+    for (; *text != '\0' && strchr("`|#;&>\n", *text) == NULL; text++) {
+        if (strncmp(text, "\\\n", 2) == 0)
+            text++;
+        if (strncmp(text, " --", 3) != 0)
+            continue;
+        char option[64] = "";
+        for (size_t length = 0; is_word(text[1 + length]) && length + 1 < sizeof option; length++)
+            option[length] = text[1 + length];
+        if (strcmp(option, "--") == 0)
+            return count;
+        if (!takes(command, option))
+            fail_msg("%s: memtrace %s has no %s", document, text_of(command, "name"), option);
+        count++;
+    }
+    return count;
+}
+
+static void every_option_that_is_named_is_one(void **state)
+{
+    (void)state;
+    static char text[OUTPUT_BYTES];
+    static const char program[] = "memtrace ";
+    void *folder = enter_folder("test_docs");
+    json_t *table = json_of(MEMTRACE("help --json"));
+    int count = 0;
+    for (size_t i = 0; i < documents.gl_pathc; i++) {
+        read_file(documents.gl_pathv[i], text);
+        for (const char *at = text; (at = strstr(at, program)) != NULL;) {
+            at += strlen(program);
+            const json_t *command = command_at(table, at);
+            if (command != NULL)
+                count += check_options(documents.gl_pathv[i], command, at);
+        }
+    }
+    assert_true(count >= 50);
+    json_decref(table);
+    leave_folder(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_document_shows_is_what_is_printed),
+        cmocka_unit_test(every_option_that_is_named_is_one),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
