@@ -3,9 +3,12 @@
 #include "base/interner.h"
 #include "base/text.h"
 #include "trace/database.h"
+#include "trace/import/frugal_names.h"
 #include "trace/import/import_run.h"
 #include "trace/import/import_sizes.h"
 #include "trace/import/nsys_ranges.h"
+#include "trace/import/nsys_strings.h"
+#include "trace/import/nsys_tables.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +31,7 @@ struct nsys {
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
     struct mt_nsys_ranges *ranges;
+    struct mt_nsys_strings strings;
     uint64_t allocations, frees, range_count, kernels;
     struct mt_import_sizes sizes; /* of allocations */
 };
@@ -48,31 +52,12 @@ mt_status mt_nsys_is_one(const char *path, bool *out)
     return MT_OK;
 }
 
-/* Whether there is a table of that name, with that column ("": any): views may hold anything, and so are none. */
-static mt_status has_column(struct nsys *nsys, const char *table, const char *column, bool *out)
-{
-    struct mt_statement *statement;
-    *out = false;
-    mt_status status = mt_database_prepare(
-        nsys->database,
-        "SELECT 1 FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c WHERE s.type = 'table' AND s.name = ?1"
-        " AND s.rootpage > 0 AND (?2 = '' OR c.name = ?2)",
-        &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_text(statement, 1, table);
-    mt_statement_bind_text(statement, 2, column);
-    status = mt_statement_step(statement, out);
-    mt_statement_finalize(statement);
-    return status;
-}
-
 /* Adds the column's name, or what stands for it where there is none. */
 static mt_status add_column(struct nsys *nsys, struct mt_text *sql, const char *table, const char *column,
                             const char *otherwise)
 {
     bool is_there;
-    mt_status status = has_column(nsys, table, column, &is_there);
+    mt_status status = mt_nsys_has_column(nsys->database, table, column, &is_there);
     mt_text_add(sql, "%s", is_there ? column : otherwise);
     return status;
 }
@@ -123,12 +108,13 @@ static mt_status add_memory(struct nsys *nsys, struct mt_text *sql)
     mt_text_add(sql, " AS c, ");
     if (status == MT_OK)
         status = add_column(nsys, sql, MEMORY_TABLE, "name", "NULL");
-    mt_text_add(sql, " AS text FROM " MEMORY_TABLE " WHERE memoryOperationType IN (0, 1) AND memKind NOT IN (0, 1)");
+    mt_text_add(sql, " AS text, NULL AS string FROM " MEMORY_TABLE
+                     " WHERE memoryOperationType IN (0, 1) AND memKind NOT IN (0, 1)");
     bool has_device = false, has_process = false;
     if (status == MT_OK)
-        status = has_column(nsys, MEMORY_TABLE, "deviceId", &has_device);
+        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "deviceId", &has_device);
     if (status == MT_OK)
-        status = has_column(nsys, MEMORY_TABLE, "globalPid", &has_process);
+        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "globalPid", &has_process);
     if (has_device)
         mt_text_add(sql, " AND deviceId = %" PRId64, nsys->device);
     if (has_process)
@@ -136,26 +122,19 @@ static mt_status add_memory(struct nsys *nsys, struct mt_text *sql)
     return status;
 }
 
-/* What a range is called: its own text, or one that it shares. */
+/* What a range is called: its own text, or the number of one that it shares. */
 static mt_status add_range_text(struct nsys *nsys, struct mt_text *sql)
 {
-    bool has_id = false, has_strings = false;
-    mt_status status = has_column(nsys, RANGE_TABLE, "textId", &has_id);
-    if (status == MT_OK)
-        status = has_column(nsys, STRING_TABLE, "value", &has_strings);
-    mt_text_add(sql, "coalesce(");
-    if (status == MT_OK)
-        status = add_column(nsys, sql, RANGE_TABLE, "text", "NULL");
-    mt_text_add(sql, ", %s, '')",
-                has_id && has_strings ? "(SELECT value FROM " STRING_TABLE " WHERE id = textId)" : "NULL");
-    return status;
+    mt_status status = add_column(nsys, sql, RANGE_TABLE, "text", "NULL");
+    mt_text_add(sql, ", ");
+    return status == MT_OK ? add_column(nsys, sql, RANGE_TABLE, "textId", "NULL") : status;
 }
 
 static mt_status add_ranges(struct nsys *nsys, struct mt_text *sql)
 {
     bool is_there;
     struct mt_text thread = {0}, text = {0};
-    mt_status status = has_column(nsys, RANGE_TABLE, "eventType", &is_there);
+    mt_status status = mt_nsys_has_column(nsys->database, RANGE_TABLE, "eventType", &is_there);
     if (status == MT_OK && is_there)
         status = add_column(nsys, &thread, RANGE_TABLE, "globalTid", "0");
     if (status == MT_OK && is_there)
@@ -164,11 +143,20 @@ static mt_status add_ranges(struct nsys *nsys, struct mt_text *sql)
         static const char source[] = " FROM " RANGE_TABLE " WHERE eventType = 59 AND end >= start";
         mt_text_add(sql, " UNION ALL SELECT start, 0, rowid, %s, 0, -end, %s%s", mt_text_get(&thread),
                     mt_text_get(&text), source);
-        mt_text_add(sql, " UNION ALL SELECT end, 1, rowid, 0, 0, -start, NULL%s", source);
+        mt_text_add(sql, " UNION ALL SELECT end, 1, rowid, 0, 0, -start, NULL, NULL%s", source);
     }
     mt_text_release(&thread);
     mt_text_release(&text);
     return status;
+}
+
+/* Of two columns: the text itself, and the number of one. */
+static const char *text_of(const struct nsys *nsys, const struct mt_statement *row, int column)
+{
+    const char *text = mt_statement_text(row, column);
+    if (text == NULL && !mt_statement_is_null(row, column + 1))
+        text = mt_nsys_strings_find(&nsys->strings, mt_statement_integer(row, column + 1));
+    return text != NULL ? text : "";
 }
 
 /* From the first allocation on. */
@@ -195,11 +183,10 @@ static mt_status tell_row(struct nsys *nsys, const struct mt_statement *row)
 {
     uint64_t now = run_time(nsys, mt_statement_integer(row, 0));
     int64_t number = mt_statement_integer(row, 2);
-    const char *text = mt_statement_text(row, 6);
+    const char *text = text_of(nsys, row, 6);
     struct mt_foreign_block block = {.address = (uint64_t)mt_statement_integer(row, 3),
                                      .requested_bytes = (uint64_t)mt_statement_integer(row, 4),
                                      .stream = (uint64_t)mt_statement_integer(row, 5)};
-    text = text != NULL ? text : "";
     switch (mt_statement_integer(row, 1)) {
     case STORY_RANGE_BEGINS:
         nsys->range_count++;
@@ -238,7 +225,7 @@ static mt_status tell_story(struct nsys *nsys)
 
 static void tell_kernel(struct nsys *nsys, const struct mt_statement *row)
 {
-    const char *name = mt_statement_text(row, 3);
+    const char *name = mt_nsys_strings_find(&nsys->strings, mt_statement_integer(row, 3));
     const struct mt_kernel kernel = {.start_ns = run_time(nsys, mt_statement_integer(row, 0)),
                                      .end_ns = run_time(nsys, mt_statement_integer(row, 1)),
                                      .name = name != NULL ? name : "(unknown)",
@@ -253,16 +240,13 @@ static mt_status tell_kernels(struct nsys *nsys)
 {
     struct mt_statement *statement = NULL;
     struct mt_text sql = {0};
-    bool has_kernels = false, has_strings = false, row = true;
-    mt_status status = has_column(nsys, KERNEL_TABLE, "demangledName", &has_kernels);
-    if (status == MT_OK)
-        status = has_column(nsys, STRING_TABLE, "value", &has_strings);
-    if (status != MT_OK || !has_kernels || !has_strings)
+    bool has_kernels = false, row = true;
+    mt_status status = mt_nsys_has_column(nsys->database, KERNEL_TABLE, "demangledName", &has_kernels);
+    if (status != MT_OK || !has_kernels)
         return status;
     mt_text_add(&sql, "SELECT start, end, ");
     status = add_column(nsys, &sql, KERNEL_TABLE, "streamId", "0");
-    mt_text_add(&sql, ", (SELECT value FROM " STRING_TABLE " WHERE id = demangledName) FROM " KERNEL_TABLE
-                      " ORDER BY start, rowid");
+    mt_text_add(&sql, ", demangledName FROM " KERNEL_TABLE " ORDER BY start, rowid");
     if (status == MT_OK)
         status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
@@ -274,13 +258,28 @@ static mt_status tell_kernels(struct nsys *nsys)
 
 static mt_status check_tables(struct nsys *nsys)
 {
+    static const char *const tables[] = {MEMORY_TABLE, RANGE_TABLE, KERNEL_TABLE, STRING_TABLE};
     bool is_there;
-    mt_status status = has_column(nsys, MEMORY_TABLE, "memoryOperationType", &is_there);
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == MT_OK; i++)
+        status = mt_nsys_check_table(nsys->database, tables[i]);
+    if (status == MT_OK)
+        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "memoryOperationType", &is_there);
     if (status != MT_OK || is_there)
         return status;
     return mt_fail(MT_BAD_TRACE, "it is a database without the table " MEMORY_TABLE
                                  ": nsys profile --cuda-memory-usage=true records it, nsys export --type sqlite "
                                  "writes it");
+}
+
+static mt_status read_strings(struct nsys *nsys)
+{
+    bool has_ids = false, has_values = false;
+    mt_status status = mt_nsys_has_column(nsys->database, STRING_TABLE, "id", &has_ids);
+    if (status == MT_OK)
+        status = mt_nsys_has_column(nsys->database, STRING_TABLE, "value", &has_values);
+    return status == MT_OK && has_ids && has_values ? mt_nsys_strings_read(nsys->database, STRING_TABLE, &nsys->strings)
+                                                    : status;
 }
 
 static void report(const struct nsys *nsys, struct mt_import_report *out)
@@ -298,12 +297,17 @@ mt_status mt_nsys_tell(const char *path, int64_t device, const struct mt_rules *
                        struct mt_import_report *out)
 {
     struct nsys nsys = {0};
+    struct mt_frugal_names frugal;
     mt_status status = mt_database_open_foreign(path, &nsys.database);
+    mt_frugal_names_create(&frugal, sink);
+    const struct mt_sink names = mt_frugal_names_sink(&frugal);
     nsys.foreign = mt_foreign_create(sink);
-    nsys.labels = mt_plain_labels_create(rules, sink);
-    nsys.ranges = mt_nsys_ranges_create(sink, nsys.foreign, nsys.labels);
+    nsys.labels = mt_plain_labels_create(rules, &names);
+    nsys.ranges = mt_nsys_ranges_create(&names, nsys.foreign, nsys.labels);
     if (status == MT_OK)
         status = check_tables(&nsys);
+    if (status == MT_OK)
+        status = read_strings(&nsys);
     if (status == MT_OK)
         status = choose_process(&nsys, device);
     if (status == MT_OK)
@@ -314,6 +318,8 @@ mt_status mt_nsys_tell(const char *path, int64_t device, const struct mt_rules *
     mt_nsys_ranges_destroy(nsys.ranges);
     mt_plain_labels_destroy(nsys.labels);
     mt_foreign_destroy(nsys.foreign);
+    mt_nsys_strings_release(&nsys.strings);
+    mt_frugal_names_release(&frugal);
     mt_database_close(nsys.database);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/import/forward_tape.h"
+#include "trace/import/frugal_names.h"
 #include "trace/import/torch_lives.h"
 #include "trace/import/torch_spans.h"
 
@@ -24,7 +25,8 @@ struct caller {
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
     const struct mt_rules *rules;
-    struct mt_sink sink;
+    struct mt_frugal_names frugal;
+    struct mt_sink sink; /* of frugal names */
     struct mt_foreign *foreign;
     struct mt_name_set *names;
     struct mt_forward_tape *tape;
@@ -103,7 +105,8 @@ struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *s
     struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
     labels->snapshot = snapshot;
     labels->rules = rules;
-    labels->sink = *sink;
+    mt_frugal_names_create(&labels->frugal, sink);
+    labels->sink = mt_frugal_names_sink(&labels->frugal);
     labels->foreign = foreign;
     labels->names = mt_name_set_create();
     labels->tape = mt_forward_tape_create();
@@ -129,6 +132,7 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     mt_torch_lives_release(&labels->lives);
     mt_forward_tape_destroy(labels->tape);
     mt_name_set_destroy(labels->names);
+    mt_frugal_names_release(&labels->frugal);
     free(labels);
 }
 

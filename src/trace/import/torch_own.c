@@ -1,17 +1,21 @@
 #include "trace/import/torch_own.h"
 
 #include "base/memory.h"
+#include "base/number_map.h"
+#include "trace/import/frugal_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariant: annotations [0, told) were told. */
+/* Invariants: annotations [0, told) were told; `spans` has what was made of lists, which a file refers to often. */
 struct mt_torch_own {
     const struct mt_torch_snapshot *snapshot;
-    struct mt_sink sink;
+    struct mt_frugal_names names;
+    struct mt_sink sink; /* of names */
     struct mt_foreign *foreign;
     const struct mt_value *annotations;
     uint32_t told;
+    struct mt_number_map spans; /* by the list's items */
 };
 
 static const struct mt_value *get(const struct mt_value *dict, const char *name)
@@ -37,14 +41,20 @@ struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const stru
 {
     struct mt_torch_own *own = mt_host_alloc(sizeof *own);
     own->snapshot = snapshot;
-    own->sink = *sink;
+    mt_frugal_names_create(&own->names, sink);
+    own->sink = mt_frugal_names_sink(&own->names);
     own->foreign = foreign;
     own->annotations = get(root, "external_annotations");
+    mt_number_map_create(&own->spans);
     return own;
 }
 
 void mt_torch_own_destroy(struct mt_torch_own *own)
 {
+    if (own == NULL)
+        return;
+    mt_number_map_release(&own->spans);
+    mt_frugal_names_release(&own->names);
     free(own);
 }
 
@@ -87,8 +97,8 @@ static mt_span_id intern_span(struct mt_torch_own *own, mt_span_id parent, const
     return own->sink.intern_span(own->sink.context, parent, mt_value_text(name));
 }
 
-/* The names of a list, outermost first. */
-static mt_span_id span_of_names(struct mt_torch_own *own, const struct mt_value *names)
+/* Names, outermost first. */
+static mt_span_id join_names(struct mt_torch_own *own, const struct mt_value *names)
 {
     mt_span_id span = 0;
     for (uint32_t i = 0; i < mt_value_count(names); i++)
@@ -97,12 +107,26 @@ static mt_span_id span_of_names(struct mt_torch_own *own, const struct mt_value 
 }
 
 /* The frames behind the first, innermost first. */
-static mt_span_id span_of_frames(struct mt_torch_own *own, const struct mt_value *frames)
+static mt_span_id join_frames(struct mt_torch_own *own, const struct mt_value *frames)
 {
     mt_span_id span = 0;
     for (uint32_t i = mt_value_count(frames); i > 1; i--)
         span = intern_span(own, span, get(mt_value_at(frames, i - 1), "name"));
     return span;
+}
+
+/* The span that a list makes by `join`, which is asked once. */
+static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
+                          mt_span_id (*join)(struct mt_torch_own *, const struct mt_value *))
+{
+    uint64_t span;
+    if (list->kind != MT_VALUE_LIST)
+        return 0;
+    if (!mt_number_map_get(&own->spans, (uint64_t)(uintptr_t)list->items, &span)) {
+        span = join(own, list);
+        mt_number_map_put(&own->spans, (uint64_t)(uintptr_t)list->items, span);
+    }
+    return (mt_span_id)span;
 }
 
 /* From the first event on, as the events' own. */
@@ -119,9 +143,9 @@ static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
     const char *kind = mt_value_text(get(annotation, "kind"));
     uint64_t time_ns = time_of(own, annotation);
     if (strcmp(kind, "span_begin") == 0)
-        mt_foreign_span_begin(own->foreign, time_ns, span_of_names(own, get(annotation, "spans")));
+        mt_foreign_span_begin(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
     else if (strcmp(kind, "span_end") == 0)
-        mt_foreign_span_end(own->foreign, time_ns, span_of_names(own, get(annotation, "spans")));
+        mt_foreign_span_end(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
     else if (strcmp(kind, "step_begin") == 0)
         mt_foreign_step_begin(own->foreign, time_ns);
     else if (strcmp(kind, "step_end") == 0)
@@ -163,7 +187,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
         .op = mt_value_text(get(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
     read_shape(mt_value_text(get(said, "shape")), &label);
-    *out_span = span_of_frames(own, request->frames);
+    *out_span = span_of(own, request->frames, join_frames);
     label.span = *out_span;
     *out_label = own->sink.intern_label(own->sink.context, &label);
 }

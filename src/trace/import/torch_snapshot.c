@@ -220,7 +220,7 @@ static uint64_t count_blocks(const struct mt_value *list, struct keys *keys, int
 
 static mt_status read_segments(struct reading *reading, const struct mt_value *list)
 {
-    enum { MOST_BLOCKS = 1 << 28 };
+    enum { MOST_BLOCKS = 1 << 22 };
     struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
     uint64_t blocks = count_blocks(list, &reading->keys, out->device);

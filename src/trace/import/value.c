@@ -40,7 +40,7 @@ const struct mt_value *mt_value_get(const struct mt_value *dict, struct mt_value
     const struct mt_items *items = dict->items;
     if (key->hint < items->count && is_key(&items->values[key->hint], key))
         return &items->values[key->hint + 1];
-    for (uint32_t i = 0; i < items->count; i += 2)
+    for (uint32_t i = 0; i < items->count && i < 2 * MT_VALUE_MOST_KEYS; i += 2)
         if (is_key(&items->values[i], key)) {
             key->hint = i;
             return &items->values[i + 1];
@@ -55,7 +55,9 @@ bool mt_value_is(const struct mt_value *value, const char *text)
 
 const char *mt_value_text(const struct mt_value *value)
 {
-    return value->kind == MT_VALUE_TEXT ? value->text : "";
+    if (value->kind != MT_VALUE_TEXT)
+        return "";
+    return value->length <= MT_VALUE_MOST_TEXT_BYTES ? value->text : "(a text that is too long)";
 }
 
 bool mt_value_integer(const struct mt_value *value, int64_t *out)

@@ -69,13 +69,17 @@ struct mt_value_key {
         .name = (text), .length = sizeof(text) - 1                                                                     \
     }
 
-/* The value of a key; none where there is no such key, or no dict. Of equal keys, which nobody writes, any counts. */
+/* What is looked for and at: a file refers to one dict, or one text, a million times in two bytes each. */
+enum { MT_VALUE_MOST_KEYS = 64, MT_VALUE_MOST_TEXT_BYTES = 4096 };
+
+/* The value of a key among a dict's first MT_VALUE_MOST_KEYS; none where there is no such key, or no dict. Of equal keys,
+ * which nobody writes, any counts. */
 const struct mt_value *mt_value_get(const struct mt_value *dict, struct mt_value_key *key);
 
 /* Whether it is this text. */
 bool mt_value_is(const struct mt_value *value, const char *text);
 
-/* Its text; "" of what is none. */
+/* Its text; "" of what is none, and words that say so of one with over MT_VALUE_MOST_TEXT_BYTES, which is no name. */
 const char *mt_value_text(const struct mt_value *value);
 
 /* Its number, if it is an integer; otherwise false, and *out is left. */
