@@ -249,7 +249,7 @@ static void a_run_that_did_not_end_well_never_passes(void **state)
         MT_OUT_OF_MEMORY);
     const struct said *said = MEMTRACE("check --trace oom.db --max-allocated 1TiB --no-leaks");
     assert_int_equal(said->code, MT_FAILED);
-    assert_says(said->out, "it ended out of device memory");
+    assert_says(said->out, "it ended out of memory");
     assert_says(said->out, "memtrace oom --trace oom.db");
     said = MEMTRACE("check --trace oom.db --run 1 --against 2");
     assert_int_equal(said->code, MT_USAGE);

@@ -323,6 +323,38 @@ static void doubts_are_noted(void **state)
     assert_non_null(strstr(said->err, "settings, so no cause"));
 }
 
+/* What an import says nothing of is no setting in which it differs; an allocator's settings are what they mean, however
+ * they are spelled. */
+static void what_one_run_says_nothing_of_is_unknown_and_no_difference(void **state)
+{
+    (void)state;
+    FILE *log = fopen("log.csv", "w");
+    assert_non_null(log);
+    fputs("Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00:000001,allocate,0x1000,4096,0\n", log);
+    assert_int_equal(fclose(log), 0);
+    assert_int_equal(memtrace("import log.csv")->code, MT_OK);
+    run(TINY "--seq 8 --alloc policy=torch,max_split=off");
+    run(TINY "--seq 8 --alloc policy=torch");
+    const struct said *said = memtrace("diff 1 2");
+    assert_int_equal(said->code, MT_OK);
+    assert_non_null(strstr(said->out, "They differ in no setting that both tell of."));
+    assert_non_null(strstr(said->err, "run 1 says nothing of alloc, attention, autocast, batch and "));
+    assert_null(strstr(said->err, "so no cause"));
+    json_t *diff = diff_json("1 2");
+    assert_int_equal(json_array_size(json_object_get(diff, "settings")), 0);
+    const json_t *unknown = json_object_get(diff, "unknown_settings"), *setting;
+    size_t index;
+    assert_true(json_array_size(unknown) > 10);
+    json_array_foreach(unknown, index, setting)
+        assert_true(json_is_null(json_object_get(setting, "a")) != json_is_null(json_object_get(setting, "b")));
+    json_decref(diff);
+    diff = diff_json("2 3");
+    assert_int_equal(json_array_size(json_object_get(diff, "settings")), 0);
+    assert_int_equal(json_array_size(json_object_get(diff, "unknown_settings")), 0);
+    json_decref(diff);
+    assert_fails("", MT_USAGE, "differ in one setting only");
+}
+
 /* Of a run that ended early, only a bound is known. */
 static void what_a_run_out_of_memory_needs_is_a_bound(void **state)
 {
@@ -390,6 +422,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_still_being_written_is_compared_as_far_as_it_is, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(doubts_are_noted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_one_run_says_nothing_of_is_unknown_and_no_difference, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_run_out_of_memory_needs_is_a_bound, set_up, tear_down),
         cmocka_unit_test_setup_teardown(published_figures_stand_beside_runs_that_they_are_of, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_trace_is_refused, set_up, tear_down),

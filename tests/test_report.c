@@ -350,6 +350,26 @@ static void warm_up_is_compared(void **state)
     json_decref(page);
 }
 
+/* A full step tells of the forward pass of its own configuration, and of no other's; a graph is one. */
+static void forward_passes_are_timed_where_no_full_step_is_of_their_kind(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8 --mode fwd");
+    run(TINY "--seq 8 --mode fwd_bwd");
+    json_t *page = report();
+    assert_int_equal(json_array_size(rows_of(table_of(page, "timing", "steps"))), 1);
+    json_decref(page);
+    run(TINY "--seq 8 --mode fwd --attention softmax");
+    run(TINY "--seq 8 --mode fwd_bwd --zero-grad before-forward");
+    run(TINY "--seq 8 --mode fwd_bwd --zero-grad before-forward --cuda-graph on");
+    page = report();
+    const json_t *table = table_of(page, "timing", "steps");
+    assert_int_equal(json_array_size(rows_of(table)), 4);
+    row_of(table, "attention", "softmax");
+    row_of(table, "CUDA graph", "on");
+    json_decref(page);
+}
+
 static void out_of_memory_is_a_row(void **state)
 {
     (void)state;
@@ -473,6 +493,7 @@ int main(void)
         TEST(kernels_are_shown_by_phase),
         TEST(what_is_absent_is_hinted_at),
         TEST(warm_up_is_compared),
+        TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
         TEST(out_of_memory_is_a_row),
         TEST(newest_steady_run_counts),
         TEST(html_holds_names_as_text),

@@ -31,12 +31,6 @@ struct mt_recorder {
     struct mt_payload payload; /* of the item that is being written */
 };
 
-const char *mt_run_state_name(mt_run_state state)
-{
-    static const char *const names[] = {"running", "done", "failed", "oom", "interrupted"};
-    return names[state];
-}
-
 static bool writer_failed(const struct mt_recorder *recorder)
 {
     return atomic_load(&recorder->ring->header->writer_failed) != 0;

@@ -10,6 +10,7 @@
 #define MT_TRACE_RECORDER_H
 
 #include "base/sink.h"
+#include "trace/run_state.h"
 
 #include <stddef.h>
 
@@ -26,11 +27,6 @@ struct mt_run_info {
     size_t setting_count;
     uint64_t ring_records; /* capacity of the ring in 64-byte records, rounded up to a power of two; 0: a million */
 };
-
-typedef enum mt_run_state { MT_RUN_RUNNING, MT_RUN_DONE, MT_RUN_FAILED, MT_RUN_OOM, MT_RUN_INTERRUPTED } mt_run_state;
-
-/* "running", "done", … as in run.state. */
-const char *mt_run_state_name(mt_run_state state);
 
 /* Opens or creates the trace at `path`, recovers what an earlier process left in its ring, adds a run and commits its
  * row. Fails if another process is writing the trace (MT_FAILED, with its pid), if the file is not a trace

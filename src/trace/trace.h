@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "trace/measure.h"
+#include "trace/run_state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +37,9 @@ struct mt_run {
     int64_t steps;          /* that were begun */
     int64_t last_full_step; /* the last one that was ended; -1: none */
 };
+
+/* Whether the run stands so. Its state may be none of ours, where others wrote the trace. */
+bool mt_run_is(const struct mt_run *run, mt_run_state state);
 
 /* All runs, oldest first; borrowed until the trace is closed. */
 const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count);

@@ -37,7 +37,7 @@ static bool is_estimated(const struct mt_run *run)
 
 static bool is_oom(const struct mt_run *run)
 {
-    return strcmp(run->state, "oom") == 0;
+    return mt_run_is(run, MT_RUN_OOM);
 }
 
 /* "12.3 ± 0.4", "12.3" where there was one step, "OOM", "-" for a phase that the run does not have. */
@@ -68,7 +68,7 @@ static void add_note(struct mt_table *table, const struct mt_run *run, const str
     if (is_oom(run) && steps->oom_bytes >= 0)
         mt_text_add(&note, "OOM: %s asked for %s in %s", mt_format_bytes((uint64_t)steps->oom_bytes, asked),
                     steps->oom_category, steps->oom_phase);
-    else if (strcmp(run->state, "done") != 0)
+    else if (!mt_run_is(run, MT_RUN_DONE))
         mt_text_add(&note, "%s", run->state);
     if (is_estimated(run))
         mt_text_add(&note, note.length > 0 ? "; estimate" : "estimate");

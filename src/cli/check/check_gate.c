@@ -1,7 +1,6 @@
 #include "cli/check/check_gate.h"
 
 #include "base/memory.h"
-#include "trace/recorder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -148,7 +147,7 @@ static void add_criterion(struct mt_check *check, struct mt_criterion criterion)
 
 static bool ended_well(const struct mt_run *run)
 {
-    return strcmp(run->state, mt_run_state_name(MT_RUN_DONE)) == 0;
+    return mt_run_is(run, MT_RUN_DONE);
 }
 
 static void check_bounds(struct mt_check *check, const struct measured *measured)

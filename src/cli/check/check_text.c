@@ -1,9 +1,7 @@
 #include "cli/check/check_text.h"
 
-#include "alloc/alloc.h"
 #include "cli/output/output.h"
-#include "cli/run/run_settings.h"
-#include "trace/recorder.h"
+#include "cli/output/settings.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,29 +34,12 @@ static void add_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_te
         mt_text_add(out, " and %zu more kind%s", leaks->row_count - 1, leaks->row_count == 2 ? "" : "s");
 }
 
-static void add_end(const struct mt_run *run, struct mt_text *out)
-{
-    static const struct {
-        mt_run_state state;
-        const char *text;
-    } ends[] = {{MT_RUN_DONE, "it is done"},
-                {MT_RUN_OOM, "it ended out of device memory"},
-                {MT_RUN_FAILED, "it failed"},
-                {MT_RUN_INTERRUPTED, "its process died"},
-                {MT_RUN_RUNNING, "it is still running: check it once it has ended"}};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-        if (strcmp(mt_run_state_name(ends[i].state), run->state) == 0) {
-            mt_text_add(out, "%s", ends[i].text);
-            return;
-        }
-    mt_text_add(out, "its state is %s", run->state);
-}
-
 void mt_criterion_add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
     char value[MT_BYTES_TEXT], bound[MT_BYTES_TEXT];
     if (criterion->kind == MT_CRITERION_ENDED)
-        add_end(check->question->run, out);
+        mt_text_add(out, "it %s%s", mt_run_state_words(check->question->run->state),
+                    mt_run_is(check->question->run, MT_RUN_RUNNING) ? ": check it once it has ended" : "");
     else if (criterion->kind == MT_CRITERION_LEAKS && criterion->passed)
         mt_text_add(out, "every step leaves what the one before left");
     else if (criterion->kind == MT_CRITERION_LEAKS)
@@ -118,40 +99,27 @@ void mt_check_add_nearest(const struct mt_check *check, struct mt_text *out)
     mt_criterion_add_finding(check, nearest, out);
 }
 
-/* A value as people write it: of an allocator's settings only those that are not as they are by themselves. */
-static void add_value(struct mt_text *out, const char *name, const char *value)
-{
-    struct mt_alloc_settings settings;
-    if (strcmp(name, "alloc") == 0 && value[0] != '\0' && mt_alloc_settings_parse(value, &settings) == MT_OK)
-        mt_alloc_settings_format_short(&settings, out);
-    else
-        mt_text_add(out, "%s", value);
-}
-
-static void add_difference(struct mt_text *out, const char *name, const char *before, const char *now)
-{
-    mt_text_add(out, "%s%s ", out->length > 0 ? ", " : "", name);
-    add_value(out, name, before);
-    mt_text_add(out, " → ");
-    add_value(out, name, now);
-}
-
 mt_status mt_check_add_differences(const struct mt_check *check, struct mt_text *out)
 {
-    struct mt_setting_row *ours = NULL, *theirs = NULL;
-    size_t our_count = 0, their_count = 0;
+    struct mt_settings before = {0}, now = {0};
+    struct mt_settings_difference difference;
     if (check->against == NULL)
         return MT_OK;
-    mt_status status = mt_trace_settings(check->question->trace, check->question->run, &ours, &our_count);
+    mt_status status = mt_settings_load(check->against->trace, check->against->run, &before);
     if (status == MT_OK)
-        status = mt_trace_settings(check->against->trace, check->against->run, &theirs, &their_count);
-    for (size_t i = 0; i < our_count && status == MT_OK; i++) {
-        const char *before = mt_run_setting_find(theirs, their_count, ours[i].name);
-        if (strcmp(before, ours[i].value) != 0)
-            add_difference(out, ours[i].name, before, ours[i].value);
+        status = mt_settings_load(check->question->trace, check->question->run, &now);
+    if (status == MT_OK) {
+        mt_settings_compare(&before, &now, MT_SETTINGS_ALL, &difference);
+        for (size_t i = 0; i < difference.different_count; i++) {
+            mt_text_add(out, "%s", i > 0 ? ", " : "");
+            mt_setting_add_change(&difference.different[i], " ", out);
+        }
+        if (difference.different_count > 0 && difference.unknown_count > 0)
+            mt_text_add(out, "; ");
+        mt_settings_add_unknown(&difference, check->against->run, check->question->run, out);
     }
-    free(ours);
-    free(theirs);
+    mt_settings_release(&before);
+    mt_settings_release(&now);
     return status;
 }
 
@@ -218,7 +186,7 @@ void mt_check_hints_create(const struct mt_check *check, const struct mt_trace_o
 {
     *out = (struct mt_check_hints){0};
     const struct mt_run *run = check->question->run;
-    if (fails(check, MT_CRITERION_ENDED) && strcmp(run->state, mt_run_state_name(MT_RUN_OOM)) == 0)
+    if (fails(check, MT_CRITERION_ENDED) && mt_run_is(run, MT_RUN_OOM))
         hint_run(check, options, out, "oom", "what was asked for, what was live, and what would have sufficed");
     if (fails_relative(check))
         hint_diff(check, options, out);

@@ -18,8 +18,8 @@ void mt_check_add_verdict(const struct mt_check *check, struct mt_text *out);
  * Adds nothing if no bytes were bounded. */
 void mt_check_add_nearest(const struct mt_check *check, struct mt_text *out);
 
-/* Adds the settings in which the run differs from the one that it is compared with: "seq 256 → 512, batch 4 → 8".
- * Nothing if there are none. */
+/* Adds the settings in which the run differs from the one that it is compared with: "seq 256 → 512, batch 4 → 8";
+ * and of how many one of them says nothing. Nothing if there are none. */
 mt_status mt_check_add_differences(const struct mt_check *check, struct mt_text *out);
 
 /* Commands to ask next of a check that failed, and what they tell. */

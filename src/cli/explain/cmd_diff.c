@@ -1,5 +1,6 @@
 /* memtrace diff: why one run needs more memory than another. */
 #include "cli/explain/diff_answer.h"
+#include "cli/output/output.h"
 
 struct diff_options {
     bool help, json, all;
@@ -45,6 +46,8 @@ static mt_status run_diff(const void *given)
     const struct diff_options *diff = given;
     struct mt_diff_answer answer;
     mt_status status = mt_diff_answer_load(diff->trace, diff->a, diff->b, &answer);
+    for (size_t i = 0; i < answer.doubt_count && status == MT_OK; i++)
+        mt_note("%s", mt_text_get(&answer.doubts[i]));
     if (status == MT_OK && diff->json)
         mt_diff_answer_print_json(&answer);
     else if (status == MT_OK)

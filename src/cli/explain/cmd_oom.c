@@ -1,7 +1,6 @@
 /* memtrace oom: why did a run end out of memory, and what would have kept it going? */
 #include "cli/command.h"
 #include "cli/explain/oom_answer.h"
-#include "trace/recorder.h"
 
 static const struct mt_option options[] = {MT_TRACE_OPTIONS};
 
@@ -9,7 +8,7 @@ static mt_status run_oom(const void *given)
 {
     const struct mt_trace_options *asked = given;
     struct mt_question question;
-    mt_status status = mt_question_open_ended(asked, mt_run_state_name(MT_RUN_OOM), &question);
+    mt_status status = mt_question_open_ended(asked, MT_RUN_OOM, &question);
     if (status != MT_OK)
         return status;
     struct mt_oom_answer answer;

@@ -1,6 +1,7 @@
 #include "cli/explain/diff_answer.h"
 
 #include "base/memory.h"
+#include "cli/explain/diff_pair.h"
 #include "cli/output/output.h"
 
 #include <inttypes.h>
@@ -27,7 +28,7 @@ static mt_status open_pair(const char *trace, struct mt_question question[])
     mt_status status = mt_trace_open(trace, &opened);
     if (status != MT_OK)
         return status;
-    status = mt_changes_find_pair(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
+    status = mt_diff_pair_find(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++)
         snprintf(numbers[side], sizeof numbers[side], "%" PRId64, runs[side]->id);
     mt_trace_close(opened);
@@ -47,24 +48,46 @@ static mt_status open_named(const char *trace, const char *a, const char *b, str
     return status == MT_OK ? open_side(trace, b, &question[MT_SIDE_B]) : status;
 }
 
-/* What makes two runs hard to compare is said, and not refused: the bytes add up all the same. */
-static void note_doubts(const struct mt_diff_answer *answer)
+static struct mt_text *add_doubt(struct mt_diff_answer *answer)
 {
+    return &answer->doubts[answer->doubt_count++];
+}
+
+static bool is_cut_short(const struct mt_run *run)
+{
+    return mt_run_is(run, MT_RUN_OOM) || mt_run_is(run, MT_RUN_FAILED);
+}
+
+static void doubt_ends(struct mt_diff_answer *answer)
+{
+    for (int side = 0; side < MT_SIDE_COUNT; side++) {
+        const struct mt_run *run = answer->question[side].run;
+        if (is_cut_short(run))
+            mt_text_add(add_doubt(answer), "run %" PRId64 " %s: its peaks are those until then", run->id,
+                        mt_run_state_words(run->state));
+    }
     const struct mt_run *a = answer->question[MT_SIDE_A].run, *b = answer->question[MT_SIDE_B].run;
-    const struct mt_run *runs[] = {a, b};
-    bool is_whole = true;
-    for (int side = 0; side < MT_SIDE_COUNT; side++)
-        if (strcmp(runs[side]->state, "oom") == 0 || strcmp(runs[side]->state, "failed") == 0) {
-            is_whole = false;
-            mt_note("run %" PRId64 " ended %s: its peaks are those until then", runs[side]->id,
-                    strcmp(runs[side]->state, "oom") == 0 ? "out of memory" : "with a failure");
-        }
-    if (is_whole && a->steps != b->steps && (a->steps < 2 || b->steps < 2))
-        mt_note("%" PRId64 " and %" PRId64 " steps: a first step has no gradients and no optimizer state before its "
-                "backward; repeat the shorter run with --steps 2",
-                a->steps, b->steps);
-    if (answer->changes.count > 1)
-        mt_note("the runs differ in %zu settings, so no cause can be put down to one of them", answer->changes.count);
+    if (answer->doubt_count == 0 && a->steps != b->steps && (a->steps < 2 || b->steps < 2))
+        mt_text_add(add_doubt(answer),
+                    "%" PRId64 " and %" PRId64
+                    " steps: a first step has no gradients and no optimizer state before its "
+                    "backward; repeat the shorter run with --steps 2",
+                    a->steps, b->steps);
+}
+
+/* What makes two runs hard to compare is said, and not refused: the bytes add up all the same. */
+static void find_doubts(struct mt_diff_answer *answer)
+{
+    const struct mt_settings_difference *changes = &answer->changes;
+    doubt_ends(answer);
+    if (changes->different_count > 1)
+        mt_text_add(add_doubt(answer), "the runs differ in %zu settings, so no cause can be put down to one of them",
+                    changes->different_count);
+    if (changes->unknown_count == 0)
+        return;
+    struct mt_text *unknown = add_doubt(answer);
+    mt_settings_add_unknown(changes, answer->question[MT_SIDE_A].run, answer->question[MT_SIDE_B].run, unknown);
+    mt_text_add(unknown, ", so the two may differ in more than is told");
 }
 
 static struct mt_diff_category *category_of(struct mt_diff_answer *answer, const char *name)
@@ -121,18 +144,18 @@ static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t s
 static mt_status add_length(struct mt_diff_answer *answer, int side, const struct mt_run *run)
 {
     struct mt_trace *trace = answer->question[side].trace;
+    static const char *const but[] = {"seq", NULL};
     struct mt_settings settings;
     mt_status status = mt_settings_load(trace, run, &settings);
-    int64_t seq = strtoll(mt_setting_find(settings.rows, settings.count, "seq"), NULL, 10);
-    if (status == MT_OK && seq > 0 && mt_settings_agree_but_for(&answer->settings[side], &settings, "seq")) {
+    int64_t seq = strtoll(mt_settings_value(&settings, "seq"), NULL, 10);
+    if (status == MT_OK && seq > 0 &&
+        mt_settings_agree(&answer->settings[side], &settings, MT_SETTINGS_OF_MEMORY, but)) {
         struct mt_peak_row peak;
         status = mt_trace_peak(trace, run, MT_MEASURE_RESERVED, &peak);
         struct mt_diff_length *length = length_of(answer, seq);
         length->run[side] = run;
         length->reserved_bytes[side] = peak.bytes;
-        length->published[side] = mt_published_is_comparable(settings.rows, settings.count)
-                                      ? mt_published_find(settings.rows, settings.count)
-                                      : NULL;
+        length->published[side] = mt_published_is_comparable(&settings) ? mt_published_find(&settings) : NULL;
         mt_peak_row_release(&peak);
     }
     mt_settings_release(&settings);
@@ -157,10 +180,10 @@ static void keep_whole_lengths(struct mt_diff_answer *answer)
         qsort(answer->lengths, kept, sizeof *answer->lengths, compare_lengths);
 }
 
-static bool differ_in_length(const struct mt_changes *changes)
+static bool differ_in_length(const struct mt_settings_difference *changes)
 {
-    for (size_t i = 0; i < changes->count; i++)
-        if (strcmp(changes->items[i].name, "seq") == 0)
+    for (size_t i = 0; i < changes->different_count; i++)
+        if (strcmp(changes->different[i].name, "seq") == 0)
             return true;
     return false;
 }
@@ -174,7 +197,7 @@ static mt_status load_lengths(struct mt_diff_answer *answer)
         size_t count;
         const struct mt_run *runs = mt_trace_runs(answer->question[side].trace, &count);
         for (size_t i = 0; i < count && status == MT_OK; i++)
-            if (strcmp(runs[i].state, "done") == 0)
+            if (mt_run_is(&runs[i], MT_RUN_DONE))
                 status = add_length(answer, side, &runs[i]);
     }
     keep_whole_lengths(answer);
@@ -214,7 +237,8 @@ static mt_status load(struct mt_diff_answer *answer)
         status = mt_trace_diff(&runs[MT_SIDE_A], &runs[MT_SIDE_B], &answer->diff);
     if (status != MT_OK)
         return status;
-    mt_changes_find(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], &answer->changes);
+    mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,
+                        &answer->changes);
     status = load_categories(answer);
     return status == MT_OK ? load_lengths(answer) : status;
 }
@@ -227,7 +251,7 @@ mt_status mt_diff_answer_load(const char *trace, const char *a, const char *b, s
     if (status == MT_OK)
         status = load(out);
     if (status == MT_OK)
-        note_doubts(out);
+        find_doubts(out);
     return status;
 }
 
@@ -238,6 +262,8 @@ void mt_diff_answer_release(struct mt_diff_answer *answer)
         mt_settings_release(&answer->settings[side]);
         mt_question_close(&answer->question[side]);
     }
+    for (size_t i = 0; i < answer->doubt_count; i++)
+        mt_text_release(&answer->doubts[i]);
     free(answer->categories);
     free(answer->lengths);
     *answer = (struct mt_diff_answer){0};

@@ -3,8 +3,8 @@
 #define MT_CLI_DIFF_ANSWER_H
 
 #include "cli/output/question.h"
+#include "cli/output/settings.h"
 #include "cli/report/published.h"
-#include "cli/run/run_changes.h"
 #include "trace/diff.h"
 
 /* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
@@ -21,11 +21,15 @@ struct mt_diff_length {
     const struct mt_published_cell *published[MT_SIDE_COUNT]; /* NULL: none that these bytes are comparable with */
 };
 
+enum { MT_MOST_DIFF_DOUBTS = 5 };
+
 /* Ownership: everything; release it in any case. */
 struct mt_diff_answer {
     struct mt_question question[MT_SIDE_COUNT];
     struct mt_settings settings[MT_SIDE_COUNT];
-    struct mt_changes changes;
+    struct mt_settings_difference changes;      /* that could change memory */
+    struct mt_text doubts[MT_MOST_DIFF_DOUBTS]; /* what makes the two hard to compare, a sentence each */
+    size_t doubt_count;
     struct mt_diff diff;
     struct mt_diff_category *categories; /* the largest of either first */
     size_t category_count;
@@ -33,8 +37,7 @@ struct mt_diff_answer {
     size_t length_count;
 };
 
-/* Answers for two runs, named as mt_question_open_named says; both NULL: those that mt_changes_find_pair finds. Notes on
- * stderr what makes them hard to compare. */
+/* Answers for two runs, named as mt_question_open_named says; both NULL: those that mt_diff_pair_find finds. */
 mt_status mt_diff_answer_load(const char *trace, const char *a, const char *b, struct mt_diff_answer *out);
 void mt_diff_answer_release(struct mt_diff_answer *answer);
 

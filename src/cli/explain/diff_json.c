@@ -44,14 +44,19 @@ static json_t *side_json(const struct mt_diff_answer *answer, mt_side which)
     return object;
 }
 
-static json_t *settings_json(const struct mt_changes *changes)
+/* null on a side that says nothing of it. */
+static json_t *setting_json(const struct mt_setting_pair *setting)
+{
+    return json_pack("{s:o, s:o, s:o}", "name", mt_json_text(setting->name), "a",
+                     mt_json_text(setting->a[0] != '\0' ? setting->a : NULL), "b",
+                     mt_json_text(setting->b[0] != '\0' ? setting->b : NULL));
+}
+
+static json_t *settings_json(const struct mt_setting_pair *settings, size_t count)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < changes->count; i++) {
-        const struct mt_change *change = &changes->items[i];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name", mt_json_text(change->name), "a",
-                                              mt_json_text(change->a), "b", mt_json_text(change->b)));
-    }
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, setting_json(&settings[i]));
     return list;
 }
 
@@ -127,8 +132,11 @@ static json_t *lengths_json(const struct mt_diff_answer *answer)
 void mt_diff_answer_print_json(const struct mt_diff_answer *answer)
 {
     const struct mt_diff *diff = &answer->diff;
-    json_t *object = json_pack("{s:s, s:o, s:o, s:o}", "schema", "memtrace.diff/1", "a", side_json(answer, MT_SIDE_A),
-                               "b", side_json(answer, MT_SIDE_B), "settings", settings_json(&answer->changes));
+    const struct mt_settings_difference *changes = &answer->changes;
+    json_t *object =
+        json_pack("{s:s, s:o, s:o, s:o, s:o}", "schema", "memtrace.diff/1", "a", side_json(answer, MT_SIDE_A), "b",
+                  side_json(answer, MT_SIDE_B), "settings", settings_json(changes->different, changes->different_count),
+                  "unknown_settings", settings_json(changes->unknown, changes->unknown_count));
     json_object_set_new(object, "allocated_delta_bytes", json_integer(diff->allocated.delta_bytes));
     json_object_set_new(object, "reserved_delta_bytes", json_integer(diff->reserved.delta_bytes));
     json_object_set_new(object, "rows", rows_json(&diff->allocated));

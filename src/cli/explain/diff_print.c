@@ -1,7 +1,6 @@
 /* A diff for people: the answer in one sentence, then what it rests on. */
 #include "cli/explain/diff_answer.h"
 
-#include "alloc/alloc.h"
 #include "cli/output/output.h"
 #include "cli/output/table.h"
 
@@ -82,32 +81,26 @@ static size_t add_causes_of(const struct mt_diff_parts *parts, bool is_up, struc
     return count;
 }
 
-/* A setting's value; of an allocator, what is not as it is by itself. */
-static void add_value(const struct mt_change *change, const char *value, struct mt_text *out)
+static bool differ_in_one(const struct mt_diff_answer *answer)
 {
-    struct mt_alloc_settings settings;
-    if (strcmp(change->name, "alloc") == 0 && value[0] != '\0' && mt_alloc_settings_parse(value, &settings) == MT_OK)
-        mt_alloc_settings_format_short(&settings, out);
-    else
-        mt_text_add(out, "%s", value[0] != '\0' ? value : "unset");
+    return answer->changes.different_count == 1 && answer->changes.unknown_count == 0;
 }
 
 /* "with autocast bf16", where that is the one thing that differs; "B" otherwise. */
 static void add_subject(const struct mt_diff_answer *answer, mt_side side, struct mt_text *out)
 {
-    if (answer->changes.count != 1) {
+    if (!differ_in_one(answer)) {
         mt_text_add(out, "%c", side_letter[side]);
         return;
     }
-    const struct mt_change *change = &answer->changes.items[0];
-    const char *value = side == MT_SIDE_A ? change->a : change->b;
+    const struct mt_setting_pair *change = &answer->changes.different[0];
     mt_text_add(out, "%s %s ", side == MT_SIDE_A ? "with" : "With", change->name);
-    add_value(change, value, out);
+    mt_setting_add_value(change->name, side == MT_SIDE_A ? change->a : change->b, out);
 }
 
 static bool ran_out(const struct mt_diff_answer *answer, mt_side side)
 {
-    return strcmp(answer->question[side].run->state, "oom") == 0;
+    return mt_run_is(answer->question[side].run, MT_RUN_OOM);
 }
 
 /* "With autocast bf16 the run needs 4.28 GiB more than with autocast off". Of a run that ran out of memory it is known
@@ -120,8 +113,7 @@ static void add_comparison(const struct mt_diff_answer *answer, struct mt_text *
     bool is_bound = (is_b_oom && !is_a_oom && bytes > 0) || (is_a_oom && !is_b_oom && bytes < 0);
     char size[MT_BYTES_TEXT];
     add_subject(answer, MT_SIDE_B, out);
-    mt_text_add(out, "%s %s ", answer->changes.count == 1 ? " the run" : "",
-                is_b_oom && !is_bound ? "reached" : "needs");
+    mt_text_add(out, "%s %s ", differ_in_one(answer) ? " the run" : "", is_b_oom && !is_bound ? "reached" : "needs");
     if (bytes == 0)
         mt_text_add(out, "as much as ");
     else
@@ -172,21 +164,23 @@ static void print_side(const struct mt_diff_answer *answer, mt_side which)
     mt_text_release(&text);
 }
 
-static void print_changes(const struct mt_changes *changes)
+static void add_differences(const struct mt_settings_difference *changes, struct mt_text *out)
 {
-    if (changes->count == 0) {
-        puts("They differ in no setting that could change memory.");
-        return;
+    if (changes->different_count == 0)
+        mt_text_add(out, "They differ in no setting that %s.",
+                    changes->unknown_count == 0 ? "could change memory" : "both tell of");
+    else
+        mt_text_add(out, "They differ in ");
+    for (size_t i = 0; i < changes->different_count; i++) {
+        mt_text_add(out, "%s", i > 0 ? "; " : "");
+        mt_setting_add_change(&changes->different[i], ": ", out);
     }
+}
+
+static void print_changes(const struct mt_diff_answer *answer)
+{
     struct mt_text text = {0};
-    mt_text_add(&text, "They differ in ");
-    for (size_t i = 0; i < changes->count; i++) {
-        const struct mt_change *change = &changes->items[i];
-        mt_text_add(&text, "%s%s: ", i > 0 ? "; " : "", change->name);
-        add_value(change, change->a, &text);
-        mt_text_add(&text, " → ");
-        add_value(change, change->b, &text);
-    }
+    add_differences(&answer->changes, &text);
     print_sentence(mt_text_get(&text), 0);
     mt_text_release(&text);
 }
@@ -427,7 +421,7 @@ void mt_diff_answer_print(const struct mt_diff_answer *answer, const struct mt_d
     print_answer(answer);
     print_side(answer, MT_SIDE_A);
     print_side(answer, MT_SIDE_B);
-    print_changes(&answer->changes);
+    print_changes(answer);
     print_peaks(&answer->diff);
     print_causes(&answer->diff, how);
     print_rows(&answer->diff, how);

@@ -4,7 +4,6 @@
 #include "cli/run/fit_report.h"
 #include "cli/run/run_command.h"
 #include "cli/run/run_options.h"
-#include "trace/recorder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -55,7 +54,7 @@ static mt_status find_refusal(const struct mt_question *question, int64_t *out_e
 
 static mt_status fail_without_refusal(const struct mt_run *run)
 {
-    if (strcmp(run->state, mt_run_state_name(MT_RUN_OOM)) == 0)
+    if (mt_run_is(run, MT_RUN_OOM))
         return mt_fail(MT_USAGE, "run %" PRId64 " ran out of memory, but the event that says so is not in the trace",
                        run->id);
     return mt_fail(MT_USAGE,

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -191,6 +192,16 @@ void mt_print_name(const char *name)
     mt_text_add_visible(&visible, name);
     fputs(mt_text_get(&visible), stdout);
     mt_text_release(&visible);
+}
+
+void mt_print_parameter_count(uint64_t count)
+{
+    if (count >= 1000000000)
+        printf("%.2f billion parameters", (double)count / 1e9);
+    else if (count >= 1000000)
+        printf("%.2f million parameters", (double)count / 1e6);
+    else
+        printf("%" PRIu64 " parameters", count);
 }
 
 static json_t *json_of_damaged(const char *text)

@@ -46,6 +46,9 @@ void mt_text_add_shell_word(struct mt_text *out, const char *word);
 /* Prints a name as mt_text_add_visible does; raw where stdout is not a terminal and so obeys nothing. */
 void mt_print_name(const char *name);
 
+/* Prints "3.41 billion parameters"; a count under a million is printed in full. */
+void mt_print_parameter_count(uint64_t count);
+
 /* A JSON string of text in any encoding: bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
 json_t *mt_json_text(const char *text);
 

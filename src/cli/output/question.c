@@ -17,9 +17,9 @@ const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
 
 static void note_state(const struct mt_run *run)
 {
-    if (strcmp(run->state, "running") == 0)
+    if (mt_run_is(run, MT_RUN_RUNNING))
         mt_note("run %" PRId64 " is still running: these are its first %" PRId64 " events", run->id, run->event_count);
-    else if (strcmp(run->state, "interrupted") == 0)
+    else if (mt_run_is(run, MT_RUN_INTERRUPTED))
         mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
     if (run->lost_events > 0)
         mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
@@ -44,16 +44,16 @@ mt_status mt_question_open(const struct mt_trace_options *options, struct mt_que
     return open_run(options->trace, options->run, out);
 }
 
-static const struct mt_run *find_newest(struct mt_trace *trace, const char *state)
+static const struct mt_run *find_newest(struct mt_trace *trace, mt_run_state state)
 {
     size_t count;
     const struct mt_run *runs = mt_trace_runs(trace, &count);
-    while (count > 0 && strcmp(runs[count - 1].state, state) != 0)
+    while (count > 0 && !mt_run_is(&runs[count - 1], state))
         count--;
     return count > 0 ? &runs[count - 1] : NULL;
 }
 
-mt_status mt_question_open_ended(const struct mt_trace_options *options, const char *state, struct mt_question *out)
+mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_state state, struct mt_question *out)
 {
     if (options->run != NULL)
         return mt_question_open(options, out);
@@ -70,7 +70,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, const c
     return mt_fail(
         MT_USAGE,
         "no run of %s ended with the state %s, so there is nothing to tell: memtrace runs lists how each ended",
-        options->trace, state);
+        options->trace, mt_run_state_name(state));
 }
 
 /* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */

@@ -19,7 +19,7 @@ struct mt_question {
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 
 /* The same, but without --run the newest run that ended in that state: MT_USAGE if none did. */
-mt_status mt_question_open_ended(const struct mt_trace_options *options, const char *state, struct mt_question *out);
+mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_state state, struct mt_question *out);
 
 /* The same for a run that is named beside --run, as where two are compared: a number or a name of the trace `trace`, or
  * FILE:RUN of another one (what stands before a colon is a file if there is one of that name). FILE:, or FILE where

@@ -50,7 +50,7 @@ static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt
         status = mt_trace_peak(trace, run, MT_MEASURE_ALLOCATED, &peak);
     if (status == MT_OK) {
         mt_text_add(out, "peak %s", mt_format_bytes(peak.bytes, bytes));
-        if (strcmp(run->state, "done") != 0)
+        if (!mt_run_is(run, MT_RUN_DONE))
             mt_text_add(out, " (%s)", run->state);
     }
     mt_peak_row_release(&peak);

@@ -2,7 +2,6 @@
 
 #include "alloc/alloc.h"
 #include "base/text.h"
-#include "cli/run/run_settings.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,31 +36,31 @@ static const struct mt_setting_row shared[] = {
     {"zero_grad", "before-backward"},
 };
 
-static bool has_setting(const struct mt_setting_row *settings, size_t count, const char *name, const char *value)
+static bool has_setting(const struct mt_settings *settings, const char *name, const char *value)
 {
-    return strcmp(mt_run_setting_find(settings, count, name), value) == 0;
+    return strcmp(mt_settings_value(settings, name), value) == 0;
 }
 
-const struct mt_published_cell *mt_published_find(const struct mt_setting_row *settings, size_t count)
+const struct mt_published_cell *mt_published_find(const struct mt_settings *settings)
 {
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
-        if (!has_setting(settings, count, shared[i].name, shared[i].value))
+        if (!has_setting(settings, shared[i].name, shared[i].value))
             return NULL;
     for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++)
-        if (has_setting(settings, count, "seq", cells[i].seq) && has_setting(settings, count, "mode", cells[i].mode) &&
-            has_setting(settings, count, "autocast", cells[i].autocast))
+        if (has_setting(settings, "seq", cells[i].seq) && has_setting(settings, "mode", cells[i].mode) &&
+            has_setting(settings, "autocast", cells[i].autocast))
             return &cells[i];
     return NULL;
 }
 
-bool mt_published_is_comparable(const struct mt_setting_row *settings, size_t count)
+bool mt_published_is_comparable(const struct mt_settings *settings)
 {
     struct mt_alloc_settings usual;
     struct mt_text text = {0};
     if (mt_alloc_settings_parse("policy=torch", &usual) != MT_OK)
         return false;
     mt_alloc_settings_format(&usual, &text);
-    bool is_usual = has_setting(settings, count, "alloc", mt_text_get(&text));
+    bool is_usual = has_setting(settings, "alloc", mt_text_get(&text));
     mt_text_release(&text);
     return is_usual;
 }

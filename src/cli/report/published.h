@@ -5,7 +5,7 @@
 #ifndef MT_CLI_PUBLISHED_H
 #define MT_CLI_PUBLISHED_H
 
-#include "trace/trace.h"
+#include "cli/output/settings.h"
 
 /* One configuration. Texts are spelled as the settings of a run are. */
 struct mt_published_cell {
@@ -18,11 +18,11 @@ struct mt_published_cell {
 };
 
 /* The cell of a run with these settings; NULL where there is none: it was another model, batch, vocabulary or mode. */
-const struct mt_published_cell *mt_published_find(const struct mt_setting_row *settings, size_t count);
+const struct mt_published_cell *mt_published_find(const struct mt_settings *settings);
 
 /* Whether a run with these settings reserved memory by PyTorch's rules, as they are by themselves: figures of reserved
  * bytes are comparable with no other. */
-bool mt_published_is_comparable(const struct mt_setting_row *settings, size_t count);
+bool mt_published_is_comparable(const struct mt_settings *settings);
 
 /* All cells: by mode, then precision, then length. */
 const struct mt_published_cell *mt_published_cells(size_t *out_count);

@@ -22,7 +22,7 @@ static bool held_backward_workspace(const struct mt_published_cell *cell)
 /* What was published as reserved; NULL: nothing that the run's allocator is comparable with. */
 static const struct mt_published_cell *published_of(const struct mt_report_run *run)
 {
-    return mt_published_is_comparable(run->settings, run->setting_count) ? run->published : NULL;
+    return mt_published_is_comparable(&run->settings) ? run->published : NULL;
 }
 
 /* On a smaller card than the measured one an allocator gives segments back that it would keep there. */

@@ -1,46 +1,20 @@
 #include "cli/report/report_runs.h"
 
-#include "alloc/alloc.h"
 #include "base/memory.h"
-#include "cli/run/run_settings.h"
+#include "device/device.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Settings that say nothing of what a run needs or takes. */
-static const char *const passing[] = {"steps", "seed", "data", "init", "kernels", "memtrace"};
-
 static const char *setting(const struct mt_report_run *run, const char *name)
 {
-    return mt_run_setting_find(run->settings, run->setting_count, name);
+    return mt_settings_value(&run->settings, name);
 }
 
-static bool is_passing(const char *name)
+bool mt_report_agree(const struct mt_report_run *a, const struct mt_report_run *b, const char *const but[])
 {
-    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
-        if (strcmp(passing[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* In what two runs may differ that are taken for alike. */
-typedef enum likeness { SAME_RUN, OTHER_WARMUP, OTHER_PRECISION } likeness;
-
-static bool may_differ(const char *name, likeness allowed)
-{
-    return is_passing(name) || (allowed >= OTHER_WARMUP && strcmp(name, "warmup") == 0) ||
-           (allowed >= OTHER_PRECISION && strcmp(name, "autocast") == 0);
-}
-
-static bool is_alike(const struct mt_report_run *a, const struct mt_report_run *b, likeness allowed)
-{
-    for (size_t i = 0; i < a->setting_count; i++) {
-        const struct mt_setting_row *row = &a->settings[i];
-        if (!may_differ(row->name, allowed) && strcmp(row->value, setting(b, row->name)) != 0)
-            return false;
-    }
-    return strcmp(a->run->device, b->run->device) == 0;
+    return mt_settings_agree(&a->settings, &b->settings, MT_SETTINGS_OF_STEPS, but);
 }
 
 static int64_t number(const struct mt_report_run *run, const char *name)
@@ -62,27 +36,23 @@ static char *model_text(const struct mt_report_run *run)
 /* "policy=torch", and what is not as it is by itself. */
 static char *allocator_text(const struct mt_report_run *run)
 {
-    const char *whole = setting(run, "alloc");
-    struct mt_alloc_settings settings;
     struct mt_text text = {0};
-    if (whole[0] == '\0' || mt_alloc_settings_parse(whole, &settings) != MT_OK)
-        return mt_host_strdup(whole);
-    mt_alloc_settings_format_short(&settings, &text);
-    return text.data;
+    mt_setting_add_value("alloc", setting(run, "alloc"), &text);
+    return text.data != NULL ? text.data : mt_host_strdup("");
 }
 
 static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run)
 {
-    mt_status status = mt_trace_settings(trace, run->run, &run->settings, &run->setting_count);
+    mt_status status = mt_settings_load(trace, run->run, &run->settings);
     run->mode = setting(run, "mode");
     run->autocast = setting(run, "autocast");
     run->seq_text = setting(run, "seq");
     run->batch = number(run, "batch");
     run->seq = number(run, "seq");
     run->d_model = number(run, "d_model");
-    run->is_oom = strcmp(run->run->state, "oom") == 0;
+    run->is_oom = mt_run_is(run->run, MT_RUN_OOM);
     run->is_estimated = mt_device_is_simulated(run->run->device);
-    run->published = mt_published_find(run->settings, run->setting_count);
+    run->published = mt_published_find(&run->settings);
     run->model = model_text(run);
     run->allocator = allocator_text(run);
     return status;
@@ -92,7 +62,7 @@ static void run_release(struct mt_report_run *run)
 {
     mt_peak_row_release(&run->allocated);
     mt_peak_row_release(&run->reserved);
-    free(run->settings);
+    mt_settings_release(&run->settings);
     free(run->model);
     free(run->allocator);
     *run = (struct mt_report_run){0};
@@ -114,7 +84,7 @@ static void keep_run(struct mt_report *report, struct mt_report_run *run)
 {
     for (size_t i = 0; i < report->run_count; i++) {
         struct mt_report_run *old = &report->runs[i];
-        if (!is_alike(run, old, SAME_RUN))
+        if (!mt_report_agree(run, old, NULL))
             continue;
         bool is_better = is_steady(run) || !is_steady(old);
         run_release(is_better ? old : run);
@@ -128,7 +98,7 @@ static void keep_run(struct mt_report *report, struct mt_report_run *run)
 /* Imported runs and those under way have no place in the tables. */
 static bool is_wanted(const struct mt_report_run *run)
 {
-    bool has_ended = run->is_oom || strcmp(run->run->state, "done") == 0;
+    bool has_ended = run->is_oom || mt_run_is(run->run, MT_RUN_DONE);
     return has_ended && run->mode[0] != '\0' && run->seq > 0 && run->batch > 0;
 }
 
@@ -173,11 +143,11 @@ static int compare_numbers(double a, double b)
 /* In what runs differ that no table compares. */
 static const char *const axis_settings[] = {"model",     "batch", "rope",        "matmul",     "impl",
                                             "attention", "alloc", "weight_cast", "checkpoint", "optimizer_in_backward",
-                                            "zero_grad", "plan",  "device"};
+                                            "zero_grad", "plan",  "cuda_graph",  "device"};
 static const char *const axis_titles[] = {
     "model",     "batch",     "RoPE",         "products",   "implementation",
     "attention", "allocator", "weight casts", "checkpoint", "optimizer in backward",
-    "zero grad", "plan",      "device"};
+    "zero grad", "plan",      "CUDA graph",   "device"};
 enum {
     AXES = sizeof axis_settings / sizeof axis_settings[0],
     AXIS_MODEL = 0,
@@ -247,12 +217,13 @@ static bool is_selected(const struct mt_report_run *run, const char *autocast, c
 
 struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast, const char *mode)
 {
+    static const char *const but[] = {"warmup", NULL};
     struct mt_report_rows rows = {.runs = mt_host_alloc((report->run_count + 1) * sizeof(void *))};
     for (size_t i = 0; i < report->run_count; i++) {
         const struct mt_report_run *run = &report->runs[i];
         if (!is_selected(run, autocast, mode))
             continue;
-        bool repeats = rows.count > 0 && is_alike(run, rows.runs[rows.count - 1], OTHER_WARMUP);
+        bool repeats = rows.count > 0 && mt_report_agree(run, rows.runs[rows.count - 1], but);
         rows.runs[repeats ? rows.count - 1 : rows.count++] = run;
     }
     return rows;
@@ -266,10 +237,10 @@ void mt_report_rows_release(struct mt_report_rows *rows)
 
 size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin)
 {
+    static const char *const but[] = {"seq", "warmup", NULL};
     const struct mt_report_run *first = rows->runs[begin];
     size_t end = begin + 1;
-    while (end < rows->count && compare_axes(first, rows->runs[end]) == 0 &&
-           strcmp(first->mode, rows->runs[end]->mode) == 0 && strcmp(first->autocast, rows->runs[end]->autocast) == 0)
+    while (end < rows->count && mt_report_agree(first, rows->runs[end], but))
         end++;
     return end;
 }
@@ -300,9 +271,10 @@ static bool has_peak(const struct mt_report_run *run)
 /* The last, which is the one with most warm-up. */
 static const struct mt_report_run *find_baseline(const struct mt_report *report, const struct mt_report_run *run)
 {
+    static const char *const but[] = {"autocast", "warmup", NULL};
     const struct mt_report_run *found = NULL;
     for (size_t i = 0; i < report->run_count; i++)
-        if (strcmp(report->runs[i].autocast, "off") == 0 && is_alike(run, &report->runs[i], OTHER_PRECISION))
+        if (strcmp(report->runs[i].autocast, "off") == 0 && mt_report_agree(run, &report->runs[i], but))
             found = &report->runs[i];
     return found;
 }

@@ -14,8 +14,7 @@
 /* Texts are borrowed from the trace. */
 struct mt_report_run {
     const struct mt_run *run;
-    struct mt_setting_row *settings;
-    size_t setting_count;
+    struct mt_settings settings;
     char *model;     /* "2.7B", or the sizes of one without a name */
     char *allocator; /* "policy=torch", and settings that are not usual for it */
     const char *mode, *autocast, *seq_text;
@@ -50,6 +49,9 @@ struct mt_report_rows {
  * in warm-up only. Release the rows. */
 struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast, const char *mode);
 void mt_report_rows_release(struct mt_report_rows *rows);
+
+/* Whether two runs agree in what their steps need and take, but for the settings named (NULL after the last). */
+bool mt_report_agree(const struct mt_report_run *a, const struct mt_report_run *b, const char *const but[]);
 
 /* The end of the group that begins at row `begin`: equal axes, mode and precision. */
 size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin);

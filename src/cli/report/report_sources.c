@@ -26,7 +26,7 @@ mt_status mt_report_sources(struct mt_report *report)
         mt_page_cell_count(page, run->steps.warmup);
         mt_page_cell_count(page, run->run->steps);
         mt_page_cell(page, run->allocator);
-        mt_page_cell(page, run->is_oom ? "out of memory" : "done");
+        mt_page_cell(page, run->run->state);
     }
     return MT_OK;
 }

@@ -7,6 +7,7 @@
 #include "trace/trace.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -115,58 +116,53 @@ static mt_status plan_run(const struct study_run *run, const char *path, const c
     return status == MT_OK ? mt_alloc_settings_parse("policy=torch", &out->alloc) : status;
 }
 
-static bool is_same_model(const struct mt_model_config *a, const struct mt_model_config *b)
+/* Whether the run in the trace is one of the study, which was to have those settings. */
+static bool is_in_place(const struct mt_settings *found, const struct mt_settings *settings,
+                        const struct study_run *wanted)
 {
-    return a->vocab == b->vocab && a->d_model == b->d_model && a->d_ff == b->d_ff && a->layers == b->layers &&
-           a->heads == b->heads && a->rope == b->rope;
+    static const char *const looked_at[] = {"warmup", NULL};
+    int64_t warmup = strtoll(mt_settings_value(found, "warmup"), NULL, 10);
+    bool has_kernels = !wanted->wants_kernels || strcmp(mt_settings_value(found, "kernels"), "on") == 0;
+    return mt_settings_agree(found, settings, MT_SETTINGS_OF_STEPS, looked_at) && has_kernels &&
+           warmup >= wanted->least_warmup && warmup <= wanted->most_warmup;
 }
 
-static bool is_same_run(const struct mt_run_plan *a, const struct mt_run_plan *b)
+static mt_status find_in_trace(struct mt_trace *trace, const struct study_run *wanted,
+                               const struct mt_settings *settings, bool *out_found)
 {
-    const struct mt_training_config *x = &a->config, *y = &b->config;
-    return is_same_model(&x->model, &y->model) && x->mode == y->mode && x->batch == y->batch && x->seq == y->seq &&
-           x->autocast == y->autocast && x->math == y->math && x->attention == y->attention &&
-           x->implementation == y->implementation && x->weight_cast == y->weight_cast &&
-           x->checkpoint == y->checkpoint && x->optimizer_in_backward == y->optimizer_in_backward &&
-           x->zero_grad == y->zero_grad && a->alloc.policy == b->alloc.policy &&
-           a->alloc.max_split_bytes == b->alloc.max_split_bytes &&
-           a->alloc.roundup_power2_divisions == b->alloc.roundup_power2_divisions && a->follows_plan == b->follows_plan;
-}
-
-/* Whether the run in the trace is one of the study; `device` is the name of the study's. */
-static bool is_in_place(struct mt_trace *trace, const struct mt_run *run, const struct study_run *wanted,
-                        const struct mt_run_plan *plan, const char *device)
-{
-    struct mt_run_plan found;
-    bool has_ended = strcmp(run->state, "oom") == 0 || (strcmp(run->state, "done") == 0 && run->last_full_step >= 1);
-    if (!has_ended || strcmp(run->device, device) != 0 || mt_run_plan_of_run(trace, run, &found) != MT_OK)
-        return false;
-    return is_same_run(&found, plan) && found.watches_kernels >= plan->watches_kernels &&
-           found.config.warmup >= wanted->least_warmup && found.config.warmup <= wanted->most_warmup;
-}
-
-/* The name of the device that `spelling` opens: "sim" is "sim:h200". */
-static mt_status device_name(const char *spelling, char *name, size_t name_bytes)
-{
-    struct mt_device *device;
-    mt_status status = mt_device_open(spelling, &device);
-    if (status != MT_OK)
-        return status;
-    snprintf(name, name_bytes, "%s", device->name);
-    mt_device_close(device);
-    return MT_OK;
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    mt_status status = MT_OK;
+    *out_found = false;
+    for (size_t i = 0; i < count && !*out_found && status == MT_OK; i++) {
+        struct mt_settings found = {0};
+        bool has_ended =
+            mt_run_is(&runs[i], MT_RUN_OOM) || (mt_run_is(&runs[i], MT_RUN_DONE) && runs[i].last_full_step >= 1);
+        if (has_ended)
+            status = mt_settings_load(trace, &runs[i], &found);
+        *out_found = has_ended && is_in_place(&found, settings, wanted);
+        mt_settings_release(&found);
+    }
+    return status;
 }
 
 static mt_status is_lacking(struct mt_trace *trace, const struct study_run *run, const struct mt_run_plan *plan,
                             bool *out)
 {
-    char device[64];
-    mt_status status = device_name(plan->device, device, sizeof device);
-    size_t count = 0;
-    const struct mt_run *runs = trace != NULL ? mt_trace_runs(trace, &count) : NULL;
-    *out = true;
-    for (size_t i = 0; i < count && *out && status == MT_OK; i++)
-        *out = !is_in_place(trace, &runs[i], run, plan, device);
+    struct mt_device *device;
+    struct mt_run_settings wanted;
+    struct mt_setting_row rows[MT_MOST_RUN_SETTINGS];
+    bool is_found = false;
+    mt_status status = mt_device_open(plan->device, &device);
+    if (status != MT_OK)
+        return status;
+    mt_run_settings_create(plan, device, &wanted);
+    const struct mt_settings settings = mt_run_settings_as_traced(&wanted, rows);
+    if (trace != NULL)
+        status = find_in_trace(trace, run, &settings, &is_found);
+    *out = !is_found;
+    mt_run_settings_release(&wanted);
+    mt_device_close(device);
     return status;
 }
 

@@ -31,11 +31,10 @@ static void add_time(struct mt_page *page, const struct mt_time_statistics *time
 /* Of one configuration the full step says it all; a forward pass by itself is timed where there is no step. */
 static bool has_full_step(const struct mt_report_rows *rows, const struct mt_report_run *run)
 {
+    static const char *const but[] = {"mode", "warmup", NULL};
     for (size_t i = 0; i < rows->count; i++) {
         const struct mt_report_run *other = rows->runs[i];
-        if (strcmp(other->mode, "fwd_bwd") == 0 && !other->is_oom && strcmp(other->model, run->model) == 0 &&
-            other->batch == run->batch && other->seq == run->seq && strcmp(other->autocast, run->autocast) == 0 &&
-            strcmp(other->run->device, run->run->device) == 0)
+        if (strcmp(other->mode, "fwd_bwd") == 0 && !other->is_oom && mt_report_agree(run, other, but))
             return true;
     }
     return false;
@@ -132,9 +131,9 @@ struct warmth {
 /* Runs are in order of warm-up, so the warm one follows the cold one. */
 static bool is_pair(const struct mt_report_run *cold, const struct mt_report_run *warm)
 {
-    struct mt_report_rows pair = {.runs = (const struct mt_report_run *[]){cold, warm}, .count = 2};
-    return mt_report_group_end(&pair, 0) == 2 && cold->seq == warm->seq && cold->steps.warmup == 0 &&
-           warm->steps.warmup > 0 && !cold->is_oom && !warm->is_oom;
+    static const char *const but[] = {"warmup", NULL};
+    return mt_report_agree(cold, warm, but) && cold->steps.warmup == 0 && warm->steps.warmup > 0 && !cold->is_oom &&
+           !warm->is_oom;
 }
 
 static double mean_change(const struct warmth *pair, mt_timed_part part)

@@ -68,8 +68,7 @@ struct earlier {
     struct mt_trace *trace; /* NULL: there is none yet */
     struct earlier_run {
         int64_t id;
-        struct mt_setting_row *settings;
-        size_t count;
+        struct mt_settings settings;
     } * runs;
     size_t count;
 };
@@ -78,13 +77,12 @@ struct earlier {
 static mt_status keep_run(void *context, struct mt_trace *trace, const struct mt_run *run)
 {
     struct earlier *earlier = context;
-    if (strcmp(run->state, mt_run_state_name(MT_RUN_DONE)) != 0 &&
-        strcmp(run->state, mt_run_state_name(MT_RUN_OOM)) != 0)
+    if (!mt_run_is(run, MT_RUN_DONE) && !mt_run_is(run, MT_RUN_OOM))
         return MT_OK;
     earlier->runs = mt_host_resize(earlier->runs, earlier->count + 1, sizeof *earlier->runs);
     struct earlier_run *kept = &earlier->runs[earlier->count++];
     *kept = (struct earlier_run){.id = run->id};
-    return mt_trace_settings(trace, run, &kept->settings, &kept->count);
+    return mt_settings_load(trace, run, &kept->settings);
 }
 
 static mt_status load_earlier(const struct sweep_options *options_given, struct earlier *out)
@@ -99,18 +97,9 @@ static mt_status load_earlier(const struct sweep_options *options_given, struct 
 static void release_earlier(struct earlier *earlier)
 {
     for (size_t i = 0; i < earlier->count; i++)
-        free(earlier->runs[i].settings);
+        mt_settings_release(&earlier->runs[i].settings);
     free(earlier->runs);
     mt_trace_close(earlier->trace);
-}
-
-static bool has_settings(const struct earlier_run *run, const struct mt_run_settings *wanted)
-{
-    bool equal = run->count == wanted->count;
-    for (size_t i = 0; i < wanted->count && equal; i++)
-        equal =
-            strcmp(mt_run_setting_find(run->settings, run->count, wanted->items[i].name), wanted->items[i].value) == 0;
-    return equal;
 }
 
 /* The newest run that is what the cell would be on this device; 0: none. */
@@ -118,10 +107,12 @@ static int64_t find_equal(const struct earlier *earlier, const struct mt_sweep_c
                           const struct mt_device *device)
 {
     struct mt_run_settings wanted;
+    struct mt_setting_row rows[MT_MOST_RUN_SETTINGS];
     mt_run_settings_create(&cell->plan, device, &wanted);
+    const struct mt_settings settings = mt_run_settings_as_traced(&wanted, rows);
     int64_t found = 0;
     for (size_t i = earlier->count; i-- > 0 && found == 0;)
-        if (has_settings(&earlier->runs[i], &wanted))
+        if (mt_settings_agree(&earlier->runs[i].settings, &settings, MT_SETTINGS_ALL, NULL))
             found = earlier->runs[i].id;
     mt_run_settings_release(&wanted);
     return found;

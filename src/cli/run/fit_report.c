@@ -79,17 +79,6 @@ static void print_run(const struct mt_run *run)
     fputs(": ", stdout);
 }
 
-/* "3.41 billion parameters". */
-static void print_parameters(int64_t count)
-{
-    if (count >= 1000000000)
-        printf("%.2f billion parameters", (double)count / 1e9);
-    else if (count >= 1000000)
-        printf("%.2f million parameters", (double)count / 1e6);
-    else
-        printf("%" PRId64 " parameters", count);
-}
-
 /* "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
 static void print_device(const struct mt_fit_device *device)
 {
@@ -110,7 +99,7 @@ static void print_title(const struct mt_fit_question *question)
     print_run(question->run);
     mt_print_name(config->model.name);
     fputs(" (", stdout);
-    print_parameters((int64_t)mt_model_parameter_count(&config->model));
+    mt_print_parameter_count(mt_model_parameter_count(&config->model));
     mt_alloc_settings_format_short(&question->plan->alloc, &alloc);
     if (question->plan->follows_plan)
         mt_text_add(&alloc, ", plan on");

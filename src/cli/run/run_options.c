@@ -218,22 +218,17 @@ static const struct {
 
 enum { REPEATED_COUNT = sizeof repeated / sizeof repeated[0] };
 
-struct settings {
-    struct mt_setting_row *rows;
-    size_t count;
-};
-
 /* The setting's value; MT_USAGE if the run has none. */
-static mt_status find_setting(const struct settings *settings, const char *name, const char **out)
+static mt_status find_setting(const struct mt_settings *settings, const char *name, const char **out)
 {
-    *out = mt_run_setting_find(settings->rows, settings->count, name);
+    *out = mt_settings_value(settings, name);
     if ((*out)[0] != '\0')
         return MT_OK;
     return mt_fail(MT_USAGE, "it has no setting \"%s\", which every run of memtrace run has", name);
 }
 
 /* The options that say what the settings say, read with run's own table. */
-static mt_status options_of_settings(const struct settings *settings, struct mt_run_options *out)
+static mt_status options_of_settings(const struct mt_settings *settings, struct mt_run_options *out)
 {
     char *arguments[2 * REPEATED_COUNT];
     for (size_t i = 0; i < REPEATED_COUNT; i++) {
@@ -246,12 +241,12 @@ static mt_status options_of_settings(const struct settings *settings, struct mt_
     }
     *out = mt_run_options_none;
     out->no_trace = true;
-    out->kernels = strcmp(mt_setting_find(settings->rows, settings->count, "kernels"), "on") == 0;
+    out->kernels = strcmp(mt_settings_value(settings, "kernels"), "on") == 0;
     return mt_options_parse(mt_run_option_table, 2 * REPEATED_COUNT, arguments, out);
 }
 
 /* Names the model as the run did; its sizes may be others than those that the name stands for here. */
-static mt_status name_model(const struct settings *settings, struct mt_model_config *model)
+static mt_status name_model(const struct mt_settings *settings, struct mt_model_config *model)
 {
     const char *name;
     mt_status status = find_setting(settings, "model", &name);
@@ -264,16 +259,16 @@ static mt_status name_model(const struct settings *settings, struct mt_model_con
 
 mt_status mt_run_plan_of_run(struct mt_trace *trace, const struct mt_run *run, struct mt_run_plan *out)
 {
-    struct settings settings = {0};
+    struct mt_settings settings = {0};
     struct mt_run_options options;
-    mt_status status = mt_trace_settings(trace, run, &settings.rows, &settings.count);
+    mt_status status = mt_settings_load(trace, run, &settings);
     if (status == MT_OK)
         status = options_of_settings(&settings, &options);
     if (status == MT_OK)
         status = mt_run_options_plan(&options, out);
     if (status == MT_OK)
         status = name_model(&settings, &out->config.model);
-    free(settings.rows);
+    mt_settings_release(&settings);
     if (status == MT_USAGE)
         return mt_fail_context(status, "run %" PRId64 " can't be repeated from its settings", run->id);
     return status;

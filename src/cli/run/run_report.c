@@ -92,9 +92,10 @@ static void print_title(const struct mt_run_plan *plan, const struct mt_run_resu
     const struct mt_model_config *model = &config->model;
     if (result->run != 0)
         printf("run %" PRId64 ": ", result->run);
-    printf("%s (%.2f billion parameters), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n", model->name,
-           (double)mt_model_parameter_count(model) / 1e9, mt_implementation_names[config->implementation],
-           config->batch, config->seq, mt_mode_names[config->mode],
+    printf("%s (", model->name);
+    mt_print_parameter_count(mt_model_parameter_count(model));
+    printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n",
+           mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
            config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], result->device);
 }
 

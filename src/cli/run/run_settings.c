@@ -77,21 +77,12 @@ static void add_training(struct mt_run_settings *settings, const struct mt_train
     add_text(settings, "cuda_graph", mt_switch_names[config->cuda_graph]);
 }
 
-/* What runs did before a setting was one. */
-static const struct {
-    const char *setting, *value;
-} former[] = {{"attention", "custom"},          {"weight_cast", "region"}, {"checkpoint", "off"},
-              {"optimizer_in_backward", "off"}, {"cuda_graph", "off"},     {"plan", "off"}};
-
-const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name)
+struct mt_settings mt_run_settings_as_traced(const struct mt_run_settings *settings,
+                                             struct mt_setting_row rows[MT_MOST_RUN_SETTINGS])
 {
-    const char *value = mt_setting_find(rows, count, name);
-    if (value[0] != '\0' || count == 0)
-        return value;
-    for (size_t i = 0; i < sizeof former / sizeof former[0]; i++)
-        if (strcmp(name, former[i].setting) == 0)
-            return former[i].value;
-    return value;
+    for (size_t i = 0; i < settings->count; i++)
+        rows[i] = (struct mt_setting_row){settings->items[i].name, settings->items[i].value};
+    return (struct mt_settings){rows, settings->count};
 }
 
 void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_device *device, struct mt_run_settings *out)

@@ -2,8 +2,8 @@
 #ifndef MT_CLI_RUN_SETTINGS_H
 #define MT_CLI_RUN_SETTINGS_H
 
+#include "cli/output/settings.h"
 #include "cli/run/run_session.h"
-#include "trace/trace.h"
 
 enum { MT_MOST_RUN_SETTINGS = 32 };
 
@@ -17,8 +17,9 @@ void mt_run_settings_create(const struct mt_run_plan *plan, const struct mt_devi
                             struct mt_run_settings *out);
 void mt_run_settings_release(struct mt_run_settings *settings);
 
-/* The value of a traced run's setting; of one that runs did not always have, what they did before. "" if there is none. */
-const char *mt_run_setting_find(const struct mt_setting_row *rows, size_t count, const char *name);
+/* The same as a trace would have them, to be compared with a run's. Puts the rows, which borrow the texts, into `rows`. */
+struct mt_settings mt_run_settings_as_traced(const struct mt_run_settings *settings,
+                                             struct mt_setting_row rows[MT_MOST_RUN_SETTINGS]);
 
 /* The spellings of the command line, by enumeration, ending with NULL. */
 extern const char *const mt_mode_names[];

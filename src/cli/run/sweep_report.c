@@ -50,7 +50,7 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
 
 static bool is_oom(const struct row *row)
 {
-    return row->run != NULL && strcmp(row->run->state, mt_run_state_name(MT_RUN_OOM)) == 0;
+    return row->run != NULL && mt_run_is(row->run, MT_RUN_OOM);
 }
 
 static void count_row(const struct row *row, struct tally *tally)

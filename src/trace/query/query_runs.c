@@ -64,6 +64,11 @@ mt_status mt_query_load_runs(struct mt_trace *trace)
     return status;
 }
 
+bool mt_run_is(const struct mt_run *run, mt_run_state state)
+{
+    return strcmp(run->state, mt_run_state_name(state)) == 0;
+}
+
 const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count)
 {
     *out_count = trace->run_count;

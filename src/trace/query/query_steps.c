@@ -128,7 +128,7 @@ mt_status mt_trace_steps(struct mt_trace *trace, const struct mt_run *run, struc
     mt_status status = read_settings(trace, run, out);
     for (int part = 0; part < MT_TIMED_PART_COUNT && status == MT_OK; part++)
         status = time_part(trace, run, (mt_timed_part)part, out->warmup, &out->part[part]);
-    if (status == MT_OK && strcmp(run->state, "oom") == 0)
+    if (status == MT_OK && mt_run_is(run, MT_RUN_OOM))
         status = read_oom(trace, run, out);
     return status;
 }
