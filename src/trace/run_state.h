@@ -7,7 +7,7 @@
     X(RUNNING, "running", "is still running")                                                                          \
     X(DONE, "done", "is done")                                                                                         \
     X(FAILED, "failed", "ended with a failure")                                                                        \
-    X(OOM, "oom", "ended out of memory")                                                                        \
+    X(OOM, "oom", "ended out of memory")                                                                               \
     X(INTERRUPTED, "interrupted", "was interrupted: its process died")
 
 typedef enum mt_run_state {
