@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,13 @@ struct place {
 struct dice {
     uint64_t state;
 };
+
+/* The dice of a test's seed, which is printed. */
+static inline struct dice dice_of_seed(int seed)
+{
+    printf("seed %d\n", seed);
+    return (struct dice){.state = (uint64_t)seed << 32};
+}
 
 static inline uint64_t roll(struct dice *dice, uint64_t sides)
 {

@@ -14,12 +14,6 @@
 
 enum { SEED = 9200, ROUNDS = 150, LONGEST = 600 };
 
-static struct dice start(int test)
-{
-    printf("seed %d\n", SEED + test);
-    return (struct dice){.state = (uint64_t)(SEED + test) << 32};
-}
-
 /* What one rounding to dtype may make of a value. */
 static double unit_of(mt_dtype dtype)
 {
@@ -63,7 +57,7 @@ static void check_row(const struct strided *out, const struct strided *lse, cons
 static void softmax_of_rows_is_its_formula(void **state)
 {
     (void)state;
-    struct dice dice = start(0);
+    struct dice dice = dice_of_seed(SEED + 0);
     for (int round = 0; round < ROUNDS; round++) {
         int64_t shape[] = {1 + (int64_t)roll(&dice, 2), 1 + (int64_t)roll(&dice, 2), 1 + (int64_t)roll(&dice, 7),
                            1 + (int64_t)roll(&dice, roll(&dice, 4) == 0 ? LONGEST : 20)};
@@ -133,7 +127,7 @@ static void check_query(const struct strided *all, struct place query, double sc
 static void causal_attention_is_its_formula(void **state)
 {
     (void)state;
-    struct dice dice = start(1);
+    struct dice dice = dice_of_seed(SEED + 1);
     for (int round = 0; round < 40; round++) {
         int64_t shape[] = {1 + (int64_t)roll(&dice, 2), 1 + (int64_t)roll(&dice, 2), 1 + (int64_t)roll(&dice, 80),
                            1 + (int64_t)roll(&dice, round % 8 == 0 ? MTK_MOST_HEAD_FEATURES : 12)};

@@ -1,80 +1,13 @@
 /* Softmax and attention on a card against the CPU's table: random shapes, strides and dtypes, every width of heads,
  * lengths around the edges of tiles; nothing but the outputs' elements may change, and the same call gives the same bits
  * again. */
+#include "card_twins.h"
 #include "gpu.h"
-#include "strided.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+enum { SEED = 9100 };
 
-#include <cmocka.h>
-
-enum { SEED = 9100, ALIGNMENT = 256 };
-
-#define ARENA_BYTES ((uint64_t)256 << 20)
-
-/* The card, with one piece of memory that a call's views take from the beginning on. */
-static struct card {
-    struct mt_device *device;
-    mt_addr memory;
-    uint64_t taken_bytes;
-} card;
-
-static const struct mtk_table *ops(void)
-{
-    return card.device->kernels;
-}
-
-static struct mtk_queue *queue(void)
-{
-    return mt_device_queue(card.device, 0);
-}
-
-static struct dice start(int test)
-{
-    printf("seed %d\n", SEED + test);
-    return (struct dice){.state = (uint64_t)(SEED + test) << 32};
-}
-
-static void expect_done(const char *name, mt_status status)
-{
-    if (status != MT_OK)
-        fail_msg("%s: %s", name, mt_last_error());
-}
-
-/* The view on the card, with all that lies around it. */
-static struct mtk_view upload(const struct strided *s)
-{
-    struct mtk_view view = s->view;
-    mt_addr at = card.memory + card.taken_bytes;
-    card.taken_bytes += (s->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    assert_true(card.taken_bytes <= ARENA_BYTES);
-    assert_int_equal(mt_device_write(card.device, at, s->before, s->bytes, 0), MT_OK);
-    view.address = at + GUARD_BYTES;
-    return view;
-}
-
-/* What became of it, as a twin of `s`. */
-static struct strided download(const struct strided *s, const struct mtk_view *on_card)
-{
-    struct strided got = *s;
-    got.buffer = mt_host_alloc(s->bytes);
-    got.before = mt_host_alloc(s->bytes);
-    got.view.address = (mt_addr)(uintptr_t)(got.buffer + GUARD_BYTES);
-    memcpy(got.before, s->before, s->bytes);
-    assert_int_equal(mt_device_read(card.device, got.buffer, on_card->address - GUARD_BYTES, s->bytes, 0), MT_OK);
-    return got;
-}
-
-/* How far an element may be off: `relative` of itself, and of the largest of all: what is small may be a difference. */
-struct slack {
-    double relative, of_all;
-};
-
-static struct slack slack_of(mt_dtype dtype)
+/* Of an element, and of the largest of all: what is small may be a difference. */
+static struct slack share_of(mt_dtype dtype)
 {
     return dtype == MT_F64    ? (struct slack){1e-12, 1e-12}
            : dtype == MT_BF16 ? (struct slack){0x1p-7, 0x1p-7}
@@ -91,31 +24,10 @@ static double largest(const struct strided *s)
     return largest;
 }
 
-/* Compares what the card made with what the CPU made in `expected`, and what lies around it with what was there. */
-static void expect_twin(const char *name, const struct strided *expected, const struct mtk_view *on_card,
-                        struct slack slack)
+static void expect_near(const char *name, const struct strided *twin, const struct mtk_view *on_card,
+                        struct slack share)
 {
-    struct strided got = download(expected, on_card);
-    struct place place = {{0}};
-    double all = slack.of_all * largest(expected);
-    const int64_t *shape = expected->view.shape;
-    do {
-        double mine = element(&got, place), twin = element(expected, place);
-        if (!(fabs(mine - twin) <= slack.relative * fabs(twin) + all))
-            fail_msg("%s of %s (%d %d %d %d) at (%d, %d, %d, %d): %.9g, the twin %.9g", name,
-                     mt_dtype_name(expected->view.dtype), (int)shape[0], (int)shape[1], (int)shape[2], (int)shape[3],
-                     (int)place.at[0], (int)place.at[1], (int)place.at[2], (int)place.at[3], mine, twin);
-    } while (place_next(&place, shape));
-    if (!strided_surroundings_unchanged(&got))
-        fail_msg("%s: something beside the output's elements was written", name);
-    strided_destroy(&got);
-}
-
-static void destroy_all(struct strided *all, int count)
-{
-    for (int i = 0; i < count; i++)
-        strided_destroy(&all[i]);
-    card.taken_bytes = 0;
+    expect_twin(name, twin, 1, on_card, (struct slack){share.relative, share.size * largest(twin)});
 }
 
 /* ---- softmax ---- */
@@ -141,7 +53,7 @@ static struct strided create_column(struct dice *dice, mt_dtype dtype, const int
 static void softmax_is_its_twin(void **state)
 {
     (void)state;
-    struct dice dice = start(0);
+    struct dice dice = dice_of_seed(SEED + 0);
     for (int round = 0; round < 300; round++) {
         int64_t shape[MT_MAX_DIMS];
         roll_shape(&dice, shape);
@@ -156,8 +68,8 @@ static void softmax_is_its_twin(void **state)
                     mtk_cpu.softmax(0.75, keys, &all[0].view, wants_lse ? &all[1].view : NULL, &all[from].view, NULL));
         expect_done("softmax",
                     ops()->softmax(0.75, keys, &out, wants_lse ? &lse : NULL, from == 0 ? &out : &in, queue()));
-        expect_twin("softmax", &all[0], &out, slack_of(dtype));
-        expect_twin("softmax, lse", &all[1], &lse, slack_of(all[1].view.dtype));
+        expect_near("softmax", &all[0], &out, share_of(dtype));
+        expect_near("softmax, lse", &all[1], &lse, share_of(all[1].view.dtype));
         destroy_all(all, 3);
     }
 }
@@ -165,7 +77,7 @@ static void softmax_is_its_twin(void **state)
 static void softmax_grad_is_its_twin(void **state)
 {
     (void)state;
-    struct dice dice = start(1);
+    struct dice dice = dice_of_seed(SEED + 1);
     for (int round = 0; round < 300; round++) {
         int64_t shape[MT_MAX_DIMS];
         roll_shape(&dice, shape);
@@ -175,15 +87,14 @@ static void softmax_grad_is_its_twin(void **state)
         struct strided all[] = {strided_create(&dice, dtype, shape), strided_create(&dice, dtype, shape),
                                 strided_create(&dice, dtype, shape), create_column(&dice, dtype, shape)};
         struct mtk_view v[4];
-        for (int i = 0; i < 4; i++)
-            v[i] = upload(&all[i]);
+        upload_all(all, 4, v);
         expect_done("softmax_grad", mtk_cpu.softmax_grad(0.75, keys, &all[0].view, &all[1].view, &all[2].view,
                                                          from_input ? &all[3].view : NULL, NULL));
         expect_done("softmax_grad",
                     ops()->softmax_grad(0.75, keys, &v[0], &v[1], &v[2], from_input ? &v[3] : NULL, queue()));
-        struct slack slack = slack_of(dtype);
-        slack.relative *= 4; /* a difference of a gradient and a sum of many */
-        expect_twin("softmax_grad", &all[0], &v[0], slack);
+        struct slack share = share_of(dtype);
+        share.relative *= 4; /* a difference of a gradient and a sum of many */
+        expect_near("softmax_grad", &all[0], &v[0], share);
         destroy_all(all, 4);
     }
 }
@@ -254,12 +165,12 @@ static mt_status backward(const struct mtk_table *table, double scale, mtk_math 
 }
 
 /* tf32 has 10 bits of mantissa, and what is multiplied is rounded to it. */
-static struct slack slack_of_view(int view, mt_dtype dtype, mtk_math math, const struct strided *host)
+static struct slack share_of_view(int view, mt_dtype dtype, mtk_math math, const struct strided *host)
 {
     bool is_delta = view == DELTA && dtype == MT_BF16; /* made of rounded rows */
     if (math == MTK_MATH_TF32)
         return (struct slack){0x1p-9, 0x1p-9};
-    return slack_of(is_delta ? MT_BF16 : host->view.dtype);
+    return share_of(is_delta ? MT_BF16 : host->view.dtype);
 }
 
 static void check_attention(struct dice *dice, mt_dtype dtype, mtk_math math, const int64_t *shape)
@@ -277,7 +188,7 @@ static void check_attention(struct dice *dice, mt_dtype dtype, mtk_math math, co
     expect_done("attention_grad", backward(&mtk_cpu, a.scale, math, host, NULL));
     expect_done("attention_grad", backward(ops(), a.scale, math, on_card, queue()));
     for (int i = 0; i < VIEWS; i++)
-        expect_twin(names[i], &a.host[i], &a.card[i], slack_of_view(i, dtype, math, &a.host[i]));
+        expect_near(names[i], &a.host[i], &a.card[i], share_of_view(i, dtype, math, &a.host[i]));
     destroy_all(a.host, VIEWS);
 }
 
@@ -291,7 +202,7 @@ static void attention_of_every_width_is_its_twin(void **state)
 {
     (void)state;
     static const int64_t widths[] = {8, 16, 24, 32, 40, 64, 72, 80, 96, 128};
-    struct dice dice = start(2);
+    struct dice dice = dice_of_seed(SEED + 2);
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
         for (int kind = 0; kind < KINDS; kind++) {
             check_attention(&dice, kinds[kind].dtype, kinds[kind].math,
@@ -306,7 +217,7 @@ static void attention_of_every_length_is_its_twin(void **state)
     (void)state;
     static const int64_t lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 192, 256, 300, 513};
     static const int64_t widths[] = {16, 64, 80, 128};
-    struct dice dice = start(3);
+    struct dice dice = dice_of_seed(SEED + 3);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
         for (int kind = 0; kind < KINDS; kind++)
             check_attention(&dice, kinds[kind].dtype, kinds[kind].math,
@@ -316,7 +227,7 @@ static void attention_of_every_length_is_its_twin(void **state)
 static void the_same_call_gives_the_same_bits(void **state)
 {
     (void)state;
-    struct dice dice = start(4);
+    struct dice dice = dice_of_seed(SEED + 4);
     for (int kind = 0; kind < KINDS; kind++) {
         struct attention a;
         struct strided first[VIEWS];
@@ -345,7 +256,7 @@ static void the_same_call_gives_the_same_bits(void **state)
 static void without_lse_the_output_is_the_same(void **state)
 {
     (void)state;
-    struct dice dice = start(5);
+    struct dice dice = dice_of_seed(SEED + 5);
     struct attention a;
     const struct mtk_view *on_card[VIEWS], *host[VIEWS];
     attention_create(&a, &dice, MT_BF16, (int64_t[]){1, 2, 90, 64});
@@ -355,8 +266,8 @@ static void without_lse_the_output_is_the_same(void **state)
     }
     expect_done("attention", forward(&mtk_cpu, a.scale, MTK_MATH_FP32, host, false, NULL));
     expect_done("attention", forward(ops(), a.scale, MTK_MATH_FP32, on_card, false, queue()));
-    expect_twin("out", &a.host[OUT], &a.card[OUT], slack_of(MT_BF16));
-    expect_twin("lse", &a.host[LSE], &a.card[LSE], slack_of(MT_F32));
+    expect_near("out", &a.host[OUT], &a.card[OUT], share_of(MT_BF16));
+    expect_near("lse", &a.host[LSE], &a.card[LSE], share_of(MT_F32));
     destroy_all(a.host, VIEWS);
 }
 
@@ -379,22 +290,6 @@ static void what_kernels_do_not_take_is_refused(void **state)
         if (strstr(mt_last_error(), cases[i].says) == NULL)
             fail_msg("%s does not say \"%s\"", mt_last_error(), cases[i].says);
     }
-}
-
-static int open_card(void **state)
-{
-    (void)state;
-    expect_done("open", mt_device_open("cuda", &card.device));
-    expect_done("reserve", mt_device_reserve(card.device, ARENA_BYTES, &card.memory));
-    return 0;
-}
-
-static int close_card(void **state)
-{
-    (void)state;
-    mt_device_release(card.device, card.memory, ARENA_BYTES);
-    mt_device_close(card.device);
-    return 0;
 }
 
 int main(void)

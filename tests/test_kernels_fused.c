@@ -137,12 +137,6 @@ static void done(mt_status status)
         fail_msg("%s", mt_last_error());
 }
 
-static struct dice start(int test)
-{
-    printf("seed %d\n", SEED + test);
-    return (struct dice){.state = (uint64_t)(SEED + test) << 32};
-}
-
 static int64_t roll_rows(struct dice *dice)
 {
     static const int64_t sizes[] = {1, 2, 7, 40, 300, 531};
@@ -224,7 +218,7 @@ static void check_norm(struct dice *dice, bool in_place)
 static void norms_are_their_formula(void **state)
 {
     (void)state;
-    struct dice dice = start(0);
+    struct dice dice = dice_of_seed(SEED + 0);
     for (int round = 0; round < ROUNDS; round++)
         check_norm(&dice, round % 4 == 0);
 }
@@ -306,7 +300,7 @@ static void check_norm_grad(struct dice *dice)
 static void gradients_of_norms_are_their_formula(void **state)
 {
     (void)state;
-    struct dice dice = start(1);
+    struct dice dice = dice_of_seed(SEED + 1);
     for (int round = 0; round < ROUNDS; round++)
         check_norm_grad(&dice);
 }
@@ -339,7 +333,7 @@ static void check_gate(struct dice *dice)
 static void the_gate_and_its_gradient_are_their_formulas(void **state)
 {
     (void)state;
-    struct dice dice = start(2);
+    struct dice dice = dice_of_seed(SEED + 2);
     for (int round = 0; round < ROUNDS; round++)
         check_gate(&dice);
 }
@@ -386,7 +380,7 @@ static void check_loss(struct dice *dice, double spread)
 static void the_loss_and_its_gradient_are_their_formulas(void **state)
 {
     (void)state;
-    struct dice dice = start(3);
+    struct dice dice = dice_of_seed(SEED + 3);
     for (int round = 0; round < ROUNDS; round++)
         check_loss(&dice, round % 3 == 0 ? 30 : round % 3 == 1 ? 1 : 0);
 }
@@ -439,7 +433,7 @@ static struct parameter_case parameter_create(struct dice *dice, mt_dtype dtype,
 static void an_update_of_many_parameters_is_its_formula(void **state)
 {
     (void)state;
-    struct dice dice = start(4);
+    struct dice dice = dice_of_seed(SEED + 4);
     for (int round = 0; round < 4; round++) {
         struct mtk_adamw how = {.dtype = round % 2 == 0 ? MT_F32 : MT_F64,
                                 .beta1 = 0.9,

@@ -72,12 +72,6 @@ static void check_product(struct strided *out, const struct strided *a, const st
     check_product_of(&plain, out, a, b);
 }
 
-static struct dice start(int test)
-{
-    printf("seed %d\n", SEED + test);
-    return (struct dice){.state = (uint64_t)(SEED + test) << 32};
-}
-
 /* One product of random sizes up to `largest` and random orders; operands may be one matrix for all of the batch. */
 static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t largest)
 {
@@ -103,7 +97,7 @@ static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t lar
 static void products_of_any_order_are_sums_of_products(void **state)
 {
     (void)state;
-    struct dice dice = start(0);
+    struct dice dice = dice_of_seed(SEED + 0);
     for (int round = 0; round < ROUNDS; round++)
         for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++)
             check_random_product(&dice, dtype, 20);
@@ -112,7 +106,7 @@ static void products_of_any_order_are_sums_of_products(void **state)
 static void vectors_and_single_elements_are_matrices_too(void **state)
 {
     (void)state;
-    struct dice dice = start(1);
+    struct dice dice = dice_of_seed(SEED + 1);
     for (int round = 0; round < ROUNDS; round++)
         for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++)
             check_random_product(&dice, dtype, 2);
@@ -123,7 +117,7 @@ static void products_beyond_one_tile_are_whole(void **state)
 {
     (void)state;
     static const int64_t sizes[][3] = {{130, 3, 5}, {3, 257, 2}, {2, 3, 700}, {129, 140, 270}, {256, 128, 512}};
-    struct dice dice = start(2);
+    struct dice dice = dice_of_seed(SEED + 2);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int order = 0; order < 8; order++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
@@ -142,7 +136,7 @@ static void products_beyond_one_tile_are_whole(void **state)
 static void operands_whose_rows_or_columns_share_elements_are_read_as_such(void **state)
 {
     (void)state;
-    struct dice dice = start(3);
+    struct dice dice = dice_of_seed(SEED + 3);
     for (int round = 0; round < ROUNDS; round++)
         for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++) {
             int64_t m = 1 + (int64_t)roll(&dice, 9), n = 1 + (int64_t)roll(&dice, 9), k = 1 + (int64_t)roll(&dice, 9);
@@ -162,7 +156,7 @@ static void operands_whose_rows_or_columns_share_elements_are_read_as_such(void 
 static void the_output_is_written_and_not_added_to(void **state)
 {
     (void)state;
-    struct dice dice = start(4);
+    struct dice dice = dice_of_seed(SEED + 4);
     for (mt_dtype dtype = MT_F32; dtype <= MT_F64; dtype++) {
         struct strided a = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, 6, 7}, STRIDED_BY_ROWS);
         struct strided b = strided_create_matrix(&dice, dtype, (int64_t[]){1, 1, 7, 5}, STRIDED_BY_ROWS);
@@ -180,7 +174,7 @@ static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state
 {
     (void)state;
     enum { TERMS = 4096 };
-    struct dice dice = start(5);
+    struct dice dice = dice_of_seed(SEED + 5);
     struct strided a = strided_create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, TERMS}, STRIDED_BY_ROWS);
     struct strided b = strided_create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, TERMS, 1}, STRIDED_BY_COLUMNS);
     struct strided out = strided_create_matrix(&dice, MT_BF16, (int64_t[]){1, 1, 1, 1}, STRIDED_BY_ROWS);
