@@ -96,6 +96,9 @@ template <class E> static mtk_flash<E> mtk_flash_of(double scale, const struct m
     return call;
 }
 
+/* The gradients of a call of fp32 that may not be rounded: delta, dk and dv, dq, by kernels without matrix units. */
+mt_status mtk_flash_backward_fp32(const mtk_flash<float> &call, struct mtk_queue *queue);
+
 /* Calls run with the least width of the kernels' that holds the features, as a compile-time number. */
 template <class RUN> static mt_status mtk_with_width(int features, RUN run)
 {

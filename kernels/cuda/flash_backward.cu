@@ -8,17 +8,14 @@
  * price of computing p and grad·v twice. Every row is written, nothing is added to.
  *
  * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they multiply. fp32 is
- * multiplied as it is, or like bf16 but rounded to tf32, if that is asked for. Dao et al., "FlashAttention", 2022; Dao,
- * "FlashAttention-2", 2023. */
+ * multiplied as it is (flash_backward_fp32.cu), or like bf16 but rounded to tf32, if that is asked for. Dao et al.,
+ * "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/plain_tiles.cuh"
 
 #include <math_constants.h>
 
 namespace
 {
-
-/* ---- on the matrix units ---- */
 
 __device__ __forceinline__ float value_of(float value)
 {
@@ -322,159 +319,6 @@ template <class E, int WIDTH> mt_status launch(const mtk_flash<E> &call, struct 
                              shared_bytes<E, WIDTH>(), queue, call);
 }
 
-/* ---- fp32 without them: delta is a kernel of its own ---- */
-
-constexpr int DELTA_THREADS = 256, DELTA_WARPS = DELTA_THREADS / 32;
-
-/* delta: a warp takes a row. */
-__global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_constant__ mtk_flash<float> call)
-{
-    mtk_await_turn();
-    int64_t number = (int64_t)blockIdx.x * DELTA_WARPS + threadIdx.x / 32;
-    if (number >= (int64_t)call.total * call.length)
-        return;
-    int head = (int)(number / call.length), row = (int)(number % call.length), lane = (int)threadIdx.x % 32;
-    mtk_part part = {0, head / call.heads, head % call.heads};
-    mtk_head<float> grad = mtk_head_of(call.grad, part), out = mtk_head_of(call.out, part);
-    mtk_head<float> delta = mtk_head_of(call.delta, part);
-    float sum = 0;
-    for (int d = lane; d < call.features; d += 32)
-        sum += grad.base[row * grad.row + d] * out.base[row * out.row + d];
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2)
-        sum += __shfl_xor_sync(~0u, sum, step);
-    if (lane == 0)
-        delta.base[row * delta.row] = sum;
-}
-
-mt_status launch_delta(const mtk_flash<float> &call, struct mtk_queue *queue)
-{
-    int64_t blocks = mtk_ceiling((int64_t)call.total * call.length, DELTA_WARPS);
-    return mtk_launch("attention_grad (delta)", delta_kernel, (unsigned)blocks, DELTA_THREADS, queue, call);
-}
-
-/* Two own tiles, two streamed ones, and two of what products made. */
-template <int WIDTH> constexpr unsigned plain_shared_bytes()
-{
-    return (2 * (MTK_OWN + MTK_STREAM) * mtk_plain_pitch(WIDTH) + 2 * MTK_OWN * MTK_WEIGHT_PITCH) * sizeof(float);
-}
-
-/* Where they lie. */
-template <int WIDTH> struct plain_space {
-    float *own, *own_too, *streamed, *streamed_too, *weights, *slopes;
-
-    __device__ explicit plain_space(float *from)
-        : own(from), own_too(own + MTK_OWN * mtk_plain_pitch(WIDTH)),
-          streamed(own_too + MTK_OWN * mtk_plain_pitch(WIDTH)),
-          streamed_too(streamed + MTK_STREAM * mtk_plain_pitch(WIDTH)),
-          weights(streamed_too + MTK_STREAM * mtk_plain_pitch(WIDTH)), slopes(weights + MTK_OWN * MTK_WEIGHT_PITCH)
-    {
-    }
-};
-
-/* Turns the product of a query and a key into p, and that of `grad` and v into s. */
-__device__ __forceinline__ void plain_differentiate(float &weight, float &slope, const mtk_flash<float> &call,
-                                                    const mtk_head<float> &lse, const mtk_head<float> &delta, int query,
-                                                    int key)
-{
-    bool seen = key <= query && query < call.length;
-    weight = seen ? expf(weight * call.scale - lse.base[query * lse.row]) : 0;
-    slope = seen ? call.scale * weight * (slope - delta.base[query * delta.row]) : 0;
-}
-
-/* dk and dv: a block takes MTK_OWN keys. */
-template <int WIDTH>
-__global__ void __launch_bounds__(MTK_PLAIN_THREADS) key_gradients_fp32(const __grid_constant__ mtk_flash<float> call)
-{
-    extern __shared__ __align__(16) float plain_tiles[];
-    const plain_space<WIDTH> space(plain_tiles);
-    mtk_await_turn();
-    mtk_part part = mtk_part_of(call);
-    const mtk_head<float> q = mtk_head_of(call.q, part), grad = mtk_head_of(call.grad, part);
-    const mtk_head<float> lse = mtk_head_of(call.lse, part), delta = mtk_head_of(call.delta, part);
-    const float ones[MTK_OWN_EACH] = {1, 1, 1, 1};
-    int first_key = part.tile * MTK_OWN;
-    float dk[MTK_OWN_EACH][WIDTH / MTK_SIDE], dv[MTK_OWN_EACH][WIDTH / MTK_SIDE];
-    mtk_plain_clear<WIDTH>(dk);
-    mtk_plain_clear<WIDTH>(dv);
-    mtk_plain_copy<WIDTH, MTK_OWN>(space.own, mtk_head_of(call.k, part), first_key, call.length, call.features);
-    mtk_plain_copy<WIDTH, MTK_OWN>(space.own_too, mtk_head_of(call.v, part), first_key, call.length, call.features);
-    for (int first = first_key; first < call.length; first += MTK_STREAM) {
-        float weight[MTK_OWN_EACH][MTK_STREAM_EACH], slope[MTK_OWN_EACH][MTK_STREAM_EACH];
-        __syncthreads();
-        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed, q, first, call.length, call.features);
-        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed_too, grad, first, call.length, call.features);
-        __syncthreads();
-        mtk_plain_dots<WIDTH>(weight, space.own, space.streamed);
-        mtk_plain_dots<WIDTH>(slope, space.own_too, space.streamed_too);
-#pragma unroll
-        for (int i = 0; i < MTK_OWN_EACH; i++)
-#pragma unroll
-            for (int j = 0; j < MTK_STREAM_EACH; j++)
-                plain_differentiate(weight[i][j], slope[i][j], call, lse, delta, first + mtk_x() + j * MTK_SIDE,
-                                    first_key + mtk_y() + i * MTK_SIDE);
-        mtk_plain_share(space.weights, weight);
-        mtk_plain_share(space.slopes, slope);
-        __syncthreads();
-        mtk_plain_add<WIDTH>(dv, space.weights, space.streamed_too);
-        mtk_plain_add<WIDTH>(dk, space.slopes, space.streamed);
-    }
-    mtk_plain_write<WIDTH>(mtk_head_of(call.dk, part), first_key, call.length, call.features, dk, ones);
-    mtk_plain_write<WIDTH>(mtk_head_of(call.dv, part), first_key, call.length, call.features, dv, ones);
-}
-
-/* dq: a block takes MTK_OWN queries. */
-template <int WIDTH>
-__global__ void __launch_bounds__(MTK_PLAIN_THREADS) query_gradients_fp32(const __grid_constant__ mtk_flash<float> call)
-{
-    extern __shared__ __align__(16) float plain_tiles[];
-    const plain_space<WIDTH> space(plain_tiles);
-    mtk_await_turn();
-    mtk_part part = mtk_part_of(call);
-    const mtk_head<float> k = mtk_head_of(call.k, part), v = mtk_head_of(call.v, part);
-    const mtk_head<float> lse = mtk_head_of(call.lse, part), delta = mtk_head_of(call.delta, part);
-    const float ones[MTK_OWN_EACH] = {1, 1, 1, 1};
-    int first_query = ((int)(gridDim.x / (unsigned)call.total) - 1 - part.tile) * MTK_OWN;
-    int end = min(first_query + MTK_OWN, call.length);
-    float dq[MTK_OWN_EACH][WIDTH / MTK_SIDE];
-    mtk_plain_clear<WIDTH>(dq);
-    mtk_plain_copy<WIDTH, MTK_OWN>(space.own, mtk_head_of(call.q, part), first_query, call.length, call.features);
-    mtk_plain_copy<WIDTH, MTK_OWN>(space.own_too, mtk_head_of(call.grad, part), first_query, call.length,
-                                   call.features);
-    for (int first = 0; first < end; first += MTK_STREAM) {
-        float weight[MTK_OWN_EACH][MTK_STREAM_EACH], slope[MTK_OWN_EACH][MTK_STREAM_EACH];
-        __syncthreads();
-        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed, k, first, call.length, call.features);
-        mtk_plain_copy<WIDTH, MTK_STREAM>(space.streamed_too, v, first, call.length, call.features);
-        __syncthreads();
-        mtk_plain_dots<WIDTH>(weight, space.own, space.streamed);
-        mtk_plain_dots<WIDTH>(slope, space.own_too, space.streamed_too);
-#pragma unroll
-        for (int i = 0; i < MTK_OWN_EACH; i++)
-#pragma unroll
-            for (int j = 0; j < MTK_STREAM_EACH; j++)
-                plain_differentiate(weight[i][j], slope[i][j], call, lse, delta, first_query + mtk_y() + i * MTK_SIDE,
-                                    first + mtk_x() + j * MTK_SIDE);
-        mtk_plain_share(space.slopes, slope);
-        __syncthreads();
-        mtk_plain_add<WIDTH>(dq, space.slopes, space.streamed);
-    }
-    mtk_plain_write<WIDTH>(mtk_head_of(call.dq, part), first_query, call.length, call.features, dq, ones);
-}
-
-template <int WIDTH> mt_status launch_plain(const mtk_flash<float> &call, struct mtk_queue *queue)
-{
-    unsigned blocks = (unsigned)mtk_flash_blocks(call, MTK_OWN);
-    mt_status status = mtk_launch_shared("attention_grad (dk, dv)", key_gradients_fp32<WIDTH>, blocks,
-                                         MTK_PLAIN_THREADS, plain_shared_bytes<WIDTH>(), queue, call);
-    if (status != MT_OK)
-        return status;
-    return mtk_launch_shared("attention_grad (dq)", query_gradients_fp32<WIDTH>, blocks, MTK_PLAIN_THREADS,
-                             plain_shared_bytes<WIDTH>(), queue, call);
-}
-
-/* ---- */
-
 template <class E> mtk_flash<E> call_of(const struct mtk_attention_grad *grad)
 {
     mtk_flash<E> call = mtk_flash_of<E>(grad->scale, &grad->q);
@@ -496,14 +340,6 @@ template <class E> mt_status backward(const mtk_flash<E> &call, struct mtk_queue
     return mtk_with_width(call.features, [&](auto width) { return launch<E, decltype(width)::value>(call, queue); });
 }
 
-mt_status backward_plain(const mtk_flash<float> &call, struct mtk_queue *queue)
-{
-    mt_status status = launch_delta(call, queue);
-    if (status != MT_OK)
-        return status;
-    return mtk_with_width(call.features, [&](auto width) { return launch_plain<decltype(width)::value>(call, queue); });
-}
-
 } // namespace
 
 mt_status mtk_cuda_attention_grad(const struct mtk_attention_grad *call, struct mtk_queue *queue)
@@ -516,5 +352,5 @@ mt_status mtk_cuda_attention_grad(const struct mtk_attention_grad *call, struct 
     if (call->q.dtype == MT_BF16)
         return backward(call_of<mtk_bf16>(call), queue);
     return call->math == MTK_MATH_TF32 ? backward(call_of<float>(call), queue)
-                                       : backward_plain(call_of<float>(call), queue);
+                                       : mtk_flash_backward_fp32(call_of<float>(call), queue);
 }

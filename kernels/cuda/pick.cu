@@ -37,26 +37,28 @@ __global__ void __launch_bounds__(THREADS)
     mtk_store<double>(to, out.dtype, sum);
 }
 
-mt_status mtk_cuda_pick(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
-                        struct mtk_queue *queue)
+/* Queues a kernel for each row of `narrow`, which is (…, 1); the kernel takes a, b and c. */
+typedef void row_kernel(mtk_device_view, mtk_device_view, mtk_device_view, mtk_rows);
+static mt_status launch(const char *name, row_kernel *kernel, const struct mtk_view *narrow, const struct mtk_view *a,
+                        const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue)
 {
     struct mtk_rows rows = {};
-    mt_status status = mtk_rows_of("pick", out, &rows);
+    mt_status status = mtk_rows_of(name, narrow, &rows);
     if (status != MT_OK || rows.count == 0)
         return status;
     int64_t blocks = mtk_ceiling(rows.count, THREADS);
-    return mtk_launch("pick", pick_kernel, (unsigned)blocks, THREADS, queue, mtk_device_view_of(out),
-                      mtk_device_view_of(in), mtk_device_view_of(index), rows);
+    return mtk_launch(name, kernel, (unsigned)blocks, THREADS, queue, mtk_device_view_of(a), mtk_device_view_of(b),
+                      mtk_device_view_of(c), rows);
+}
+
+mt_status mtk_cuda_pick(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
+                        struct mtk_queue *queue)
+{
+    return launch("pick", pick_kernel, out, out, in, index, queue);
 }
 
 mt_status mtk_cuda_place_add(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
                              struct mtk_queue *queue)
 {
-    struct mtk_rows rows = {};
-    mt_status status = mtk_rows_of("place_add", in, &rows);
-    if (status != MT_OK || rows.count == 0)
-        return status;
-    int64_t blocks = mtk_ceiling(rows.count, THREADS);
-    return mtk_launch("place_add", place_add_kernel, (unsigned)blocks, THREADS, queue, mtk_device_view_of(out),
-                      mtk_device_view_of(index), mtk_device_view_of(in), rows);
+    return launch("place_add", place_add_kernel, in, out, index, in, queue);
 }
