@@ -2,7 +2,8 @@
  * that CUDA_INJECTION64_PATH names, as the driver does, and does what its arguments say, one after another:
  *
  *   take N BYTES, give N      cudaMalloc and cudaFree; N stands for an address
- *   pool N BYTES              cudaMallocAsync, by the runtime alone
+ *   pool N BYTES, unpool N    cudaMallocAsync and cudaFreeAsync, by the runtime alone
+ *   managed N BYTES           cudaMallocManaged
  *   make H BYTES, drop H      cuMemCreate and cuMemRelease
  *   static N BYTES            memory that only a record tells of
  *   refuse BYTES              a cudaMalloc that fails
@@ -89,6 +90,24 @@ static void take_from_pool(uint64_t address, uint64_t bytes)
     calls++;
     memcpy(&pointer, &address, sizeof pointer);
     call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, &given, 0);
+}
+
+static void give_to_pool(uint64_t address)
+{
+    void *pointer;
+    memcpy(&pointer, &address, sizeof pointer);
+    const cudaFreeAsync_v11020_params given = {pointer, NULL};
+    calls++;
+    call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, &given, 0);
+}
+
+static void take_managed(uint64_t address, uint64_t bytes)
+{
+    void *pointer;
+    const cudaMallocManaged_v6000_params given = {&pointer, bytes, CU_MEM_ATTACH_GLOBAL};
+    memcpy(&pointer, &address, sizeof pointer);
+    calls++;
+    call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000, &given, 0);
 }
 
 static void give(uint64_t address)
@@ -225,25 +244,38 @@ static void fork_child(void)
     waitpid(child, NULL, 0);
 }
 
+/* Does what takes or gives memory; how many words that was, 0 if it is something else. */
+static int act_on_memory(const char *word, const char *first, uint64_t bytes)
+{
+    if (strcmp(word, "take") == 0)
+        return take(address_of(first), bytes, 0), 3;
+    if (strcmp(word, "give") == 0)
+        return give(address_of(first)), 2;
+    if (strcmp(word, "pool") == 0)
+        return take_from_pool(address_of(first), bytes), 3;
+    if (strcmp(word, "unpool") == 0)
+        return give_to_pool(address_of(first)), 2;
+    if (strcmp(word, "managed") == 0)
+        return take_managed(address_of(first), bytes), 3;
+    if (strcmp(word, "make") == 0)
+        return make((uint64_t)atoi(first), bytes), 3;
+    if (strcmp(word, "drop") == 0)
+        return drop((uint64_t)atoi(first)), 2;
+    if (strcmp(word, "static") == 0)
+        return calls++, record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, address_of(first), bytes), 3;
+    if (strcmp(word, "refuse") == 0)
+        return take(0, strtoull(first, NULL, 10), CUDA_ERROR_OUT_OF_MEMORY), 2;
+    return 0;
+}
+
 /* Does what the words say; how many it was. */
 static int act(char **words)
 {
     const char *word = words[0], *first = words[1] != NULL ? words[1] : "0";
     uint64_t bytes = words[1] != NULL && words[2] != NULL ? strtoull(words[2], NULL, 10) : 0;
-    if (strcmp(word, "take") == 0)
-        return take(address_of(first), bytes, 0), 3;
-    if (strcmp(word, "pool") == 0)
-        return take_from_pool(address_of(first), bytes), 3;
-    if (strcmp(word, "make") == 0)
-        return make((uint64_t)atoi(first), bytes), 3;
-    if (strcmp(word, "static") == 0)
-        return calls++, record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, address_of(first), bytes), 3;
-    if (strcmp(word, "refuse") == 0)
-        return take(0, strtoull(first, NULL, 10), CUDA_ERROR_OUT_OF_MEMORY), 2;
-    if (strcmp(word, "give") == 0)
-        return give(address_of(first)), 2;
-    if (strcmp(word, "drop") == 0)
-        return drop((uint64_t)atoi(first)), 2;
+    int count = act_on_memory(word, first, bytes);
+    if (count > 0)
+        return count;
     if (strcmp(word, "push") == 0)
         return range(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){first}), 2;
     if (strcmp(word, "pop") == 0)
