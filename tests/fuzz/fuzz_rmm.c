@@ -1,4 +1,4 @@
-/* libFuzzer's way into the reader of RMM's logs. */
+/* A fuzzer's way into the reader of RMM's logs. */
 #include "base/interner.h"
 #include "trace/import/rmm_import.h"
 

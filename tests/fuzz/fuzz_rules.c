@@ -1,4 +1,4 @@
-/* libFuzzer's way into rules: a text of rules, a zero, and the name of a frame that they are asked about. */
+/* A fuzzer's way into rules: a text of rules, a zero, and the name of a frame that they are asked about. */
 #include "base/memory.h"
 #include "trace/import/rules.h"
 

@@ -1,4 +1,4 @@
-/* libFuzzer's way into what reads other programs' snapshots: bytes as a pickle or as JSON, and what they say as events. */
+/* A fuzzer's way into what reads other programs' snapshots: bytes as a pickle or as JSON, and what they say as events. */
 #include "base/interner.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"

@@ -1,0 +1,47 @@
+/* A file that a fuzzer made and the reader of Nsight's exports reads. It has a name, since SQLite follows the links of
+ * /proc/self/fd to where nothing is; and it lies in memory where there is such a folder, since there is one for each input. */
+#ifndef MT_TESTS_FUZZ_FUZZED_EXPORT_H
+#define MT_TESTS_FUZZ_FUZZED_EXPORT_H
+
+#include "base/interner.h"
+#include "trace/import/nsys_import.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct fuzzed_export {
+    char path[64];
+    int descriptor; /* -1: there is no such file */
+};
+
+/* Makes an empty file. */
+static inline struct fuzzed_export fuzzed_export_create(void)
+{
+    struct fuzzed_export export;
+    const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(export.path, sizeof export.path, "%s/memtrace-fuzz-XXXXXX", folder);
+    export.descriptor = mkstemp(export.path);
+    return export;
+}
+
+static inline void fuzzed_export_remove(const struct fuzzed_export *export)
+{
+    close(export->descriptor);
+    unlink(export->path);
+}
+
+/* Reads it as an import does. */
+static inline void fuzzed_export_tell(const struct fuzzed_export *export)
+{
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct mt_rules *rules = mt_rules_create();
+    struct mt_import_report report = {0};
+    mt_nsys_tell(export->path, MT_TORCH_ANY_DEVICE, rules, &sink, &report);
+    mt_import_report_release(&report);
+    mt_rules_destroy(rules);
+    mt_interner_destroy(interner);
+}
+
+#endif
