@@ -9,6 +9,22 @@
  *                                                │ events
  *   a program with its own ──memtrace_note_take──┴──────▶ trace (SQLite) ◀── memtrace peak, memtrace_trace_peak
  *
+ * The shortest program, and then `memtrace peak --trace my.db`:
+ *
+ *   memtrace_run_options options = {.size = sizeof options, .trace = "my.db", .device = "sim"};
+ *   memtrace_label label = {.size = sizeof label, .category = "Cache", .op = "fill"};
+ *   memtrace_run *run;
+ *   uint64_t address;
+ *   if (memtrace_run_open(&options, &run) != MEMTRACE_OK)
+ *       return fprintf(stderr, "%s\n", memtrace_last_error());
+ *   if (memtrace_take(run, 1 << 20, 0, &label, &address) == MEMTRACE_OK)
+ *       memtrace_give(run, address);
+ *   memtrace_run_close(run, MEMTRACE_RUN_DONE);
+ *
+ * Words. A block is what one request gets; it is live until it is given back. Its requested bytes are as asked for, its
+ * allocated bytes the same, rounded up as it was handed out. Reserved bytes are what was taken from the device to have
+ * blocks in; what no live block holds of them is cached. A peak says of which of these it is the highest.
+ *
  * 1. Outcomes and errors           what functions return
  * 2. A run                         open, close
  * 3. Labels, spans, steps          what memory is for
@@ -24,7 +40,9 @@
  * are reached through pointers: do not copy the latter as a whole, and do not ask for their size.
  *
  * Threads: every function of sections 3 to 5 may be called from any thread, of the same run too. Opening, closing and
- * all of section 6 are one thread's at a time for one run or one trace; several are independent of each other.
+ * all of section 6 are one thread's at a time for one run or one trace; several are independent of each other. A run
+ * has one thread of its own, which writes the trace and blocks all signals. It belongs to the process that opened it:
+ * a child that is forked off may exit or exec, and may not call anything with it.
  *
  * The library never prints and never exits, with one exception: where the host has no memory left for its bookkeeping,
  * or more labels are made than there are numbers (16,777,215 in a run), it says so on stderr and aborts. */
@@ -57,11 +75,12 @@ MEMTRACE_API const char *memtrace_version(void);
  * Results are written through the last parameters, and only where MEMTRACE_OK is returned. */
 typedef enum memtrace_status {
     MEMTRACE_OK = 0,
-    MEMTRACE_FAILED = 1,       /* the file system, a driver or the like refused */
-    MEMTRACE_USAGE = 2,        /* an argument that can't be meant */
-    MEMTRACE_BAD_TRACE = 3,    /* not a trace, or a damaged one */
-    MEMTRACE_NO_DEVICE = 4,    /* no such device, or no driver for it */
-    MEMTRACE_OUT_OF_MEMORY = 5 /* of the device: an ordinary outcome, after which all goes on */
+    MEMTRACE_FAILED = 1,        /* the file system, a driver or the like refused */
+    MEMTRACE_USAGE = 2,         /* an argument that can't be meant */
+    MEMTRACE_BAD_TRACE = 3,     /* not a trace, or a damaged one */
+    MEMTRACE_NO_DEVICE = 4,     /* no such device, or no driver for it */
+    MEMTRACE_OUT_OF_MEMORY = 5, /* of the device: an ordinary outcome, after which all goes on */
+    MEMTRACE_NOT_WRITTEN = 6    /* of the program only: its answer, or a file of it, could not be written */
 } memtrace_status;
 
 /* The same in words, "out of device memory"; static text, for any number. */
@@ -249,7 +268,8 @@ MEMTRACE_API void *memtrace_stream_handle(memtrace_run *run, uint16_t stream);
 /* An address as a pointer. */
 MEMTRACE_API void *memtrace_pointer(uint64_t address);
 
-/* Gives all cached memory of which no block is out back to the device. */
+/* Gives all cached memory back to the device that is in no segment, and on no page, with a block: for others on the
+ * card, as a rule. Waits for the work that is queued. MEMTRACE_USAGE for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_release_cached(memtrace_run *run);
 
 /* What the allocator holds now, and held at most. Set `size` before the call; what a newer library knows beyond it is
@@ -267,6 +287,7 @@ typedef struct memtrace_statistics {
     uint64_t refused; /* ever */
 } memtrace_statistics;
 
+/* As of this moment; other threads go on. MEMTRACE_USAGE for a `size` that can't be, and for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *out_statistics);
 
 /* ---- 5. Notes ---------------------------------------------------------------------------------------------------- */
@@ -277,6 +298,14 @@ MEMTRACE_API memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace
  *
  * A program that takes each block from the driver notes only blocks. One that has a pool notes also what the pool
  * takes, so that reserved memory is the pool's and allocated memory its users'.
+ *
+ *   cudaError_t my_malloc(void **out, size_t bytes)                  cudaError_t my_free(void *pointer)
+ *   {                                                                {
+ *       cudaError_t error = cudaMalloc(out, bytes);                      memtrace_note_give(run, (uintptr_t)pointer);
+ *       if (error == cudaSuccess)                                        return cudaFree(pointer);
+ *           memtrace_note_take(run, (uintptr_t)*out, bytes, 0, NULL);  }
+ *       return error;
+ *   }
  *
  * Notes that contradict each other (a block where one is, a give of none) are mended, by believing the later one, and
  * counted: a wrapper never fails for it. */
@@ -308,12 +337,28 @@ typedef struct memtrace_note_counts {
     uint64_t ignored;        /* calls about 0 bytes or beyond the highest address */
 } memtrace_note_counts;
 
+/* Since the run was opened. MEMTRACE_USAGE for a `size` that can't be. */
 MEMTRACE_API memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts);
 
 /* ---- 6. Asking --------------------------------------------------------------------------------------------------- */
 
 /* A trace that was opened to be read, as of the moment of opening: of a run that is still going on, what is stored by
  * then.
+ *
+ *   memtrace_trace *trace;
+ *   const memtrace_run_row *run;
+ *   const memtrace_peak *peak;
+ *   if (memtrace_trace_open("my.db", &trace) != MEMTRACE_OK)
+ *       return fprintf(stderr, "%s\n", memtrace_last_error());
+ *   if (memtrace_trace_find_run(trace, NULL, &run) == MEMTRACE_OK &&
+ *       memtrace_trace_peak(trace, run, MEMTRACE_ALL_STEPS, MEMTRACE_ALLOCATED, &peak) == MEMTRACE_OK) {
+ *       printf("%llu bytes, mostly %s\n", (unsigned long long)peak->bytes,
+ *              peak->share_count > 0 ? peak->shares[0]->category : "nothing");
+ *       memtrace_free(peak);
+ *   }
+ *   memtrace_trace_close(trace);
+ *
+ * Every question can fail with MEMTRACE_BAD_TRACE, of a damaged file, besides what is said of it.
  *
  * Answers: a row is a struct of the library's, and several are an array of pointers to them, in one piece of memory: it
  * is the caller's, and memtrace_free gives it back. Rows of runs, and all text, are the trace's, until it is closed.
@@ -398,7 +443,8 @@ typedef enum memtrace_moment {
     MEMTRACE_WHOLE_RUN = 1 /* all that were ever taken */
 } memtrace_moment;
 
-/* The `limit` largest, the largest first. */
+/* The `limit` largest, the largest first. Of a whole run with more than 131,072 different kinds of blocks the smallest
+ * kinds are not kept, and so left out. MEMTRACE_USAGE for a moment that is none. */
 MEMTRACE_API memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row *run,
                                                 memtrace_moment moment, size_t limit,
                                                 const memtrace_top_row *const **out_rows, size_t *out_count);
