@@ -35,6 +35,8 @@ depends=$(dpkg-deb -f "$package" Depends)
 for name in libc6 libsqlite3-0 zlib1g; do
     echo "$depends" | grep -q "$name" || die "the program needs $name, and depends on: $depends"
 done
+maintainer=$(sed -n 's/^MT_PACKAGE_MAINTAINER:STRING=//p' "$build/CMakeCache.txt")
+[ "$(dpkg-deb -f "$package" Maintainer)" = "$maintainer" ] || die "its maintainer is not $maintainer"
 dpkg-deb -x "$package" root
 root/usr/bin/memtrace --version
 

@@ -33,7 +33,10 @@ install(FILES tools/memtrace-config.cmake ${PROJECT_BINARY_DIR}/memtrace-config-
         DESTINATION ${package_folder} COMPONENT development)
 
 set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_CONTACT "the authors of memtrace <memtrace@localhost>")
+# A Debian package has to name somebody: whoever publishes one. Until that is said it is nobody who can be written to.
+set(MT_PACKAGE_MAINTAINER "memtrace developers <nobody@memtrace.invalid>" CACHE STRING
+    "Maintainer of the Debian packages: NAME <ADDRESS> of who publishes them")
+set(CPACK_PACKAGE_CONTACT "${MT_PACKAGE_MAINTAINER}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL program development)
