@@ -3,6 +3,7 @@
 #define MTK_CUDA_LAUNCH_CUH
 
 #include "base/status.h"
+#include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/queue.h"
 
@@ -50,6 +51,17 @@ __device__ __forceinline__ void mtk_await_turn()
 #endif
 }
 
+/* The card has no block of threads with so much shared memory: cards of one architecture differ in that. */
+static inline mt_status mtk_fail_shared(const char *name, unsigned shared_bytes)
+{
+    int ordinal = 0, most_bytes = 0;
+    (void)cudaGetLastError();
+    if (cudaGetDevice(&ordinal) == cudaSuccess)
+        (void)cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
+    return mt_fail(MT_FAILED, "%s: a block of threads takes %u bytes of shared memory, and this card has %d for one",
+                   name, shared_bytes, most_bytes);
+}
+
 /* Queues a kernel that begins with mtk_await_turn, with `shared_bytes` of shared memory besides what it declares. `name` is
  * for the error. */
 template <class... PARAMETERS, class... ARGUMENTS>
@@ -70,13 +82,14 @@ static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS..
     cudaError_t error = cudaSuccess;
     if (shared_bytes > USUAL_SHARED_BYTES)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+    if (error == cudaErrorInvalidValue)
+        return mtk_fail_shared(name, shared_bytes);
     if (error == cudaSuccess)
         error = cudaLaunchKernelEx(&config, kernel, PARAMETERS(arguments)...);
     if (error == cudaSuccess)
         return MT_OK;
-    (void)cudaGetLastError();
-    return mt_fail(MT_FAILED, "launch of %s with %u x %u blocks of %u x %u threads and %u bytes shared: %s (%d)", name,
-                   blocks.x, blocks.y, threads.x, threads.y, shared_bytes, cudaGetErrorString(error), (int)error);
+    return mt_fail_context(mtk_cuda_fail(error, "launch"), "%s, %u x %u blocks of %u x %u threads, %u bytes shared",
+                           name, blocks.x, blocks.y, threads.x, threads.y, shared_bytes);
 }
 
 template <class... PARAMETERS, class... ARGUMENTS>

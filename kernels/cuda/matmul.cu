@@ -10,6 +10,7 @@
  * summed in fp32 and rounded once, or not at all where out is fp32. */
 #include "kernels/cuda/launch.cuh"
 
+#include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/product_choice.h"
 
@@ -36,11 +37,6 @@ static struct layout layout_of(const struct mtk_view *m)
     return by_columns > 0 ? layout{layout::BY_COLUMNS, by_columns} : layout{layout::NEITHER, 0};
 }
 
-static mt_status fail_blas(const char *call, cublasStatus_t status)
-{
-    return mt_fail(MT_FAILED, "%s: %s (%d)", call, cublasGetStatusName(status), (int)status);
-}
-
 static mt_status fail_layout(const char *which, const struct mtk_view *m)
 {
     return mt_fail(MT_FAILED,
@@ -55,7 +51,7 @@ static mt_status use_workspace(struct mtk_queue *queue, mt_addr workspace, uint6
         return MT_OK;
     cublasStatus_t status = cublasSetWorkspace(queue->blas, mtk_device_pointer(workspace), bytes);
     if (status != CUBLAS_STATUS_SUCCESS)
-        return fail_blas("cublasSetWorkspace", status);
+        return mtk_blas_fail(status, "cublasSetWorkspace");
     queue->workspace = workspace;
     queue->workspace_bytes = bytes;
     return MT_OK;
@@ -170,7 +166,8 @@ mt_status mtk_cuda_matmul(const struct mtk_product *how, const struct mtk_view *
         outcome = multiply(how, &p, o, queue);
     if (outcome == CUBLAS_STATUS_SUCCESS)
         return MT_OK;
-    return mt_fail(MT_FAILED, "product of %lld matrices, %lld x %lld by %lld x %lld, of %s: cuBLAS says %s (%d)",
-                   (long long)out->shape[1], (long long)out->shape[2], (long long)a->shape[3], (long long)a->shape[3],
-                   (long long)out->shape[3], mt_dtype_name(out->dtype), cublasGetStatusName(outcome), (int)outcome);
+    return mt_fail_context(mtk_blas_fail(outcome, "cuBLAS"),
+                           "product of %lld matrices, %lld x %lld by %lld x %lld, of %s", (long long)out->shape[1],
+                           (long long)out->shape[2], (long long)a->shape[3], (long long)a->shape[3],
+                           (long long)out->shape[3], mt_dtype_name(out->dtype));
 }

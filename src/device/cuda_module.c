@@ -13,21 +13,29 @@ enum { MOST_CARDS = 64 };
 #define MODULE "libmemtrace_cuda.so"
 #define DRIVER "libcuda.so.1"
 
+#define INSTEAD "`--device sim` plans without a GPU"
+
 /* The module brings libraries of hundreds of megabytes: where there is no driver they are not worth loading. A driver that
  * is there stays, since CUDA's runtime opens it next. */
 static mt_status find_driver(void)
 {
     if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) != NULL)
         return MT_OK;
-    return mt_fail(MT_NO_DEVICE, "there is no NVIDIA driver (%s); `--device sim` plans without a GPU", dlerror());
+    return mt_fail(MT_NO_DEVICE, "no GPU: there is no NVIDIA driver (%s); " INSTEAD, dlerror());
 }
 
 static mt_status find_entry(mt_cuda_open_function *out)
 {
     mt_status status = find_driver();
+    if (status != MT_OK)
+        return status;
+    status = mt_module_find(MODULE, MT_CUDA_OPEN_NAME, (void **)out);
     if (status == MT_OK)
-        status = mt_module_find(MODULE, MT_CUDA_OPEN_NAME, (void **)out);
-    return status == MT_OK ? MT_OK : mt_fail_context(status, "no GPU");
+        return MT_OK;
+    return mt_fail(
+        status,
+        "no GPU: %s (the module for NVIDIA cards is built where the CUDA toolkit is, and needs its cuBLAS); " INSTEAD,
+        mt_last_error());
 }
 
 mt_status mt_cuda_module_open(const char *argument, struct mt_device **out)

@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_range.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/process_memory.h"
+#include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/cuda_ops.h"
 
 #include <inttypes.h>
@@ -26,6 +27,7 @@ enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8, FIRST_TO_OVERLAP = 9 /* comp
 /* Invariant once open: stream 0 and every event of `marks` exist. */
 struct cuda {
     struct mt_device device;
+    struct mt_device_table table; /* the device's: without ranges where the card or its driver has none */
     int ordinal;
     bool overlaps; /* kernels of a queue may, see struct mtk_queue */
     struct mt_cuda_streams streams;
@@ -42,16 +44,6 @@ static struct cuda *cuda_of(struct mt_device *device)
     return (struct cuda *)device;
 }
 
-static mt_status fail_call(mt_status status, cudaError_t error, const char *call)
-{
-    return mt_fail(status, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
-}
-
-static mt_status check(cudaError_t error, const char *call)
-{
-    return error == cudaSuccess ? MT_OK : fail_call(MT_FAILED, error, call);
-}
-
 static void *pointer(mt_addr address)
 {
     return (void *)(uintptr_t)address;
@@ -60,7 +52,7 @@ static void *pointer(mt_addr address)
 /* Any thread may come, and each has a card of its own that it speaks to. */
 static mt_status use_card(const struct cuda *cuda)
 {
-    return check(cudaSetDevice(cuda->ordinal), "cudaSetDevice");
+    return mtk_cuda_check(cudaSetDevice(cuda->ordinal), "cudaSetDevice");
 }
 
 /* ---- memory ---- */
@@ -71,13 +63,9 @@ static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     mt_status status = use_card(cuda_of(device));
     if (status != MT_OK)
         return status;
-    cudaError_t error = cudaMalloc(&memory, bytes);
-    if (error != cudaSuccess) {
-        (void)cudaGetLastError(); /* which would otherwise be the next launch's error */
-        return mt_fail(error == cudaErrorMemoryAllocation ? MT_OUT_OF_MEMORY : MT_FAILED,
-                       "%s: cudaMalloc of %" PRIu64 " bytes: %s (%d)", device->name, bytes, cudaGetErrorString(error),
-                       (int)error);
-    }
+    status = mtk_cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
+    if (status != MT_OK)
+        return mt_fail_context(status, "%s: %" PRIu64 " bytes", device->name, bytes);
     *out_address = (mt_addr)(uintptr_t)memory;
     return MT_OK;
 }
@@ -122,17 +110,17 @@ static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t
 static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
 {
     cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = check(cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, queue),
-                             "cudaMemcpyAsync to the device");
-    return status == MT_OK ? check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+    mt_status status = mtk_cuda_check(cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, queue),
+                                      "cudaMemcpyAsync to the device");
+    return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
 }
 
 static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
 {
     cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status =
-        check(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, queue), "cudaMemcpyAsync to the host");
-    return status == MT_OK ? check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, queue),
+                                      "cudaMemcpyAsync to the host");
+    return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
 }
 
 /* ---- work and time ---- */
@@ -186,9 +174,10 @@ static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, dou
 {
     struct cuda *cuda = cuda_of(device);
     float milliseconds = 0;
-    mt_status status = check(cudaEventSynchronize(cuda->marks[to]), "cudaEventSynchronize");
+    mt_status status = mtk_cuda_check(cudaEventSynchronize(cuda->marks[to]), "cudaEventSynchronize");
     if (status == MT_OK)
-        status = check(cudaEventElapsedTime(&milliseconds, cuda->marks[from], cuda->marks[to]), "cudaEventElapsedTime");
+        status = mtk_cuda_check(cudaEventElapsedTime(&milliseconds, cuda->marks[from], cuda->marks[to]),
+                                "cudaEventElapsedTime");
     *out_ms = (double)milliseconds;
     return status;
 }
@@ -206,7 +195,7 @@ static mt_status used_bytes(struct cuda *cuda, uint64_t *out_bytes)
     size_t free_bytes, total_bytes;
     if (mt_process_memory_bytes(&cuda->process_memory, out_bytes))
         return MT_OK;
-    mt_status status = check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    mt_status status = mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     if (status == MT_OK)
         *out_bytes = total_bytes - free_bytes;
     return status;
@@ -218,7 +207,7 @@ static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *
     size_t free_bytes = 0, total_bytes = 0;
     mt_status status = use_card(cuda);
     if (status == MT_OK)
-        status = check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+        status = mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     *out = (struct mt_device_memory){.total_bytes = total_bytes,
                                      .free_bytes = free_bytes,
                                      .context_bytes = cuda->context_bytes,
@@ -291,9 +280,10 @@ static mt_status describe(struct cuda *cuda)
 {
     struct cudaDeviceProp properties;
     char bus_address[BUS_ADDRESS_BYTES];
-    mt_status status = check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties");
+    mt_status status = mtk_cuda_check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties");
     if (status == MT_OK)
-        status = check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal), "cudaDeviceGetPCIBusId");
+        status = mtk_cuda_check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal),
+                                "cudaDeviceGetPCIBusId");
     if (status != MT_OK)
         return status;
     if (properties.major < FIRST_SUPPORTED)
@@ -307,17 +297,40 @@ static mt_status describe(struct cuda *cuda)
     return MT_OK;
 }
 
-/* The context, and what is made in it once. CUDA loads each kernel as it is first launched. */
-static mt_status start_context(struct cuda *cuda)
+/* A card that is there may still refuse: others hold it, or its memory, or it waits for its administrator. */
+static mt_status claim_card(const struct cuda *cuda)
 {
     mt_status status = use_card(cuda);
     if (status == MT_OK)
+        return MT_OK;
+    return mt_fail_context(status == MT_OUT_OF_MEMORY ? MT_OUT_OF_MEMORY : MT_NO_DEVICE,
+                           "%s can't be used (`nvidia-smi` shows who holds it)", cuda->device.name);
+}
+
+/* Without them memory comes by cudaMalloc alone, and the allocator knows that from the table. */
+static void start_ranges(struct cuda *cuda)
+{
+    mt_cuda_range_start(&cuda->range, cuda->ordinal);
+    if (cuda->range.is_ready)
+        return;
+    cuda->table.range_open = NULL;
+    cuda->table.range_close = NULL;
+    cuda->table.range_map = NULL;
+    cuda->table.range_unmap = NULL;
+}
+
+/* The context, and what is made in it once. CUDA loads each kernel as it is first launched. */
+static mt_status start_context(struct cuda *cuda)
+{
+    mt_status status = claim_card(cuda);
+    if (status == MT_OK)
         status = mt_cuda_streams_start(&cuda->streams, cuda->overlaps);
     for (int i = 0; i < MT_DEVICE_MARKS && status == MT_OK; i++)
-        status = check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
-    if (status == MT_OK)
-        mt_cuda_range_start(&cuda->range, cuda->ordinal);
-    return status == MT_OK ? used_bytes(cuda, &cuda->context_bytes) : status;
+        status = mtk_cuda_check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
+    if (status != MT_OK)
+        return status;
+    start_ranges(cuda);
+    return used_bytes(cuda, &cuda->context_bytes);
 }
 
 static mt_status start_library(struct cuda *cuda)
@@ -336,7 +349,8 @@ mt_status mt_cuda_open(int ordinal, struct mt_device **out)
     if (status != MT_OK)
         return status;
     struct cuda *cuda = mt_host_alloc(sizeof *cuda);
-    cuda->device = (struct mt_device){.table = &cuda_table, .kernels = &mtk_cuda};
+    cuda->table = cuda_table;
+    cuda->device = (struct mt_device){.table = &cuda->table, .kernels = &mtk_cuda};
     cuda->ordinal = ordinal;
     cuda->opened_ns = mt_clock_ns();
     status = describe(cuda);

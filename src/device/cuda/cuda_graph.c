@@ -1,13 +1,14 @@
 #include "device/cuda/cuda_graph.h"
 
+#include "kernels/cuda/cuda_call.h"
+
 #include <assert.h>
 #include <stddef.h>
 
-static mt_status check(cudaError_t error, const char *call)
+/* What is captured is not queued, so a step that can't be captured can't go on without a graph either. */
+static mt_status fail_step(mt_status status)
 {
-    if (error == cudaSuccess)
-        return MT_OK;
-    return mt_fail(MT_FAILED, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
+    return mt_fail_context(status, "a step could not be queued as one (--cuda-graph off does without)");
 }
 
 static void forget(struct mt_cuda_graph *graph)
@@ -45,30 +46,31 @@ mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaS
         return MT_OK;
     graphs->mode = graph->graph != NULL ? MT_CUDA_GRAPH_REPLAYS : MT_CUDA_GRAPH_CAPTURES;
     if (graphs->mode == MT_CUDA_GRAPH_REPLAYS)
-        status = check(cudaGraphLaunch(graph->graph, stream), "cudaGraphLaunch");
+        status = mtk_cuda_check(cudaGraphLaunch(graph->graph, stream), "cudaGraphLaunch");
     else /* relaxed: the allocator may take memory from the driver meanwhile */
-        status = check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-    if (status != MT_OK) {
-        graphs->mode = MT_CUDA_GRAPH_QUEUES;
-        graphs->current = NULL;
-    }
-    return status;
+        status = mtk_cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    if (status == MT_OK)
+        return MT_OK;
+    graphs->mode = MT_CUDA_GRAPH_QUEUES;
+    graphs->current = NULL;
+    return fail_step(status);
 }
 
 /* Makes the current graph of what was captured, and launches it. */
 static mt_status finish(struct mt_cuda_graph *current, cudaStream_t stream)
 {
     cudaGraph_t captured = NULL;
-    mt_status status = check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+    mt_status status = mtk_cuda_check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
     if (status == MT_OK)
-        status = check(cudaGraphInstantiate(&current->graph, captured, 0), "cudaGraphInstantiate");
+        status = mtk_cuda_check(cudaGraphInstantiate(&current->graph, captured, 0), "cudaGraphInstantiate");
     if (status == MT_OK)
-        status = check(cudaGraphLaunch(current->graph, stream), "cudaGraphLaunch");
+        status = mtk_cuda_check(cudaGraphLaunch(current->graph, stream), "cudaGraphLaunch");
     if (captured != NULL)
         (void)cudaGraphDestroy(captured);
-    if (status != MT_OK)
-        forget(current);
-    return status;
+    if (status == MT_OK)
+        return MT_OK;
+    forget(current);
+    return fail_step(status);
 }
 
 mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream)
@@ -86,7 +88,7 @@ mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t ev
     if (graphs->mode == MT_CUDA_GRAPH_REPLAYS)
         return MT_OK;
     unsigned flags = graphs->mode == MT_CUDA_GRAPH_CAPTURES ? cudaEventRecordExternal : cudaEventRecordDefault;
-    return check(cudaEventRecordWithFlags(event, stream, flags), "cudaEventRecordWithFlags");
+    return mtk_cuda_check(cudaEventRecordWithFlags(event, stream, flags), "cudaEventRecordWithFlags");
 }
 
 void mt_cuda_graphs_destroy(struct mt_cuda_graphs *graphs)

@@ -1,16 +1,10 @@
 #include "device/cuda/cuda_stream.h"
 
 #include "base/memory.h"
+#include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/product_choice.h"
 
 #include <stdlib.h>
-
-static mt_status check(cudaError_t error, const char *call)
-{
-    if (error == cudaSuccess)
-        return MT_OK;
-    return mt_fail(MT_FAILED, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
-}
 
 /* Partial sums of bf16 products meet in fp32, not in bf16. */
 static const cublasMath_t FULL_PRECISION_SUMS =
@@ -25,7 +19,7 @@ mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device)
         outcome = cublasSetMathMode(queue->blas, FULL_PRECISION_SUMS);
     if (outcome == CUBLAS_STATUS_SUCCESS)
         return MT_OK;
-    return mt_fail(MT_FAILED, "%s: cuBLAS does not start: %s (%d)", device, cublasGetStatusName(outcome), (int)outcome);
+    return mt_fail_context(mtk_blas_fail(outcome, "cuBLAS does not start"), "%s", device);
 }
 
 /* The queue and the event, without cuBLAS. */
@@ -34,11 +28,12 @@ static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, b
     stream->number = number;
     stream->is_own = true;
     stream->queue.overlaps = overlaps;
-    mt_status status =
-        check(cudaStreamCreateWithFlags(&stream->queue.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    mt_status status = mtk_cuda_check(cudaStreamCreateWithFlags(&stream->queue.stream, cudaStreamNonBlocking),
+                                      "cudaStreamCreateWithFlags");
     if (status != MT_OK)
         return status;
-    return check(cudaEventCreateWithFlags(&stream->reached, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    return mtk_cuda_check(cudaEventCreateWithFlags(&stream->reached, cudaEventDisableTiming),
+                          "cudaEventCreateWithFlags");
 }
 
 static void end_stream(struct mt_cuda_stream *stream)
@@ -114,10 +109,10 @@ static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *ear
 {
     if (later == earlier)
         return MT_OK;
-    mt_status status = check(cudaEventRecord(earlier->reached, earlier->queue.stream), "cudaEventRecord");
+    mt_status status = mtk_cuda_check(cudaEventRecord(earlier->reached, earlier->queue.stream), "cudaEventRecord");
     if (status != MT_OK)
         return status;
-    return check(cudaStreamWaitEvent(later->queue.stream, earlier->reached, 0), "cudaStreamWaitEvent");
+    return mtk_cuda_check(cudaStreamWaitEvent(later->queue.stream, earlier->reached, 0), "cudaStreamWaitEvent");
 }
 
 mt_status mt_cuda_stream_follow(struct mt_cuda_streams *streams, mt_stream later, mt_stream earlier)
@@ -134,7 +129,7 @@ mt_status mt_cuda_streams_wait(struct mt_cuda_streams *streams)
     pthread_mutex_lock(&streams->lock);
     for (struct mt_cuda_stream *stream = &streams->first; stream != NULL; stream = stream->next)
         if (stream->is_own && status == MT_OK)
-            status = check(cudaStreamSynchronize(stream->queue.stream), "cudaStreamSynchronize");
+            status = mtk_cuda_check(cudaStreamSynchronize(stream->queue.stream), "cudaStreamSynchronize");
     pthread_mutex_unlock(&streams->lock);
     return status;
 }
