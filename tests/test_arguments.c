@@ -16,6 +16,7 @@ static void every_command_explains_itself_with_examples(void **state)
         assert_true(strcspn(said->out, ".\n") == strcspn(said->out, ".")); /* the first line is a sentence */
         assert_says(said->out, "Examples:\n  memtrace ");
         assert_says(shell("\"$M\" help %s", command)->out, "Examples:");
+        assert_says(shell("\"$M\" %s -h", command)->out, "Examples:");
         assert_says(MEMTRACE("")->out, command);
     }
     json_decref(table);

@@ -142,9 +142,12 @@ static void a_model_may_come_from_a_file(void **state)
     json_decref(answer);
 }
 
-static void the_title_says_which_implementation_ran(void **state)
+static void the_title_says_what_ran(void **state)
 {
     (void)state;
+    assert_says(MEMTRACE(TINY "--device sim --no-trace")->out, "custom (9840 parameters), eager");
+    assert_says(MEMTRACE("run --model small --device sim --no-trace")->out, "small (128.63 million parameters), eager");
+    assert_says(MEMTRACE("run --model 2.7B --device sim --no-trace")->out, "2.7B (3.41 billion parameters), eager");
     assert_says(MEMTRACE(TINY "--device sim --no-trace")->out, "parameters), eager, batch 2");
     assert_says(MEMTRACE(TINY "--device sim --no-trace --impl fused")->out, "parameters), fused, batch 2");
 }
@@ -191,7 +194,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(gradients_are_read_back_only_for_json),
         TEST_WITH_TWO_RUNS(every_setting_of_a_run_is_in_the_trace),
         TEST_WITH_TWO_RUNS(a_model_may_come_from_a_file),
-        TEST_WITH_TWO_RUNS(the_title_says_which_implementation_ran),
+        TEST_WITH_TWO_RUNS(the_title_says_what_ran),
         TEST_WITH_TWO_RUNS(the_optimizers_state_is_counted_wherever_it_was_made),
         TEST_WITH_TWO_RUNS(hints_quote_the_path_for_a_shell),
     };

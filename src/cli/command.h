@@ -32,7 +32,8 @@ struct mt_trace_options {
 
 #define MT_OPTION_HELP(type)                                                                                           \
     {                                                                                                                  \
-        .name = "--help", .help = "print this and exit", .kind = MT_OPTION_FLAG, .offset = offsetof(type, help)        \
+        .name = "--help", .alias = "-h", .help = "print this and exit", .kind = MT_OPTION_FLAG,                        \
+        .offset = offsetof(type, help)                                                                                 \
     }
 #define MT_OPTION_JSON(type)                                                                                           \
     {                                                                                                                  \

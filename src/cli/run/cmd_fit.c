@@ -40,11 +40,8 @@ static const struct mt_option options[] = {
      .kind = MT_OPTION_TEXT,
      .offset = offsetof(struct fit_options, run.trace),
      .takes = MT_TAKES_FILE},
-    {.name = "--json", .help = "print JSON", .kind = MT_OPTION_FLAG, .offset = offsetof(struct fit_options, run.json)},
-    {.name = "--help",
-     .help = "print this and exit",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct fit_options, run.help)},
+    MT_OPTION_JSON(struct mt_run_options),
+    MT_OPTION_HELP(struct mt_run_options),
     MT_RUN_OPTIONS(AXIS, ONE),
     MT_OPTIONS_END,
 };

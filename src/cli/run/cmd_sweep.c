@@ -50,14 +50,8 @@ static const struct mt_option options[] = {
      .help = "run also the cells that the trace has already",
      .kind = MT_OPTION_FLAG,
      .offset = offsetof(struct sweep_options, again)},
-    {.name = "--json",
-     .help = "print JSON",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct sweep_options, run.json)},
-    {.name = "--help",
-     .help = "print this and exit",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct sweep_options, run.help)},
+    MT_OPTION_JSON(struct mt_run_options),
+    MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
 };
 #undef LIST
