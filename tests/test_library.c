@@ -91,6 +91,8 @@ static void a_peak_is_made_of_what_labels_say(void **state)
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
 
     const memtrace_run_row *row;
+    const memtrace_top_row *const *rows;
+    size_t count;
     memtrace_trace *trace = open_trace(&row);
     assert_string_equal(row->state, "done");
     assert_string_equal(row->device, "sim:h200");
@@ -107,6 +109,7 @@ static void a_peak_is_made_of_what_labels_say(void **state)
     assert_int_equal(peak->bytes, 3 * MIB);
     memtrace_free(peak);
     assert_fails(memtrace_trace_peak(trace, row, 7, MEMTRACE_REQUESTED, &peak), MEMTRACE_USAGE, "7");
+    assert_fails(memtrace_trace_top(trace, row, (memtrace_moment)9, 1, &rows, &count), MEMTRACE_USAGE, "moment 9");
     memtrace_trace_close(trace);
 }
 
