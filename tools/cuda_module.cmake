@@ -6,17 +6,25 @@ if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE OR NOT TARGET CUDA::
     message(STATUS "CUDA toolkit with nvcc and cuBLAS not found: the program is built without GPUs")
     return()
 endif()
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.c ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c)
+if(NOT MT_CUDA_KERNELS)
+    add_library(memtrace_cuda_host OBJECT ${cuda_sources})
+    target_include_directories(memtrace_cuda_host PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+    target_include_directories(memtrace_cuda_host SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    return()
+endif()
+
 set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.c ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu
-     ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c)
+file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
 foreach(name IN ITEMS status clock memory names) # what it needs of the base, a copy of its own (src/device/module.h)
     list(APPEND cuda_sources ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
-add_library(memtrace_cuda MODULE ${cuda_sources})
+add_library(memtrace_cuda MODULE ${cuda_sources} ${kernel_sources})
 target_include_directories(memtrace_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_options(
