@@ -22,14 +22,25 @@ mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device)
     return mt_fail_context(mtk_blas_fail(outcome, "cuBLAS does not start"), "%s", device);
 }
 
+/* Where kernels of several streams wait for room, those of stream 0 go first: the others work beside it. */
+static mt_status create_queue(mt_stream number, cudaStream_t *out)
+{
+    int lowest = 0, highest = 0;
+    mt_status status =
+        mtk_cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    if (status != MT_OK)
+        return status;
+    return mtk_cuda_check(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, number == 0 ? highest : lowest),
+                          "cudaStreamCreateWithPriority");
+}
+
 /* The queue and the event, without cuBLAS. */
 static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, bool overlaps)
 {
     stream->number = number;
     stream->is_own = true;
     stream->queue.overlaps = overlaps;
-    mt_status status = mtk_cuda_check(cudaStreamCreateWithFlags(&stream->queue.stream, cudaStreamNonBlocking),
-                                      "cudaStreamCreateWithFlags");
+    mt_status status = create_queue(number, &stream->queue.stream);
     if (status != MT_OK)
         return status;
     return mtk_cuda_check(cudaEventCreateWithFlags(&stream->reached, cudaEventDisableTiming),
