@@ -200,6 +200,8 @@ memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row
     size_t count = 0;
     bool is_complete;
     mt_status status = find_ours(trace, run, &ours);
+    if (status == MT_OK && moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
+        status = mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN);
     if (status == MT_OK)
         status = mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
                               moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
