@@ -153,11 +153,13 @@ static inline json_t *page_find_column(const json_t *table, const char *name, si
     return found;
 }
 
-/* Undoes the coding of `rows` rows of a chunk. */
-static inline void page_decode(const json_t *column, const unsigned char *planes, size_t rows, uint64_t *out)
+/* Undoes the coding of the `rows` rows of chunk number `part` of a table. */
+static inline void page_decode(const json_t *column, size_t part, const unsigned char *planes, size_t rows,
+                               uint64_t *out)
 {
     const char *coding = json_string_value(json_object_get(column, "coding"));
-    uint64_t unit = (uint64_t)page_number(column, "unit"), sum = 0;
+    uint64_t unit = (uint64_t)page_number(column, "unit");
+    uint64_t sum = (uint64_t)json_integer_value(json_array_get(json_object_get(column, "first"), part));
     json_int_t width = page_number(column, "width");
     assert_true(strcmp(coding, "delta") == 0 || strcmp(coding, "plain") == 0);
     for (size_t row = 0; row < rows; row++) {
@@ -181,11 +183,11 @@ static inline uint64_t *page_column(const struct page *page, size_t run, const c
     size_t rows = (size_t)page_number(table, "rows"), part_rows = (size_t)page_number(table, "part_rows");
     size_t chunk = (size_t)page_number(table, "first_chunk");
     uint64_t *values = malloc(rows * sizeof *values + 1);
-    for (size_t from = 0; from < rows; from += part_rows, chunk++) {
+    for (size_t from = 0, part = 0; from < rows; from += part_rows, part++) {
         size_t count = rows - from < part_rows ? rows - from : part_rows;
-        unsigned char *bytes = page_chunk(page, chunk, &bytes_count);
+        unsigned char *bytes = page_chunk(page, chunk + part, &bytes_count);
         assert_int_equal(bytes_count, count * row_bytes);
-        page_decode(column, bytes + before * count, count, values + from);
+        page_decode(column, part, bytes + before * count, count, values + from);
         free(bytes);
     }
     *out_rows = rows;

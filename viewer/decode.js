@@ -3,11 +3,11 @@
  *
  * Relies on nothing but the browser (or node, for tests). Refuses what does not add up with an Error for the reader.
  *
- * @typedef {{name: string, width: number, coding: "plain" | "delta", unit: number}} Column
+ * @typedef {{name: string, width: number, coding: "plain" | "delta", unit: number, first: number[]}} Column
  * @typedef {{rows: number, part_rows: number, first_chunk: number, columns: Column[]}} Table
  */
 
-export const FORMAT = 1;
+export const FORMAT = 2;
 
 function bytesOfBase64(text) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -26,9 +26,9 @@ export async function inflate(base64) {
     return new Uint8Array(bytes);
 }
 
-/** The description, chunk 0. */
-export async function readDescription(base64) {
-    const description = JSON.parse(new TextDecoder().decode(await inflate(base64)));
+/** The description, of the bytes of chunk 0. */
+export function readDescription(bytes) {
+    const description = JSON.parse(new TextDecoder().decode(bytes));
     if (description.format !== FORMAT)
         throw new Error(`this page reads format ${FORMAT}, and its data are of format ${description.format}`);
     return description;
@@ -44,36 +44,30 @@ function arrayFor(column, rows) {
     return new Float64Array(rows);
 }
 
-/** Puts byte planes back together: out[from + i] for i < rows. Widths up to 4 stay in whole 32-bit numbers. */
-function joinPlanes(bytes, at, width, rows, out, from) {
-    const [p1, p2, p3, p4, p5] = [1, 2, 3, 4, 5].map((plane) => at + plane * rows);
-    switch (width) {
-        case 0:
-            out.fill(0, from, from + rows);
-            break;
-        case 1:
-            for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i];
-            break;
-        case 2:
-            for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8);
-            break;
-        case 3:
-            for (let i = 0; i < rows; i++) out[from + i] = bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16);
-            break;
-        default:
-            for (let i = 0; i < rows; i++) {
-                const low =
-                    (bytes[at + i] | (bytes[p1 + i] << 8) | (bytes[p2 + i] << 16) | (bytes[p3 + i] << 24)) >>> 0;
-                const high = (width > 4 ? bytes[p4 + i] : 0) + (width > 5 ? bytes[p5 + i] * 256 : 0);
-                out[from + i] = low + high * 4294967296;
-            }
-    }
+/**
+ * Puts the byte planes of a column back together: what one plane holds is as it is, up to four are put into `words`, and
+ * beyond that numbers are no longer of 32 bits. `zeros` stands for planes that are not stored.
+ */
+function joinPlanes(bytes, at, width, words, zeros) {
+    const rows = words.length;
+    const plane = (number) => (number < width ? bytes.subarray(at + number * rows, at + (number + 1) * rows) : zeros);
+    if (width === 1) return plane(0);
+    joinFour(words, plane(0), plane(1), plane(2), plane(3));
+    if (width <= 4) return words;
+    const [fifth, sixth] = [plane(4), plane(5)];
+    return Float64Array.from(words, (low, i) => low + (fifth[i] + sixth[i] * 256) * 2 ** 32);
 }
 
-function undoCoding(column, out, from, rows) {
+function joinFour(words, first, second, third, fourth) {
+    for (let i = 0; i < words.length; i++)
+        words[i] = first[i] | (second[i] << 8) | (third[i] << 16) | (fourth[i] << 24);
+}
+
+/** Turns what is stored of a part of a column, from row `from` on, into its values. */
+function undoCoding(column, part, out, from, rows) {
     const unit = column.unit;
     if (column.coding === "delta") {
-        let value = 0;
+        let value = column.first[part];
         for (let i = from; i < from + rows; i++) out[i] = value += out[i] * unit;
     } else if (unit !== 1) {
         for (let i = from; i < from + rows; i++) out[i] *= unit;
@@ -100,6 +94,8 @@ export async function readTable(name, table, chunk, arrays = {}) {
     const out = {};
     for (const column of table.columns)
         out[column.name] = arrays[column.name]?.(table.rows) ?? arrayFor(column, table.rows);
+    const words = new Uint32Array(Math.min(table.part_rows, table.rows));
+    const zeros = new Uint8Array(words.length);
     for (let part = 0; part * table.part_rows < table.rows; part++) {
         const from = part * table.part_rows;
         const rows = Math.min(table.part_rows, table.rows - from);
@@ -112,8 +108,8 @@ export async function readTable(name, table, chunk, arrays = {}) {
             );
         let at = 0;
         for (const column of table.columns) {
-            joinPlanes(bytes, at, column.width, rows, out[column.name], from);
-            undoCoding(column, out[column.name], from, rows);
+            out[column.name].set(joinPlanes(bytes, at, column.width, words.subarray(0, rows), zeros), from);
+            undoCoding(column, part, out[column.name], from, rows);
             at += column.width * rows;
         }
     }

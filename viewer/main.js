@@ -157,14 +157,28 @@ function fail(text) {
     byId("answer").replaceChildren(make("p", { class: "alarm", role: "alert" }, `This page can't be shown: ${text}`));
 }
 
-/** The texts of the chunks, which leave the document: it need not keep them twice. */
-function takeChunks() {
-    const chunks = [];
-    for (let element; (element = byId(`chunk-${chunks.length}`));) {
-        chunks.push(element.textContent);
-        element.remove();
-    }
-    return chunks;
+/**
+ * Sends the chunks to the worker while the document is still being read, and takes them out of it: it need not keep them
+ * twice. A chunk is whole once something follows it. After the last one comes a message without a text.
+ */
+function sendChunks(worker) {
+    let next = 0;
+    const isRead = () => document.readyState !== "loading";
+    const sendWhole = () => {
+        for (let chunk; (chunk = byId(`chunk-${next}`)) && (chunk.nextSibling || isRead()); next++) {
+            worker.postMessage({ number: next, text: chunk.textContent });
+            chunk.remove();
+        }
+    };
+    const observer = new MutationObserver(sendWhole);
+    const end = () => {
+        observer.disconnect();
+        sendWhole();
+        worker.postMessage({ number: next, text: null });
+    };
+    observer.observe(document.body, { childList: true });
+    if (isRead()) end();
+    else document.addEventListener("DOMContentLoaded", end, { once: true });
 }
 
 function start() {
@@ -190,7 +204,7 @@ function start() {
             page.dataset.complete = "true";
         }
     };
-    worker.postMessage(takeChunks());
+    sendChunks(worker);
 }
 
 start();

@@ -23,45 +23,64 @@ const STEP_BEGIN = 0,
 /** A lane while it grows: half a million spans are no rarity, so its arrays are typed from the start. */
 class GrowingLane {
     constructor(name, kind) {
-        Object.assign(this, { name, kind, count: 0, room: 64 });
-        this.columns = { begin: new Float64Array(64), end: new Float64Array(64), text: new Uint32Array(64) };
-        if (kind === "kernel") this.columns.label = new Uint32Array(64);
+        this.name = name;
+        this.kind = kind;
+        this.count = 0;
+        this.begin = new Float64Array(64);
+        this.end = new Float64Array(64);
+        this.text = new Uint32Array(64);
+        this.label = new Uint32Array(kind === "kernel" ? 64 : 0);
     }
 
-    push(begin, end, text, label) {
-        if (this.count === this.room) this.grow();
-        const { columns, count } = this;
-        columns.begin[count] = begin;
-        columns.end[count] = end;
-        columns.text[count] = text;
-        if (columns.label) columns.label[count] = label;
-        this.count++;
+    /** @returns {number} the new interval's place in the lane */
+    push(begin, end, text) {
+        if (this.count === this.begin.length) this.resize(2 * this.count);
+        this.begin[this.count] = begin;
+        this.end[this.count] = end;
+        this.text[this.count] = text;
+        return this.count++;
     }
 
-    grow() {
-        this.room *= 2;
-        for (const [name, column] of Object.entries(this.columns)) {
-            this.columns[name] = new column.constructor(this.room);
-            this.columns[name].set(column);
+    pushKernel(begin, end, text, label) {
+        const at = this.push(begin, end, text);
+        this.label[at] = label;
+    }
+
+    /** Gives the columns room for `room` intervals, and keeps the first `count`. */
+    resize(room) {
+        for (const name of ["begin", "end", "text", "label"]) {
+            const column = this[name];
+            if (column.length === 0) continue;
+            this[name] = new column.constructor(room);
+            this[name].set(column.subarray(0, this.count));
         }
     }
 
     /** @returns {Lane} */
     finish() {
-        const columns = Object.entries(this.columns).map(([name, column]) => [name, column.slice(0, this.count)]);
-        return { name: this.name, kind: this.kind, ...Object.fromEntries(columns) };
+        this.resize(this.count);
+        const { name, kind, begin, end, text, label } = this;
+        return kind === "kernel" ? { name, kind, begin, end, text, label } : { name, kind, begin, end, text };
     }
+}
+
+/** The marks that are not about spans: few, so that what looks for them need not go through all. */
+function marksBesideSpans({ event, kind, value, span, label }) {
+    const few = [];
+    for (let i = 0; i < kind.length; i++)
+        if (kind[i] !== SPAN_BEGIN && kind[i] !== SPAN_END)
+            few.push({ event: event[i], kind: kind[i], value: value[i], span: span[i], label: label[i] });
+    return few;
 }
 
 function stepLane(marks, eventCount) {
     const lane = new GrowingLane("step", "step");
     let open = null;
-    for (let i = 0; i < marks.event.length; i++) {
-        const event = marks.event[i];
-        if (marks.kind[i] === STEP_BEGIN) {
+    for (const { event, kind, value } of marks) {
+        if (kind === STEP_BEGIN) {
             if (open) lane.push(open.event, event, open.number);
-            open = { event, number: marks.value[i] };
-        } else if (marks.kind[i] === STEP_END && open) {
+            open = { event, number: value };
+        } else if (kind === STEP_END && open) {
             lane.push(open.event, event + 1, open.number);
             open = null;
         }
@@ -78,12 +97,10 @@ function phaseLane(marks, eventCount) {
         if (open && event > open.event) lane.push(open.event, event, open.phase);
         open = null;
     };
-    for (let i = 0; i < marks.event.length; i++) {
-        const event = marks.event[i];
-        const kind = marks.kind[i];
+    for (const { event, kind, value } of marks) {
         if (kind === PHASE) {
             end(event);
-            open = { event, phase: marks.value[i] };
+            open = { event, phase: value };
         } else if (kind === STEP_BEGIN) end(event);
         else if (kind === STEP_END) end(event + 1);
     }
@@ -94,34 +111,40 @@ function phaseLane(marks, eventCount) {
 /** Spans that are open, as they are nested: what closes one closes those in it. */
 class OpenSpans {
     constructor() {
-        Object.assign(this, { lanes: [], begins: [], texts: [] });
+        this.lanes = []; // by depth
+        this.begins = [];
+        this.texts = [];
     }
 
     open(event, text) {
+        if (this.texts.length === this.lanes.length)
+            this.lanes.push(new GrowingLane(`span ${this.lanes.length + 1}`, "span"));
         this.begins.push(event);
         this.texts.push(text);
     }
 
     closeInnermost(end) {
-        const depth = this.begins.length - 1;
-        if (depth === this.lanes.length) this.lanes.push(null);
-        this.lanes[depth] ??= new GrowingLane(`span ${depth + 1}`, "span");
-        this.lanes[depth].push(this.begins.pop(), end, this.texts.pop());
+        this.lanes[this.texts.length - 1].push(this.begins.pop(), end, this.texts.pop());
     }
 
     close(end, text) {
         const depth = this.texts.lastIndexOf(text);
         while (depth >= 0 && this.texts.length > depth) this.closeInnermost(end);
     }
+
+    closeAll(end) {
+        while (this.texts.length > 0) this.closeInnermost(end);
+    }
 }
 
 function spanLanes(marks, eventCount) {
     const open = new OpenSpans();
-    for (let i = 0; i < marks.event.length; i++) {
-        if (marks.kind[i] === SPAN_BEGIN) open.open(marks.event[i], marks.span[i]);
-        else if (marks.kind[i] === SPAN_END) open.close(marks.event[i] + 1, marks.span[i]);
+    const { event, kind, span } = marks;
+    for (let i = 0; i < event.length; i++) {
+        if (kind[i] === SPAN_BEGIN) open.open(event[i], span[i]);
+        else if (kind[i] === SPAN_END) open.close(event[i] + 1, span[i]);
     }
-    while (open.texts.length > 0) open.closeInnermost(eventCount);
+    open.closeAll(eventCount);
     return open.lanes.map((lane) => lane.finish());
 }
 
@@ -134,31 +157,27 @@ function kernelLanes(kernels, unitNs) {
         if (!lanes.has(stream)) lanes.set(stream, new GrowingLane(`kernels ${stream}`, "kernel"));
         const begin = Math.max(kernels.start[i] * unitNs, ends.get(stream) ?? 0);
         const end = Math.max(begin, (kernels.start[i] + kernels.duration[i]) * unitNs);
-        lanes.get(stream).push(begin, end, kernels.name[i], kernels.label[i]);
+        lanes.get(stream).pushKernel(begin, end, kernels.name[i], kernels.label[i]);
         ends.set(stream, end);
     }
     return [...lanes.values()].map((lane) => lane.finish());
 }
 
-function outOfMemory(marks) {
-    const found = [];
-    for (let i = 0; i < marks.event.length; i++)
-        if (marks.kind[i] === OOM)
-            found.push({ event: marks.event[i], bytes: marks.value[i], span: marks.span[i], label: marks.label[i] });
-    return found;
-}
-
 /**
+ * @param {Object<string, ArrayLike<number>>} marks    columns as in docs/page.md
+ * @param {Object<string, ArrayLike<number>>} [kernels]
  * @returns {{steps: Lane, phases: Lane, spans: Lane[], kernels: Lane[], ooms: Object[]}}
  */
-export function makeLanes(tables, eventCount, unitNs) {
-    const marks = tables.marks;
+export function makeLanes(marks, kernels, eventCount, unitNs) {
+    const few = marksBesideSpans(marks);
     return {
-        steps: stepLane(marks, eventCount),
-        phases: phaseLane(marks, eventCount),
+        steps: stepLane(few, eventCount),
+        phases: phaseLane(few, eventCount),
         spans: spanLanes(marks, eventCount),
-        kernels: tables.kernels ? kernelLanes(tables.kernels, unitNs) : [],
-        ooms: outOfMemory(marks),
+        kernels: kernels ? kernelLanes(kernels, unitNs) : [],
+        ooms: few
+            .filter(({ kind }) => kind === OOM)
+            .map(({ event, value, span, label }) => ({ event, bytes: value, span, label })),
     };
 }
 

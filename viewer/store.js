@@ -1,5 +1,5 @@
 /**
- * A run as the page asks about it: built once, in the worker, out of the decoded tables.
+ * A run as the page asks about it: built once, in the worker, out of the decoded tables, each as soon as it is there.
  *
  * Everything in it is a plain object of numbers, texts and typed arrays, so that it passes to the page without a copy.
  * Events and moments are positions in the run. Addresses are *packed*: segments keep their order, and the gaps between
@@ -58,8 +58,7 @@ function packSegments(segments, count) {
 }
 
 /** What of the segments has memory, and where: all of them, where the page does not say. */
-function makeParts(tables, segmentLow) {
-    const { parts, segments } = tables;
+function makeParts(parts, segments, segmentLow) {
     if (!parts) return { ...segments, count: segmentLow.length, low: segmentLow };
     checkRows("part of segment", parts.segment, segmentLow.length);
     const count = parts.segment.length;
@@ -123,32 +122,21 @@ function checkRows(what, column, rows) {
         if (column[i] >= rows) throw new Error(`the page is damaged: a ${what} ${column[i]} of ${rows}`);
 }
 
-function makeBlocks(tables, eventCount, segmentLow) {
-    const table = tables.blocks;
+function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const count = table.alloc.length;
     checkRows("segment", table.segment, segmentLow.length);
-    checkRows("size", table.size, tables.sizes.block.length);
-    checkRows("label", table.label, tables.labels.category.length);
+    checkRows("size", table.size, sizes.block.length);
+    checkRows("label", table.label, labels.category.length);
     const low = new Float64Array(count);
     for (let i = 0; i < count; i++) low[i] = segmentLow[table.segment[i]] + table.offset[i];
+    const { alloc, segment, size, label } = table;
     const { ops, free } = makeOps(table, count, eventCount);
-    const blocks = {
-        count,
-        alloc: table.alloc,
-        free,
-        low,
-        segment: table.segment,
-        size: table.size,
-        label: table.label,
-    };
-    return { blocks, ops };
+    return { blocks: { count, alloc, free, low, segment, size, label }, ops };
 }
 
-function makeMemory(ops, blocks, tables, categoryCount) {
+function makeMemory(ops, blocks, labels, sizeBytes, categoryCount) {
     const blockCategory = new Uint8Array(blocks.count);
-    const category = tables.labels.category;
-    for (let i = 0; i < blocks.count; i++) blockCategory[i] = category[blocks.label[i]];
-    const sizeBytes = Float64Array.from(tables.sizes.block);
+    for (let i = 0; i < blocks.count; i++) blockCategory[i] = labels.category[blocks.label[i]];
     const checkpoints = makeCheckpoints(ops, blockCategory, blocks.size, sizeBytes, categoryCount);
     return { ops, blockCategory, blockSize: blocks.size, sizeBytes, categoryCount, checkpoints };
 }
@@ -163,39 +151,48 @@ function allocatedPeak(index) {
 }
 
 /**
- * @param {Object} description chunk 0
+ * @param {Object} description chunk 0; its last category is that of blocks without a label
  * @param {Object} info the run's entry in it
- * @param {Object<string, Object<string, ArrayLike<number>>>} tables decoded; events.time has room for one more
- * @returns {Run}
+ * @param {(name: string) => Promise<Object<string, ArrayLike<number>> | undefined>} table decodes one, if the run has it;
+ *   they are asked for in the order of the file. events.time has room for one more
+ * @returns {Promise<Run>}
  */
-export function buildRun(description, info, tables) {
+export async function buildRun(description, info, table) {
     const eventCount = info.event_count;
-    const segmentCount = tables.segments.address.length;
-    const { low: segmentLow, addressBytes } = packSegments(tables.segments, segmentCount);
-    const parts = makeParts(tables, segmentLow);
+    const { requested, block } = await table("sizes");
+    const sizes = { requested: Float64Array.from(requested), block: Float64Array.from(block) };
+    const labels = await table("labels");
+    labels.category[0] = description.categories.length - 1; // instead of the first, which 0 would be
+    const segments = await table("segments");
+    const count = segments.address.length;
+    const { low, addressBytes } = packSegments(segments, count);
+    const parts = makeParts(await table("parts"), segments, low);
     const { reserved, peak: reservedPeak } = reservedOverTime(parts, eventCount);
-    const { blocks, ops } = makeBlocks(tables, eventCount, segmentLow);
-    const memory = makeMemory(ops, blocks, tables, description.categories.length);
+    const { blocks, ops } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
+    const memory = makeMemory(ops, blocks, labels, sizes.block, description.categories.length);
     const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
+    const peaks = {
+        allocated: allocatedPeak(peakIndex),
+        requested: requestedPeak(ops, blocks.size, sizes.requested),
+        reserved: reservedPeak,
+    };
+    const lanes = makeLanes(await table("marks"), await table("kernels"), eventCount, info.time_unit_ns);
+    const { time } = await table("events");
     return {
         info,
         eventCount,
-        time: timesOf(tables.events.time, eventCount, info.time_unit_ns),
-        labels: tables.labels,
-        sizes: { requested: Float64Array.from(tables.sizes.requested), block: memory.sizeBytes },
+        time: timesOf(time, eventCount, info.time_unit_ns),
+        labels,
+        sizes,
         blocks,
-        segments: { ...tables.segments, count: segmentCount, low: segmentLow },
+        segments: { ...segments, count, low },
         parts,
         addressBytes,
         reserved,
-        lanes: makeLanes(tables, eventCount, info.time_unit_ns),
+        lanes,
         memory,
         peakIndex,
-        peaks: {
-            allocated: allocatedPeak(peakIndex),
-            requested: requestedPeak(ops, blocks.size, tables.sizes.requested),
-            reserved: reservedPeak,
-        },
+        peaks,
     };
 }
 

@@ -6,7 +6,6 @@ import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
 import { buffersOf, buildRun } from "./store.js";
 
-const FIRST_TABLES = ["events", "sizes", "labels", "segments", "parts", "blocks", "marks", "kernels"];
 /** What is read into an array of the kind in which it stays. Of times there is one more: the run's end. */
 const ARRAYS = {
     blocks: { alloc: (rows) => new Uint32Array(rows) },
@@ -14,26 +13,41 @@ const ARRAYS = {
     marks: { event: (rows) => new Uint32Array(rows) },
 };
 
-async function readRun(description, info, chunk) {
-    const tables = {};
-    for (const name of FIRST_TABLES)
-        if (info.tables[name]) tables[name] = await readTable(name, info.tables[name], chunk, ARRAYS[name]);
-    tables.labels.category[0] = description.categories.length - 1; // instead of the first, which 0 would be
-    return buildRun(description, info, tables);
+/** The chunks as they come: whoever asks for one that is not there yet waits for it. */
+class Inbox {
+    constructor() {
+        Object.assign(this, { texts: [], ended: false, arrived: () => {} });
+    }
+
+    put(number, text) {
+        if (text === null) this.ended = true;
+        else this.texts[number] = text;
+        this.arrived();
+    }
+
+    /** The bytes of a chunk. They are read once, and one after the other. */
+    async chunk(number) {
+        while (this.texts[number] === undefined) {
+            if (this.ended) throw new Error(`the page is cut off: chunk ${number} is missing`);
+            await new Promise((resolve) => {
+                this.arrived = resolve;
+            });
+        }
+        const bytes = await inflate(this.texts[number]);
+        this.texts[number] = ""; // half of the page's memory otherwise
+        return bytes;
+    }
 }
 
-async function read(chunks) {
-    const chunk = async (number) => {
-        if (chunks[number] === undefined) throw new Error(`the page is cut off: chunk ${number} is missing`);
-        const bytes = await inflate(chunks[number]);
-        chunks[number] = ""; // read once; half of the page's memory otherwise
-        return bytes;
-    };
-    const description = await readDescription(chunks[0] ?? "");
+async function read(inbox) {
+    const chunk = (number) => inbox.chunk(number);
+    const description = readDescription(await chunk(0));
     description.categories.push(UNLABELLED);
     postMessage({ kind: "description", description });
     for (let i = 0; i < description.runs.length; i++) {
-        const run = await readRun(description, description.runs[i], chunk);
+        const { tables, ...info } = description.runs[i];
+        const table = async (name) => tables[name] && readTable(name, tables[name], chunk, ARRAYS[name]);
+        const run = await buildRun(description, info, table);
         postMessage({ kind: "run", number: i, run }, [...buffersOf(run)]);
     }
     for (let i = 0; i < description.runs.length; i++) {
@@ -45,6 +59,6 @@ async function read(chunks) {
     postMessage({ kind: "end" });
 }
 
-self.onmessage = (message) => {
-    read(message.data).catch((error) => postMessage({ kind: "error", text: String(error.message ?? error) }));
-};
+const inbox = new Inbox();
+self.onmessage = ({ data }) => inbox.put(data.number, data.text);
+read(inbox).catch((error) => postMessage({ kind: "error", text: String(error.message ?? error) }));

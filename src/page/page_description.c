@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-enum { PAGE_FORMAT = 1 };
+enum { PAGE_FORMAT = 2 };
 
 /* Text of any encoding; NULL becomes null. */
 static json_t *json_of_text(const char *text)
@@ -39,13 +39,25 @@ static json_t *describe_phases(void)
     return list;
 }
 
-static json_t *describe_column(const struct mt_page_column *column, struct mt_page_shape shape)
+/* What differences begin with in each chunk. */
+static json_t *list_firsts(const struct mt_page_table *table, size_t index)
 {
+    json_t *list = json_array();
+    for (size_t part = 0; part < mt_page_table_chunks(table); part++)
+        json_array_append_new(list, json_of_number(mt_page_table_first(table, index, part)));
+    return list;
+}
+
+static json_t *describe_column(const struct mt_page_table *table, size_t index)
+{
+    const struct mt_page_column *column = &table->columns[index];
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(column->name));
-    json_object_set_new(object, "width", json_integer(shape.width));
+    json_object_set_new(object, "width", json_integer(table->shape[index].width));
     json_object_set_new(object, "coding", json_string(column->coding == MT_PAGE_DELTA ? "delta" : "plain"));
-    json_object_set_new(object, "unit", json_of_number(shape.unit));
+    json_object_set_new(object, "unit", json_of_number(table->shape[index].unit));
+    if (column->coding == MT_PAGE_DELTA)
+        json_object_set_new(object, "first", list_firsts(table, index));
     return object;
 }
 
@@ -53,7 +65,7 @@ static json_t *describe_table(const struct mt_page_table *table)
 {
     json_t *object = json_object(), *columns = json_array();
     for (size_t i = 0; i < table->column_count; i++)
-        json_array_append_new(columns, describe_column(&table->columns[i], table->shape[i]));
+        json_array_append_new(columns, describe_column(table, i));
     json_object_set_new(object, "rows", json_of_number(table->row_count));
     json_object_set_new(object, "part_rows", json_integer(MT_PAGE_PART_ROWS));
     json_object_set_new(object, "first_chunk", json_of_number(table->first_chunk));

@@ -6,17 +6,17 @@
 #include "page/page_table.h"
 #include "trace/blocks.h"
 
-/* The tables of docs/page.md, in the order of the file. */
+/* The tables of docs/page.md, in the order of the file: the page works on each while the next is still being read. */
 enum mt_page_table_id {
-    MT_PAGE_EVENTS,
     MT_PAGE_SIZES,
     MT_PAGE_LABELS,
     MT_PAGE_SEGMENTS,
     MT_PAGE_PARTS,
     MT_PAGE_BLOCKS,
     MT_PAGE_MARKS,
-    MT_PAGE_USES,
     MT_PAGE_KERNELS,
+    MT_PAGE_EVENTS,
+    MT_PAGE_USES,
     MT_PAGE_TABLE_COUNT
 };
 

@@ -9,15 +9,19 @@ size_t mt_page_table_chunks(const struct mt_page_table *table)
     return (table->row_count + MT_PAGE_PART_ROWS - 1) / MT_PAGE_PART_ROWS;
 }
 
-/* What is stored of a value before it is divided. The first row of a chunk follows 0, so that a chunk can be read by
- * itself. */
+/* What is stored of a value before it is divided; *previous is the value of the row before. */
 static uint64_t stored_number(const struct mt_page_table *table, const struct mt_page_column *column, size_t row,
                               uint64_t *previous)
 {
     uint64_t value = column->value(table->rows, row);
-    uint64_t base = column->coding == MT_PAGE_DELTA && row % MT_PAGE_PART_ROWS != 0 ? *previous : 0;
+    uint64_t number = column->coding == MT_PAGE_DELTA ? value - *previous : value;
     *previous = value;
-    return value - base;
+    return number;
+}
+
+uint64_t mt_page_table_first(const struct mt_page_table *table, size_t index, size_t part)
+{
+    return table->columns[index].value(table->rows, part * MT_PAGE_PART_ROWS);
 }
 
 static int bytes_of(uint64_t number)
@@ -54,7 +58,7 @@ static mt_status check_value(const struct mt_page_table *table, size_t index, si
 static mt_status measure_column(struct mt_page_table *table, size_t index)
 {
     const struct mt_page_column *column = &table->columns[index];
-    uint64_t bits = 0, highest = 0, value = 0;
+    uint64_t bits = 0, highest = 0, value = table->row_count > 0 ? mt_page_table_first(table, index, 0) : 0;
     size_t highest_row = 0;
     for (size_t row = 0; row < table->row_count; row++) {
         uint64_t previous = value, number = stored_number(table, column, row, &value);
@@ -91,14 +95,15 @@ static size_t row_bytes(const struct mt_page_table *table)
     return bytes;
 }
 
-/* Writes `width` planes of `count` bytes, the lowest first. */
-static void encode_column(const struct mt_page_table *table, size_t index, size_t first, size_t count,
+/* Writes `width` planes of `count` bytes, the lowest first, of the rows of a part. */
+static void encode_column(const struct mt_page_table *table, size_t index, size_t part, size_t count,
                           unsigned char *planes)
 {
     const struct mt_page_column *column = &table->columns[index];
     struct mt_page_shape shape = table->shape[index];
     int shift = __builtin_ctzll(shape.unit);
-    uint64_t previous = 0;
+    size_t first = part * MT_PAGE_PART_ROWS;
+    uint64_t previous = mt_page_table_first(table, index, part);
     for (size_t i = 0; i < count && shape.width > 0; i++) {
         uint64_t number = stored_number(table, column, first + i, &previous) >> shift;
         for (int byte = 0; byte < shape.width; byte++, number >>= 8)
@@ -108,11 +113,11 @@ static void encode_column(const struct mt_page_table *table, size_t index, size_
 
 unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes)
 {
-    size_t first = part * MT_PAGE_PART_ROWS, left = table->row_count - first;
+    size_t left = table->row_count - part * MT_PAGE_PART_ROWS;
     size_t count = left < MT_PAGE_PART_ROWS ? left : MT_PAGE_PART_ROWS;
     unsigned char *bytes = mt_host_alloc(count * row_bytes(table) + 1), *at = bytes;
     for (size_t i = 0; i < table->column_count; i++) {
-        encode_column(table, i, first, count, at);
+        encode_column(table, i, part, count, at);
         at += count * (size_t)table->shape[i].width;
     }
     *out_bytes = (size_t)(at - bytes);

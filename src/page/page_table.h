@@ -50,6 +50,9 @@ mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk)
 /* How many chunks the rows take. */
 size_t mt_page_table_chunks(const struct mt_page_table *table);
 
+/* What column `index` has in the first row of chunk number `part`, which differences begin with. */
+uint64_t mt_page_table_first(const struct mt_page_table *table, size_t index, size_t part);
+
 /* The bytes of chunk number `part` of the table, from 0; the caller's, free(). */
 unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes);
 

@@ -14,7 +14,6 @@ const PART_ROWS = 65536;
 
 /** The columns of each table, in order, with their coding. */
 const COLUMNS = {
-    events: { time: "delta" },
     sizes: { requested: "plain", block: "plain" },
     labels: {
         category: "plain",
@@ -32,6 +31,7 @@ const COLUMNS = {
     blocks: { alloc: "delta", life: "plain", segment: "plain", offset: "plain", size: "plain", label: "plain" },
     marks: { event: "delta", kind: "plain", value: "plain", span: "plain", label: "plain" },
     kernels: { start: "delta", duration: "plain", name: "plain", label: "plain", stream: "plain" },
+    events: { time: "delta" },
     uses: {
         flags: "plain",
         reads: "plain",
@@ -60,8 +60,8 @@ function widthOf(largest) {
 function storedNumbers(values, coding, unit) {
     const stored = new Float64Array(values.length);
     for (let i = 0; i < values.length; i++) {
-        const previous = coding === "delta" && i % PART_ROWS !== 0 ? values[i - 1] : 0;
-        stored[i] = (values[i] - previous) / unit;
+        const previous = i % PART_ROWS === 0 ? values[i] : values[i - 1];
+        stored[i] = (coding === "delta" ? values[i] - previous : values[i]) / unit;
     }
     return stored;
 }
@@ -73,13 +73,16 @@ function encodeTable(name, table, chunks) {
         const stored = storedNumbers(table[column], coding, unit);
         let largest = 0;
         for (const value of stored) if (value > largest) largest = value;
-        return { name: column, width: widthOf(largest), coding, unit, stored };
+        const first = table[column].filter((_, i) => i % PART_ROWS === 0);
+        return { name: column, width: widthOf(largest), coding, unit, first, stored };
     });
     const description = {
         rows,
         part_rows: PART_ROWS,
         first_chunk: chunks.length,
-        columns: columns.map(({ stored, ...column }) => column),
+        columns: columns.map(({ name, width, coding, unit, first }) =>
+            coding === "delta" ? { name, width, coding, unit, first } : { name, width, coding, unit },
+        ),
     };
     for (let from = 0; from < rows; from += PART_ROWS) chunks.push(deflateSync(packPart(columns, from, rows)));
     return description;
@@ -110,7 +113,7 @@ export function encodeChunks(page) {
         ),
     }));
     const { texts, categories, phases } = page;
-    const description = { format: 1, program: "memtrace test", texts, categories, phases, runs };
+    const description = { format: 2, program: "memtrace test", texts, categories, phases, runs };
     chunks[0] = deflateSync(Buffer.from(JSON.stringify(description)));
     return chunks;
 }

@@ -34,7 +34,7 @@ function totalsSlowly(run, wanted) {
     return totals;
 }
 
-const { run } = makeRun(["small", "noise"]);
+const { run } = await makeRun(["small", "noise"]);
 
 test("the composition at a moment is the sum of what is live", () => {
     for (let i = 0; i < 200; i++) {
@@ -81,9 +81,9 @@ function breakSegments({ segments, events, parts }) {
         }
 }
 
-test("reserved is what parts of segments have memory", () => {
+test("reserved is what parts of segments have memory", async () => {
     const parts = { segment: [], offset: [], bytes: [], mapped: [], life: [] };
-    const broken = makeRun(["small"], 500, (tables) => breakSegments(Object.assign(tables, { parts }))).run;
+    const { run: broken } = await makeRun(["small"], 500, (tables) => breakSegments(Object.assign(tables, { parts })));
     let change = 0;
     let highest = 0;
     for (let event = 0; event < broken.eventCount; event++) {
@@ -172,8 +172,9 @@ test("axes never go backwards and moments are where they say", () => {
     }
 });
 
-test("phases of two runs are laid over each other", () => {
-    const runs = [makeRun(["small"], 2000).run, makeRun(["small", "noise"], 2600).run];
+test("phases of two runs are laid over each other", async () => {
+    const made = [await makeRun(["small"], 2000), await makeRun(["small", "noise"], 2600)];
+    const runs = made.map((each) => each.run);
     const axis = makeAxis("phase", runs, PHASES);
     const xOfPhase = (number, i) => axis.xs[number][runs[number].lanes.phases.begin[i]];
     const count = Math.min(...runs.map((each) => each.lanes.phases.begin.length));
@@ -181,8 +182,8 @@ test("phases of two runs are laid over each other", () => {
     for (let i = 0; i < count; i++) assert.equal(xOfPhase(0, i), xOfPhase(1, i));
 });
 
-test("spans are nested, and one that the run cut off ends with it", () => {
-    const cut = makeRun(["small", "oom"]).run;
+test("spans are nested, and one that the run cut off ends with it", async () => {
+    const { run: cut } = await makeRun(["small", "oom"]);
     assert.equal(cut.lanes.ooms.length, 1);
     assert.equal(cut.lanes.steps.end.at(-1), cut.eventCount);
     const [outer, inner] = run.lanes.spans;

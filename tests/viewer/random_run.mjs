@@ -13,7 +13,7 @@ export function makeRandom() {
 }
 
 /** A synthetic run (synthetic.mjs), out of plain arrays, after `alter(tables)`. */
-export function makeRun(words, allocations = 3000, alter = () => {}) {
+export async function makeRun(words, allocations = 3000, alter = () => {}) {
     const page = makeSyntheticPage(allocations, words);
     const { info, tables } = page.runs[0];
     alter(tables);
@@ -24,5 +24,5 @@ export function makeRun(words, allocations = 3000, alter = () => {}) {
         ]),
     );
     typed.events.time = Float64Array.from([...tables.events.time, 0]);
-    return { page, tables, run: buildRun(page, info, typed) };
+    return { page, tables, run: await buildRun(page, info, async (name) => typed[name]) };
 }

@@ -16,7 +16,7 @@ const HEIGHT = 97;
 const THEME = { backgroundRgb: [255, 255, 255], cachedRgb: [220, 225, 230], fadedRgb: [150, 150, 150] };
 
 const draw = makeRandom();
-const { run } = makeRun(["small", "noise"]);
+const { run } = await makeRun(["small", "noise"]);
 const axis = makeAxis("time", [run], PHASES);
 const levels = makeLevels(run, axis, 0);
 const { paint } = makePaint(run, categoryColors(CATEGORIES), null, THEME);

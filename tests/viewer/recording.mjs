@@ -213,7 +213,6 @@ export class Recording {
     /** The run for encodeChunks. */
     finish(info) {
         const tables = {
-            events: { time: this.times },
             sizes: this.sizes,
             labels: this.labels,
             segments: this.segments,
@@ -221,6 +220,7 @@ export class Recording {
             marks: this.marks,
         };
         if (this.kernels.start.length > 0) tables.kernels = this.kernels;
+        tables.events = { time: this.times };
         if (this.uses.flags.length > 0) tables.uses = this.uses;
         const allocated = this.peak();
         return {
