@@ -37,6 +37,20 @@ export function makeLevels(run, axis, number) {
     return { order, starts, longest: Float64Array.from({ length: CLASS_COUNT }, (_, c) => shortest * 2 ** c) };
 }
 
+/**
+ * Levels that take no sorting, for the first picture, which shows all blocks: every one is in the class of the longest,
+ * as if it could reach over the whole axis.
+ * @returns {Levels}
+ */
+export function makeUnsortedLevels(run, axis) {
+    const { count } = run.blocks;
+    const order = new Uint32Array(count);
+    for (let i = 0; i < count; i++) order[i] = i;
+    const starts = new Uint32Array(CLASS_COUNT + 1);
+    starts[CLASS_COUNT] = count;
+    return { order, starts, longest: new Float64Array(CLASS_COUNT).fill(axis.length) };
+}
+
 /** The first position in [low, high) of the order whose block was allocated after `event`. */
 function firstAfter(levels, alloc, event, low, high) {
     while (low < high) {

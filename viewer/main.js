@@ -135,6 +135,11 @@ function printInLight(scene, painter) {
     });
 }
 
+/** Does something once the page has nothing better to do; one thing after the other. */
+function whenIdle(body) {
+    (window.requestIdleCallback ?? window.setTimeout)(body);
+}
+
 function begin(description, runs) {
     let painter;
     const scene = new PageScene(description, runs, () => painter?.later());
@@ -149,6 +154,8 @@ function begin(description, runs) {
     listen(scene, painter);
     page.dataset.state = "ready";
     scene.told("first", performance.now());
+    whenIdle(() => scene.sortBlocks());
+    whenIdle(() => painter.draw());
     return scene;
 }
 
@@ -195,13 +202,14 @@ function start() {
             runs[data.number] = data.run;
             setText(byId("progress"), `Read run ${data.number + 1} of ${description.runs.length} …`);
             if (runs.length === description.runs.length) scene = begin(description, runs);
-        } else if (data.kind === "uses")
-            scene.set({ uses: scene.uses.map((each, i) => (i === data.number ? data.uses : each)) });
+        } else if (data.kind === "uses") scene.setUses(data.number, data.uses);
         else if (data.kind === "error") fail(data.text);
         if (data.kind === "end" || data.kind === "error") {
             worker.terminate();
             URL.revokeObjectURL(source);
-            page.dataset.complete = "true";
+            whenIdle(() => {
+                page.dataset.complete = "true";
+            });
         }
     };
     sendChunks(worker);

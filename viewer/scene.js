@@ -5,7 +5,7 @@
 import { makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makePeakIndex } from "./composition.js";
-import { makeLevels } from "./levels.js";
+import { makeLevels, makeUnsortedLevels } from "./levels.js";
 import { makePaint } from "./map.js";
 import { wholeView } from "./view.js";
 
@@ -38,6 +38,7 @@ export class Scene {
         this.kernel = null; // { lane, i } that was clicked in the bars of run mapRun
         this.allDepths = false; // whether the bars have a row for each depth of spans
         this.measured = null; // { x0, x1 }
+        this.sorted = false; // whether blocks are sorted by how long they live, which the first picture does not wait for
         this.cache = {
             levels: runs.map(() => remember()),
             peaks: runs.map(() => remember()),
@@ -82,6 +83,18 @@ export class Scene {
             query: "",
             view: { ...this.view, low: 0, high: whole },
         });
+    }
+
+    /** What is known of uses comes after the first picture; only a selected block tells of it. */
+    setUses(number, uses) {
+        this.uses[number] = uses;
+        if (this.selected >= 0) this.onChange();
+    }
+
+    /** From here on, views find their blocks by how long these live. */
+    sortBlocks() {
+        this.sorted = true;
+        this.levels(this.mapRun);
     }
 
     /** Pins the moment that a column of the area shows; of two runs, each its own. */
@@ -134,7 +147,11 @@ export class Scene {
     }
 
     levels(number) {
-        return this.cache.levels[number]([this.axis], () => makeLevels(this.runs[number], this.axis, number));
+        return this.cache.levels[number]([this.axis, this.sorted], () =>
+            this.sorted
+                ? makeLevels(this.runs[number], this.axis, number)
+                : makeUnsortedLevels(this.runs[number], this.axis),
+        );
     }
 
     /** By label of the map's run: 1 for the blocks that stand out; null: all alike. */

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { makeAxis } from "../../viewer/axis.js";
 import { categoryColors } from "../../viewer/colors.js";
 import { GRID_COLUMNS, GRID_ROWS, gridColumns, sampleGrid } from "../../viewer/grid.js";
-import { makeLevels } from "../../viewer/levels.js";
+import { makeLevels, makeUnsortedLevels } from "../../viewer/levels.js";
 import { makePaint } from "../../viewer/map.js";
 import { rasterMap } from "../../viewer/map_raster.js";
 import { wholeView, zoomAt } from "../../viewer/view.js";
@@ -18,7 +18,8 @@ const THEME = { backgroundRgb: [255, 255, 255], cachedRgb: [220, 225, 230], fade
 const draw = makeRandom();
 const { run } = await makeRun(["small", "noise"]);
 const axis = makeAxis("time", [run], PHASES);
-const levels = makeLevels(run, axis, 0);
+const sorted = makeLevels(run, axis, 0);
+const unsorted = makeUnsortedLevels(run, axis);
 const { paint } = makePaint(run, categoryColors(CATEGORIES), null, THEME);
 
 /** A view somewhere, as wide as the run or down to a hundredth of it. */
@@ -28,7 +29,7 @@ function anyView() {
     return { ...view, low, high: low + run.addressBytes / (1 + draw(8)) };
 }
 
-function rasterOf(view) {
+function rasterOf(view, levels) {
     const pixels = new Uint32Array(WIDTH * HEIGHT);
     // Without hatches: they are laid over what is compared.
     const picture = {
@@ -89,10 +90,10 @@ function rasterSlowly(view) {
     });
 }
 
-test("a pixel is the mean of the blocks in it, whatever was drawn before", () => {
+test("a pixel is the mean of the blocks in it, sorted or not, whatever was drawn before", () => {
     for (let i = 0; i < 12; i++) {
         const view = anyView();
-        const [found, expected] = [rasterOf(view), rasterSlowly(view)];
+        const [found, expected] = [rasterOf(view, i % 2 ? sorted : unsorted), rasterSlowly(view)];
         found.forEach((value, at) => {
             if ((at >> 2) % WIDTH === 0) return; // what lived shortly before the view may be widened into it, or not
             const where = `byte ${at % 4} of pixel ${(at >> 2) % WIDTH}, ${Math.floor((at >> 2) / WIDTH)}`;
