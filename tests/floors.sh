@@ -29,7 +29,7 @@ matches() {
 
 # may_include FOLDER ALLOWED: includes of project folders in FOLDER that are not its own nor match ALLOWED.
 may_include() {
-    lines=$(matches '^#include "(base|device|alloc|trace|model|whatif|page|api|cli|kernels|bench|tests)/' "$1" | grep -vE "#include \"($2)/" || true)
+    lines=$(matches '^#include "(base|device|alloc|trace|model|whatif|page|api|record|torch|cli|kernels|bench|tests)/' "$1" | grep -vE "#include \"($2)/" || true)
     fails "$1 may include only: $2" "$lines"
 }
 
@@ -50,13 +50,14 @@ fails 'includes name the folder, not the way to it' "$(matches '#include "\.' sr
 # Without its folder an include would escape the rules above; what CMake generates (mt_*.h) has none.
 fails 'includes name the folder' "$(matches '#include "[^/"]*"' src | grep -vE '"mt_[a-z_]+\.h"' || true)"
 fails 'sqlite3.h is for src/trace only' \
-    "$(matches '#include [<"]sqlite3' src/base src/device src/alloc src/model src/whatif src/page src/api src/cli kernels)"
-fails 'CUDA headers are for src/device and kernels/cuda only' \
-    "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' src/base src/alloc src/trace src/model src/whatif src/page src/api src/cli kernels/cpu)"
+    "$(matches '#include [<"]sqlite3' src/base src/device src/alloc src/model src/whatif src/page src/api src/record src/torch src/cli kernels)"
+fails 'CUDA headers are for src/device, folders called cuda or cupti, and kernels/cuda only' \
+    "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' src/base src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch \
+        src/cli kernels/cpu | grep -vE '^[^:]*/(cuda|cupti)/' || true)"
 fails 'only src/cli prints to stdout' \
-    "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api kernels)"
+    "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch kernels)"
 fails 'only src/cli exits' \
-    "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api kernels)"
+    "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch kernels)"
 
 # Two files of one name make a message that names one ambiguous.
 fails 'file names are unique in the tree' "$(sources src kernels | sed 's|.*/||' | sort | uniq -d)"

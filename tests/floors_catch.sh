@@ -11,7 +11,7 @@ trap 'rm -rf "$tree"' EXIT
 put() {
     rm -rf "$tree/src" "$tree/kernels"
     mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/query" "$tree/src/model" \
-        "$tree/src/whatif" "$tree/src/page" "$tree/src/api" "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
+        "$tree/src/whatif" "$tree/src/page" "$tree/src/api" "$tree/src/record/cupti" "$tree/src/torch" "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
     echo '#include <sqlite3.h>' >"$tree/src/trace/store.c"
     echo '#include <cuda_runtime.h>' >"$tree/kernels/cuda/fill.cu"
@@ -42,6 +42,7 @@ accepts src/base/text.c '#include "base/text.h"'
 accepts src/trace/query/peak.c '#include "trace/store.h"'
 accepts src/model/step.c '#include "kernels/kernels.h"'
 accepts src/device/gpu.c '#include <cuda_runtime.h>'
+accepts src/record/cupti/calls.c '#include <cupti.h>'
 
 refuses src/base/text.c '#include "device/device.h"' 'src/base may include only'
 refuses kernels/cpu/fill.c '#include "device/device.h"' 'kernels may include only'
@@ -57,6 +58,12 @@ refuses src/whatif/replay.c '#include "model/config.h"' 'src/whatif may include 
 refuses src/page/page.c '#include "alloc/alloc.h"' 'src/page may include only'
 refuses src/api/api_run.c '#include "model/config.h"' 'src/api may include only'
 refuses src/trace/ring.h '#include "api/joint_sink.h"' 'src/trace may include only'
+refuses src/trace/ring.h '#include "record/account.h"' 'src/trace may include only'
+refuses src/whatif/replay.c '#include "torch/torch_card.h"' 'src/whatif may include only'
+refuses src/record/account.c '#include <cupti.h>' 'CUDA headers are for'
+refuses src/torch/torch_trace.c '#include <sqlite3.h>' 'sqlite3.h is for src/trace only'
+refuses src/torch/torch_trace.c 'void f(void) { puts("x"); }' 'only src/cli prints to stdout'
+refuses src/record/account.c 'void f(void) { exit(1); }' 'only src/cli exits'
 refuses src/api/api_run.c 'void f(void) { exit(1); }' 'only src/cli exits'
 refuses src/alloc/block.c '#include "../trace/ring.h"' 'not the way to it'
 refuses src/cli/main.c '#include "command.h"' 'name the folder'
