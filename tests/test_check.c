@@ -414,8 +414,11 @@ static void junit_is_xml_with_a_case_for_each_criterion(void **state)
     assert_int_equal(count_elements(said->out, "testcase"), 2);
     assert_int_equal(count_elements(said->out, "failure"), 0);
     said = MEMTRACE("check --max-allocated 1TiB --junit nowhere/junit.xml");
-    assert_int_equal(said->code, MT_FAILED);
-    assert_says(said->err, "can't write nowhere/junit.xml");
+    assert_int_equal(said->code, MT_NOT_WRITTEN);
+    assert_says(said->err, "run 3 (large) passes, but --junit: can't write nowhere/junit.xml");
+    said = MEMTRACE("check --max-allocated 1 --junit nowhere/junit.xml --summary nowhere/summary.md");
+    assert_int_equal(said->code, MT_NOT_WRITTEN);
+    assert_says(said->err, "run 3 (large) does not pass, and --junit: can't write nowhere/junit.xml");
 }
 
 static void the_summary_is_appended_and_escaped(void **state)

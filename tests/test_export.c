@@ -557,15 +557,15 @@ static void a_write_that_fails_leaves_nothing(void **state)
     expect_success(shell("echo old > old.csv; mkdir full"));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct said *said = shell("trap '' XFSZ; ulimit -f 8; \"$M\" export events -o full/%s", names[i]);
-        assert_int_equal(said->code, MT_FAILED);
+        assert_int_equal(said->code, MT_NOT_WRITTEN);
         assert_says(said->err, "can't write");
         assert_says(said->err, names[i]);
         assert_string_equal(shell("ls -A full")->out, "");
     }
     expect_success(shell("trap '' XFSZ; ulimit -f 8; ! \"$M\" export events -o old.csv && grep -qx old old.csv"));
-    assert_int_equal(MEMTRACE("export events -o /dev/full")->code, MT_FAILED);
-    assert_int_equal(MEMTRACE("export events >/dev/full")->code, MT_FAILED);
-    assert_int_equal(MEMTRACE("export events -o nowhere/a.csv")->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("export events -o /dev/full")->code, MT_NOT_WRITTEN);
+    assert_int_equal(MEMTRACE("export events >/dev/full")->code, MT_NOT_WRITTEN);
+    assert_int_equal(MEMTRACE("export events -o nowhere/a.csv")->code, MT_NOT_WRITTEN);
     expect_success(shell("{ \"$M\" export events; echo $? > code; } | head -n 1; grep -qx 0 code"));
 }
 

@@ -214,11 +214,11 @@ static void a_write_that_fails_leaves_nothing(void **state)
         const struct said *said = shell("trap '' XFSZ; ulimit -f 8; TMPDIR=temporary \"$M\" export --trace odd.db"
                                         " --format %s -o full/a",
                                         formats[i]);
-        assert_int_equal(said->code, MT_FAILED);
+        assert_int_equal(said->code, MT_NOT_WRITTEN);
         assert_string_equal(shell("ls -A full temporary | grep -v :")->out, "\n");
     }
-    assert_int_equal(MEMTRACE("export --trace odd.db --format nsys -o /dev/full")->code, MT_FAILED);
-    assert_int_equal(shell("TMPDIR=nowhere \"$M\" export --trace odd.db --format nsys")->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("export --trace odd.db --format nsys -o /dev/full")->code, MT_NOT_WRITTEN);
+    assert_int_equal(shell("TMPDIR=nowhere \"$M\" export --trace odd.db --format nsys")->code, MT_NOT_WRITTEN);
     expect_success(shell("{ \"$M\" export --trace odd.db --format torch; echo $? >code; } | head -n 1;"
                          " grep -qx 0 code"));
 }

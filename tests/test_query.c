@@ -394,6 +394,35 @@ static void a_step_that_there_is_not_is_wrong_usage_and_nothing_is_begun(void **
     assert_false(comparison.began);
 }
 
+/* Peaks of steps are of those that there are; the run's is the highest of them. */
+static void check_step_peaks(const struct fixture *fixture, const struct mt_run *run)
+{
+    struct mt_peak_row whole = load_peak(fixture, run, MT_MEASURE_ALLOCATED), peak;
+    uint64_t highest = 0;
+    for (int64_t step = -1; step < run->steps; step++) {
+        assert_int_equal(mt_trace_step_peak(fixture->trace, run, step, MT_MEASURE_ALLOCATED, &peak), MT_OK);
+        highest = peak.bytes > highest ? peak.bytes : highest;
+        mt_peak_row_release(&peak);
+    }
+    assert_int_equal(highest, whole.bytes);
+    mt_peak_row_release(&whole);
+    static const int64_t beyond[] = {0, 1, INT64_MAX / 2};
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        mt_status status = mt_trace_step_peak(fixture->trace, run, run->steps + beyond[i], MT_MEASURE_ALLOCATED, &peak);
+        assert_int_equal(status, MT_USAGE);
+        assert_non_null(strstr(mt_last_error(), "has no step"));
+        assert_int_equal(peak.bytes, 0);
+        mt_peak_row_release(&peak);
+    }
+    assert_int_equal(mt_trace_step_peak(fixture->trace, run, -3, MT_MEASURE_ALLOCATED, &peak), MT_USAGE);
+    mt_peak_row_release(&peak);
+}
+
+static void the_peak_of_a_step_that_there_is_not_is_wrong_usage(void **state)
+{
+    for_each_run(*state, check_step_peaks);
+}
+
 static void execute(const char *path, const char *sql)
 {
     sqlite3 *database;
@@ -703,6 +732,7 @@ int main(void)
         RANDOM_TEST(peaks_are_those_of_a_scan),
         RANDOM_TEST(shares_are_what_was_live_and_sum_to_the_peak),
         RANDOM_TEST(a_peak_tells_step_phase_and_span_of_the_block_that_made_it),
+        RANDOM_TEST(the_peak_of_a_step_that_there_is_not_is_wrong_usage),
         RANDOM_TEST(categories_are_those_of_a_scan),
         RANDOM_TEST(top_is_that_of_a_scan),
         RANDOM_TEST(events_are_all_allocations_and_frees_in_order),

@@ -467,7 +467,7 @@ static void refuses_what_makes_no_page(void **state)
     assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "is a trace");
     assert_int_equal(MEMTRACE("report --json -o page.json")->code, MT_USAGE);
-    assert_int_equal(MEMTRACE("report -o absent/page.html")->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("report -o absent/page.html")->code, MT_NOT_WRITTEN);
     assert_int_not_equal(MEMTRACE("report --trace absent.db")->code, 0);
     assert_int_equal(
         shell("\"$M\" " TINY "--seq 64 --device sim:1GiB --trace only.db --steps 1000000 & "

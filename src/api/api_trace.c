@@ -151,13 +151,6 @@ static mt_status find_measure(memtrace_measured measured, mt_measure *out)
 
 static_assert((int)MEMTRACE_ALL_STEPS == (int)MT_ALL_STEPS && MEMTRACE_BEFORE_STEPS == -1, "the numbers are the same");
 
-static mt_status check_step(const struct mt_run *run, int64_t step)
-{
-    if (step >= MEMTRACE_ALL_STEPS && step < run->steps)
-        return MT_OK;
-    return mt_fail(MT_USAGE, "there is no step %" PRId64 ": run %" PRId64 " has %" PRId64, step, run->id, run->steps);
-}
-
 memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                     memtrace_measured measured, const memtrace_peak **out_peak)
 {
@@ -167,8 +160,6 @@ memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_ro
     mt_status status = find_ours(trace, run, &ours);
     if (status == MT_OK)
         status = find_measure(measured, &measure);
-    if (status == MT_OK)
-        status = check_step(ours, step);
     if (status != MT_OK)
         return mt_api_status(status);
     status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);

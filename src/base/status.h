@@ -16,7 +16,8 @@ extern "C" {
     X(USAGE, 2, "wrong usage")                                                                                         \
     X(BAD_TRACE, 3, "not a trace, or a damaged one")                                                                   \
     X(NO_DEVICE, 4, "no such device")                                                                                  \
-    X(OUT_OF_MEMORY, 5, "out of device memory")
+    X(OUT_OF_MEMORY, 5, "out of device memory")                                                                        \
+    X(NOT_WRITTEN, 6, "what was to be written could not be")
 
 typedef enum mt_status {
 #define X(name, code, text) MT_##name = code,

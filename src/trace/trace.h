@@ -70,9 +70,14 @@ struct mt_peak_row {
 
 enum { MT_ALL_STEPS = -2 };
 
+/* MT_USAGE, with how many there are, if the run has no step of that number; MT_ALL_STEPS and -1 (what precedes the first)
+ * are there always. */
+mt_status mt_run_check_step(const struct mt_run *run, int64_t step);
+
 /* Zero bytes and no shares for a run that allocated nothing. Release in any case. Reads summaries, no events but one. */
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out);
-/* The same of one step, or of what precedes the first (-1); of all of them (MT_ALL_STEPS) it is mt_trace_peak. */
+/* The same of one step, or of what precedes the first (-1); of all of them (MT_ALL_STEPS) it is mt_trace_peak. MT_USAGE
+ * if there is no such step. */
 mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                              struct mt_peak_row *out);
 void mt_peak_row_release(struct mt_peak_row *peak);

@@ -7,23 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What XML takes as it is but for five characters: control characters are none, even escaped. */
-static void add_xml(struct mt_text *out, const char *text)
-{
-    struct mt_text visible = {0};
-    mt_text_add_visible(&visible, text);
-    for (const char *rest = mt_text_get(&visible); *rest != '\0'; rest++) {
-        static const char special[] = "&<>\"'";
-        static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
-        const char *found = strchr(special, *rest);
-        if (found != NULL)
-            mt_text_add(out, "%s", entities[found - special]);
-        else
-            mt_text_add(out, "%c", *rest);
-    }
-    mt_text_release(&visible);
-}
-
 /* A test case of the suite; what failed says so twice, since readers show either the message or the text. */
 static void add_test_case(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
@@ -31,14 +14,14 @@ static void add_test_case(const struct mt_check *check, const struct mt_criterio
     mt_criterion_add_name(check, criterion, &name);
     mt_criterion_add_finding(check, criterion, &finding);
     mt_text_add(out, "    <testcase classname=\"memtrace.check\" name=\"");
-    add_xml(out, mt_text_get(&name));
+    mt_text_add_markup(out, mt_text_get(&name));
     if (criterion->passed) {
         mt_text_add(out, "\"/>\n");
     } else {
         mt_text_add(out, "\">\n      <failure type=\"budget\" message=\"");
-        add_xml(out, mt_text_get(&finding));
+        mt_text_add_markup(out, mt_text_get(&finding));
         mt_text_add(out, "\">");
-        add_xml(out, mt_text_get(&finding));
+        mt_text_add_markup(out, mt_text_get(&finding));
         mt_text_add(out, "</failure>\n    </testcase>\n");
     }
     mt_text_release(&name);
@@ -54,9 +37,9 @@ mt_status mt_check_write_junit(const struct mt_check *check, const char *path)
                 "<testsuites tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n  <testsuite name=\"memtrace check\""
                 " tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"0\" timestamp=\"",
                 check->count, check->failed, check->count, check->failed);
-    add_xml(&out, check->question->run->started_at);
+    mt_text_add_markup(&out, check->question->run->started_at);
     mt_text_add(&out, "\">\n    <properties>\n      <property name=\"run\" value=\"");
-    add_xml(&out, mt_text_get(&run));
+    mt_text_add_markup(&out, mt_text_get(&run));
     mt_text_add(&out, "\"/>\n    </properties>\n");
     for (size_t i = 0; i < check->count; i++)
         add_test_case(check, &check->criteria[i], &out);

@@ -103,18 +103,31 @@ static mt_status read_budget(const struct check_options *given, struct mt_budget
     return status == MT_OK ? mt_budget_check(out) : status;
 }
 
+static mt_status write_files(const struct mt_check *check, const struct check_options *given)
+{
+    mt_status status = MT_OK;
+    if (given->junit != NULL && (status = mt_check_write_junit(check, given->junit)) != MT_OK)
+        return mt_fail_context(status, "--junit");
+    if (given->summary != NULL && (status = mt_check_append_summary(check, &given->trace, given->summary)) != MT_OK)
+        return mt_fail_context(status, "--summary");
+    return MT_OK;
+}
+
+/* A file that could not be written is no verdict: it has an exit code of its own, and the words tell both. */
 static mt_status report(const struct mt_check *check, const struct check_options *given)
 {
     mt_status status = (given->trace.json ? mt_check_print_json : mt_check_print)(check, &given->trace);
-    if (status == MT_OK && given->junit != NULL)
-        status = mt_check_write_junit(check, given->junit);
-    if (status == MT_OK && given->summary != NULL)
-        status = mt_check_append_summary(check, &given->trace, given->summary);
-    if (status != MT_OK || check->failed == 0)
-        return status;
+    if (status == MT_OK)
+        status = write_files(check, given);
+    if (status == MT_OK && check->failed == 0)
+        return MT_OK;
     struct mt_text run = {0};
     mt_check_add_run(check, &run);
-    status = mt_fail(MT_FAILED, "%s does not pass", mt_text_get(&run));
+    if (status == MT_OK)
+        status = mt_fail(MT_FAILED, "%s does not pass", mt_text_get(&run));
+    else if (status == MT_NOT_WRITTEN)
+        mt_fail(status, "%s %s %s", mt_text_get(&run), check->failed == 0 ? "passes, but" : "does not pass, and",
+                mt_last_error());
     mt_text_release(&run);
     return status;
 }
@@ -187,7 +200,8 @@ const struct mt_command mt_command_check = {
     .usage = "[OPTIONS]",
     .details =
         "At least one of the criteria must be given; besides, a run that did not end well never passes. Exits with 0\n"
-        "if it passes, with 1 if not, and with 2 if the question makes no sense, as for a category that there is not.\n"
+        "if it passes, with 1 if not, with 2 if the question makes no sense, as for a category that there is not, and\n"
+        "with 6 if the answer, or a file of it, could not be written.\n"
         "\n"
         "--category bounds what lives at the peak of allocated bytes, rounding included; --largest what one\n"
         "allocation asks for. --no-leaks takes what is live at the ends of the last steps (8 at most, without the\n"

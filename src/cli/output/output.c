@@ -41,7 +41,8 @@ mt_status mt_output_end(void)
     int error = errno;
     if (is_written || reader_has_left())
         return MT_OK;
-    return mt_fail(MT_FAILED, "can't write the output: %s", error != 0 ? strerror(error) : "an earlier write failed");
+    return mt_fail(MT_NOT_WRITTEN, "can't write the output: %s",
+                   error != 0 ? strerror(error) : "an earlier write failed");
 }
 
 bool mt_output_broken(void)
@@ -51,7 +52,7 @@ bool mt_output_broken(void)
 
 mt_status mt_output_go_on(void)
 {
-    return mt_output_broken() ? mt_fail(MT_FAILED, "the output can't be written") : MT_OK;
+    return mt_output_broken() ? mt_fail(MT_NOT_WRITTEN, "the output can't be written") : MT_OK;
 }
 
 bool mt_output_is_terminal(void)
@@ -148,6 +149,22 @@ void mt_text_add_visible(struct mt_text *out, const char *name)
             return;
         mt_text_add(out, "\\x%02x", (unsigned char)*name++);
     }
+}
+
+void mt_text_add_markup(struct mt_text *out, const char *text)
+{
+    static const char special[] = "&<>\"'";
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
+    struct mt_text visible = {0};
+    mt_text_add_visible(&visible, text);
+    for (const char *rest = mt_text_get(&visible); *rest != '\0';) {
+        int plain = (int)strcspn(rest, special);
+        mt_text_add(out, "%.*s", plain, rest);
+        rest += plain;
+        if (*rest != '\0')
+            mt_text_add(out, "%s", entities[strchr(special, *rest++) - special]);
+    }
+    mt_text_release(&visible);
 }
 
 /* What a terminal would obey, spelled so that a shell reads it and a terminal does not: $'a\x1bb'. */

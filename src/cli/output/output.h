@@ -12,13 +12,13 @@
  * that a reader who stops reading ends the output and not the process. Call first. */
 void mt_output_begin(void);
 
-/* Flushes stdout. MT_FAILED if something could not be written, except to a reader who has left. */
+/* Flushes stdout. MT_NOT_WRITTEN if something could not be written, except to a reader who has left. */
 mt_status mt_output_end(void);
 
 /* Whether writing more to stdout is useless: a write has failed. */
 bool mt_output_broken(void);
 
-/* MT_FAILED if so: what a visitor of rows returns, to end the query when nobody reads any more. */
+/* MT_NOT_WRITTEN if so: what a visitor of rows returns, to end the query when nobody reads any more. */
 mt_status mt_output_go_on(void);
 
 /* Whether stdout, or stderr, is a terminal, and whether it may be styled (NO_COLOR, TERM=dumb). */
@@ -39,6 +39,10 @@ void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Adds `name` with control characters and what is not UTF-8 written as \x1b. */
 void mt_text_add_visible(struct mt_text *out, const char *name);
+
+/* Adds text that XML and HTML show as it is, in an element or a quoted attribute: made visible as above, since control
+ * characters are not allowed there even escaped, and without markup. */
+void mt_text_add_markup(struct mt_text *out, const char *text);
 
 /* Adds `word` so that a shell reads it as one, quoted where it must be. */
 void mt_text_add_shell_word(struct mt_text *out, const char *word);

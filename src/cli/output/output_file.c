@@ -47,7 +47,7 @@ static const char *what(const struct mt_output_file *file)
 
 static mt_status fail_to_write(const struct mt_output_file *file, int error)
 {
-    return mt_fail(MT_FAILED, "can't write %s: %s", what(file), strerror(error));
+    return mt_fail(MT_NOT_WRITTEN, "can't write %s: %s", what(file), strerror(error));
 }
 
 /* Where a symbolic link leads, so that the link stays one. */

@@ -33,7 +33,7 @@ mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_o
 void mt_output_file_write(struct mt_output_file *file, const void *data, size_t bytes);
 void mt_output_file_print(struct mt_output_file *file, const char *text);
 
-/* MT_FAILED once more writing is useless. */
+/* MT_NOT_WRITTEN once more writing is useless. */
 mt_status mt_output_file_go_on(const struct mt_output_file *file);
 
 /* Whether what is written is shown on a terminal, which may obey it. */

@@ -41,38 +41,6 @@ static const char styles[] =
     "@media print { h2 { break-after: avoid; } tr { break-inside: avoid; } .scroll { overflow: visible; } }\n"
     "</style>\n";
 
-static const char *entity(char character)
-{
-    switch (character) {
-    case '&':
-        return "&amp;";
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '"':
-        return "&quot;";
-    case '\'':
-        return "&#39;";
-    default:
-        return NULL;
-    }
-}
-
-static void add_escaped(struct mt_text *out, const char *text)
-{
-    struct mt_text visible = {0};
-    mt_text_add_visible(&visible, text);
-    for (const char *rest = mt_text_get(&visible); *rest != '\0';) {
-        int plain = (int)strcspn(rest, "&<>\"'");
-        mt_text_add(out, "%.*s", plain, rest);
-        rest += plain;
-        if (*rest != '\0')
-            mt_text_add(out, "%s", entity(*rest++));
-    }
-    mt_text_release(&visible);
-}
-
 static const char *class_of(const struct mt_column *column)
 {
     return column->align == MT_ALIGN_RIGHT ? " class=\"n\"" : "";
@@ -83,7 +51,7 @@ static void add_header(struct mt_text *out, const struct mt_page_grid *grid)
     mt_text_add(out, "<thead><tr>");
     for (size_t i = 0; i < grid->column_count; i++) {
         mt_text_add(out, "<th scope=\"col\"%s>", class_of(&grid->columns[i]));
-        add_escaped(out, grid->columns[i].title);
+        mt_text_add_markup(out, grid->columns[i].title);
         mt_text_add(out, "</th>");
     }
     mt_text_add(out, "</tr></thead>\n");
@@ -96,7 +64,7 @@ static void add_cell(struct mt_text *out, const struct mt_cell *cell, const stru
     if (cell->kind == MT_CELL_BYTES)
         mt_text_add(out, " title=\"%" PRId64 " bytes\"", cell->bytes);
     mt_text_add(out, ">");
-    add_escaped(out, cell->text);
+    mt_text_add_markup(out, cell->text);
     mt_text_add(out, "</td>");
 }
 
@@ -104,7 +72,7 @@ static void add_table(struct mt_text *out, const struct mt_element *element)
 {
     const struct mt_page_grid *grid = &element->grid;
     mt_text_add(out, "<div class=\"scroll\"><table>\n<caption>");
-    add_escaped(out, element->text);
+    mt_text_add_markup(out, element->text);
     mt_text_add(out, "</caption>\n");
     add_header(out, grid);
     mt_text_add(out, "<tbody>\n");
@@ -124,10 +92,10 @@ static void add_element(struct mt_text *out, const struct mt_element *element)
         return;
     }
     mt_text_add(out, element->kind == MT_ELEMENT_HINT ? "<p class=\"hint\">" : "<p>");
-    add_escaped(out, element->text);
+    mt_text_add_markup(out, element->text);
     if (element->kind == MT_ELEMENT_HINT) {
         mt_text_add(out, ": <code>");
-        add_escaped(out, element->command);
+        mt_text_add_markup(out, element->command);
         mt_text_add(out, "</code>");
     }
     mt_text_add(out, "</p>\n");
@@ -138,7 +106,7 @@ static void add_links(struct mt_text *out, const struct mt_page *page)
     mt_text_add(out, "<nav>");
     for (size_t i = 1; i < page->section_count; i++) {
         mt_text_add(out, "<a href=\"#%s\">", page->sections[i].key);
-        add_escaped(out, page->sections[i].title);
+        mt_text_add_markup(out, page->sections[i].title);
         mt_text_add(out, "</a> ");
     }
     mt_text_add(out, "</nav>\n");
@@ -148,7 +116,7 @@ static void add_section(struct mt_text *out, const struct mt_section *section)
 {
     if (section->title != NULL) {
         mt_text_add(out, "<h2 id=\"%s\">", section->key);
-        add_escaped(out, section->title);
+        mt_text_add_markup(out, section->title);
         mt_text_add(out, "</h2>\n");
     }
     for (size_t i = 0; i < section->element_count; i++)
@@ -158,9 +126,9 @@ static void add_section(struct mt_text *out, const struct mt_section *section)
 void mt_page_write_html(const struct mt_page *page, struct mt_text *out)
 {
     mt_text_add(out, "%s<title>", head);
-    add_escaped(out, page->title);
+    mt_text_add_markup(out, page->title);
     mt_text_add(out, "</title>\n%s</head>\n<body>\n<main>\n<h1>", styles);
-    add_escaped(out, page->title);
+    mt_text_add_markup(out, page->title);
     mt_text_add(out, "</h1>\n");
     for (size_t i = 0; i < page->section_count; i++) {
         add_section(out, &page->sections[i]);

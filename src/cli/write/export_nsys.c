@@ -15,7 +15,7 @@ enum { COPY_BYTES = 1 << 16 };
 
 static mt_status fail_on(const char *path, const char *what)
 {
-    return mt_fail(MT_FAILED, "can't %s %s: %s", what, path, strerror(errno));
+    return mt_fail(MT_NOT_WRITTEN, "can't %s %s: %s", what, path, strerror(errno));
 }
 
 static mt_status copy(int from, const char *path, struct mt_output_file *file)
@@ -37,6 +37,8 @@ static mt_status write_through(const struct mt_question *question, int descripto
                                struct mt_output_file *file)
 {
     mt_status status = mt_nsys_write(question->trace, question->run, path);
+    if (status == MT_FAILED) /* it is the database at `path` that is written */
+        return mt_fail_context(MT_NOT_WRITTEN, "the tables");
     return status == MT_OK ? copy(descriptor, path, file) : status;
 }
 

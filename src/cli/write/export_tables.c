@@ -14,14 +14,6 @@ struct window {
     int64_t first, last;
 };
 
-static mt_status check_step(const struct mt_run *run, int64_t step)
-{
-    if (step < run->steps)
-        return MT_OK;
-    return mt_fail(MT_USAGE, "run %" PRId64 " has no step %" PRId64 ": it has %" PRId64 ", counted from 0", run->id,
-                   step, run->steps);
-}
-
 static mt_status find_window(const struct mt_question *question, int64_t step, struct window *out)
 {
     const struct mt_run *run = question->run;
@@ -211,7 +203,7 @@ mt_status mt_export_peaks(const struct mt_question *question, struct mt_output_f
                           int64_t step)
 {
     struct mt_export_rows rows;
-    mt_status status = check_step(question->run, step);
+    mt_status status = mt_run_check_step(question->run, step);
     if (status != MT_OK)
         return status;
     mt_export_rows_begin(&rows, file, form, mt_question_json(question, "export_peaks"), peak_columns,

@@ -20,6 +20,9 @@ struct mt_trace {
 /* Fills trace->runs. */
 mt_status mt_query_load_runs(struct mt_trace *trace);
 
+/* MT_USAGE: the run has no step of that number, but so many. */
+mt_status mt_query_fail_no_step(const struct mt_run *run, int64_t step);
+
 /* `text`, kept until the trace is closed; NULL becomes "". */
 const char *mt_query_keep(struct mt_trace *trace, const char *text);
 

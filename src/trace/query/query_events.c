@@ -22,8 +22,7 @@ mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run,
     }
     mt_statement_finalize(statement);
     if (status == MT_OK && !row)
-        return mt_fail(MT_USAGE, "run %" PRId64 " has no step %" PRId64 ": it has %" PRId64 ", counted from 0", run->id,
-                       step, run->steps);
+        return mt_query_fail_no_step(run, step);
     return status;
 }
 

@@ -161,7 +161,9 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
                              struct mt_peak_row *out)
 {
     *out = (struct mt_peak_row){.step = MT_STEP_BEFORE, .phase = "", .span = ""};
-    mt_status status = find_peak(trace, run, step, measure, &out->bytes, &out->event);
+    mt_status status = mt_run_check_step(run, step);
+    if (status == MT_OK)
+        status = find_peak(trace, run, step, measure, &out->bytes, &out->event);
     if (status != MT_OK || out->event == 0)
         return status;
     status = read_moment(trace, run, out);

@@ -69,6 +69,17 @@ bool mt_run_is(const struct mt_run *run, mt_run_state state)
     return strcmp(run->state, mt_run_state_name(state)) == 0;
 }
 
+mt_status mt_query_fail_no_step(const struct mt_run *run, int64_t step)
+{
+    return mt_fail(MT_USAGE, "run %" PRId64 " has no step %" PRId64 ": it has %" PRId64 ", counted from 0", run->id,
+                   step, run->steps);
+}
+
+mt_status mt_run_check_step(const struct mt_run *run, int64_t step)
+{
+    return step >= MT_ALL_STEPS && step < run->steps ? MT_OK : mt_query_fail_no_step(run, step);
+}
+
 const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count)
 {
     *out_count = trace->run_count;
