@@ -208,6 +208,24 @@ static void nsights_tables_replay_to_the_peak(void **state)
     }
 }
 
+/* As they are written for Nsight's own: numbers in words, the device of the rows, shapes of launches. */
+static void scripts_for_nsights_tables_find_what_they_join(void **state)
+{
+    (void)state;
+    assert_int_equal(number_of("model.db.nsys",
+                               "SELECT count(*) FROM CUDA_GPU_MEMORY_USAGE_EVENTS AS e"
+                               " JOIN ENUM_CUDA_MEM_KIND AS k ON k.id = e.memKind"
+                               " JOIN ENUM_CUDA_DEV_MEM_EVENT_OPER AS o ON o.id = e.memoryOperationType"
+                               " WHERE k.label = 'Device' AND o.label = 'Allocation'"),
+                     number_of("model.db", "SELECT count(*) FROM event WHERE kind = 2"));
+    assert_int_equal(number_of("model.db.nsys", "SELECT sum(totalMemory) FROM TARGET_INFO_GPU WHERE id IN"
+                                                " (SELECT deviceId FROM CUDA_GPU_MEMORY_USAGE_EVENTS)"),
+                     number_of("model.db", "SELECT capacity_bytes FROM run"));
+    assert_int_equal(number_of("odd.db.nsys", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL"
+                                              " WHERE coalesce(gridX, gridY, gridZ, blockX, blockY, blockZ) IS NULL"),
+                     number_of("odd.db", "SELECT count(*) FROM kernel"));
+}
+
 static void nsights_ranges_nest_and_kernels_have_names(void **state)
 {
     (void)state;
@@ -287,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_for_perfetto_obeys_its_rules),
         cmocka_unit_test(nsights_tables_replay_to_the_peak),
+        cmocka_unit_test(scripts_for_nsights_tables_find_what_they_join),
         cmocka_unit_test(nsights_ranges_nest_and_kernels_have_names),
         cmocka_unit_test(a_log_of_rmm_replays_to_the_peak),
     };

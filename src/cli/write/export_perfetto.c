@@ -118,7 +118,7 @@ static void write_names(struct perfetto_export *export, const struct mt_run *run
     if (run->name != NULL)
         mt_text_add(&title, " (%s)", run->name);
     mt_text_add(&title, ", %s", run->device);
-    write_name(&export->writer, "process_name", 0, mt_text_get(&title));
+    write_name(&export->writer, "process_name", THREAD_STEPS, mt_text_get(&title));
     mt_text_release(&title);
     write_thread(&export->writer, THREAD_STEPS, "steps");
     write_thread(&export->writer, THREAD_PHASES, "phases");

@@ -18,7 +18,27 @@ enum { THE_CONTEXT = 1, KIND_DEVICE = 2, OPERATION_ALLOCATION = 0, OPERATION_FRE
 /* Ranges lie in each other on a thread, so each kind has its own. */
 typedef enum range_thread { THREAD_SPANS = 1, THREAD_STEPS, THREAD_PHASES, THREAD_COUNT } range_thread;
 
-typedef enum export_table { TABLE_MEMORY, TABLE_KERNELS, TABLE_RANGES, TABLE_STRINGS, TABLE_COUNT } export_table;
+typedef enum export_table {
+    TABLE_MEMORY,
+    TABLE_KERNELS,
+    TABLE_RANGES,
+    TABLE_STRINGS,
+    TABLE_DEVICE,
+    TABLE_COUNT
+} export_table;
+
+/* Numbers of the memory table in words, as scripts join them. */
+#define MEMORY_WORDS                                                                                                   \
+    "; CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"                      \
+    " INSERT INTO ENUM_CUDA_MEM_KIND VALUES (0, 'CUDA_MEMOPR_MEMORY_KIND_PAGEABLE', 'Pageable'),"                      \
+    " (1, 'CUDA_MEMOPR_MEMORY_KIND_PINNED', 'Pinned'), (2, 'CUDA_MEMOPR_MEMORY_KIND_DEVICE', 'Device'),"               \
+    " (3, 'CUDA_MEMOPR_MEMORY_KIND_ARRAY', 'Array'), (4, 'CUDA_MEMOPR_MEMORY_KIND_MANAGED', 'Managed'),"               \
+    " (5, 'CUDA_MEMOPR_MEMORY_KIND_DEVICE_STATIC', 'Device Static'),"                                                  \
+    " (6, 'CUDA_MEMOPR_MEMORY_KIND_MANAGED_STATIC', 'Managed Static'),"                                                \
+    " (7, 'CUDA_MEMOPR_MEMORY_KIND_UNKNOWN', 'Unknown');"                                                              \
+    " CREATE TABLE ENUM_CUDA_DEV_MEM_EVENT_OPER (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"             \
+    " INSERT INTO ENUM_CUDA_DEV_MEM_EVENT_OPER VALUES (0, 'CUDA_DEV_MEM_EVENT_OPR_ALLOCATION', 'Allocation'),"         \
+    " (1, 'CUDA_DEV_MEM_EVENT_OPR_DEALLOCATION', 'Deallocation')"
 
 static const struct {
     const char *create, *insert;
@@ -29,7 +49,7 @@ static const struct {
                       " memoryOperationType INTEGER NOT NULL, name TEXT, correlationId INTEGER, streamId INTEGER,"
                       " localMemoryPoolAddress INTEGER, localMemoryPoolReleaseThreshold INTEGER,"
                       " localMemoryPoolSize INTEGER, localMemoryPoolUtilizedSize INTEGER,"
-                      " importedMemoryPoolAddress INTEGER, importedMemoryPoolProcessId INTEGER)",
+                      " importedMemoryPoolAddress INTEGER, importedMemoryPoolProcessId INTEGER)" MEMORY_WORDS,
                       "INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS (start, globalPid, deviceId, contextId, address, pc,"
                       " bytes, memKind, memoryOperationType, name, streamId, localMemoryPoolAddress,"
                       " localMemoryPoolSize, localMemoryPoolUtilizedSize)"
@@ -37,7 +57,10 @@ static const struct {
     [TABLE_KERNELS] = {"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL,"
                        " deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL,"
                        " correlationId INTEGER, globalPid INTEGER, demangledName INTEGER NOT NULL,"
-                       " shortName INTEGER NOT NULL, mangledName INTEGER)",
+                       " shortName INTEGER NOT NULL, mangledName INTEGER, registersPerThread INTEGER, gridX INTEGER,"
+                       " gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER,"
+                       " staticSharedMemory INTEGER, dynamicSharedMemory INTEGER, localMemoryPerThread INTEGER,"
+                       " graphNodeId INTEGER)",
                        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId, globalPid,"
                        " demangledName, shortName) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)"},
     [TABLE_RANGES] = {"CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL,"
@@ -47,6 +70,10 @@ static const struct {
                       " VALUES (?1, ?2, ?3, ?4, ?5, 0)"},
     [TABLE_STRINGS] = {"CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
                        "INSERT INTO StringIds (id, value) VALUES (?1, ?2)"},
+    [TABLE_DEVICE] = {"CREATE TABLE TARGET_INFO_GPU (id INTEGER NOT NULL, name TEXT, busLocation TEXT,"
+                      " totalMemory INTEGER, memoryBandwidth INTEGER, smCount INTEGER, uuid TEXT, chipName TEXT,"
+                      " computeMajor INTEGER, computeMinor INTEGER)",
+                      "INSERT INTO TARGET_INFO_GPU (id, name, totalMemory) VALUES (0, ?1, ?2)"},
 };
 
 /* A range that was begun and not ended. `number` tells spans and steps apart. */
@@ -292,6 +319,21 @@ static mt_status write_events(struct nsys_export *export)
     return status;
 }
 
+/* The device of which there are rows. */
+static mt_status write_device(struct nsys_export *export, const struct mt_run *run)
+{
+    struct mt_statement *insert;
+    if (export->inserts[TABLE_MEMORY] == NULL && export->inserts[TABLE_KERNELS] == NULL)
+        return MT_OK;
+    mt_status status = insert_into(export, TABLE_DEVICE, &insert);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_text(insert, 1, run->device);
+    if (run->capacity_bytes > 0)
+        mt_statement_bind_integer(insert, 2, (int64_t)run->capacity_bytes);
+    return mt_statement_run(insert);
+}
+
 static void release(struct nsys_export *export)
 {
     for (int i = 0; i < TABLE_COUNT; i++)
@@ -320,6 +362,8 @@ mt_status mt_nsys_write(struct mt_trace *trace, const struct mt_run *run, const 
         status = write_events(&export);
     if (status == MT_OK)
         status = mt_trace_launches_visit(trace, run, write_kernel, &export);
+    if (status == MT_OK)
+        status = write_device(&export, run);
     if (status == MT_OK)
         status = mt_database_execute(export.database, "COMMIT");
     release(&export);
