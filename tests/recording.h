@@ -73,6 +73,23 @@ static inline const struct mt_label *recording_label_of(const struct recording *
     return mt_interner_find_label(recording->interner, event->label);
 }
 
+/* Equal but for address and time. */
+static inline bool recording_event_equal(const struct mt_event *a, const struct mt_event *b)
+{
+    return a->sequence == b->sequence && a->kind == b->kind && a->requested_bytes == b->requested_bytes &&
+           a->block_bytes == b->block_bytes && a->segment == b->segment && a->offset == b->offset &&
+           a->label == b->label && a->span == b->span && a->stream == b->stream;
+}
+
+/* The number of the first event in which two recordings differ, or after which one goes on alone; -1: they are one sequence. */
+static inline long recording_first_difference(const struct recording *a, const struct recording *b)
+{
+    size_t i = 0;
+    while (i < a->count && i < b->count && recording_event_equal(&a->events[i], &b->events[i]))
+        i++;
+    return i == a->count && i == b->count ? -1 : (long)i;
+}
+
 /* Trains on `device` (a spelling) with allocator settings `alloc`; `stats` (may be NULL) are those at the end. */
 static inline mt_status recording_train(struct recording *recording, const char *device, const char *alloc,
                                         const struct mt_training_config *config,

@@ -1,70 +1,17 @@
 /* The fused model: it computes what the golden file and the eager model say, in less memory, with one sequence of events
  * on every device. The device (cpu) and the golden file may be given as arguments. */
 #include "fused_bench.h"
+#include "golden_cases.h"
 #include "gpu.h"
 #include "model/graph.h"
 #include "model/optimizer.h"
 #include "model/transformer.h"
 
-#include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
-enum { GOLDEN_STEPS = 5 };
-
-static const char *golden_path = MT_TEST_DATA "/golden_model.json";
-
 /* ---- against the golden file ---- */
-
-/* How far a case may be off; `first` is relative to the root mean square of the tensor. Those of the eager model. */
-struct tolerance {
-    double loss, norm, first;
-};
-
-static const struct tolerance fp32_tolerance = {1e-5, 1e-4, 1e-4}, fp64_tolerance = {1e-7, 5e-7, 2e-6},
-                              autocast_tolerance = {3e-3, 3e-2, 0.2};
-
-static void near_to(const char *what, double ours, double golden, double allowed)
-{
-    if (!(fabs(ours - golden) <= allowed))
-        fail_msg("%s: %.10g, golden %.10g, off by %.3g where %.3g is allowed", what, ours, golden, ours - golden,
-                 allowed);
-}
-
-static int64_t size_of(const json_t *golden, const char *key)
-{
-    return json_integer_value(json_object_get(golden, key));
-}
-
-static struct mt_training_config config_of(const json_t *golden)
-{
-    struct mt_training_config config = mt_training_config_default();
-    config.model = (struct mt_model_config){.name = "custom",
-                                            .vocab = size_of(golden, "vocab"),
-                                            .d_model = size_of(golden, "d_model"),
-                                            .d_ff = size_of(golden, "d_ff"),
-                                            .layers = size_of(golden, "layers"),
-                                            .heads = size_of(golden, "heads"),
-                                            .rope = json_is_true(json_object_get(golden, "rope"))};
-    config.batch = size_of(golden, "batch");
-    config.seq = size_of(golden, "seq");
-    config.init = MT_INIT_REFERENCE;
-    config.data = MT_DATA_REFERENCE;
-    config.implementation = MT_IMPLEMENTATION_FUSED;
-    config.attention = MT_ATTENTION_WEIGHTS;
-    config.autocast = json_is_true(json_object_get(golden, "autocast"));
-    bool is_fp64 = strcmp(json_string_value(json_object_get(golden, "dtype")), "torch.float64") == 0;
-    config.parameter_dtype = is_fp64 ? MT_F64 : MT_F32;
-    return config;
-}
 
 struct comparison {
     const json_t *golden;
-    const struct tolerance *tolerance;
+    struct golden_tolerance tolerance; /* the eager model's */
     bool gradients;
     int64_t step;
 };
@@ -75,16 +22,8 @@ static void compare_parts(struct bench_model *m, const struct comparison *c)
     assert_int_equal(m->model.part_count, json_object_size(all));
     for (int64_t i = 0; i < m->model.part_count; i++) {
         const struct mt_fused_part *part = &m->model.parts[i];
-        const json_t *golden = json_object_get(all, part->name), *first;
-        double *values = read_part(m, part, c->gradients), sum = 0;
-        double norm = json_number_value(json_object_get(golden, "norm"));
-        size_t count = part_count(part), j;
-        assert_non_null(golden);
-        for (j = 0; j < count; j++)
-            sum += values[j] * values[j];
-        near_to(part->name, sqrt(sum), norm, c->tolerance->norm * norm);
-        json_array_foreach(json_object_get(golden, "first"), j, first)
-            near_to(part->name, values[j], json_number_value(first), c->tolerance->first * norm / sqrt((double)count));
+        double *values = read_part(m, part, c->gradients);
+        golden_expect_values(part->name, json_object_get(all, part->name), values, part_count(part), &c->tolerance);
         free(values);
     }
 }
@@ -96,19 +35,13 @@ static void compare_gradients(struct bench_model *m, void *context)
         compare_parts(m, c);
 }
 
-static void check_golden(const json_t *golden, struct mt_training_config config)
+static void check_golden(const json_t *golden, const struct mt_training_config *config)
 {
-    struct comparison c = {.golden = golden, .gradients = true};
-    c.tolerance = config.autocast                    ? &autocast_tolerance
-                  : config.parameter_dtype == MT_F64 ? &fp64_tolerance
-                                                     : &fp32_tolerance;
+    struct comparison c = {.golden = golden, .gradients = true, .tolerance = golden_tolerance_of(config)};
     struct bench_model m;
-    open_model(&m, &config);
-    for (c.step = 0; c.step < GOLDEN_STEPS; c.step++) {
-        double loss = train_step(&m, c.step, compare_gradients, &c);
-        double expected = json_number_value(json_array_get(json_object_get(golden, "losses"), (size_t)c.step));
-        near_to("loss", loss, expected, c.tolerance->loss * expected);
-    }
+    open_model(&m, config);
+    for (c.step = 0; c.step < GOLDEN_STEPS; c.step++)
+        golden_expect_loss(golden, c.step, train_step(&m, c.step, compare_gradients, &c), &c.tolerance);
     c.gradients = false;
     compare_parts(&m, &c);
     close_model(&m);
@@ -117,25 +50,23 @@ static void check_golden(const json_t *golden, struct mt_training_config config)
 static void every_case_of_the_golden_file_is_followed(void **state)
 {
     (void)state;
-    json_error_t error;
-    json_t *cases = json_load_file(golden_path, 0, &error), *golden;
-    if (cases == NULL)
-        fail_msg("%s", error.text);
-    size_t i, checked = 0, with_flash = 0;
+    json_t *cases = golden_load(), *golden;
+    size_t i, with_flash = 0;
     json_array_foreach(cases, i, golden)
     {
-        struct mt_training_config config = config_of(golden);
+        struct mt_training_config config = golden_config(golden);
+        config.implementation = MT_IMPLEMENTATION_FUSED;
+        config.attention = MT_ATTENTION_WEIGHTS;
         print_message("%s\n", json_string_value(json_object_get(golden, "name")));
-        check_golden(golden, config);
-        checked++;
+        check_golden(golden, &config);
         if (!mt_attention_takes_flash(&config.model))
             continue;
         config.attention = MT_ATTENTION_FLASH;
-        check_golden(golden, config);
+        check_golden(golden, &config);
         with_flash++;
     }
-    print_message("%zu cases, %zu of them with flash attention, too\n", checked, with_flash);
-    assert_true(checked >= 12);
+    print_message("%zu cases, %zu of them with flash attention, too\n", i, with_flash);
+    assert_true(i >= GOLDEN_LEAST_CASES);
     json_decref(cases);
 }
 
@@ -340,30 +271,21 @@ static void record(struct recording *recording, size_t setup, const char *device
         fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
 }
 
-/* Equal but for address and time. */
-static bool events_equal(const struct mt_event *a, const struct mt_event *b)
-{
-    return a->sequence == b->sequence && a->kind == b->kind && a->requested_bytes == b->requested_bytes &&
-           a->block_bytes == b->block_bytes && a->segment == b->segment && a->offset == b->offset &&
-           a->label == b->label && a->span == b->span && a->stream == b->stream;
-}
-
 static void sim_and_the_device_emit_one_sequence(void **state)
 {
     (void)state;
     struct mt_device *device;
-    char sim[64];
+    char sim[MT_DEVICE_NAME];
     assert_int_equal(mt_device_open(test_device, &device), MT_OK);
-    snprintf(sim, sizeof sim, "sim:%llu", (unsigned long long)device->capacity_bytes);
+    mt_device_spell_simulated(device->capacity_bytes, sim);
     mt_device_close(device);
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording planned, executed;
         record(&planned, setup, sim);
         record(&executed, setup, test_device);
-        assert_int_equal(planned.count, executed.count);
-        for (size_t i = 0; i < planned.count; i++)
-            if (!events_equal(&planned.events[i], &executed.events[i]))
-                fail_msg("setup %zu: event %zu differs", setup, i);
+        long differs = recording_first_difference(&planned, &executed);
+        if (differs >= 0)
+            fail_msg("setup %zu: event %ld differs", setup, differs);
         recording_close(&planned);
         recording_close(&executed);
     }

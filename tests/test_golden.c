@@ -1,6 +1,6 @@
-/* The model's arithmetic against values that PyTorch computed from the same formulas: losses, gradients, parameters
- * after five steps. The file may be given as an argument, and after it the device (cpu). Cases that a GPU computed are held to a GPU's accuracy; those
- * of autocast round to bf16 at every product, in another order of summation. */
+/* The eager model's arithmetic against the golden file: losses, logits, gradients, parameters after five steps. The file may
+ * be given as an argument, and after it the device (cpu). */
+#include "golden_cases.h"
 #include "gpu.h"
 #include "model/autocast.h"
 #include "model/graph.h"
@@ -9,32 +9,9 @@
 #include "model/transformer.h"
 #include "recording.h"
 
-#include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
-enum { GOLDEN_STEPS = 5 };
-
-/* How far a case may be off. `first` is relative to the root mean square of the tensor. */
-struct tolerance {
-    double loss, norm, first;
-};
-
-static const struct tolerance fp32_tolerance = {1e-5, 1e-4, 1e-4}, fp64_tolerance = {1e-7, 5e-7, 2e-6},
-                              autocast_tolerance = {3e-3, 3e-2, 0.2};
-
-static const char *golden_path = MT_TEST_DATA "/golden_model.json", *golden_device = "cpu:2GiB";
-
-static void near_to(const char *what, double ours, double golden, double allowed)
-{
-    if (!(fabs(ours - golden) <= allowed))
-        fail_msg("%s: %.10g, golden %.10g, off by %.3g where %.3g is allowed", what, ours, golden, ours - golden,
-                 allowed);
-}
+static const char *golden_device = "cpu:2GiB";
 
 /* One element of what was read back, widened. */
 static double element(const void *raw, mt_dtype dtype, size_t i)
@@ -59,46 +36,12 @@ static double *read_all(struct mt_runtime *rt, const struct mt_tensor *tensor)
     return values;
 }
 
-/* Compares a tensor with its golden norm and first elements. */
 static void compare_tensor(struct mt_runtime *rt, const char *what, const struct mt_tensor *tensor,
-                           const json_t *golden, const struct tolerance *tolerance)
+                           const json_t *golden, const struct golden_tolerance *tolerance)
 {
-    assert_non_null(golden);
-    double *values = read_all(rt, tensor), sum = 0;
-    double norm = json_number_value(json_object_get(golden, "norm"));
-    size_t count = (size_t)mt_tensor_count(tensor), i;
-    for (i = 0; i < count; i++)
-        sum += values[i] * values[i];
-    near_to(what, sqrt(sum), norm, tolerance->norm * norm);
-    const json_t *first;
-    json_array_foreach(json_object_get(golden, "first"), i, first)
-        near_to(what, values[i], json_number_value(first), tolerance->first * norm / sqrt((double)count));
+    double *values = read_all(rt, tensor);
+    golden_expect_values(what, golden, values, (size_t)mt_tensor_count(tensor), tolerance);
     free(values);
-}
-
-static int64_t size_of(const json_t *golden, const char *key)
-{
-    return json_integer_value(json_object_get(golden, key));
-}
-
-static struct mt_training_config config_of(const json_t *golden)
-{
-    struct mt_training_config config = mt_training_config_default();
-    config.model = (struct mt_model_config){.name = "custom",
-                                            .vocab = size_of(golden, "vocab"),
-                                            .d_model = size_of(golden, "d_model"),
-                                            .d_ff = size_of(golden, "d_ff"),
-                                            .layers = size_of(golden, "layers"),
-                                            .heads = size_of(golden, "heads"),
-                                            .rope = json_is_true(json_object_get(golden, "rope"))};
-    config.batch = size_of(golden, "batch");
-    config.seq = size_of(golden, "seq");
-    config.init = MT_INIT_REFERENCE;
-    config.data = MT_DATA_REFERENCE;
-    config.autocast = json_is_true(json_object_get(golden, "autocast"));
-    bool is_fp64 = strcmp(json_string_value(json_object_get(golden, "dtype")), "torch.float64") == 0;
-    config.parameter_dtype = is_fp64 ? MT_F64 : MT_F32;
-    return config;
 }
 
 /* A model on the device, step by step. */
@@ -141,7 +84,7 @@ static void close_model(struct bench_model *m)
 }
 
 static void compare_logits(struct mt_runtime *rt, const struct mt_tensor *logits, const json_t *golden,
-                           const struct tolerance *tolerance)
+                           const struct golden_tolerance *tolerance)
 {
     json_t *packed = json_pack("{s:O, s:O}", "norm", json_object_get(golden, "logits_norm"), "first",
                                json_object_get(golden, "logits_first"));
@@ -150,7 +93,7 @@ static void compare_logits(struct mt_runtime *rt, const struct mt_tensor *logits
 }
 
 static void compare_parameters(struct bench_model *m, const json_t *golden, bool gradients,
-                               const struct tolerance *tolerance)
+                               const struct golden_tolerance *tolerance)
 {
     for (int64_t i = 0; i < m->model.parameter_count; i++) {
         const struct mt_parameter *p = &m->model.parameters[i];
@@ -158,7 +101,8 @@ static void compare_parameters(struct bench_model *m, const json_t *golden, bool
     }
 }
 
-static void train_step(struct bench_model *m, int64_t step, const json_t *golden, const struct tolerance *tolerance)
+static void train_step(struct bench_model *m, int64_t step, const json_t *golden,
+                       const struct golden_tolerance *tolerance)
 {
     struct mt_tensor *inputs, *targets;
     mt_token_source_next(&m->rt, m->tokens, step, &inputs, &targets);
@@ -169,8 +113,7 @@ static void train_step(struct bench_model *m, int64_t step, const json_t *golden
     mt_autocast_end(&m->rt);
     assert_int_equal(m->rt.status, MT_OK);
     double *value = read_all(&m->rt, loss);
-    double golden_loss = json_number_value(json_array_get(json_object_get(golden, "losses"), (size_t)step));
-    near_to("loss", value[0], golden_loss, tolerance->loss * golden_loss);
+    golden_expect_loss(golden, step, value[0], tolerance);
     free(value);
     if (step == 0)
         compare_logits(&m->rt, logits, golden, tolerance);
@@ -187,33 +130,27 @@ static void train_step(struct bench_model *m, int64_t step, const json_t *golden
 
 static void check_case(const json_t *golden)
 {
-    struct mt_training_config config = config_of(golden);
-    const struct tolerance *tolerance = config.autocast                    ? &autocast_tolerance
-                                        : config.parameter_dtype == MT_F64 ? &fp64_tolerance
-                                                                           : &fp32_tolerance;
+    const struct mt_training_config config = golden_config(golden);
+    const struct golden_tolerance tolerance = golden_tolerance_of(&config);
     struct bench_model m = {0};
     open_model(&m, &config);
     for (int64_t step = 0; step < GOLDEN_STEPS; step++)
-        train_step(&m, step, golden, tolerance);
-    compare_parameters(&m, json_object_get(golden, "params_after"), false, tolerance);
+        train_step(&m, step, golden, &tolerance);
+    compare_parameters(&m, json_object_get(golden, "params_after"), false, &tolerance);
     close_model(&m);
 }
 
 static void the_model_computes_what_the_golden_file_says(void **state)
 {
     (void)state;
-    json_error_t error;
-    json_t *cases = json_load_file(golden_path, 0, &error), *golden;
-    if (cases == NULL)
-        fail_msg("%s: %s", golden_path, error.text);
-    size_t i, checked = 0;
+    json_t *cases = golden_load(), *golden;
+    size_t i;
     json_array_foreach(cases, i, golden)
     {
         print_message("%s\n", json_string_value(json_object_get(golden, "name")));
         check_case(golden);
-        checked++;
     }
-    assert_true(checked >= 12);
+    assert_true(i >= GOLDEN_LEAST_CASES);
     json_decref(cases);
 }
 
