@@ -217,15 +217,20 @@ static inline bool fixture_exists(const char *path, const char *ending)
     return access(name, F_OK) == 0;
 }
 
-static inline struct mt_recorder *fixture_open(const char *path, uint64_t ring_records)
+static inline struct mt_run_info fixture_info(uint64_t ring_records)
 {
     static const struct mt_run_setting settings[] = {{"model", "tiny"}, {"batch", "4"}};
-    const struct mt_run_info info = {.name = "test",
-                                     .device = "sim:24GiB",
-                                     .capacity_bytes = 24ull << 30,
-                                     .settings = settings,
-                                     .setting_count = 2,
-                                     .ring_records = ring_records};
+    return (struct mt_run_info){.name = "test",
+                                .device = "sim:24GiB",
+                                .capacity_bytes = 24ull << 30,
+                                .settings = settings,
+                                .setting_count = 2,
+                                .ring_records = ring_records};
+}
+
+static inline struct mt_recorder *fixture_open(const char *path, uint64_t ring_records)
+{
+    const struct mt_run_info info = fixture_info(ring_records);
     struct mt_recorder *recorder = NULL;
     if (mt_recorder_open(path, &info, &recorder) != MT_OK)
         fail_msg("%s", mt_last_error());

@@ -52,6 +52,22 @@ static void record_until_killed(uint64_t seed, uint64_t ring_records, uint64_t c
         pause();
 }
 
+/* The child: ends a run, and emits `count` events of another; or begins none, if `count` is 0. */
+static void end_a_run_and_record(uint64_t count)
+{
+    const struct mt_run_info info = fixture_info(SMALL_RING);
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(1, mt_recorder_sink(recorder));
+    script_emit(&script, 1000);
+    bool is_well = mt_recorder_end(recorder, MT_RUN_DONE) == MT_OK;
+    script = script_begin(2, mt_recorder_sink(recorder));
+    if (is_well && count > 0 && mt_recorder_begin(recorder, &info) == MT_OK)
+        script_emit(&script, count);
+    atomic_store(emitted, is_well ? 1000 + count : 0);
+    for (;;)
+        pause();
+}
+
 static pid_t start_child(uint64_t seed, uint64_t ring_records, uint64_t count)
 {
     atomic_store(emitted, 0);
@@ -334,6 +350,29 @@ static void a_closed_run_is_read_in_a_folder_that_cannot_be_written(void **state
     check_in_read_only_folder(3000);
 }
 
+/* Between its runs and in one that is not the first. */
+static void a_recorder_that_dies_after_its_first_run_leaves_that_as_it_ended(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {0, 500};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        atomic_store(emitted, 0);
+        pid_t child = fork();
+        if (child == 0)
+            end_a_run_and_record(counts[i]);
+        wait_for_events(1000 + counts[i]);
+        kill_child(child);
+        open_and_close();
+        check_whole();
+        assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 1"), "done");
+        assert_int_equal(fixture_check_run(path, 1, 1), 1000);
+        assert_int_equal(sql_integer(path, "SELECT count(*) FROM run"), counts[i] == 0 ? 1 : 2);
+        if (counts[i] > 0)
+            assert_int_equal(fixture_check_run(path, 2, 2), counts[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +383,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_ring_that_stayed_after_its_recovery_is_not_stored_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_beside_another_trace_is_not_taken_for_its, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recovery_survives_being_killed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_recorder_that_dies_after_its_first_run_leaves_that_as_it_ended, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_live_run_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_killed_run_is_whole_in_a_folder_that_cannot_be_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_run_is_read_in_a_folder_that_cannot_be_written, set_up, tear_down),

@@ -173,6 +173,32 @@ static int64_t read_integer(struct mt_database *database, const char *sql)
     return value;
 }
 
+static void one_recorder_makes_the_tables_of_several(void **state)
+{
+    (void)state;
+    static const uint64_t rings[] = {0, 1, 1 << 16};
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        fixture_record(path, seed, 3000);
+    char *several = dump(path);
+    unlink(path);
+    struct mt_recorder *recorder = fixture_open(path, rings[0]);
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        const struct mt_run_info info = fixture_info(rings[seed - 1]);
+        if (seed > 1)
+            assert_int_equal(mt_recorder_begin(recorder, &info), MT_OK);
+        assert_int_equal(mt_recorder_run(recorder), seed);
+        struct script script = script_begin(seed, mt_recorder_sink(recorder));
+        script_emit(&script, 3000);
+        assert_int_equal(mt_recorder_end(recorder, MT_RUN_DONE), MT_OK);
+    }
+    fixture_close(recorder, MT_RUN_FAILED); /* of no run */
+    char *one = dump(path);
+    assert_string_equal(one, several);
+    assert_false(fixture_exists(path, "-ring"));
+    free(one);
+    free(several);
+}
+
 static void a_live_run_can_be_read_with_its_summaries(void **state)
 {
     (void)state;
@@ -236,6 +262,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_text_longer_than_a_record_may_be_is_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_trace_is_one_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_same_events_make_the_same_tables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_recorder_makes_the_tables_of_several, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_live_run_can_be_read_with_its_summaries, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recording_goes_on_below_a_reader_that_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_trace_in_a_folder_is_not_changed_by_reading, set_up, tear_down),

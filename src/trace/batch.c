@@ -122,21 +122,27 @@ static const sqlite3_module COMMON_MODULE = {
     .xRowid = cursor_rowid,
 };
 
+static void free_batch(void *context)
+{
+    struct mt_batch *batch = context;
+    free(batch->rows);
+    free(batch);
+}
+
 mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_table *table, struct mt_batch **out)
 {
     struct mt_batch *batch = mt_host_alloc(sizeof *batch);
-    mt_status status = MT_OK;
+    sqlite3 *handle = mt_database_handle(database);
+    *out = NULL;
     batch->table = table;
     batch->module = COMMON_MODULE;
     batch->module.xColumn = table->column;
     batch->database = database;
     batch->rows = mt_host_alloc(table->capacity * table->row_bytes);
-    if (sqlite3_create_module(mt_database_handle(database), table->name, &batch->module, batch) != SQLITE_OK)
-        status = mt_fail(MT_FAILED, "%s", sqlite3_errmsg(mt_database_handle(database)));
-    if (status == MT_OK)
-        status = mt_database_prepare(database, table->insert, &batch->insert);
+    if (sqlite3_create_module_v2(handle, table->name, &batch->module, batch, free_batch) != SQLITE_OK)
+        return mt_fail(MT_FAILED, "%s", sqlite3_errmsg(handle)); /* and it is freed */
     *out = batch;
-    return status;
+    return mt_database_prepare(database, table->insert, &batch->insert);
 }
 
 void *mt_batch_add(struct mt_batch *batch)
@@ -165,7 +171,6 @@ void mt_batch_destroy(struct mt_batch *batch)
     if (batch == NULL)
         return;
     mt_statement_finalize(batch->insert);
+    /* SQLite lets go of the virtual table with the next statement only, and frees the batch after it. */
     sqlite3_create_module(mt_database_handle(batch->database), batch->table->name, NULL, NULL);
-    free(batch->rows);
-    free(batch);
 }

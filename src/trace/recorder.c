@@ -15,8 +15,8 @@
 #include <sys/time.h>
 #include <time.h>
 
-/* Invariant: `losing` is set once an event was lost, and nothing is recorded after that, so that what is recorded has
- * no gap. */
+/* Invariants: `losing` is set once an event was lost, and nothing is recorded after that, so that what is recorded has
+ * no gap; there is a writer from a run's beginning to its end, and an intake, the interner and the names are of that run. */
 struct mt_recorder {
     struct mt_sink sink;
     struct mt_ring *ring;
@@ -24,8 +24,8 @@ struct mt_recorder {
     struct mt_name_set *kernel_names;
     struct mt_database *database;
     struct mt_intake *intake;
-    struct mt_writer *writer;
-    int64_t run;
+    struct mt_writer *writer; /* NULL: no run */
+    int64_t run;              /* the newest */
     bool losing;
     char *path;
     struct mt_payload payload; /* of the item that is being written */
@@ -227,7 +227,7 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
 }
 
 /* The ring is ready before the run's row says that there is a run, and the row before the first event. */
-static mt_status begin_run(struct mt_recorder *recorder, const struct mt_run_info *info)
+static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     char started_at[MT_RING_STARTED_AT_BYTES];
     format_now(started_at);
@@ -248,6 +248,29 @@ static mt_status begin_run(struct mt_recorder *recorder, const struct mt_run_inf
     return status;
 }
 
+mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info)
+{
+    recorder->interner = mt_interner_create();
+    recorder->kernel_names = mt_name_set_create();
+    mt_status status = add_run(recorder, info);
+    if (status == MT_OK)
+        status = mt_intake_create(recorder->database, recorder->run, &recorder->intake);
+    if (status == MT_OK)
+        status = mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
+    return status;
+}
+
+/* What the run had to itself. */
+static void forget_run(struct mt_recorder *recorder)
+{
+    mt_interner_destroy(recorder->interner);
+    mt_name_set_destroy(recorder->kernel_names);
+    mt_intake_destroy(recorder->intake);
+    recorder->interner = NULL;
+    recorder->kernel_names = NULL;
+    recorder->intake = NULL;
+}
+
 /* What the path leads to, before anything is made beside it. */
 static mt_status check_file(struct mt_recorder *recorder, const char *path)
 {
@@ -266,34 +289,25 @@ static mt_status start(struct mt_recorder *recorder, const char *path, const str
         status = mt_database_open_writing(recorder->path, &recorder->database);
     if (status == MT_OK)
         status = mt_recovery_run(recorder->database, recorder->ring);
-    if (status == MT_OK)
-        status = begin_run(recorder, info);
-    if (status == MT_OK)
-        status = mt_intake_create(recorder->database, recorder->run, &recorder->intake);
-    if (status == MT_OK)
-        status = mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
-    return status;
+    return status == MT_OK ? mt_recorder_begin(recorder, info) : status;
 }
 
+/* Frees it; its ring is gone. */
 static void destroy(struct mt_recorder *recorder)
 {
-    mt_interner_destroy(recorder->interner);
-    mt_name_set_destroy(recorder->kernel_names);
     free(recorder->path);
     free(recorder);
 }
 
 static mt_status close_database(struct mt_recorder *recorder)
 {
-    mt_intake_destroy(recorder->intake);
+    forget_run(recorder);
     return recorder->database == NULL ? MT_OK : mt_database_close_as_one_file(recorder->database);
 }
 
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out)
 {
     struct mt_recorder *recorder = mt_host_alloc(sizeof *recorder);
-    recorder->interner = mt_interner_create();
-    recorder->kernel_names = mt_name_set_create();
     recorder->sink = (struct mt_sink){.context = recorder,
                                       .emit = emit,
                                       .intern_label = intern_label,
@@ -328,7 +342,7 @@ static mt_status explain_failure(const struct mt_recorder *recorder, mt_status s
                    recorder->path);
 }
 
-static mt_status end_run(struct mt_recorder *recorder, mt_run_state state)
+static mt_status store_end(struct mt_recorder *recorder, mt_run_state state)
 {
     const struct mt_ring_header *header = recorder->ring->header;
     const struct mt_run_end end = {.state = state,
@@ -338,20 +352,29 @@ static mt_status end_run(struct mt_recorder *recorder, mt_run_state state)
     return mt_intake_end(recorder->intake, &end);
 }
 
-mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
+mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
 {
-    if (recorder == NULL)
-        return MT_OK;
     mt_status status = mt_writer_stop(recorder->writer);
+    recorder->writer = NULL;
     if (status == MT_OK)
-        status = end_run(recorder, state);
+        status = store_end(recorder, state);
     if (status != MT_OK) {
         atomic_store(&recorder->ring->header->writer_failed, 1);
         explain_failure(recorder, status);
     }
+    forget_run(recorder);
+    return status;
+}
+
+mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
+{
+    if (recorder == NULL)
+        return MT_OK;
+    mt_status status = recorder->writer != NULL ? mt_recorder_end(recorder, state) : MT_OK;
     char *reason = mt_host_strdup(mt_last_error());
+    bool is_stored = recorder->ring->header == NULL || !writer_failed(recorder);
     mt_status closed = close_database(recorder);
-    if (status == MT_OK)
+    if (is_stored)
         mt_ring_remove(recorder->ring);
     else
         mt_ring_release(recorder->ring);

@@ -29,7 +29,7 @@ struct mt_run_info {
 };
 
 /* Opens or creates the trace at `path`, recovers what an earlier process left in its ring, adds a run and commits its
- * row. Fails if another process is writing the trace (MT_FAILED, with its pid), if the file is not a trace
+ * row: the recorder's run, until it is ended. Fails if another process is writing the trace (MT_FAILED, with its pid), if the file is not a trace
  * (MT_BAD_TRACE), if it has several names, or if the ring can't be allocated in full (MT_FAILED). */
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out);
 
@@ -46,8 +46,18 @@ int64_t mt_recorder_run(const struct mt_recorder *recorder);
 /* Keeps a number with the run ("loss", step 2, 4.08); step -1 where there is none. As emit: one thread at a time. */
 void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t step, double value);
 
-/* Stores the rest, writes the summaries and the run's state, removes the ring and folds the WAL into the file. Frees
- * the recorder in any case. The first error of its whole life, if there was one. `recorder` may be NULL. */
+/* Stores the rest, and writes the summaries and the run's state; the trace stays open for another run. The first error
+ * of the run's whole life, if there was one: then the recorder can only be closed, as what was not stored waits in the
+ * ring. */
+mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state);
+
+/* Adds another run, after one was ended, much sooner than by opening the trace again, which waits for the disk many
+ * times. The sink stays the same, but knows no label and no span any more; the interner is another. After a failure the
+ * recorder can only be closed. */
+mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info);
+
+/* Ends the run as above, if it has not ended, removes the ring and folds the WAL into the file. Frees the recorder in
+ * any case. The first error of all that, if there was one. `recorder` may be NULL. */
 mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state);
 
 #endif

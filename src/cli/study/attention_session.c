@@ -15,13 +15,13 @@
 /* A cell has a thousand events, so its ring is small. */
 enum { RING_RECORDS = 1 << 12 };
 
-/* Everything that is open while a cell runs, in the order of opening. */
+/* Everything that is there while a cell runs, in the order of opening. */
 struct cell {
-    const struct mt_attention_session *session;
+    struct mt_attention_session *session;
     const struct mt_attention_case *study;
     struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
     const struct mt_interner *interner; /* of the sink that is used */
-    struct mt_recorder *recorder;       /* NULL: not traced */
+    struct mt_recorder *recorder;       /* the session's, once it has this cell's run; NULL: not traced */
     struct mt_sink sink;
     struct mt_alloc *alloc;
     double *ms[MT_PHASE_COUNT]; /* of forward and backward, by repetition */
@@ -71,10 +71,10 @@ static void name_run(const struct cell *cell, struct mt_text *out)
 /* How the cell was configured. A run of a model has other settings: nobody takes the one for the other. */
 enum { SETTINGS = 13, NUMBERS = 7 };
 
-static mt_status open_recorder(struct cell *cell, const char *name)
+static mt_status begin_run(struct cell *cell, const char *name)
 {
     const struct mt_attention_case *study = cell->study;
-    const struct mt_attention_session *session = cell->session;
+    struct mt_attention_session *session = cell->session;
     struct mt_text alloc = {0};
     mt_alloc_settings_format(&session->alloc, &alloc);
     const int64_t numbers[NUMBERS] = {study->batch,        study->heads, study->d_model, study->seq, study->repeats, 1,
@@ -101,7 +101,10 @@ static mt_status open_recorder(struct cell *cell, const char *name)
                                      .settings = settings,
                                      .setting_count = SETTINGS,
                                      .ring_records = RING_RECORDS};
-    mt_status status = mt_recorder_open(session->trace, &info, &cell->recorder);
+    mt_status status = session->recorder == NULL ? mt_recorder_open(session->trace, &info, &session->recorder)
+                                                 : mt_recorder_begin(session->recorder, &info);
+    if (status == MT_OK)
+        cell->recorder = session->recorder;
     mt_text_release(&alloc);
     return status;
 }
@@ -115,7 +118,7 @@ static mt_status open_sink(struct cell *cell, struct mt_attention_result *out)
     }
     struct mt_text name = {0};
     name_run(cell, &name);
-    mt_status status = open_recorder(cell, mt_text_get(&name));
+    mt_status status = begin_run(cell, mt_text_get(&name));
     mt_text_release(&name);
     if (status != MT_OK)
         return status;
@@ -168,7 +171,7 @@ static mt_run_state end_state(mt_status status)
     return status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
 }
 
-mt_status mt_attention_session_run(const struct mt_attention_session *session, const struct mt_attention_case *study,
+mt_status mt_attention_session_run(struct mt_attention_session *session, const struct mt_attention_case *study,
                                    struct mt_attention_result *out)
 {
     struct cell cell = {.session = session, .study = study};
@@ -182,9 +185,16 @@ mt_status mt_attention_session_run(const struct mt_attention_session *session, c
         status = run(&cell, out);
     if (cell.alloc != NULL)
         mt_alloc_destroy(cell.alloc);
-    mt_status closed = mt_recorder_close(cell.recorder, end_state(status));
+    mt_status ended = cell.recorder != NULL ? mt_recorder_end(cell.recorder, end_state(status)) : MT_OK;
     mt_interner_destroy(cell.own_interner);
     free(cell.ms[MT_PHASE_FORWARD]);
     free(cell.ms[MT_PHASE_BACKWARD]);
-    return mt_status_keep(status == MT_OUT_OF_MEMORY ? MT_OK : status, closed);
+    return mt_status_keep(status == MT_OUT_OF_MEMORY ? MT_OK : status, ended);
+}
+
+mt_status mt_attention_session_close(struct mt_attention_session *session)
+{
+    mt_status status = mt_recorder_close(session->recorder, MT_RUN_FAILED); /* every run has ended */
+    session->recorder = NULL;
+    return status;
 }

@@ -1,16 +1,20 @@
-/* One cell of the attention study, from opening its run in the trace to closing it, on a device that all cells share. */
+/* The cells of the attention study, each a run of one trace, on a device that all share. */
 #ifndef MT_CLI_ATTENTION_SESSION_H
 #define MT_CLI_ATTENTION_SESSION_H
 
 #include "alloc/alloc.h"
 #include "model/attention_study.h"
 
-/* Where cells run and go. Texts are borrowed. */
+struct mt_recorder;
+
+/* Where cells run and go. Texts are borrowed. The trace is opened for the first cell and stays open until the session is
+ * closed: to open it for each would wait for the disk a dozen times a cell. */
 struct mt_attention_session {
     struct mt_device *device; /* open */
     struct mt_alloc_settings alloc;
-    const char *trace; /* NULL: not traced */
-    const char *name;  /* what the names of the runs begin with */
+    const char *trace;            /* NULL: not traced */
+    const char *name;             /* what the names of the runs begin with */
+    struct mt_recorder *recorder; /* NULL: before the first cell */
 };
 
 /* What came of a cell. Memory is without the workspaces of matrix products, but for the bytes that are said to be theirs.
@@ -27,7 +31,10 @@ struct mt_attention_result {
 };
 
 /* Runs a case. Running out of device memory is a result; any other failure is returned. */
-mt_status mt_attention_session_run(const struct mt_attention_session *session, const struct mt_attention_case *study,
+mt_status mt_attention_session_run(struct mt_attention_session *session, const struct mt_attention_case *study,
                                    struct mt_attention_result *out);
+
+/* Leaves the trace in order. The device stays open. */
+mt_status mt_attention_session_close(struct mt_attention_session *session);
 
 #endif

@@ -99,7 +99,7 @@ static void show_progress(size_t cell, size_t count, const struct mt_attention_c
     mt_text_release(&text);
 }
 
-static mt_status run_cells(const struct mt_attention_session *session, const struct mt_attention_grid *grid,
+static mt_status run_cells(struct mt_attention_session *session, const struct mt_attention_grid *grid,
                            struct mt_attention_result *results)
 {
     size_t count = mt_attention_grid_count(grid);
@@ -111,7 +111,7 @@ static mt_status run_cells(const struct mt_attention_session *session, const str
         if (status != MT_OK)
             mt_fail_context(status, "cell %zu of %zu", i + 1, count);
     }
-    return status;
+    return mt_status_keep(status, mt_attention_session_close(session));
 }
 
 /* What a run could have: of a card, what nobody has taken. */
@@ -162,7 +162,7 @@ static void print_answer(const struct attention_options *given, const struct mt_
         mt_attention_print_text(answer);
 }
 
-static mt_status study_grid(const struct attention_options *given, const struct mt_attention_session *session,
+static mt_status study_grid(const struct attention_options *given, struct mt_attention_session *session,
                             const struct mt_attention_grid *grid)
 {
     struct mt_attention_result *results = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *results);
