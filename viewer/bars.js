@@ -100,40 +100,69 @@ function fillOf(scene, row, i) {
     return i % 2 ? scene.theme.bar : scene.theme.barOther;
 }
 
-function drawRow(plot, scene, row) {
+/** Bars that are narrower than a pixel, drawn as one as long as they touch and are of one colour. */
+class NarrowBars {
+    constructor(context, { top, height }) {
+        Object.assign(this, { context, top, height, from: 0, to: 0, fill: "" });
+    }
+
+    add(from, to, fill) {
+        if (fill !== this.fill || from > this.to) {
+            this.draw();
+            Object.assign(this, { from, fill });
+        }
+        this.to = to;
+    }
+
+    draw() {
+        this.context.fillStyle = this.fill;
+        this.context.fillRect(LEFT + this.from, this.top + 1, this.to - this.from, this.height - 2);
+        this.to = -1;
+    }
+}
+
+function drawBar(plot, scene, row, i, left, right) {
     const { context } = plot;
-    const { view, theme } = scene;
-    const perX = plot.width / (view.x1 - view.x0);
     const { lane, top, height } = row;
+    const from = Math.max(0, left);
+    const to = Math.min(plot.width, right);
+    context.fillStyle = fillOf(scene, row, i);
+    const gap = right - left > 3 ? 1 : 0;
+    context.fillRect(LEFT + from, top + 1, Math.max(0.5, to - from - gap), height - 2);
+    if (to - from <= 18) return;
+    const text = fitText(context, barText(row, intervalText(scene, row, i)), to - from - 8);
+    context.fillStyle = lane.kind === "phase" ? "#ffffff" : scene.theme.barText;
+    if (text) context.fillText(text, LEFT + from + 4, top + height / 2 + 0.5);
+}
+
+function drawRowName(plot, scene, { lane, top, height }) {
+    const { context } = plot;
+    context.fillStyle = scene.theme.faint;
+    context.textAlign = "right";
+    const name = lane.kind === "span" ? (lane.name === "span 1" ? "spans" : "") : lane.name;
+    context.fillText(name.replace("kernels", "stream"), LEFT - 7, top + height / 2 + 0.5);
+    context.textAlign = "left";
+}
+
+function drawRow(plot, scene, row) {
+    const { view } = scene;
+    const { lane } = row;
+    const perX = plot.width / (view.x1 - view.x0);
+    const narrow = new NarrowBars(plot.context, row);
     for (let i = firstEndingAfter(scene, row, view.x0); i < lane.begin.length;) {
         const left = (xOf(scene, row, lane.begin[i]) - view.x0) * perX;
         if (left >= plot.width) break;
         const right = (xOf(scene, row, lane.end[i]) - view.x0) * perX;
-        const from = Math.max(0, left);
-        const to = Math.min(plot.width, Math.max(right, left + 1));
-        context.fillStyle = fillOf(scene, row, i);
-        const gap = right - left > 3 ? 1 : 0;
-        context.fillRect(LEFT + from, top + 1, Math.max(0.5, to - from - gap), height - 2);
-        if (to - from > 18) {
-            const full = intervalText(scene, row, i);
-            const text = fitText(context, barText(row, full), to - from - 8);
-            context.fillStyle = row.lane.kind === "phase" ? "#ffffff" : theme.barText;
-            if (text) context.fillText(text, LEFT + from + 4, top + height / 2 + 0.5);
+        if (right - left >= 1) drawBar(plot, scene, row, i++, left, right);
+        else {
+            const pixel = Math.floor(left);
+            narrow.add(Math.max(0, pixel), pixel + 1, lane.kind === "phase" ? fillOf(scene, row, i) : scene.theme.bar);
+            // What ends inside the pixel that was just filled is skipped.
+            i = Math.max(i + 1, firstEndingAfter(scene, row, view.x0 + (pixel + 1) / perX, i));
         }
-        // What ends inside the pixel that was just filled is skipped.
-        i =
-            right - left >= 1
-                ? i + 1
-                : Math.max(i + 1, firstEndingAfter(scene, row, view.x0 + (Math.floor(left) + 1) / perX, i));
     }
-    context.fillStyle = theme.faint;
-    context.textAlign = "right";
-    context.fillText(
-        lane.kind === "span" ? (lane.name === "span 1" ? "spans" : "") : lane.name.replace("kernels", "stream"),
-        LEFT - 7,
-        top + height / 2 + 0.5,
-    );
-    context.textAlign = "left";
+    narrow.draw();
+    drawRowName(plot, scene, row);
 }
 
 function drawTick(plot, theme, x, text) {

@@ -63,10 +63,9 @@ function raiseInLeaf(memory, index, first, last) {
         } else if (op < 0) {
             if (wanted[blockCategory[-op - 1]]) bytes -= sizeBytes[blockSize[-op - 1]];
         }
-        if (event >= first && bytes > highest.bytes) {
-            highest.bytes = bytes;
-            highest.moment = event;
-        }
+        if (event < first || bytes < highest.bytes || (bytes === highest.bytes && event > highest.moment)) continue;
+        highest.bytes = bytes;
+        highest.moment = event;
     }
 }
 
@@ -147,9 +146,9 @@ export function findHighest(memory, index, first, last) {
         raiseInLeaf(memory, index, first, last);
         return highest;
     }
-    raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
     raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1);
-    // What is left of the last leaf is replayed only if it may hold more.
+    // Of the leaves at the ends, what lies inside is replayed only if it may hold more, or as much and earlier.
+    if (index.bytes[0][firstLeaf] >= highest.bytes) raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
     if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last);
     return highest;
 }

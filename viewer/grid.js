@@ -45,15 +45,16 @@ export function isGridWorthIt(place, levels, run, axis, number, view) {
 }
 
 /**
- * Premultiplied red, green and blue up to 255, and coverage up to 1, by row from below, then column. As blocks do not
- * overlap, coverage adds up.
+ * Cells by row from below, then column, as words: red, green and blue premultiplied, and coverage, each up to 255. As
+ * blocks do not overlap, coverage adds up. A frame reads most of the grid, so it is kept as small as what is shown of it.
  * @param {Float32Array} paint   [4 * label]: red, green, blue and opacity of a label's blocks
+ * @returns {Uint32Array}
  */
 export function makeGrid(place, levels, run, axis, number, paint) {
     const { alloc, free, low, size, label } = run.blocks;
     const { block: bytes } = run.sizes;
     const xs = axis.xs[number];
-    const cells = new Float32Array(GRID_COLUMNS * GRID_ROWS * 4);
+    const sums = new Float32Array(GRID_COLUMNS * GRID_ROWS * 4);
     const perRow = GRID_ROWS / run.addressBytes;
     for (let c = 0; c < place.classes; c++) {
         const [first, end] = rangeOfClass(levels, run, axis, number, c, place.x0, place.x1);
@@ -63,27 +64,27 @@ export function makeGrid(place, levels, run, axis, number, paint) {
             const right = Math.min(GRID_COLUMNS, (xs[free[block]] - place.x0) / place.unit);
             const bottom = low[block] * perRow;
             const top = bottom + bytes[size[block]] * perRow;
-            addToCells(cells, left, right, bottom, top, paint, label[block] * 4);
+            addToSums(sums, left, right, bottom, top, paint, label[block] * 4);
         }
     }
-    return cells;
+    return new Uint32Array(Uint8ClampedArray.from(sums).buffer);
 }
 
-function addToCells(cells, left, right, bottom, top, paint, from) {
+function addToSums(sums, left, right, bottom, top, paint, from) {
     const r = paint[from],
         g = paint[from + 1],
         b = paint[from + 2],
-        a = paint[from + 3];
+        a = paint[from + 3] * 255;
     const lastRow = Math.min(GRID_ROWS - 1, Math.floor(top));
     for (let row = Math.floor(bottom); row <= lastRow; row++) {
         const covered = Math.min(top, row + 1) - Math.max(bottom, row);
         let column = Math.floor(left);
         for (let at = (row * GRID_COLUMNS + column) * 4; column < right; column++, at += 4) {
             const part = covered * ((right < column + 1 ? right : column + 1) - (left > column ? left : column));
-            cells[at] += r * part;
-            cells[at + 1] += g * part;
-            cells[at + 2] += b * part;
-            cells[at + 3] += a * part;
+            sums[at] += r * part;
+            sums[at + 1] += g * part;
+            sums[at + 2] += b * part;
+            sums[at + 3] += a * part;
         }
     }
 }
@@ -97,26 +98,24 @@ export function gridRows(view, run, height) {
     );
 }
 
-/** Which cells of a row of the grid belong to each pixel: from [2 * x] to before [2 * x + 1], in numbers of a cell. */
+/** Which cells of a row of the grid belong to each pixel: from [2 * x] to [2 * x + 1], both of them included. */
 export function gridColumns(place, view, width) {
     const perPixel = (view.x1 - view.x0) / width / place.unit;
     const begin = (view.x0 - place.x0) / place.unit;
     const columns = new Int32Array(width * 2);
     for (let x = 0; x < width; x++) {
         const first = Math.min(GRID_COLUMNS - 1, Math.floor(begin + x * perPixel));
-        columns[2 * x] = first * 4;
-        columns[2 * x + 1] = Math.min(GRID_COLUMNS, Math.max(first + 1, Math.ceil(begin + (x + 1) * perPixel))) * 4;
+        columns[2 * x] = first;
+        columns[2 * x + 1] = Math.min(GRID_COLUMNS, Math.max(first + 1, Math.ceil(begin + (x + 1) * perPixel))) - 1;
     }
     return columns;
 }
 
 /** Which rows of the grid hold anything. */
 function filledRows(cells) {
-    return Uint8Array.from({ length: GRID_ROWS }, (_, row) => {
-        const end = (row + 1) * GRID_COLUMNS * 4;
-        for (let at = row * GRID_COLUMNS * 4 + 3; at < end; at += 4) if (cells[at] !== 0) return 1;
-        return 0;
-    });
+    return Uint8Array.from({ length: GRID_ROWS }, (_, row) =>
+        Number(cells.subarray(row * GRID_COLUMNS, (row + 1) * GRID_COLUMNS).some((cell) => cell !== 0)),
+    );
 }
 
 /** Makes what is asked for once for a grid. */
@@ -126,30 +125,33 @@ export function isRowFilled(cells, row) {
     return filledOf.get(cells)[row] === 1;
 }
 
-/** The mean of the grid's cells in each pixel of a row: [4 * x], in units of `one`. */
+/** The mean of the grid's cells in each pixel of a row: [4 * x], in units of `one`; coverage up to `one`. */
 export function sampleGrid(cells, columns, row, one, out) {
-    const base = row * GRID_COLUMNS * 4;
+    const base = row * GRID_COLUMNS;
     for (let at = 0, x = 0; at < out.length; at += 4, x += 2) {
         const first = base + columns[x];
-        const last = base + columns[x + 1] - 4;
+        const last = base + columns[x + 1];
         // Mostly there are one or two; one, added to itself, has the same mean.
-        let r = cells[first] + cells[last],
-            g = cells[first + 1] + cells[last + 1],
-            b = cells[first + 2] + cells[last + 2],
-            a = cells[first + 3] + cells[last + 3];
+        const p = cells[first],
+            q = cells[last];
+        let r = (p & 255) + (q & 255),
+            g = ((p >>> 8) & 255) + ((q >>> 8) & 255),
+            b = ((p >>> 16) & 255) + ((q >>> 16) & 255),
+            a = (p >>> 24) + (q >>> 24);
         let share = one / 2;
-        if (last - first > 4) {
-            share = (4 * one) / (last + 4 - first);
-            for (let from = first + 4; from < last; from += 4) {
-                r += cells[from];
-                g += cells[from + 1];
-                b += cells[from + 2];
-                a += cells[from + 3];
+        if (last - first > 1) {
+            share = one / (last + 1 - first);
+            for (let from = first + 1; from < last; from++) {
+                const cell = cells[from];
+                r += cell & 255;
+                g += (cell >>> 8) & 255;
+                b += (cell >>> 16) & 255;
+                a += cell >>> 24;
             }
         }
         out[at] = r * share;
         out[at + 1] = g * share;
         out[at + 2] = b * share;
-        out[at + 3] = a * share;
+        out[at + 3] = (a * share) / 255;
     }
 }
