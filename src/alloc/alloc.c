@@ -142,18 +142,16 @@ static uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const str
 static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     const struct mt_policy_table *policy = alloc->policy;
-    struct mt_block *block = policy->find(alloc, stream, bytes);
-    if (block != NULL)
-        policy->remove(alloc, block);
-    else
+    struct mt_block *block = policy->take(alloc, stream, bytes);
+    if (block == NULL)
         block = policy->grow(alloc, stream, bytes);
     return block != NULL ? mt_block_cut(alloc, block, policy->cut(alloc, block, bytes, label)) : NULL;
 }
 
-/* The same, by the plan if one is followed. The plan is given up before a request is refused. */
+/* The same, by the plan if one is followed; that is given up before a request is refused. */
 static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
-    struct mt_block *block = mt_follow_take(alloc, stream, bytes);
+    struct mt_block *block = alloc->follower != NULL ? mt_follow_take(alloc, stream, bytes) : NULL;
     if (block == NULL)
         block = obtain(alloc, stream, bytes, label);
     if (block == NULL && mt_follow_give_up(alloc))

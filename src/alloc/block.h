@@ -109,8 +109,8 @@ struct mt_policy_table {
     /* The bytes of the least segment for a rounded request; false if that overflows. */
     bool (*least_segment)(uint64_t bytes, uint64_t *out_bytes);
 
-    /* The free block that suits best, still in the index, or NULL. */
-    struct mt_block *(*find)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
+    /* Takes the free block that suits best out of the index; NULL if none does. */
+    struct mt_block *(*take)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
     /* Takes memory from the device that can hold `bytes`, after releasing what has to go first. The block is free, and not
      * in the index. NULL if the device has no more. */

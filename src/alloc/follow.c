@@ -244,8 +244,6 @@ static struct mt_block *take_next(struct mt_alloc *alloc, uint64_t bytes)
 
 struct mt_block *mt_follow_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
-    if (alloc->follower == NULL)
-        return NULL;
     struct mt_block *block = stream == MT_PLAN_STREAM ? take_next(alloc, bytes) : NULL;
     if (block != NULL)
         alloc->stats.planned_requests++;

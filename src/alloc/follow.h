@@ -9,9 +9,9 @@
 
 #include "alloc/block.h"
 
-/* Where the next request of `stream` lies by the plan: a block of it, out of every index; NULL if none is followed, or if
- * the request, of `bytes` as the policy rounds it, is not the planned one, or if its place is taken. Each request is told
- * exactly once. */
+/* For an allocator that has a follower: where the next request of `stream` lies by the plan, a block of it, out of every
+ * index; NULL if the request, of `bytes` as the policy rounds it, is not the planned one, or if its place is taken. Each
+ * request is told exactly once. */
 struct mt_block *mt_follow_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
 /* From now on requests are those of a step. */

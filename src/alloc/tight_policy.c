@@ -112,9 +112,13 @@ static mt_pool pool_of(uint64_t bytes)
     return bytes <= SMALL_LIMIT_BYTES ? MT_POOL_SMALL : MT_POOL_LARGE;
 }
 
-static struct mt_block *tight_find(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+static struct mt_block *tight_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
-    return mt_size_classes_find(classes_of(alloc, stream, pool_of(bytes)), bytes);
+    struct mt_size_classes *classes = classes_of(alloc, stream, pool_of(bytes));
+    struct mt_block *block = mt_size_classes_find(classes, bytes);
+    if (block != NULL)
+        mt_size_classes_remove(classes, block);
+    return block;
 }
 
 static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
@@ -212,7 +216,7 @@ const struct mt_policy_table mt_policy_tight = {
     .destroy = tight_destroy,
     .round = tight_round,
     .least_segment = tight_least_segment,
-    .find = tight_find,
+    .take = tight_take,
     .grow = tight_grow,
     .cut = tight_cut,
     .insert = tight_insert,

@@ -92,16 +92,25 @@ static bool is_oversize(const struct mt_alloc *alloc, uint64_t bytes)
     return bytes >= alloc->settings.max_split_bytes;
 }
 
-static struct mt_block *torch_find(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+/* Whether a request may have a block that is long enough for it. */
+static bool suits(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
+{
+    if (!is_oversize(alloc, block->bytes))
+        return true;
+    return is_oversize(alloc, bytes) && block->bytes - bytes < OVERSIZE_SLACK_BYTES;
+}
+
+static struct mt_block *torch_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     struct torch_index *torch = alloc->index;
     mt_pool pool = pool_of(bytes);
     torch->searches[pool]++;
-    struct mt_block *block = mt_free_tree_find(tree_of(alloc, stream, pool), bytes);
-    if (block == NULL || !is_oversize(alloc, block->bytes))
-        return block;
-    bool suits = is_oversize(alloc, bytes) && block->bytes - bytes < OVERSIZE_SLACK_BYTES;
-    return suits ? block : NULL;
+    struct mt_free_tree *tree = tree_of(alloc, stream, pool);
+    struct mt_block *block = mt_free_tree_find(tree, bytes);
+    if (block == NULL || !suits(alloc, block, bytes))
+        return NULL;
+    mt_free_tree_remove(tree, block);
+    return block;
 }
 
 static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
@@ -290,7 +299,7 @@ const struct mt_policy_table mt_policy_torch = {
     .destroy = torch_destroy,
     .round = torch_round,
     .least_segment = torch_least_segment,
-    .find = torch_find,
+    .take = torch_take,
     .grow = torch_grow,
     .cut = torch_cut,
     .insert = torch_insert,
