@@ -122,27 +122,21 @@ static const sqlite3_module COMMON_MODULE = {
     .xRowid = cursor_rowid,
 };
 
-static void free_batch(void *context)
-{
-    struct mt_batch *batch = context;
-    free(batch->rows);
-    free(batch);
-}
-
 mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_table *table, struct mt_batch **out)
 {
     struct mt_batch *batch = mt_host_alloc(sizeof *batch);
-    sqlite3 *handle = mt_database_handle(database);
-    *out = NULL;
+    mt_status status = MT_OK;
     batch->table = table;
     batch->module = COMMON_MODULE;
     batch->module.xColumn = table->column;
     batch->database = database;
     batch->rows = mt_host_alloc(table->capacity * table->row_bytes);
-    if (sqlite3_create_module_v2(handle, table->name, &batch->module, batch, free_batch) != SQLITE_OK)
-        return mt_fail(MT_FAILED, "%s", sqlite3_errmsg(handle)); /* and it is freed */
+    if (sqlite3_create_module(mt_database_handle(database), table->name, &batch->module, batch) != SQLITE_OK)
+        status = mt_fail(MT_FAILED, "%s", sqlite3_errmsg(mt_database_handle(database)));
+    if (status == MT_OK)
+        status = mt_database_prepare(database, table->insert, &batch->insert);
     *out = batch;
-    return mt_database_prepare(database, table->insert, &batch->insert);
+    return status;
 }
 
 void *mt_batch_add(struct mt_batch *batch)
@@ -170,7 +164,11 @@ void mt_batch_destroy(struct mt_batch *batch)
 {
     if (batch == NULL)
         return;
+    sqlite3 *handle = mt_database_handle(batch->database);
     mt_statement_finalize(batch->insert);
-    /* SQLite lets go of the virtual table with the next statement only, and frees the batch after it. */
-    sqlite3_create_module(mt_database_handle(batch->database), batch->table->name, NULL, NULL);
+    sqlite3_create_module(handle, batch->table->name, NULL, NULL);
+    /* SQLite calls the module once more, to let go of its table, and not before it prepares another statement. */
+    sqlite3_exec(handle, "SELECT 1", NULL, NULL, NULL);
+    free(batch->rows);
+    free(batch);
 }
