@@ -115,6 +115,7 @@ static void an_interrupt_from_the_terminal_reaches_the_program_once(void **state
     int terminal, status;
     pid_t child = forkpty(&terminal, NULL, NULL, NULL);
     if (child == 0) {
+        signal(SIGINT, SIG_DFL); /* a job in the background inherits that it is ignored */
         execl(MT_PROGRAM, MT_PROGRAM, "record", "--", "sh", "-c", counts, (char *)NULL);
         _exit(99);
     }
