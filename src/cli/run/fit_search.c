@@ -8,13 +8,13 @@
 
 /* Raises *high until the run fits there, and *low to the last capacity before that, which does not do. The peak of reserved
  * bytes where memory has no end does mostly; but a policy may take other segments of a card with less. */
-static mt_status find_bracket(const struct mt_run_plan *plan, uint64_t *low, uint64_t *high)
+static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, uint64_t *high)
 {
     if (*high <= *low)
         *high = *low + MT_FIT_UNIT;
     for (uint64_t stride = MT_FIT_UNIT;; stride *= 2) {
         struct mt_simulation simulation;
-        mt_status status = mt_fit_simulate_with(plan, *high, &simulation);
+        mt_status status = mt_fit_simulate_with(run, *high, &simulation);
         if (status != MT_OK || simulation.fits)
             return status;
         *low = *high;
@@ -24,16 +24,16 @@ static mt_status find_bracket(const struct mt_run_plan *plan, uint64_t *low, uin
 
 /* A capacity that does, above the device's, which does not, and less of which does not: between the two it is bisected. No
  * capacity below the peak of allocated bytes can do. */
-static mt_status find_enough(const struct mt_run_plan *plan, const struct mt_simulation *unlimited, struct mt_fit *fit)
+static mt_status find_enough(const struct mt_placed_run *run, const struct mt_simulation *unlimited, struct mt_fit *fit)
 {
     uint64_t low = fit->capacity_bytes, high = unlimited->peak_reserved_bytes;
     if (low < unlimited->peak_allocated_bytes)
         low = unlimited->peak_allocated_bytes - 1;
-    mt_status status = find_bracket(plan, &low, &high);
+    mt_status status = find_bracket(run, &low, &high);
     while (status == MT_OK && high > low + MT_FIT_UNIT) {
         uint64_t middle = low + (high - low) / 2;
         struct mt_simulation simulation;
-        status = mt_fit_simulate_with(plan, middle, &simulation);
+        status = mt_fit_simulate_with(run, middle, &simulation);
         if (status == MT_OK)
             *(simulation.fits ? &high : &low) = middle;
     }
@@ -41,12 +41,12 @@ static mt_status find_enough(const struct mt_run_plan *plan, const struct mt_sim
     return status;
 }
 
-static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
+static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *out)
 {
     struct mt_simulation here, unlimited;
-    mt_status status = mt_simulate(plan, &here);
+    mt_status status = mt_simulate_placed(run, run->plan.device, &here);
     if (status == MT_OK)
-        status = mt_fit_simulate_with(plan, MT_FIT_UNLIMITED_BYTES, &unlimited);
+        status = mt_fit_simulate_with(run, MT_FIT_UNLIMITED_BYTES, &unlimited);
     if (status != MT_OK)
         return status;
     if (!unlimited.fits)
@@ -55,7 +55,15 @@ static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
                            .capacity_bytes = here.capacity_bytes,
                            .reserved_bytes = here.fits ? here.peak_reserved_bytes : 0,
                            .unlimited_bytes = unlimited.peak_reserved_bytes};
-    return here.fits ? MT_OK : find_enough(plan, &unlimited, out);
+    return here.fits ? MT_OK : find_enough(run, &unlimited, out);
+}
+
+static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
+{
+    struct mt_placed_run run = mt_placed_run_create(plan);
+    mt_status status = measure_placed(&run, out);
+    mt_placed_run_release(&run);
+    return status;
 }
 
 /* Names are ordered by size, so the first that fits from the end is it. */
@@ -94,7 +102,7 @@ static mt_status card_bytes(const char *card, uint64_t reserve_bytes, uint64_t *
     return MT_OK;
 }
 
-mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out)
+static mt_status find_smallest_card(const struct mt_placed_run *run, uint64_t reserve_bytes, const char **out)
 {
     uint64_t least_bytes = UINT64_MAX;
     *out = NULL;
@@ -103,7 +111,7 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
         struct mt_simulation simulation = {0};
         mt_status status = card_bytes(*card, reserve_bytes, &bytes);
         if (status == MT_OK && bytes > 0 && bytes < least_bytes)
-            status = mt_fit_simulate_with(plan, bytes, &simulation);
+            status = mt_fit_simulate_with(run, bytes, &simulation);
         if (status != MT_OK)
             return status;
         if (!simulation.fits)
@@ -112,6 +120,14 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
         *out = *card;
     }
     return MT_OK;
+}
+
+mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out)
+{
+    struct mt_placed_run run = mt_placed_run_create(plan);
+    mt_status status = find_smallest_card(&run, reserve_bytes, out);
+    mt_placed_run_release(&run);
+    return status;
 }
 
 /* The attention that keeps least of those that the heads allow. */

@@ -8,13 +8,11 @@
 /* How many sizes in a row that do not fit end the search for a larger one. */
 enum { MT_FIT_SCANNED = 64 };
 
-mt_status mt_fit_simulate_with(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_simulation *out)
+mt_status mt_fit_simulate_with(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
 {
     char device[MT_BYTES_TEXT];
-    struct mt_run_plan other = *plan;
     snprintf(device, sizeof device, "sim:%" PRIu64, capacity_bytes);
-    other.device = device;
-    return mt_simulate(&other, out);
+    return mt_simulate_placed(run, device, out);
 }
 
 mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits)
@@ -57,16 +55,18 @@ static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *p
  * rule a size out, and more would tell nothing wrong. */
 static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
 {
-    struct mt_run_plan plan = *probe;
+    struct mt_placed_run run = {.plan = *probe}; /* what is asked for is the same wherever it lies */
+    struct mt_training_config *config = &run.plan.config;
     struct mt_simulation simulation;
     *out = false;
-    if (mt_training_config_check(&plan.config) != MT_OK)
+    if (mt_training_config_check(config) != MT_OK)
         return MT_OK;
-    if (plan.config.warmup + plan.config.steps > 2) {
-        plan.config.warmup = 0;
-        plan.config.steps = 2;
+    run.plan.follows_plan = false;
+    if (config->warmup + config->steps > 2) {
+        config->warmup = 0;
+        config->steps = 2;
     }
-    mt_status status = mt_fit_simulate_with(&plan, MT_FIT_UNLIMITED_BYTES, &simulation);
+    mt_status status = mt_fit_simulate_with(&run, MT_FIT_UNLIMITED_BYTES, &simulation);
     *out = status == MT_OK && simulation.fits && simulation.peak_requested_bytes <= sizes->capacity_bytes;
     return status;
 }

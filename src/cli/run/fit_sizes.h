@@ -8,8 +8,8 @@
 /* More memory than any run asks for: a capacity that is no limit. */
 #define MT_FIT_UNLIMITED_BYTES ((uint64_t)1 << 60)
 
-/* Simulates the plan on a device with so many bytes. */
-mt_status mt_fit_simulate_with(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_simulation *out);
+/* Simulates the run on a device with so many bytes. */
+mt_status mt_fit_simulate_with(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out);
 
 /* Whether the plan fits its device. A configuration that can't be run does not. */
 mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits);

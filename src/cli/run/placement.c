@@ -52,10 +52,11 @@ static mt_status plan_steps(const struct mt_run_plan *run, int64_t steps, struct
     return status;
 }
 
-/* A plan from as few steps as will do. */
-static mt_status make_plan(const struct mt_run_plan *run, struct mt_plan **out)
+/* From as few steps as will do. */
+mt_status mt_placement_find(const struct mt_run_plan *run, struct mt_plan **out)
 {
     mt_status status = MT_USAGE;
+    *out = NULL;
     for (int64_t steps = LEAST_STEPS; steps <= MOST_STEPS && status == MT_USAGE; steps++)
         status = plan_steps(run, steps, out);
     return status;
@@ -65,7 +66,7 @@ mt_status mt_placement_follow(const struct mt_run_plan *run, struct mt_alloc *al
 {
     *out = NULL;
     struct mt_plan *plan = NULL;
-    mt_status status = make_plan(run, &plan);
+    mt_status status = mt_placement_find(run, &plan);
     if (status == MT_OK)
         status = mt_alloc_follow(alloc, plan);
     if (status == MT_OK)

@@ -46,26 +46,52 @@ static struct mt_simulation measure(const struct simulation *simulation, mt_stat
                                   .fits = status == MT_OK};
 }
 
-mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
+struct mt_placed_run mt_placed_run_create(const struct mt_run_plan *plan)
+{
+    struct mt_placed_run run = {.plan = *plan};
+    if (run.plan.follows_plan && mt_placement_find(plan, &run.placement) != MT_OK)
+        run.plan.follows_plan = false; /* as a run goes on without */
+    return run;
+}
+
+void mt_placed_run_release(struct mt_placed_run *run)
+{
+    mt_plan_destroy(run->placement);
+    run->placement = NULL;
+}
+
+/* A plan that the device has no room for is not followed, and the run goes on. */
+static mt_status train(const struct simulation *simulation, const struct mt_placed_run *run)
+{
+    const struct mt_training_config config = reduce(run->plan.config);
+    if (run->placement != NULL)
+        mt_alloc_follow(simulation->alloc, run->placement);
+    return mt_training_run(simulation->device, simulation->alloc, &config, NULL);
+}
+
+mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device, struct mt_simulation *out)
 {
     struct simulation simulation = {0};
-    mt_status status = mt_simulated_device_open(plan->device, &simulation.device);
+    mt_status status = mt_simulated_device_open(device, &simulation.device);
     if (status != MT_OK)
         return status;
     simulation.interner = mt_interner_create();
     simulation.sink = mt_sink_discarding(simulation.interner);
-    status = mt_alloc_create(simulation.device, &simulation.sink, &plan->alloc, &simulation.alloc);
+    status = mt_alloc_create(simulation.device, &simulation.sink, &run->plan.alloc, &simulation.alloc);
     if (status == MT_OK) {
-        const struct mt_training_config config = reduce(plan->config);
-        struct mt_plan *placement = NULL;
-        if (plan->follows_plan) /* where there is none, the run goes on without, too */
-            mt_placement_follow(plan, simulation.alloc, &placement);
-        status = mt_training_run(simulation.device, simulation.alloc, &config, NULL);
+        status = train(&simulation, run);
         *out = measure(&simulation, status);
         mt_alloc_destroy(simulation.alloc);
-        mt_plan_destroy(placement);
     }
     mt_interner_destroy(simulation.interner);
     mt_device_close(simulation.device);
     return status == MT_OUT_OF_MEMORY ? MT_OK : status;
+}
+
+mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
+{
+    struct mt_placed_run run = mt_placed_run_create(plan);
+    mt_status status = mt_simulate_placed(&run, plan->device, out);
+    mt_placed_run_release(&run);
+    return status;
 }
