@@ -4,6 +4,7 @@
  *   CUPTI_ACTIVITY_KIND_KERNEL     a row a kernel
  *   NVTX_EVENTS                    push and pop ranges: spans, steps and phases, on a thread each
  *   StringIds                      the names of kernels
+ *   TARGET_INFO_GPU, ENUM_CUDA_*   the device, and what numbers of the first table are called
  *
  * A table is there if it has rows. */
 #ifndef MT_TRACE_EXPORT_NSYS_H
