@@ -1,4 +1,4 @@
-/* Words on the command line: help that explains, examples that work, and what is said of words that are none. */
+/* Words on the command line: help that explains, and what is said of words that are none. */
 #include "two_runs.h"
 
 /* Every command that the program knows, so also one that is new. */
@@ -20,25 +20,6 @@ static void every_command_explains_itself_with_examples(void **state)
         assert_says(MEMTRACE("")->out, command);
     }
     json_decref(table);
-}
-
-/* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing, and the
- * snapshots are our own. */
-static void the_examples_work(void **state)
-{
-    (void)state;
-    const struct said *said =
-        shell("PATH=$PWD:$PATH; ln -s \"$M\" memtrace; set -e;"
-              " for program in python3 simulate; do echo '#!/bin/sh' >$program; chmod +x $program; done;"
-              " for name in snapshot.pickle before.pickle.gz after.pickle.gz; do"
-              "   memtrace export --run first --format pickle -o $name; done; echo '# none' >mine.rules;"
-              " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
-              "   memtrace $c --help | sed '1,/^Examples:/d' >examples.sh; echo; echo $c $(wc -l <examples.sh);"
-              "   sh -e examples.sh >examples.txt;"
-              " done");
-    if (said->code != 0)
-        fail_msg("%s\n%s", said->out, said->err);
-    assert_says(said->out, "categories 3");
 }
 
 static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **state)
@@ -123,7 +104,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_WITH_TWO_RUNS(every_command_explains_itself_with_examples),
-        TEST_WITH_TWO_RUNS(the_examples_work),
         TEST_WITH_TWO_RUNS(unknown_words_are_wrong_usage_with_the_nearest_and_the_list),
         TEST_WITH_TWO_RUNS(values_out_of_range_are_wrong_usage),
         TEST_WITH_TWO_RUNS(what_is_said_names_what_could_be_meant),
