@@ -18,11 +18,13 @@ beside itself, or in lib/memtrace of the installation that it lies in.
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
 import pathlib
 import re
 import sys
 import threading
+from collections import OrderedDict
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -88,6 +90,7 @@ def load_library(path):
         ("span_now", word),
         ("category_now", number),
         ("place", None, word, number),
+        ("come_to", None, word, number, ctypes.py_object),
         ("phase", None, number, number),
         ("step_begin", ctypes.c_int64),
         ("step_end", None),
@@ -131,18 +134,56 @@ def start_of(tensor):
     if not tensor.is_cuda:
         return 0
     try:
-        return tensor.untyped_storage().data_ptr()
+        return tensor.untyped_storage().data_ptr() if tensor.storage_offset() else tensor.data_ptr()
     except (RuntimeError, NotImplementedError):
         return 0
 
 
 class Place:
-    """A module as the library knows it: its span, and the category of what it allocates."""
+    """A module as the library knows it: its span, the category of what it allocates, and what backward calls when it comes
+    there: a function of the library, and nothing of Python."""
 
-    __slots__ = ("span", "category")
+    __slots__ = ("span", "category", "come_to")
 
-    def __init__(self, span, category):
+    def __init__(self, library, span, category):
         self.span, self.category = span, category
+        self.come_to = functools.partial(library.memtrace_torch_come_to, span, category)
+
+
+def mark_backward(tensor, place):
+    """When backward comes to what made this tensor, it has come to this place; a tensor has one, the innermost. This is
+    what tensor.register_hook does, but for a handle to remove it by, which takes longer than all the rest."""
+    hooks = tensor._backward_hooks
+    if hooks is not None and "memtrace" in hooks:
+        return
+    node = tensor.grad_fn
+    if node is None:
+        return
+    if hooks is None:
+        try:
+            register = node._register_hook_dict
+        except AttributeError:  # a PyTorch that does it otherwise
+            tensor.register_hook(place.come_to)
+            return
+        tensor._backward_hooks = hooks = OrderedDict()
+        register(tensor)
+    hooks["memtrace"] = place.come_to
+
+
+def mark_all_backward(value, place):
+    """The same of all tensors in what a module takes or gives."""
+    for tensor in tensors_of(value):
+        mark_backward(tensor, place)
+
+
+def end_call(calls, module):
+    """Takes the last call of a module off those under way, with those inside that an exception left. None: there is none."""
+    for index in range(len(calls) - 1, -1, -1):
+        if calls[index][0] is module:
+            call = calls[index]
+            del calls[index:]
+            return call
+    return None
 
 
 class Memtrace:
@@ -157,7 +198,7 @@ class Memtrace:
         self.optimizer = self.category("Optimizer")
         self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
         self.places = {}  # of modules that are watched
-        self.local = threading.local()  # .calls: modules that are under way in this thread, with their depths
+        self.local = threading.local()  # .calls: modules that are under way in this thread, with their places and depths
         self.phase_now = ("init", self.other)
         self.phases_before = {}  # of optimizers that are under way
         self.known_state = {}  # of optimizers: how many tensors of state are labelled
@@ -203,7 +244,7 @@ class Memtrace:
 
     def _place(self, module, name, parent, around):
         category = self.rule_for(module, name, around)
-        self.places[module] = place = Place(self._span(parent, name, type(module).__name__), category)
+        self.places[module] = place = Place(self.library, self._span(parent, name, type(module).__name__), category)
         for child_name, child in module.named_children():
             if child not in self.places:
                 self._place(child, child_name, place.span, category)
@@ -225,9 +266,10 @@ class Memtrace:
 
     def _watch_calls(self):
         modules = torch.nn.modules.module
+        before, after = self._hooks_of_calls()
         self.handles += [
-            modules.register_module_forward_pre_hook(self._before_forward),
-            modules.register_module_forward_hook(self._after_forward, always_call=True),
+            modules.register_module_forward_pre_hook(before),
+            modules.register_module_forward_hook(after, always_call=True),
             register_optimizer_step_pre_hook(self._before_optimizer),
             register_optimizer_step_post_hook(self._after_optimizer),
             Patched(torch.autograd, "backward", self._backward),
@@ -240,46 +282,47 @@ class Memtrace:
 
     # ---- forward and backward ----
 
-    def _calls(self):
-        try:
-            return self.local.calls
-        except AttributeError:
-            self.local.calls = []
-            return self.local.calls
+    def _hooks_of_calls(self):
+        """What runs around every module's forward, and so looks up as little as it can."""
+        find_place, local, tensor_type = self.places.get, self.local, torch.Tensor
+        begin, end = self.library.memtrace_torch_span_begin, self.library.memtrace_torch_span_end
 
-    def _before_forward(self, module, inputs):
-        place = self.places.get(module)
-        if place is None:
-            return
-        calls = self._calls()
-        if calls:
-            self._mark_backward(inputs, self.places[calls[-1][0]])
-        elif self.phase_now[0] not in ("backward", "optimizer"):
-            self._phase("forward", self.data)
-        calls.append((module, self.library.memtrace_torch_span_begin(place.span, place.category)))
+        def before(module, inputs):
+            place = find_place(module)
+            if place is None:
+                return
+            try:
+                calls = local.calls
+            except AttributeError:
+                calls = local.calls = []
+            if calls:
+                around = calls[-1][1]
+                for value in inputs:
+                    if isinstance(value, tensor_type):
+                        mark_backward(value, around)
+                    else:
+                        mark_all_backward(value, around)
+            elif self.phase_now[0] not in ("backward", "optimizer"):
+                self._phase("forward", self.data)
+            calls.append((module, place, begin(place.span, place.category)))
 
-    def _after_forward(self, module, inputs, output):
-        calls = self._calls()
-        for index in range(len(calls) - 1, -1, -1):
-            if calls[index][0] is module:
-                break
-        else:
-            return
-        self.library.memtrace_torch_span_end(calls[index][1])
-        del calls[index:]  # with those inside that an exception left
-        self._mark_backward(output, self.places[module])
-        if not calls and self.phase_now[0] == "forward":
-            self._phase("loss", self.loss)
+        def after(module, inputs, output):
+            calls = getattr(local, "calls", None)
+            if not calls:
+                return
+            call = calls.pop() if calls[-1][0] is module else end_call(calls, module)
+            if call is None:
+                return
+            _, place, depth = call
+            end(depth)
+            if isinstance(output, tensor_type):
+                mark_backward(output, place)
+            else:
+                mark_all_backward(output, place)
+            if not calls and self.phase_now[0] == "forward":
+                self._phase("loss", self.loss)
 
-    def _mark_backward(self, value, place):
-        """When backward comes to what made these tensors, it has come to this place; a node has one, the innermost."""
-        come_to, span, category = self.library.memtrace_torch_place, place.span, place.category
-        for tensor in tensors_of(value):
-            node = tensor.grad_fn
-            if node is None or "memtrace" in node.metadata:
-                continue
-            node.metadata["memtrace"] = span
-            node.register_prehook(lambda gradients: come_to(span, category))
+        return before, after
 
     def _backward(self, original, *given, **named):
         before = self.phase_now

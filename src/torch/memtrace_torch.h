@@ -68,6 +68,9 @@ int memtrace_torch_category_now(void);
 /* The thread has come to a span, with no end: counts outside of every beginning, until the next call or the next phase. */
 void memtrace_torch_place(uint32_t span, int category);
 
+/* The same as a hook of autograd's: with what that hands over, which is not looked at. */
+void memtrace_torch_come_to(uint32_t span, int category, void *gradient);
+
 /* The program's phase from now on, and the category in it of what no span covers. */
 void memtrace_torch_phase(int phase, int category);
 

@@ -93,6 +93,22 @@ class Hooks(unittest.TestCase):
         self.assertEqual(peak("Norm"), 3 * MIB)
         self.assertEqual(peak("Loss"), (9 + 10) * MIB)
 
+    def test_a_hook_of_the_program_s_own_stays_beside_ours(self):
+        seen = []
+        tokens = torch.Tensor(8 * MIB, torch.Node(0))
+        tokens.register_hook(lambda gradient: seen.append(MEMTRACE.library.memtrace_torch_category_now()))
+        out = self.model(tokens)
+        out.register_hook(lambda gradient: seen.append(MEMTRACE.library.memtrace_torch_category_now()))
+        out.backward()
+        self.assertEqual(seen, [MEMTRACE.category(name) for name in ("FFN", "Norm")])
+
+    def test_a_pytorch_that_registers_hooks_otherwise_is_followed_too(self):
+        inner = torch.Tensor(MIB, torch.OlderNode(2 * MIB))
+        memtrace_torch.mark_backward(inner, MEMTRACE.places[self.model.ln])
+        MEMTRACE.reset_peak_memory_stats()
+        inner.backward()
+        self.assertEqual(peak("Norm"), 2 * MIB)
+
     def test_a_product_that_becomes_a_gradient_is_one(self):
         weight = self.model.ln.weight
         before = now("Other") + now("Data")

@@ -48,22 +48,33 @@ class Node:
     """A step of backward: what it allocates, and the nodes that come after it."""
 
     def __init__(self, count, *after):
-        self.count, self.after, self.prehooks, self.metadata = count, after, [], {}
+        self.count, self.after, self.dicts = count, after, []
 
-    def register_prehook(self, hook):
-        self.prehooks.append(hook)
+    def _register_hook_dict(self, tensor):
+        self.dicts.append(tensor._backward_hooks)
 
     def run(self):
-        for hook in self.prehooks:
-            assert hook(()) is None
+        for hooks in self.dicts:
+            for hook in hooks.values():
+                assert hook(self) is None
         if self.count:
             Tensor(self.count)
         for node in self.after:
             node.run()
 
 
+class OlderNode(Node):
+    """One whose hooks only a tensor can register."""
+
+    def __getattribute__(self, name):
+        if name == "_register_hook_dict":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
 class Tensor:
     is_cuda = True
+    _backward_hooks = None
 
     def __init__(self, count, node=None, device=0):
         self.count, self.grad_fn, self.device = count, node, device
@@ -74,6 +85,15 @@ class Tensor:
 
     def data_ptr(self):
         return self.start
+
+    def storage_offset(self):
+        return 0
+
+    def register_hook(self, hook):
+        if self._backward_hooks is None:
+            self._backward_hooks = {}
+            self.grad_fn.dicts.append(self._backward_hooks)
+        self._backward_hooks[len(self._backward_hooks)] = hook
 
     def backward(self):
         autograd.backward(self)
