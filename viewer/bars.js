@@ -3,7 +3,7 @@
  * narrower than a pixel is drawn as part of one, and the rest of that pixel is skipped by bisection.
  */
 import { momentAt } from "./axis.js";
-import { lastAtMost } from "./marks.js";
+import { allLanes, lastAtMost } from "./marks.js";
 import { countText, decimalStep, timeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
 
@@ -22,8 +22,7 @@ export function barRows(scene) {
     };
     const { lanes } = scene.runs[scene.mapRun];
     const spans = scene.allDepths ? lanes.spans : lanes.spans.slice(0, FEW_DEPTHS);
-    for (const lane of [lanes.steps, lanes.phases, ...spans, ...lanes.kernels])
-        if (lane.begin.length > 0) add(lane, scene.mapRun);
+    for (const lane of allLanes({ ...lanes, spans })) if (lane.begin.length > 0) add(lane, scene.mapRun);
     return rows;
 }
 
@@ -222,11 +221,39 @@ export function barAt(scene, x, y) {
     if (!row) return null;
     const i = firstEndingAfter(scene, row, x);
     if (i >= row.lane.begin.length || xOf(scene, row, row.lane.begin[i]) > x) return null;
+    return barOf(scene, row, i);
+}
+
+function barOf(scene, row, i) {
+    const { lane } = row;
     return {
         row,
         i,
-        x0: xOf(scene, row, row.lane.begin[i]),
-        x1: xOf(scene, row, row.lane.end[i]),
+        x0: xOf(scene, row, lane.begin[i]),
+        x1: xOf(scene, row, lane.end[i]),
         text: intervalText(scene, row, i),
     };
+}
+
+/** The selected bar; null: none, or its row is not shown. */
+export function selectedBar(scene) {
+    const row = scene.bar && scene.barRows.find(({ lane }) => lane === scene.bar.lane);
+    return row ? barOf(scene, row, scene.bar.i) : null;
+}
+
+/**
+ * The bar that is so many bars further along and so many rows further down than the selected one, or as near to that as
+ * there is one: of another row, what lies under its middle. With none selected, the one in the middle of the view. null:
+ * there are no bars.
+ */
+export function barBeside(scene, along, down) {
+    const { barRows, view } = scene;
+    if (barRows.length === 0) return null;
+    const from = selectedBar(scene);
+    const clamp = (number, count) => Math.min(count - 1, Math.max(0, number));
+    if (from && down === 0) return barOf(scene, from.row, clamp(from.i + along, from.row.lane.begin.length));
+    const row = from ? barRows[clamp(barRows.indexOf(from.row) + down, barRows.length)] : barRows[0];
+    if (row === from?.row) return from;
+    const x = from ? (Math.max(from.x0, view.x0) + Math.min(from.x1, view.x1)) / 2 : (view.x0 + view.x1) / 2;
+    return barOf(scene, row, clamp(firstEndingAfter(scene, row, x), row.lane.begin.length));
 }

@@ -1,5 +1,6 @@
 /** The view in the URL's hash, so that a link shows what its sender saw. Whatever does not fit the page is left out. */
 import { AXIS_KINDS } from "./axis.js";
+import { allLanes } from "./marks.js";
 
 const exact = (number) => String(Number(number.toPrecision(12)));
 
@@ -15,9 +16,9 @@ export function hashOf(scene) {
     if (scene.mapRun > 0) values.set("map", String(scene.mapRun));
     if (!scene.pinnedAtPeak) values.set("at", scene.moments.join(","));
     if (scene.selected >= 0) values.set("block", String(scene.selected));
-    if (scene.kernel) {
-        const lane = scene.runs[scene.mapRun].lanes.kernels.indexOf(scene.kernel.lane);
-        values.set("kernel", [lane, scene.kernel.i].join());
+    if (scene.bar) {
+        const lane = allLanes(scene.runs[scene.mapRun].lanes).indexOf(scene.bar.lane);
+        values.set("bar", [lane, scene.bar.i].join());
     }
     if (scene.allDepths) values.set("spans", "all");
     if (scene.isolated >= 0) values.set("only", scene.colors[scene.isolated].name);
@@ -30,10 +31,10 @@ function numberIn(values, name, least, most) {
     return number >= least && number <= most ? number : undefined;
 }
 
-/** The kernel that a hash names by its stream's lane and its place in it; null: none that there is. */
-function kernelIn(values, run) {
-    const [number, i] = (values.get("kernel") ?? "").split(",").map(Number);
-    const lane = run.lanes.kernels[number];
+/** The bar that a hash names by its lane and its place in it; null: none that there is. */
+function barIn(values, run) {
+    const [number, i] = (values.get("bar") ?? "").split(",").map(Number);
+    const lane = allLanes(run.lanes)[number];
     return lane?.begin[i] === undefined ? null : { lane, i };
 }
 
@@ -59,7 +60,7 @@ export function applyHash(scene, hash) {
     )
         Object.assign(changes, { moments, pinnedAtPeak: false });
     changes.selected = Math.floor(numberIn(values, "block", 0, run.blocks.count - 1) ?? -1);
-    changes.kernel = kernelIn(values, run);
+    changes.bar = barIn(values, run);
     changes.allDepths = values.get("spans") === "all";
     changes.isolated = scene.colors.findIndex(({ name }) => name === values.get("only"));
     scene.set({ ...changes, view });

@@ -1,7 +1,8 @@
 /** The keyboard, and the list of keys that `?` shows: one table for both. */
 import { AXIS_KINDS } from "./axis.js";
-import { byId, make } from "./dom.js";
-import { panAddressBy, panBy, wholeView, zoomAt } from "./view.js";
+import { barBeside, selectedBar } from "./bars.js";
+import { byId, make, setText } from "./dom.js";
+import { panAddressBy, panBy, revealX, wholeView, withRange, zoomAt } from "./view.js";
 
 const PAN = 0.15;
 const ZOOM = 0.75;
@@ -25,13 +26,35 @@ const step = (by) => (scene) => {
 };
 
 function letGo(scene) {
-    scene.set({ selected: -1, kernel: null, twins: null, measured: null, isolated: -1 });
+    scene.set({ selected: -1, bar: null, twins: null, measured: null, isolated: -1 });
     scene.search("");
 }
 
 function nextAxis(scene) {
     scene.setAxis(AXIS_KINDS[(AXIS_KINDS.indexOf(scene.axis.kind) + 1) % AXIS_KINDS.length]);
 }
+
+/** Selects the bar that lies so many further along and down, brings it into sight, and says what it is. */
+const goToBar = (along, down) => (scene) => {
+    const bar = barBeside(scene, along, down);
+    if (!bar) return;
+    scene.set({ bar: { lane: bar.row.lane, i: bar.i }, view: revealX(scene.view, scene.axis, (bar.x0 + bar.x1) / 2) });
+    setText(byId("said"), bar.text);
+};
+
+function zoomToSelectedBar(scene) {
+    const bar = selectedBar(scene);
+    if (bar) scene.set({ view: withRange(scene.view, scene.axis, bar.x0, bar.x1) });
+}
+
+/** While the bars have the focus, before all others. */
+const BAR_KEYS = [
+    [["ArrowLeft"], "Tab ←", "on the bars: the bar before", goToBar(-1, 0)],
+    [["ArrowRight"], "Tab →", "on the bars: the bar after", goToBar(1, 0)],
+    [["ArrowUp"], "Tab ↑", "on the bars: the bar above", goToBar(0, -1)],
+    [["ArrowDown"], "Tab ↓", "on the bars: the bar below", goToBar(0, 1)],
+    [["Enter"], "Tab Enter", "on the bars: zoom to the bar", zoomToSelectedBar],
+];
 
 /** [keys as events name them, as people read them, what they do, the doing] */
 const KEYS = [
@@ -63,13 +86,13 @@ const MOUSE = [
     ["Alt wheel", "zoom addresses, over the map"],
     ["drag", "move"],
     ["Shift drag", "measure a range"],
-    ["click", "pin a moment; over the map, select a block"],
+    ["click", "pin a moment; over the map, select a block, over the bars a bar"],
     ["double click", "zoom to a step, phase, span or kernel"],
 ];
 
 export function listenToKeys(scene) {
     byId("key-list").replaceChildren(
-        ...[...KEYS.map(([, shown, text]) => [shown, text]), ...MOUSE].flatMap(([keys, text]) => [
+        ...[...[...KEYS, ...BAR_KEYS].map(([, shown, text]) => [shown, text]), ...MOUSE].flatMap(([keys, text]) => [
             make("dt", {}, ...keys.split(" ").map((key) => make("kbd", {}, key))),
             make("dd", {}, text),
         ]),
@@ -78,7 +101,8 @@ export function listenToKeys(scene) {
         if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
         if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
         const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-        const found = KEYS.find(([keys]) => keys.includes(key));
+        const inReach = event.target.id === "bars" ? [...BAR_KEYS, ...KEYS] : KEYS;
+        const found = inReach.find(([keys]) => keys.includes(key));
         if (!found) return;
         event.preventDefault();
         found[3](scene);

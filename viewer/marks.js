@@ -181,6 +181,11 @@ export function makeLanes(marks, kernels, eventCount, unitNs) {
     };
 }
 
+/** The lanes from the top row of bars to the last. */
+export function allLanes({ steps, phases, spans, kernels }) {
+    return [steps, phases, ...spans, ...kernels];
+}
+
 /** The position of the last value that is <= x in ascending values; -1: none. */
 export function lastAtMost(values, x, count = values.length) {
     let low = 0;

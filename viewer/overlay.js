@@ -9,7 +9,7 @@ import { byId, setText } from "./dom.js";
 import { blockBox } from "./map.js";
 import { allocatedAt } from "./moment_panel.js";
 import { changeText, countText, plural, sizeText, timeText } from "./numbers.js";
-import { launcherText } from "./kernel_panel.js";
+import { launcherText } from "./bar_panel.js";
 import { LEFT } from "./plot.js";
 import { describeMoment, momentText } from "./where.js";
 
@@ -50,9 +50,9 @@ function outlineSelected(overlay, scene) {
     context.restore();
 }
 
-function outlineKernel(overlay, scene) {
+function outlineBar(overlay, scene) {
     const plot = scene.plots.bars;
-    const box = barBox(plot, scene, scene.kernel.lane, scene.kernel.i);
+    const box = barBox(plot, scene, scene.bar.lane, scene.bar.i);
     if (!box) return;
     const { context } = overlay;
     const top = overlay.topOf(plot.canvas) + box.top;
@@ -171,7 +171,7 @@ export class Overlay {
                 line(this, scene, scene.pinnedX(number), scene.theme.accent, 1.5);
         });
         if (scene.selected >= 0) outlineSelected(this, scene);
-        if (scene.kernel) outlineKernel(this, scene);
+        if (scene.bar) outlineBar(this, scene);
         if (scene.hover) line(this, scene, scene.hover.x, scene.theme.faint, 1, [3, 3]);
         this.drawTip(scene);
     }

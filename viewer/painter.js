@@ -3,12 +3,12 @@
  * happens between two frames is drawn once.
  */
 import { drawArea } from "./area.js";
+import { BarPanel } from "./bar_panel.js";
 import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { HashKeeper } from "./hash.js";
-import { KernelPanel } from "./kernel_panel.js";
 import { Legend } from "./legend.js";
 import { drawMap } from "./map.js";
 import { Minimap } from "./minimap.js";
@@ -65,7 +65,7 @@ export class Painter {
         this.panels = [
             new MomentPanel(scene),
             new BlockPanel(scene),
-            new KernelPanel(scene),
+            new BarPanel(scene),
             new Legend(byId("legend"), scene),
             new Search(scene),
             new HashKeeper(scene),

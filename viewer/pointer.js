@@ -163,7 +163,7 @@ export class Pointer {
             return;
         }
         const bar = at.chart === "bars" ? barAt(scene, at.x, at.inChart) : null;
-        if (bar?.row.lane.kind === "kernel") scene.set({ kernel: { lane: bar.row.lane, i: bar.i } });
+        if (bar) scene.set({ bar: { lane: bar.row.lane, i: bar.i } });
         scene.pin(this.momentsAt(at));
     }
 

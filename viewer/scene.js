@@ -35,7 +35,7 @@ export class Scene {
         this.found = null; // by label, 1 where the query finds it; null: no query
         this.twins = null; // by label, 1 for those like the selected block's; null: not shown
         this.selected = -1; // block of run mapRun
-        this.kernel = null; // { lane, i } that was clicked in the bars of run mapRun
+        this.bar = null; // { lane, i } that is selected in the bars of run mapRun
         this.allDepths = false; // whether the bars have a row for each depth of spans
         this.measured = null; // { x0, x1 }
         this.sorted = false; // whether blocks are sorted by how long they live, which the first picture does not wait for
@@ -77,7 +77,7 @@ export class Scene {
         this.set({
             mapRun,
             selected: -1,
-            kernel: null,
+            bar: null,
             twins: null,
             found: null,
             query: "",

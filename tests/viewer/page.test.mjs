@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser, stateOf } from "./browser.mjs";
-import { makeSyntheticPage } from "./synthetic.mjs";
+import { makeSyntheticPage, PHASES } from "./synthetic.mjs";
 
 let started;
 const urls = {};
@@ -435,35 +435,71 @@ test("a kernel that is clicked names the op that launched it, and leads there", 
         const { kernels, labels, blocks } = data.one.runs[0].tables;
         const i = kernels.label.findIndex((label, row) => label > 0 && row > 20);
         await clickKernel(page, i);
-        const facts = await factsOf(page, "#kernel-facts");
+        const facts = await factsOf(page, "#bar-facts");
         const span = texts[labels.span[kernels.label[i]]];
         assert.equal(facts.name, texts[kernels.name[i]]);
         assert.equal(facts["launched by"], texts[labels.op[kernels.label[i]]]);
         assert.equal(facts["called by"], span.split(".").join(" › "));
         assert.equal(facts.took, `${kernels.duration[i]} ns`);
-        await page.waitForFunction(() => location.hash.includes("kernel="));
+        await page.waitForFunction(() => location.hash.includes("bar="));
         const other = await started.open(urls.one, { hash: await page.evaluate(() => location.hash) });
-        assert.deepEqual(await factsOf(other, "#kernel-facts"), facts);
+        assert.deepEqual(await factsOf(other, "#bar-facts"), facts);
         await other.context().close();
-        await page.click("#kernel-facts dd:nth-of-type(2) button");
+        await page.click("#bar-facts dd:nth-of-type(2) button");
         await settle(page);
         const { selected } = await numbers(page);
         assert.equal(blocks.label[selected], kernels.label[i]);
-        await page.click("#kernel-facts dd:nth-of-type(3) button");
+        await page.click("#bar-facts dd:nth-of-type(3) button");
         await settle(page);
         const { from, to } = await numbers(page);
         assert.ok(from <= kernels.start[i] && kernels.start[i] <= to, `${from} ${kernels.start[i]} ${to}`);
         await press(page, "Escape");
-        assert.equal(await page.locator("#kernel").isVisible(), false);
+        assert.equal(await page.locator("#bar").isVisible(), false);
     }));
 
 test("a kernel that nobody is known to have launched says so", () =>
     withPage("one", {}, async (page) => {
         await clickKernel(page, data.one.runs[0].tables.kernels.label.indexOf(0, 20));
-        assert.equal((await factsOf(page, "#kernel-facts"))["launched by"], "no op that is known");
-        await page.click("#close-kernel");
+        assert.equal((await factsOf(page, "#bar-facts"))["launched by"], "no op that is known");
+        await page.click("#close-bar");
         await settle(page);
-        assert.equal(await page.locator("#kernel").isVisible(), false);
+        assert.equal(await page.locator("#bar").isVisible(), false);
+    }));
+
+test("bars are selected by keys, which tell them and zoom to them", () =>
+    withPage("one", {}, async (page) => {
+        const { marks, events } = data.one.runs[0].tables;
+        const steps = marks.value.filter((_, i) => marks.kind[i] === 0);
+        await page.focus("#bars");
+        await press(page, "ArrowRight");
+        assert.equal(await page.textContent("#bar-title"), "Step");
+        const [, first] = /^step (\d+)$/.exec((await factsOf(page, "#bar-facts")).name);
+        await press(page, "ArrowLeft");
+        assert.equal(await page.textContent("#said"), `step ${steps[steps.indexOf(Number(first)) - 1]}`);
+        await press(page, "ArrowDown");
+        assert.equal(await page.textContent("#bar-title"), "Phase");
+        assert.ok(PHASES.includes((await factsOf(page, "#bar-facts")).name));
+        await press(page, "ArrowDown");
+        assert.equal(await page.textContent("#bar-title"), "Span");
+        await page.waitForFunction(() => location.hash.includes("bar=2%2C"));
+        for (let row = 0; row < 12; row++) await press(page, "ArrowDown");
+        assert.equal(await page.textContent("#bar-title"), "Kernel");
+        for (let row = 0; row < 12; row++) await press(page, "ArrowUp");
+        const { name, allocated } = await factsOf(page, "#bar-facts");
+        await press(page, "Enter");
+        const { from, to } = await numbers(page);
+        const at = (kind) =>
+            marks.event[marks.kind.findIndex((each, i) => each === kind && `step ${marks.value[i]}` === name)];
+        assert.ok(Math.abs(from - events.time[at(0)]) < 1, name);
+        assert.ok(to > from);
+        await page.click("#bar-facts button");
+        await settle(page);
+        const [moment] = (await numbers(page)).moments;
+        assert.ok(moment >= at(0) && events.time[moment] <= to);
+        assert.equal(allocated, `at most ${await page.textContent("#moment-sizes tr:first-child td")}`);
+        await page.focus("#bars");
+        await press(page, "Escape");
+        assert.equal(await page.locator("#bar").isVisible(), false);
     }));
 
 test("spans have five rows, or as many as they are deep", () =>

@@ -1,11 +1,13 @@
 /**
- * The side panel's part about a kernel that was clicked: how long it ran, and the op that launched it, with the way
- * there. A trace knows of a kernel the label of its op, not the launch; so what is gone to is the latest of that op
- * before the kernel began.
+ * The side panel's part about the bar that is selected: a step, phase or span and how high memory went in it, or a kernel
+ * and the op that launched it, with the way there. A trace knows of a kernel the label of its op, not the launch; so what
+ * is gone to is the latest of that op before the kernel began.
  */
-import { byId, make, shortText } from "./dom.js";
+import { intervalText } from "./bars.js";
+import { findHighest } from "./composition.js";
+import { byId, make, setText, shortText } from "./dom.js";
 import { lastAtMost } from "./marks.js";
-import { timeText } from "./numbers.js";
+import { plural, sizeText, timeText } from "./numbers.js";
 import { withRange } from "./view.js";
 import { describeMoment, placeText } from "./where.js";
 
@@ -63,8 +65,7 @@ function launcherFacts(scene, run, label, moment) {
     ];
 }
 
-function kernelFacts(scene, { lane, i }) {
-    const run = scene.runs[scene.mapRun];
+function kernelFacts(scene, run, lane, i) {
     const moment = lastAtMost(run.time, lane.begin[i], run.eventCount);
     const place = describeMoment(scene.description, run, moment);
     return [
@@ -76,20 +77,40 @@ function kernelFacts(scene, { lane, i }) {
     ];
 }
 
-export class KernelPanel {
+/** Of a step, phase or span: where and when it was, and its highest moment, with the way there. */
+function intervalFacts(scene, run, lane, i) {
+    const [begin, end] = [lane.begin[i], lane.end[i]];
+    const { time, ...place } = describeMoment(scene.description, run, begin);
+    const { bytes, moment } = findHighest(run.memory, run.peakIndex, begin, end - 1);
+    const pin = () => scene.pin(scene.moments.map((each, number) => (number === scene.mapRun ? moment : each)));
+    return [
+        ["name", shortText(intervalText(scene, { lane }, i))],
+        ["began", `${time}, ${placeText({ ...place, span: "" })}`],
+        ["took", `${timeText(run.time[end] - run.time[begin])}, ${plural(end - begin, "event")}`],
+        ["allocated", link(`at most ${sizeText(bytes)}`, pin)],
+    ];
+}
+
+const TITLES = { step: "Step", phase: "Phase", span: "Span", kernel: "Kernel" };
+
+export class BarPanel {
     constructor(scene) {
         Object.assign(this, { scene, shown: [] });
-        byId("close-kernel").addEventListener("click", () => scene.set({ kernel: null }));
+        byId("close-bar").addEventListener("click", () => scene.set({ bar: null }));
     }
 
     update() {
-        const { kernel, axis } = this.scene;
-        if (kernel === this.shown[0] && axis === this.shown[1]) return;
-        this.shown = [kernel, axis];
-        byId("kernel").hidden = !kernel;
-        if (!kernel) return;
-        byId("kernel-facts").replaceChildren(
-            ...kernelFacts(this.scene, kernel).flatMap(([name, value]) => [
+        const { scene } = this;
+        const { bar, axis } = scene;
+        if (bar === this.shown[0] && axis === this.shown[1]) return;
+        this.shown = [bar, axis];
+        byId("bar").hidden = !bar;
+        if (!bar) return;
+        const { lane, i } = bar;
+        const factsOf = lane.kind === "kernel" ? kernelFacts : intervalFacts;
+        setText(byId("bar-title"), TITLES[lane.kind]);
+        byId("bar-facts").replaceChildren(
+            ...factsOf(scene, scene.runs[scene.mapRun], lane, i).flatMap(([name, value]) => [
                 make("dt", {}, name),
                 make("dd", {}, value),
             ]),
