@@ -21,10 +21,11 @@ enum { MOST_POOLS = 1 << 12 };
 static const char *const kind_names[MT_MEMORY_KIND_COUNT] = {MT_MEMORY_KINDS(X)};
 #undef X
 
-/* Physical memory. It is free once both counts are 0. */
+/* Physical memory. It is free once both counts are 0: then nobody knows its index, which the next one has. */
 struct physical {
     mt_addr block;
     uint64_t handles, mappings;
+    size_t next_free; /* the index of another one that is free + 1; 0: of none */
 };
 
 /* A range where physical memory is mapped. */
@@ -60,7 +61,7 @@ struct mt_account {
     struct mt_number_map recorded; /* address that a record told, to the block's own */
     struct mt_number_map handles;  /* to the index of the physical memory */
     struct physical *physical;
-    size_t physical_count;
+    size_t physical_count, first_free; /* as next_free */
     struct mt_address_map mappings;
     mt_addr next_own_address;
     uint32_t *calls;
@@ -289,15 +290,26 @@ static mt_addr take_own(struct mt_account *account, const struct mt_account_thre
     return address;
 }
 
+/* Its index. */
+static uint64_t make_physical(struct mt_account *account, mt_addr block)
+{
+    size_t index = account->first_free > 0 ? account->first_free - 1 : account->physical_count++;
+    if (account->first_free > 0)
+        account->first_free = account->physical[index].next_free;
+    else
+        account->physical = mt_host_resize(account->physical, account->physical_count, sizeof *account->physical);
+    account->physical[index] = (struct physical){.block = block, .handles = 1};
+    return index;
+}
+
 void mt_account_make(struct mt_account *account, const struct mt_account_thread *thread,
                      const struct mt_memory_call *call)
 {
     mt_addr block = is_counted(account, call->device) ? take_own(account, thread, call) : 0;
     if (block == 0)
         return;
-    account->physical = mt_host_resize(account->physical, account->physical_count + 1, sizeof *account->physical);
-    account->physical[account->physical_count] = (struct physical){.block = block, .handles = 1};
-    mt_number_map_put(&account->handles, call->address, account->physical_count++);
+    uint64_t index = make_physical(account, block);
+    mt_number_map_put(&account->handles, call->address, index);
 }
 
 static struct physical *find_physical(const struct mt_account *account, uint64_t handle)
@@ -306,10 +318,13 @@ static struct physical *find_physical(const struct mt_account *account, uint64_t
     return mt_number_map_get(&account->handles, handle, &index) ? &account->physical[index] : NULL;
 }
 
-static void give_unused(struct mt_account *account, uint64_t time_ns, const struct physical *physical)
+static void give_unused(struct mt_account *account, uint64_t time_ns, struct physical *physical)
 {
-    if (physical->handles == 0 && physical->mappings == 0)
-        mt_foreign_give(account->foreign, time_ns, physical->block);
+    if (physical->handles > 0 || physical->mappings > 0)
+        return;
+    mt_foreign_give(account->foreign, time_ns, physical->block);
+    physical->next_free = account->first_free;
+    account->first_free = (size_t)(physical - account->physical) + 1;
 }
 
 void mt_account_hold(struct mt_account *account, uint64_t handle)

@@ -6,6 +6,7 @@
 #include "cli/record/record_report.h"
 #include "device/module.h"
 #include "record/account.h"
+#include "record/cupti/inject.h"
 #include "record/handover.h"
 #include "trace/trace_file.h"
 
@@ -17,9 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define INJECT_FILE "libmemtrace_inject.so"
-#define INJECT_REFUSAL "mt_inject_refusal"
 
 struct record_options {
     bool help, kernels;
@@ -113,15 +111,15 @@ static mt_status find_trace(const char *trace, struct recording *recording)
 /* By opening it, which also finds CUPTI, or says that it is not there. */
 static mt_status find_library(struct recording *recording)
 {
-    const char *(*refusal)(void) = NULL;
+    mt_inject_refusal_function refusal = NULL;
     Dl_info where;
-    mt_status status = mt_module_find(INJECT_FILE, INJECT_REFUSAL, (void **)&refusal);
+    mt_status status = mt_module_find(MT_INJECT_FILE, MT_INJECT_REFUSAL_NAME, (void **)&refusal);
     if (status != MT_OK)
         return status;
     if (refusal() != NULL)
         return mt_fail(MT_FAILED, "%s", refusal());
     if (dladdr((void *)refusal, &where) == 0 || (recording->library = realpath(where.dli_fname, NULL)) == NULL)
-        return mt_fail(MT_FAILED, "%s can't be found again", INJECT_FILE);
+        return mt_fail(MT_FAILED, "%s can't be found again", MT_INJECT_FILE);
     return MT_OK;
 }
 
