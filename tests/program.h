@@ -43,13 +43,15 @@ static inline const struct said *shell(const char *format, ...) __attribute__((f
 static inline const struct said *shell(const char *format, ...)
 {
     static struct said said;
-    char command[4096], whole[8192];
+    char *command, *whole;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
+    assert_true(vasprintf(&command, format, arguments) >= 0);
     va_end(arguments);
-    snprintf(whole, sizeof whole, "M='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, command);
+    assert_true(asprintf(&whole, "M='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, command) >= 0);
     said.code = exit_code(system(whole));
+    free(whole);
+    free(command);
     read_file("out.txt", said.out);
     read_file("err.txt", said.err);
     return &said;
