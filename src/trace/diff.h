@@ -35,6 +35,7 @@ struct mt_diff_side {
     uint64_t asked_bytes;   /* for a block of so many; 0: not known */
     uint64_t segment_bytes; /* of that segment, or by which it grew */
     bool segment_grew;
+    bool is_plan;                /* it is the one that a plan was made for, taken before the first block */
     uint64_t live_bytes;         /* of the blocks in the others, and in what it was before it grew */
     uint64_t free_bytes;         /* that there was beside those blocks */
     uint64_t idle_bytes;         /* of it, in segments without a block */

@@ -34,13 +34,14 @@ static json_t *side_json(const struct mt_diff_answer *answer, mt_side which)
                         json_pack("{s:o, s:o, s:o}", "step", step_json(side->step), "phase", mt_json_text(side->phase),
                                   "span", mt_json_text(side->span)));
     json_object_set_new(object, "last_segment",
-                        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step",
+                        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "step",
                                   step_json(side->reserved_step), "phase", mt_json_text(side->reserved_phase), "span",
                                   mt_json_text(side->reserved_span), "asked_bytes",
                                   side->asked_bytes > 0 ? integer(side->asked_bytes) : json_null(), "free_bytes",
                                   integer(side->free_bytes), "holes", integer(side->holes), "widest_hole_bytes",
                                   integer(side->widest_hole), "idle_bytes", integer(side->idle_bytes), "live_bytes",
-                                  integer(side->live_bytes), "segment_bytes", integer(side->segment_bytes)));
+                                  integer(side->live_bytes), "segment_bytes", integer(side->segment_bytes), "plan",
+                                  (int)side->is_plan));
     return object;
 }
 

@@ -14,6 +14,20 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Whether event `mapped` took the segment of a plan: it comes before all that the run does, and not for a block. */
+static mt_status find_plan(const struct mt_diff_run *at, int64_t mapped, struct mt_diff_side *side)
+{
+    struct mt_setting_row *settings;
+    size_t count;
+    if (mapped != at->run->first_event || side->asked_bytes > 0)
+        return MT_OK;
+    mt_status status = mt_trace_settings(at->trace, at->run, &settings, &count);
+    side->is_plan = strcmp(mt_setting_find(settings, count, "plan"), "on") == 0;
+    free(settings);
+    return status;
+}
 
 /* The block that the segment of event `mapped` was taken for: the next thing that happened. 0 if it never came. */
 static mt_status read_asked(const struct mt_diff_run *at, int64_t mapped, uint64_t *out_bytes)
@@ -110,6 +124,8 @@ mt_status diff_reserved_read(const struct mt_diff_run *at, struct mt_trace *keep
     mt_peak_row_release(&peak);
     if (status == MT_OK)
         status = read_asked(at, mapped, &side->asked_bytes);
+    if (status == MT_OK)
+        status = find_plan(at, mapped, side);
     return status == MT_OK ? read_holes(at, mapped, side) : status;
 }
 

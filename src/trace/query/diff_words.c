@@ -277,6 +277,12 @@ static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_te
 {
     mt_text_add(out, "%c's ", side_letter[side]);
     add_bytes(at->reserved_bytes - at->allocated_bytes, out);
+    if (at->is_plan) {
+        mt_text_add(out, ": its plan took a segment of ");
+        add_bytes(at->segment_bytes, out);
+        mt_text_add(out, " before the first block, and what is live at the allocated peak does not fill it");
+        return;
+    }
     mt_text_add(out, ": when ");
     if (at->asked_bytes > 0)
         add_bytes(at->asked_bytes, out);
