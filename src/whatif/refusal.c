@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "trace/holes.h"
+#include "whatif/growth.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -165,6 +166,18 @@ static void count_alike(const struct mt_advice_input *input, struct mt_refusal *
     free(alike);
 }
 
+/* What of the device it would have taken, where there is as much. */
+static void find_needed(const struct mt_advice_input *input, struct mt_refusal *refusal)
+{
+    const struct mt_growth_request request = {.event = refusal->mark.event,
+                                              .stream = refusal->mark.stream,
+                                              .block_bytes = refusal->need.block_bytes,
+                                              .small_limit_bytes = refusal->need.small_limit_bytes};
+    uint64_t growth;
+    refusal->grows = mt_growth_find(input, &request, &growth) && growth > 0;
+    refusal->needed_bytes = refusal->grows ? growth : refusal->need.segment_bytes;
+}
+
 mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refusal *out)
 {
     *out = (struct mt_refusal){.capacity_bytes = input->capacity_bytes};
@@ -178,8 +191,9 @@ mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refus
     if (out->group_count > 0)
         qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
     uint64_t left = out->capacity_bytes > out->reserved_bytes ? out->capacity_bytes - out->reserved_bytes : 0;
-    if (out->need.segment_bytes > left)
-        out->short_bytes = out->need.segment_bytes - left;
+    find_needed(input, out);
+    if (out->needed_bytes > left)
+        out->short_bytes = out->needed_bytes - left;
     count_alike(input, out);
     return MT_OK;
 }

@@ -2,7 +2,7 @@
  *
  *   ├────────────────── capacity ──────────────────┤
  *   ├────────── reserved ───────────┤──── left ────┤
- *   ├─────── live ───────┤── holes ─┤├──────── segment ────────┤
+ *   ├─────── live ───────┤── holes ─┤├──────── needed ─────────┤
  *                                                   ├─ short ──┤
  *
  * Before an allocator refuses it gives every segment without a block back to the device, so every hole lies between
@@ -36,13 +36,15 @@ struct mt_hole_group {
 
 /* Invariants: reserved_bytes = allocated_bytes + hole_bytes; the groups sum to hole_bytes and hole_count, most bytes
  * first; short_bytes > 0 if the device is one that gives all of its capacity, namely
- * segment_bytes - (capacity_bytes - reserved_bytes), and otherwise 0. */
+ * needed_bytes - (capacity_bytes - reserved_bytes), and otherwise 0; 0 < needed_bytes <= need.segment_bytes. */
 struct mt_refusal {
     struct mt_mark_row mark; /* the oom: when, what bytes, of what label */
     struct mt_alloc_need need;
     uint64_t capacity_bytes, reserved_bytes, allocated_bytes;
     uint64_t given_back_bytes, given_back_segments; /* or parts of some, for this request, in vain */
     uint64_t hole_bytes, hole_count, largest_hole_bytes;
+    bool grows;            /* a segment would have grown for it (growth.h); otherwise a new one been taken */
+    uint64_t needed_bytes; /* of the device, by that */
     uint64_t short_bytes;
     uint64_t alike; /* requests in the window before it that were met, of the same size, and alike but for the layer */
     struct mt_hole_group *groups;

@@ -18,9 +18,9 @@ static json_t *asked_json(const struct mt_oom_answer *answer)
     const struct mt_refusal *refusal = &answer->refusal;
     const struct mt_label_row *label = &answer->material.input.labels[refusal->mark.label];
     json_t *asked = json_pack(
-        "{s:I, s:I, s:I, s:I, s:i, s:o, s:I}", "requested_bytes", (json_int_t)refusal->mark.value, "block_bytes",
-        (json_int_t)refusal->need.block_bytes, "segment_bytes", (json_int_t)refusal->need.segment_bytes, "event",
-        (json_int_t)refusal->mark.event, "stream", (int)refusal->mark.stream, "step",
+        "{s:I, s:I, s:I, s:b, s:I, s:i, s:o, s:I}", "requested_bytes", (json_int_t)refusal->mark.value, "block_bytes",
+        (json_int_t)refusal->need.block_bytes, "segment_bytes", (json_int_t)refusal->needed_bytes, "grows",
+        (int)refusal->grows, "event", (json_int_t)refusal->mark.event, "stream", (int)refusal->mark.stream, "step",
         answer->step >= 0 ? json_integer(answer->step) : json_null(), "alike_before", (json_int_t)refusal->alike);
     const struct {
         const char *key, *text;

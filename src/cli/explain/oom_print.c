@@ -107,7 +107,9 @@ static void print_memory(const struct mt_oom_answer *answer)
     add_memory(table, "  holes", refusal->hole_bytes, mt_text_get(&holes));
     if (knows_capacity(answer))
         add_memory(table, "not reserved", mt_oom_answer_left(answer), "");
-    add_memory(table, "needed", refusal->need.segment_bytes, "a new segment, since no hole served");
+    add_memory(table, "needed", refusal->needed_bytes,
+               refusal->grows ? "by so much a segment would have grown, since no hole served"
+                              : "a new segment, since no hole served");
     if (refusal->short_bytes > 0)
         add_memory(table, "short", refusal->short_bytes, "needed, less what is not reserved");
     putchar('\n');
@@ -127,10 +129,10 @@ static void print_verdict(const struct mt_oom_answer *answer)
         puts("\nHow much memory the device has, the trace does not say.");
     else if (refusal->short_bytes == 0)
         printf("\nThe device refused %s though %s were not reserved: others held of it, such as CUDA's context.\n",
-               mt_format_bytes(refusal->need.segment_bytes, first), mt_format_bytes(left, second));
+               mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
     else if (left >= needed)
-        printf("\n%s are not reserved, enough for it, but for its size the policy takes a segment of %s.\n",
-               mt_format_bytes(left, first), mt_format_bytes(refusal->need.segment_bytes, second));
+        printf("\n%s are not reserved, enough for it, but for its size the policy takes %s.\n",
+               mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
     else if (all >= needed)
         printf("\n%s are free, enough for it, but not in one piece: %.1f %% of what is reserved lies in holes.\n",
                mt_format_bytes(all, first), 100 * (double)refusal->hole_bytes / (double)refusal->reserved_bytes);
