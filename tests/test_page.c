@@ -589,6 +589,15 @@ static void numbers_that_no_page_holds_are_refused(void **state)
                    "segment 1 has 18446744073709547520 as its address");
 }
 
+static void more_categories_than_a_page_tells_apart_are_refused(void **state)
+{
+    (void)state;
+    static const char crowd[] = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 255) "
+                                "INSERT INTO label SELECT run, (SELECT max(id) FROM label) + i, 'c' || i, role, op, "
+                                "span, phase, layer, dtype, shape FROM label, n WHERE id = 1";
+    expect_refused(crowd, " categories, more than 255");
+}
+
 static void what_six_bytes_do_not_hold_is_counted_in_larger_units(void **state)
 {
     (void)state;
@@ -642,6 +651,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(segments_that_were_given_back_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_of_a_trace_never_stand_in_the_clear, set_up, tear_down),
         cmocka_unit_test_setup_teardown(numbers_that_no_page_holds_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_categories_than_a_page_tells_apart_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_six_bytes_do_not_hold_is_counted_in_larger_units, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_clock_that_falls_stands_still, set_up, tear_down),
         cmocka_unit_test(what_could_not_be_written_leaves_no_file),

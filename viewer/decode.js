@@ -8,6 +8,8 @@
  */
 
 export const FORMAT = 2;
+/** Together with that of blocks without a label they are numbers of one byte. */
+const MOST_CATEGORIES = 255;
 
 function bytesOfBase64(text) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -31,6 +33,8 @@ export function readDescription(bytes) {
     const description = JSON.parse(new TextDecoder().decode(bytes));
     if (description.format !== FORMAT)
         throw new Error(`this page reads format ${FORMAT}, and its data are of format ${description.format}`);
+    if (description.categories.length > MOST_CATEGORIES)
+        throw new Error(`the page has ${description.categories.length} categories, more than ${MOST_CATEGORIES}`);
     return description;
 }
 

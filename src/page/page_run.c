@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 void mt_page_names_create(struct mt_page_names *names)
@@ -57,6 +58,9 @@ static mt_status load_labels(struct mt_trace *trace, struct mt_page_names *names
     if (status == MT_OK)
         number_labels(rows, names, page);
     free(rows);
+    if (status == MT_OK && names->category_count > MT_PAGE_MOST_CATEGORIES)
+        return mt_fail(MT_BAD_TRACE, "no page can show this run: its labels name %" PRIu32 " categories, more than %d",
+                       names->category_count, MT_PAGE_MOST_CATEGORIES);
     return status;
 }
 

@@ -20,6 +20,9 @@ enum mt_page_table_id {
     MT_PAGE_TABLE_COUNT
 };
 
+/* More than two runs have that we recorded, and few enough that a page has a byte for them and for blocks without a label. */
+enum { MT_PAGE_MOST_CATEGORIES = 255 };
+
 /* What the runs of a page share: texts and categories, each once. Number 0 of texts is ""; the categories' numbers are
  * their positions plus 1, and the program's own come first. */
 struct mt_page_names {

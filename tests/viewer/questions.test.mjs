@@ -46,6 +46,22 @@ test("the composition at a moment is the sum of what is live", () => {
     }
 });
 
+test("as many categories as a page may have are all told apart, and blocks without a label from them", async () => {
+    const many = await makeRun([], 6000, (tables, page) => {
+        page.categories = Array.from({ length: 256 }, (_, i) => `category ${i}`); // the last is of no label
+        tables.labels.category = tables.labels.category.map((_, label) => label % 255);
+        tables.blocks.label = tables.blocks.label.map((label, i) => (i % 10 === 0 ? 0 : label));
+    });
+    const moment = many.run.peaks.allocated.event;
+    const expected = new Float64Array(256);
+    for (const block of liveSlowly(many.run, moment)) {
+        const label = many.run.blocks.label[block];
+        expected[label === 0 ? 255 : label % 255] += many.run.sizes.block[many.run.blocks.size[block]];
+    }
+    assert.ok(expected[255] > 0 && expected.filter((bytes) => bytes > 0).length > 200);
+    assert.deepEqual(compositionAt(many.run.memory, moment, new Float64Array(256)), expected);
+});
+
 test("the highest moment of a range is the earliest of the highest, for all categories and for one", () => {
     for (const only of [-1, 0, 11]) {
         const wanted = new Uint8Array(CATEGORIES.length).fill(only < 0 ? 1 : 0);

@@ -12,11 +12,11 @@ export function makeRandom() {
     };
 }
 
-/** A synthetic run (synthetic.mjs), out of plain arrays, after `alter(tables)`. */
+/** A synthetic run (synthetic.mjs), out of plain arrays, after `alter(tables, page)`. */
 export async function makeRun(words, allocations = 3000, alter = () => {}) {
     const page = makeSyntheticPage(allocations, words);
     const { info, tables } = page.runs[0];
-    alter(tables);
+    alter(tables, page);
     const typed = Object.fromEntries(
         Object.entries(tables).map(([name, table]) => [
             name,
