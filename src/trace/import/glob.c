@@ -3,10 +3,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* One alternative, pattern[0 .. end). After a mismatch what the last star stands for grows by one character. */
-static bool fits_one(const char *pattern, const char *end, const char *text)
+/* Where a text may begin to fit: with its first character, or also behind a "/". */
+typedef enum glob_begin { BEGIN_FIRST, BEGIN_PART } glob_begin;
+
+/* One alternative, pattern[0 .. end). After a mismatch what the last star stands for grows by one character, and before the
+ * first star the next part is tried: what follows a star and did not fit to the end of the text fits no part behind. */
+static bool fits_one(const char *pattern, const char *end, const char *text, glob_begin begin)
 {
-    const char *star = NULL, *taken = NULL;
+    const char *first = pattern, *star = NULL, *taken = text;
     while (*text != '\0') {
         if (pattern < end && *pattern == '*') {
             star = ++pattern;
@@ -17,6 +21,9 @@ static bool fits_one(const char *pattern, const char *end, const char *text)
         } else if (star != NULL) {
             pattern = star;
             text = ++taken;
+        } else if (begin == BEGIN_PART && (taken = strchr(taken, '/')) != NULL) {
+            pattern = first;
+            text = ++taken;
         } else {
             return false;
         }
@@ -26,11 +33,11 @@ static bool fits_one(const char *pattern, const char *end, const char *text)
     return pattern == end;
 }
 
-bool mt_glob_fits(const char *pattern, const char *text)
+static bool fits_some(const char *pattern, const char *text, glob_begin begin)
 {
     for (;;) {
         const char *end = pattern + strcspn(pattern, "|");
-        if (fits_one(pattern, end, text))
+        if (fits_one(pattern, end, text, begin))
             return true;
         if (*end == '\0')
             return false;
@@ -38,14 +45,12 @@ bool mt_glob_fits(const char *pattern, const char *text)
     }
 }
 
+bool mt_glob_fits(const char *pattern, const char *text)
+{
+    return fits_some(pattern, text, BEGIN_FIRST);
+}
+
 bool mt_glob_fits_file(const char *pattern, const char *path)
 {
-    for (const char *part = path;;) {
-        if (mt_glob_fits(pattern, part))
-            return true;
-        const char *slash = strchr(part, '/');
-        if (slash == NULL)
-            return false;
-        part = slash + 1;
-    }
+    return fits_some(pattern, path, BEGIN_PART);
 }

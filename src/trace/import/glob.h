@@ -8,7 +8,7 @@
  * most. */
 bool mt_glob_fits(const char *pattern, const char *text);
 
-/* The same for a file: what an alternative names may also be the end of the path, after a "/". */
+/* The same for a file, in the same time: what an alternative names may also be the end of the path, after a "/". */
 bool mt_glob_fits_file(const char *pattern, const char *path);
 
 #endif

@@ -70,7 +70,7 @@ struct mt_value_key {
     }
 
 /* What is looked for and at: a file refers to one dict, or one text, a million times in two bytes each. */
-enum { MT_VALUE_MOST_KEYS = 64, MT_VALUE_MOST_TEXT_BYTES = 4096 };
+enum { MT_VALUE_MOST_KEYS = 64, MT_VALUE_MOST_TEXT_BYTES = 2048 };
 
 /* The value of a key among a dict's first MT_VALUE_MOST_KEYS; none where there is no such key, or no dict. Of equal keys,
  * which nobody writes, any counts. */
