@@ -351,17 +351,12 @@ static mt_status listen_to_memory(void)
     return status;
 }
 
-/* A kernel's launch says in which range it was, which takes two to four callbacks a launch: so launches are heard only
- * once the program uses NVTX. Under the launch lock. */
 static mt_status listen_to_launches(void)
 {
     static const CUpti_CallbackId runtime_graphs[] = {CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000,
                                                       CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_ptsz_v10000},
                                   driver_graphs[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
                                                      CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
-    if (watch.hears_launches || !watch.has_ranges || !watch.watches_kernels)
-        return MT_OK;
-    watch.hears_launches = true;
     mt_status status = mt_cupti_listen_to_launches(watch.subscriber);
     if (status == MT_OK)
         status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, runtime_graphs, 2);
@@ -378,14 +373,18 @@ static void note(const char *consequence)
     mt_text_release(&words);
 }
 
-/* Says that the program uses NVTX, or that its kernels are watched: whichever is later has launches heard. */
+/* A kernel's launch says in which range it was, which takes two to four callbacks a launch: so launches are heard only
+ * once the program uses NVTX. Says that it does, or that its kernels are watched: whichever is later has launches heard,
+ * without the lock, since CUPTI is not ours to call with one. */
 static void set_for_launches(bool *what)
 {
     pthread_mutex_lock(&watch.launch_lock);
     *what = true;
-    if (listen_to_launches() != MT_OK)
-        note("kernels are recorded without their ranges");
+    bool is_time = watch.has_ranges && watch.watches_kernels && !watch.hears_launches;
+    watch.hears_launches |= is_time;
     pthread_mutex_unlock(&watch.launch_lock);
+    if (is_time && listen_to_launches() != MT_OK)
+        note("kernels are recorded without their ranges");
 }
 
 static mt_status watch_kernels(void)
