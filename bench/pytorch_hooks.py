@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What labels cost the host under PyTorch: steps of a small model, watched by memtrace and not, in turns.
+
+    bench/pytorch_hooks.py --library build/release/libmemtrace_torch.so
+
+Needs torch, and no card: the model is on the CPU, where memtrace allocates nothing and its hooks run all the same. Prints
+rows for tools/figures, of which the one of a module counts: all that was added to a step over the number of modules.
+"""
+import argparse
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "samples/pytorch"))
+import memtrace_torch  # noqa: E402
+import train  # noqa: E402
+from pytorch_plugged import row  # noqa: E402
+
+TURNS, STEPS_A_TURN, WARM_UP = 40, 8, 2
+train.SIZES["hooks"], train.VOCABULARY = (8, 16, 12, 2), 16  # so small that the host is all that counts
+
+
+class Steps:
+    """A model that is stepped; times of its steps, watched and not, in microseconds of this thread."""
+
+    def __init__(self, memtrace):
+        self.memtrace, self.model = memtrace, train.Transformer("hooks")
+        self.tokens = torch.zeros(1, 5, dtype=torch.long)
+        self.plain, self.watched = [], []
+
+    def step(self):
+        self.memtrace.begin_step()
+        train.cross_entropy(self.model(self.tokens[:, :-1]), self.tokens[:, 1:]).backward()
+        self.memtrace.end_step()
+        self.model.zero_grad(set_to_none=True)
+
+    def turn(self, times):
+        for _ in range(WARM_UP):
+            self.step()
+        for _ in range(STEPS_A_TURN):
+            began = time.thread_time()
+            self.step()
+            times.append(1e6 * (time.thread_time() - began))
+
+    def turns(self):
+        for _ in range(TURNS):
+            self.turn(self.plain)
+            self.memtrace.watch(self.model)
+            self.turn(self.watched)
+            self.memtrace.unwatch()
+
+
+def undisturbed(times):
+    """The time that one in ten is below: a busy machine only adds."""
+    return statistics.quantiles(times, n=10)[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    library = memtrace_torch.load_library(given.library)
+    steps = Steps(memtrace_torch.Memtrace(library, memtrace_torch.RULES))
+    steps.turns()
+    modules = sum(1 for module in steps.model.modules() if not isinstance(module, torch.nn.ModuleList))
+    plain, watched = undisturbed(steps.plain), undisturbed(steps.watched)
+    row(f"PyTorch {torch.__version__}, a step of {modules} modules on the CPU, watched", "us", watched, plain)
+    row("and what watching takes for a module", "us", (watched - plain) / modules)
+
+
+if __name__ == "__main__":
+    main()
