@@ -95,6 +95,51 @@ static void what_costs_nothing_comes_first_and_parts_follow_their_whole(void **s
     json_decref(few);
 }
 
+/* Peaks of options that are named are those of a run with them. Returns how many there were. */
+static size_t check_simulated(const char *settings)
+{
+    json_t *answer =
+        json_of(shell("\"$M\" run --device sim --steps 2 %s >run.txt && \"$M\" advise --all --json", settings));
+    const json_t *rows = json_object_get(answer, "simulated"), *row;
+    static const char *const measures[] = {"requested_bytes", "allocated_bytes", "reserved_bytes"};
+    json_int_t before = integer_of(json_object_get(answer, "peak"), "requested_bytes");
+    size_t index, count = json_array_size(rows);
+    json_array_foreach(rows, index, row)
+    {
+        json_t *run = json_of(shell("PATH=$PWD:$PATH; %s --no-trace --json", text_of(row, "command")));
+        const json_t *told = json_object_get(row, "peak"), *found = json_object_get(run, "peak");
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(integer_of(told, measures[i]), integer_of(found, measures[i]));
+        assert_int_equal(integer_of(row, "saved_bytes"), before - integer_of(found, "requested_bytes"));
+        assert_int_equal(integer_of(json_object_get(answer, "simulated_as_it_is"), "requested_bytes"), before);
+        json_decref(run);
+    }
+    json_decref(answer);
+    return count;
+}
+
+static void options_that_are_named_have_the_figures_of_a_run_with_them(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
+    assert_int_equal(check_simulated("--model small --seq 64"), 3); /* fused, and with it both */
+    assert_int_equal(check_simulated("--model small --seq 64 --impl fused --autocast bf16"), 2);
+    assert_says(MEMTRACE("advise")->out, "--checkpoint block");
+    assert_true(check_simulated("--model small --seq 64 --mode fwd") > 0);
+}
+
+static void a_run_that_can_not_be_made_again_has_no_simulated_figures(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 2")->code, 0);
+    assert_int_equal(MEMTRACE("export --format torch -o run.json")->code, 0);
+    assert_int_equal(MEMTRACE("import run.json")->code, 0);
+    json_t *answer = json_of(MEMTRACE("advise --all --json"));
+    assert_int_equal(json_array_size(json_object_get(answer, "simulated")), 0);
+    assert_true(json_is_null(json_object_get(answer, "simulated_as_it_is")));
+    json_decref(answer);
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_advise");
@@ -107,6 +152,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(earlier_zero_grad_lowers_the_peaks_by_what_was_claimed, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(sentences_explain_what_the_table_tells, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(what_costs_nothing_comes_first_and_parts_follow_their_whole, set_up,
+                                        leave_folder),
+        cmocka_unit_test_setup_teardown(options_that_are_named_have_the_figures_of_a_run_with_them, set_up,
+                                        leave_folder),
+        cmocka_unit_test_setup_teardown(a_run_that_can_not_be_made_again_has_no_simulated_figures, set_up,
                                         leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

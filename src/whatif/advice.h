@@ -121,6 +121,16 @@ bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *
 /* What could be done about it: a setting of ours, or what to change in a program. Static text. */
 const char *mt_finding_hint(const struct mt_finding *finding);
 
+/* An option of `memtrace run` that the hint names, and whose gain no replay could tell, since other requests are made with
+ * it: a simulation does. */
+typedef enum mt_named_option {
+    MT_NAMED_NONE,
+    MT_NAMED_OPTIMIZER_IN_BACKWARD,
+    MT_NAMED_CHECKPOINT,
+    MT_NAMED_COUNT
+} mt_named_option;
+mt_named_option mt_finding_option(const struct mt_finding *finding);
+
 /* What that costs. */
 typedef enum mt_remedy_cost {
     MT_COST_OPTION,  /* nothing: it is one option */

@@ -57,6 +57,15 @@ static const char *fragmentation_hint(const struct mt_finding *finding)
     return "memtrace run --alloc policy=tight; in PyTorch, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 }
 
+mt_named_option mt_finding_option(const struct mt_finding *finding)
+{
+    if (finding->pattern != MT_PATTERN_IDLE)
+        return MT_NAMED_NONE;
+    if (strcmp(finding->role, mt_role_name(MT_ROLE_GRAD)) == 0)
+        return MT_NAMED_OPTIMIZER_IN_BACKWARD;
+    return strcmp(finding->role, mt_role_name(MT_ROLE_SAVED)) == 0 ? MT_NAMED_CHECKPOINT : MT_NAMED_NONE;
+}
+
 mt_remedy_cost mt_finding_cost(const struct mt_finding *finding)
 {
     switch (finding->pattern) {

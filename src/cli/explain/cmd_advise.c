@@ -1,5 +1,6 @@
 /* memtrace advise: what would lower the peak. */
 #include "cli/explain/advice_report.h"
+#include "cli/explain/advice_simulated.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
@@ -77,7 +78,8 @@ static json_t *fragmentation_json(const struct mt_fragmentation *found)
 }
 
 static void print_json(const struct mt_question *question, const struct mt_advice_material *material,
-                       const struct mt_run_peaks *peaks, const struct mt_advice *advice)
+                       const struct mt_run_peaks *peaks, const struct mt_advice *advice,
+                       const struct mt_simulated_advice *simulated)
 {
     json_t *object = mt_question_json(question, "advise"), *rows = json_array(), *peak = json_object();
     char key[32];
@@ -95,6 +97,7 @@ static void print_json(const struct mt_question *question, const struct mt_advic
     for (size_t i = 0; i < advice->count; i++)
         json_array_append_new(rows, finding_json(&advice->findings[i]));
     json_object_set_new(object, "findings", rows);
+    mt_simulated_advice_add_json(simulated, object);
     json_object_set_new(object, "left_out", json_integer((json_int_t)advice->left_out));
     mt_json_print(object);
 }
@@ -113,6 +116,7 @@ static mt_status answer(const struct mt_question *question, const struct advise_
     struct mt_advice_material material;
     struct mt_run_peaks peaks = {0};
     struct mt_advice advice = {0};
+    struct mt_simulated_advice simulated;
     mt_status status = mt_advice_material_load(question, &material);
     if (status == MT_OK)
         status = mt_run_peaks_load(question, &peaks);
@@ -120,7 +124,13 @@ static mt_status answer(const struct mt_question *question, const struct advise_
         status = mt_advice_create(&material.input, advise->all ? MT_ADVICE_ALL : MT_ADVICE_WORTHWHILE,
                                   count_told(advise), &advice);
     if (status == MT_OK)
-        (advise->trace.json ? print_json : mt_advice_print)(question, &material, &peaks, &advice);
+        status = mt_simulated_advice_load(question, &advice, &simulated);
+    if (status == MT_OK && advise->trace.json) {
+        print_json(question, &material, &peaks, &advice, &simulated);
+    } else if (status == MT_OK) {
+        mt_advice_print(question, &material, &peaks, &advice);
+        mt_simulated_advice_print(&simulated);
+    }
     mt_advice_release(&advice);
     mt_run_peaks_release(&peaks);
     mt_advice_material_release(&material);
@@ -154,7 +164,8 @@ const struct mt_command mt_command_advise = {
         "bytes (of fragmentation, which comes last, of reserved ones), and each claim is checked: the run's\n"
         "allocations are made again with the change, by an allocator of the same settings. What one option mends\n"
         "comes first if it saves a tenth of the most or more; then the largest saving. Savings do not add up: two\n"
-        "findings may speak of the same bytes.\n",
+        "findings may speak of the same bytes. Of a run of memtrace run, options that findings name though no replay\n"
+        "could tell what they do, checkpointing and the optimizer in backward, are simulated.\n",
     .examples = "  memtrace advise\n"
                 "  memtrace advise --all\n"
                 "  memtrace advise --run 1 --json | jq '.findings[0]'\n",

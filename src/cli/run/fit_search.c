@@ -247,6 +247,14 @@ static struct mt_run_plan with_changes(struct mt_run_plan plan, struct mt_fit_ch
     return plan;
 }
 
+bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_fit_change change, struct mt_fit_remedy *out)
+{
+    mt_fit_change dearest;
+    *out = (struct mt_fit_remedy){.changes = changes_for(plan, change)};
+    out->plan = with_changes(*plan, out->changes, &dearest);
+    return is_change(plan, change) && mt_training_config_check(&out->plan.config) == MT_OK;
+}
+
 static mt_fit_change dearest_of(struct mt_fit_changes changes)
 {
     mt_fit_change dearest = MT_CHANGE_COUNT;

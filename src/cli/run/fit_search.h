@@ -97,6 +97,10 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
  * left. Borrows the plan's texts. */
 mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out);
 
+/* Makes a remedy of a change, and of the implementation that knows it where the run has another one: its changes and its
+ * plan, nothing is simulated. False if it would change nothing, or nothing that can be run. */
+bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_fit_change change, struct mt_fit_remedy *out);
+
 /* The first remedy that fits, the least change; NULL if none does. */
 const struct mt_fit_remedy *mt_fit_best_remedy(const struct mt_fit_answer *answer);
 
