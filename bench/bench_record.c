@@ -53,13 +53,14 @@ static struct moment ask_moment(struct bench *bench, struct peer *recorded, cons
 }
 
 /* What the program took between the moments. */
-static void report_bytes(struct bench *bench, const struct program *program, struct moment empty, struct moment full)
+static void report_bytes(struct bench *bench, const struct program *program, const char *what, struct moment empty,
+                         struct moment full)
 {
     char name[LONGEST];
     double bytes = full.trace_bytes - empty.trace_bytes, driver_bytes = full.driver_bytes - empty.driver_bytes;
-    snprintf(name, sizeof name, "record: %s, held at most", program->name);
+    snprintf(name, sizeof name, "record: %s, %s, held at most", program->name, what);
     report(bench, name, "MiB", bytes / 1048576, driver_bytes / 1048576, "", 0);
-    snprintf(name, sizeof name, "record: %s, held at most, off the driver's", program->name);
+    snprintf(name, sizeof name, "record: %s, %s, held at most, off the driver's", program->name, what);
     report(bench, name, "%", fabs(bytes / driver_bytes - 1) * 100, NAN, BENCH_AT_MOST, MOST_DIFFERENCE_PERCENT);
 }
 
@@ -106,7 +107,7 @@ static void measure_recorded(struct bench *bench, const struct program *program,
     peers[RECORDED] = open_recorded(bench, program, options);
     if (peer_is_there(&peers[RECORDED])) {
         struct moment empty = ask_moment(bench, &peers[RECORDED], "empty");
-        report_bytes(bench, program, empty, ask_moment(bench, &peers[RECORDED], "full"));
+        report_bytes(bench, program, what, empty, ask_moment(bench, &peers[RECORDED], "full"));
     }
     if (peer_is_there(&peers[RECORDED]) && open_others(program, peers)) {
         take_turns(program, peers, ms);
