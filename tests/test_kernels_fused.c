@@ -106,12 +106,18 @@ static bool is_near(double got, double expected, mt_dtype dtype, double size)
            fabs(got - expected) <= rounding + unit * (fabs(expected) + size);
 }
 
+static void expect_noise(const struct buffer *b, const unsigned char *raw, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (raw[i] != 0xA5)
+            fail_msg("%s: byte %zu beside it was written", b->name, i);
+}
+
 static void expect_guards(const struct buffer *b, const unsigned char *raw)
 {
     size_t first = b->address - b->guarded, past = first + (size_t)count_of(b) * mt_dtype_bytes(b->dtype);
-    for (size_t i = 0; i < guarded_bytes(b); i++)
-        if ((i < first || i >= past) && raw[i] != 0xA5)
-            fail_msg("%s: byte %zu beside it was written", b->name, i);
+    expect_noise(b, raw, 0, first);
+    expect_noise(b, raw, past, guarded_bytes(b));
 }
 
 /* Compares what is there with what is expected, and ends the buffer. */
@@ -137,16 +143,15 @@ static void done(mt_status status)
         fail_msg("%s", mt_last_error());
 }
 
-static int64_t roll_rows(struct dice *dice)
+/* Few and many rows, narrow and wide. Many wide ones take the longest and show what either does: they are rare. */
+static void roll_sizes(struct dice *dice, int64_t *out_rows, int64_t *out_columns)
 {
-    static const int64_t sizes[] = {1, 2, 7, 40, 300, 531};
-    return sizes[roll(dice, 6)];
-}
-
-static int64_t roll_columns(struct dice *dice)
-{
-    static const int64_t sizes[] = {1, 3, 4, 31, 64, 100, 768, 1030, 2560};
-    return sizes[roll(dice, 9)];
+    static const int64_t rows[] = {1, 2, 7, 40, 300, 531}, columns[] = {1, 3, 4, 31, 64, 100, 768, 1030, 2560};
+    const int64_t many = 100000;
+    *out_rows = rows[roll(dice, 6)];
+    *out_columns = columns[roll(dice, 9)];
+    if (*out_rows * *out_columns > many && roll(dice, 8) > 0)
+        *out_rows = 1 + (int64_t)roll(dice, 20);
 }
 
 /* ---- norms ---- */
@@ -186,7 +191,8 @@ static void normalize(const struct buffer *x, const struct buffer *weight, struc
 static void check_norm(struct dice *dice, bool in_place)
 {
     struct dtypes t = roll_dtypes(dice);
-    int64_t rows = roll_rows(dice), columns = roll_columns(dice);
+    int64_t rows, columns;
+    roll_sizes(dice, &rows, &columns);
     bool adds = in_place || roll(dice, 2) == 0, keeps = roll(dice, 3) > 0;
     struct buffer x = buffer_create(dice, "x", t.wide, rows, columns, 1);
     struct buffer y = buffer_create(dice, "y", t.narrow, rows, columns, 1);
@@ -256,7 +262,8 @@ static void expect_norm_grad(struct norm_case *n)
 static void check_norm_grad(struct dice *dice)
 {
     struct dtypes t = roll_dtypes(dice);
-    int64_t rows = roll_rows(dice), columns = roll_columns(dice);
+    int64_t rows, columns;
+    roll_sizes(dice, &rows, &columns);
     struct norm_case n = {.is_first = roll(dice, 3) == 0,
                           .is_cast = roll(dice, 2) == 0,
                           .in_place = roll(dice, 2) == 0,
@@ -310,7 +317,8 @@ static void gradients_of_norms_are_their_formula(void **state)
 static void check_gate(struct dice *dice)
 {
     mt_dtype dtype = roll_float_dtype(dice);
-    int64_t rows = roll_rows(dice), F = roll_columns(dice);
+    int64_t rows, F;
+    roll_sizes(dice, &rows, &F);
     struct buffer in = buffer_create(dice, "in", dtype, rows, 2 * F, 2);
     struct buffer out = buffer_create(dice, "out", dtype, rows, F, 1);
     struct buffer grad = buffer_create(dice, "grad", dtype, rows, F, 1);
@@ -355,7 +363,8 @@ static void expect_loss_row(struct buffer *logits, struct buffer *loss, int64_t 
 static void check_loss(struct dice *dice, double spread)
 {
     mt_dtype dtype = roll_float_dtype(dice);
-    int64_t rows = roll_rows(dice), V = roll_columns(dice);
+    int64_t rows, V;
+    roll_sizes(dice, &rows, &V);
     double scale = roll(dice, 2) == 0 ? 1 : 0.125;
     struct buffer logits = buffer_create(dice, "logits", dtype, rows, V, spread);
     struct buffer loss = buffer_create(dice, "loss", dtype == MT_F64 ? MT_F64 : MT_F32, rows, 1, 1);
