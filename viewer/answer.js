@@ -51,14 +51,13 @@ function outOfMemoryText(scene, number) {
     return run.lanes.ooms.slice(-1).map(({ event, bytes, label, span }) => {
         const what =
             label > 0 ? `${categories[run.labels.category[label]]} (${texts[run.labels.op[label]]})` : "a block";
-        const where = [placeText(describeMoment(scene.description, run, event)), texts[span]].filter((text) => text);
+        const place = describeMoment(scene.description, run, event);
+        const where = placeText({ ...place, span: texts[span] || place.span });
         return make(
             "p",
             { class: "alarm" },
             make("strong", {}, "Out of memory: "),
-            `${sizeText(bytes)} for ${what} could not be had in `,
-            [...new Set(where)].join(", "),
-            ` on ${run.info.device}.`,
+            `${sizeText(bytes)} for ${what} could not be had in ${where} on ${run.info.device}.`,
         );
     });
 }
