@@ -48,8 +48,10 @@ static void a_closed_stdout_does_not_damage_the_trace(void **state)
 static void ctrl_c_leaves_a_trace_that_can_be_read(void **state)
 {
     (void)state;
-    const struct said *said = shell("\"$M\" run --device sim --model small --steps 100000 --trace cut_off.db"
-                                    " & pid=$!; sleep 0.5; kill -TERM $pid; wait $pid");
+    const struct said *said =
+        shell("\"$M\" run --device sim --model small --steps 100000 --trace cut_off.db & pid=$!;"
+              " until \"$M\" sql --trace cut_off.db --csv 'SELECT count(*) > 1000 FROM event' 2>&1 | grep -qx 1;"
+              " do sleep 0.05; done; kill -TERM $pid; wait $pid");
     assert_int_equal(said->code, 128 + 15);
     json_t *runs = json_of(MEMTRACE("runs --json --trace cut_off.db"));
     const json_t *run = json_array_get(json_object_get(runs, "rows"), 0);
