@@ -127,7 +127,7 @@ static void the_settings_say_that_a_run_follows_a_plan(void **unused)
 static void a_device_without_room_is_run_without_a_plan(void **unused)
 {
     (void)unused;
-    const struct said *said = MEMTRACE("run --no-trace --device sim:1GiB --model 2.7B --plan on");
+    const struct said *said = MEMTRACE("run --no-trace --device sim:1GiB --model 2.7B --impl fused --plan on");
     assert_int_equal(said->code, 5);
     assert_says(said->err, "the run goes on without a plan");
 }
