@@ -478,6 +478,23 @@ static void refuses_what_makes_no_page(void **state)
     assert_says(shell("\"$M\" report --trace only.db")->err, "nothing to report");
 }
 
+static void runs_that_do_not_say_what_was_trained_are_named(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    json_t *page = report();
+    assert_int_equal(json_array_size(json_object_get(section_of(page, "introduction"), "hints")), 0);
+    json_decref(page);
+    assert_int_equal(MEMTRACE("export --format torch -o run.json")->code, 0);
+    assert_int_equal(MEMTRACE("import run.json --trace imported.db")->code, 0);
+    const struct said *said = MEMTRACE("report --trace imported.db");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "says which mode, batch and sequence were trained");
+    assert_says(said->err, "memtrace peak, top, diff");
+    assert_int_equal(MEMTRACE("import run.json")->code, 0);
+    assert_says(MEMTRACE("report")->out, "further runs that do not say which mode");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
 
 int main(void)
@@ -500,6 +517,7 @@ int main(void)
         TEST(markdown_holds_names_as_text),
         TEST(format_is_told_by_the_name),
         TEST(refuses_what_makes_no_page),
+        TEST(runs_that_do_not_say_what_was_trained_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

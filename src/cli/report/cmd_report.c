@@ -90,6 +90,10 @@ static void introduce(const struct mt_report *report)
                 "blocks hold, reserved what the allocator took from the device for them; peaks are of a whole run. GiB "
                 "and MiB are 2³⁰ and 2²⁰ bytes.",
                 report->run_count, report->run_count == 1 ? "" : "s");
+    if (report->without_settings > 0)
+        mt_page_hint(report->page, "memtrace runs",
+                     "The trace has further runs that do not say which mode, batch and sequence were trained, as those "
+                     "that were imported or recorded: no table can compare them, and the other commands tell of them");
 }
 
 static mt_status fill_page(struct mt_report *report)
@@ -107,12 +111,20 @@ static mt_status fill_page(struct mt_report *report)
 static mt_status load(const struct report_options *options_given, struct mt_trace *trace, struct mt_report *report)
 {
     mt_status status = mt_report_load(trace, report);
-    if (status == MT_OK && report->run_count == 0)
-        status = mt_fail(MT_USAGE,
-                         "%s has no training run that ended, so there is nothing to report: `memtrace run` adds one, "
-                         "`memtrace report --study` all that the tables need",
-                         options_given->trace);
-    return status;
+    if (status != MT_OK || report->run_count > 0)
+        return status;
+    if (report->without_settings == 0)
+        return mt_fail(MT_USAGE,
+                       "%s has no training run that ended, so there is nothing to report: `memtrace run` adds one, "
+                       "`memtrace report --study` all that the tables need",
+                       options_given->trace);
+    return mt_fail(
+        MT_USAGE,
+        "no run of %s says which mode, batch and sequence were trained, by which the page's tables compare "
+        "runs: what was imported or recorded does not. There is nothing to report of them; memtrace peak, "
+        "top, diff, advise and timeline tell of such a run, and `memtrace run` adds one of ours to compare it "
+        "with",
+        options_given->trace);
 }
 
 static mt_status run_report(const void *given)
@@ -144,7 +156,8 @@ const struct mt_command mt_command_report = {
     .details = "Timing with and without warm-up; peaks by sequence length, in fp32 and under autocast, and what the\n"
                "difference is made of; the residual stream; categories and largest blocks; kernels; dtypes under\n"
                "autocast; and the accumulation experiment. Published figures stand beside those of the same runs.\n"
-               "Of each configuration the newest run counts. What the trace lacks is named with the command that\n"
+               "Of each configuration the newest run counts; runs that do not say theirs, such as imported ones, are "
+               "left out. What the trace lacks is named with the command that\n"
                "adds it; --study runs all of it, on sim within seconds.\n",
     .examples = "  memtrace report --study -o report.html\n"
                 "  memtrace report --trace memtrace.db > report.md\n"

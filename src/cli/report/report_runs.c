@@ -95,11 +95,16 @@ static void keep_run(struct mt_report *report, struct mt_report_run *run)
     report->runs[report->run_count++] = *run;
 }
 
-/* Imported runs and those under way have no place in the tables. */
+/* What the tables are ordered by. Imported runs and those of other programs say nothing of it. */
+static bool has_settings(const struct mt_report_run *run)
+{
+    return run->mode[0] != '\0' && run->seq > 0 && run->batch > 0;
+}
+
+/* Nor have those under way a place in the tables. */
 static bool is_wanted(const struct mt_report_run *run)
 {
-    bool has_ended = run->is_oom || mt_run_is(run->run, MT_RUN_DONE);
-    return has_ended && run->mode[0] != '\0' && run->seq > 0 && run->batch > 0;
+    return has_settings(run) && (run->is_oom || mt_run_is(run->run, MT_RUN_DONE));
 }
 
 static mt_status keep_runs(struct mt_report *report)
@@ -111,6 +116,7 @@ static mt_status keep_runs(struct mt_report *report)
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         struct mt_report_run run = {.run = &runs[i]};
         status = load_settings(report->trace, &run);
+        report->without_settings += status == MT_OK && !has_settings(&run);
         if (status == MT_OK && is_wanted(&run))
             keep_run(report, &run);
         else
@@ -192,7 +198,7 @@ static int compare_runs(const void *left, const void *right)
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out)
 {
     out->trace = trace;
-    out->run_count = 0;
+    out->run_count = out->without_settings = 0;
     mt_status status = keep_runs(out);
     for (size_t i = 0; i < out->run_count && status == MT_OK; i++)
         status = load_figures(trace, &out->runs[i]);
