@@ -225,6 +225,16 @@ static void our_own_step_is_theirs_event_by_event(void **state)
     }
 }
 
+/* A snapshot tells no batch: that is not known to differ. What both tell of is the allocator, and the same. */
+static void what_an_import_does_not_say_is_unknown(void **state)
+{
+    (void)state;
+    json_t *diff = json_of(MEMTRACE("diff theirs.db:fp32 own.db:fp32 --json"));
+    assert_int_equal(json_array_size(json_object_get(diff, "settings")), 0);
+    assert_true(json_array_size(json_object_get(diff, "unknown_settings")) > 10);
+    json_decref(diff);
+}
+
 static void every_question_has_an_answer(void **state)
 {
     (void)state;
@@ -383,6 +393,7 @@ int main(void)
         cmocka_unit_test(categories_are_those_that_were_measured),
         cmocka_unit_test(a_diff_gives_the_causes_of_our_own_runs),
         cmocka_unit_test(our_own_step_is_theirs_event_by_event),
+        cmocka_unit_test(what_an_import_does_not_say_is_unknown),
         cmocka_unit_test(every_question_has_an_answer),
         cmocka_unit_test(advice_finds_gradients_that_live_through_forward),
         cmocka_unit_test(rules_of_a_user_come_first),
