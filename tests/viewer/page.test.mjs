@@ -581,7 +581,7 @@ test("a run that ended out of memory says what could not be had, and where", () 
     withPage("oom", {}, async (page) => {
         assert.match(
             await page.textContent("#answer"),
-            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be had in step 0, forward, model\.layers\.31\.attn on /,
+            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be had in step 2, forward, model\.layers\.31\.attn on /,
         );
     }));
 
