@@ -482,9 +482,7 @@ static void runs_that_do_not_say_what_was_trained_are_named(void **state)
 {
     (void)state;
     run(TINY "--seq 8");
-    json_t *page = report();
-    assert_int_equal(json_array_size(json_object_get(section_of(page, "introduction"), "hints")), 0);
-    json_decref(page);
+    assert_null(strstr(MEMTRACE("report")->out, "further runs"));
     assert_int_equal(MEMTRACE("export --format torch -o run.json")->code, 0);
     assert_int_equal(MEMTRACE("import run.json --trace imported.db")->code, 0);
     const struct said *said = MEMTRACE("report --trace imported.db");

@@ -156,9 +156,9 @@ const struct mt_command mt_command_report = {
     .details = "Timing with and without warm-up; peaks by sequence length, in fp32 and under autocast, and what the\n"
                "difference is made of; the residual stream; categories and largest blocks; kernels; dtypes under\n"
                "autocast; and the accumulation experiment. Published figures stand beside those of the same runs.\n"
-               "Of each configuration the newest run counts; runs that do not say theirs, such as imported ones, are "
-               "left out. What the trace lacks is named with the command that\n"
-               "adds it; --study runs all of it, on sim within seconds.\n",
+               "Of each configuration the newest run counts; runs that do not say theirs, such as imported ones, are\n"
+               "left out. What the trace lacks is named with the command that adds it; --study runs all of it, on sim\n"
+               "within seconds.\n",
     .examples = "  memtrace report --study -o report.html\n"
                 "  memtrace report --trace memtrace.db > report.md\n"
                 "  memtrace report --json\n",
