@@ -1,6 +1,8 @@
 /* What goes to a terminal, a pipe, a full disk or nowhere; and a run that is cut off. */
 #include "two_runs.h"
 
+#include <signal.h>
+
 static void no_line_of_a_table_ends_in_blanks(void **state)
 {
     (void)state;
@@ -45,22 +47,31 @@ static void a_closed_stdout_does_not_damage_the_trace(void **state)
     assert_string_equal(MEMTRACE("sql --trace closed.db --csv 'PRAGMA integrity_check'")->out, "integrity_check\nok\n");
 }
 
-static void ctrl_c_leaves_a_trace_that_can_be_read(void **state)
+/* Cuts off a run once it has events: its exit code is the signal's, and it says that it was interrupted or it does not. */
+static void cut_off(const char *signal, int number, bool says)
 {
-    (void)state;
-    const struct said *said =
-        shell("\"$M\" run --device sim --model small --steps 100000 --trace cut_off.db & pid=$!;"
-              " until \"$M\" sql --trace cut_off.db --csv 'SELECT count(*) > 1000 FROM event' 2>&1 | grep -qx 1;"
-              " do sleep 0.05; done; kill -TERM $pid; wait $pid");
-    assert_int_equal(said->code, 128 + 15);
-    json_t *runs = json_of(MEMTRACE("runs --json --trace cut_off.db"));
+    const struct said *said = shell("rm -f cut.db; env --default-signal=INT \"$M\" run --device sim --model small"
+                                    " --steps 100000 --trace cut.db & pid=$!; until \"$M\" sql --trace cut.db --csv"
+                                    " 'SELECT count(*) > 1000 FROM event' 2>&1 | grep -qx 1; do sleep 0.05; done;"
+                                    " kill -%s $pid; wait $pid",
+                                    signal);
+    assert_int_equal(said->code, 128 + number);
+    assert_int_equal(strstr(said->err, "what was traced by then can be asked for") != NULL, says);
+    json_t *runs = json_of(MEMTRACE("runs --json --trace cut.db"));
     const json_t *run = json_array_get(json_object_get(runs, "rows"), 0);
     assert_string_equal(json_string_value(json_object_get(run, "state")), "interrupted");
     assert_true(integer_of(run, "events") > 1000);
-    json_t *peak = json_of(MEMTRACE("peak --json --trace cut_off.db"));
+    json_t *peak = json_of(MEMTRACE("peak --json --trace cut.db"));
     assert_true(integer_of(peak, "allocated_bytes") > 0);
     json_decref(peak);
     json_decref(runs);
+}
+
+static void ctrl_c_leaves_a_trace_that_can_be_read(void **state)
+{
+    (void)state;
+    cut_off("INT", SIGINT, true);
+    cut_off("TERM", SIGTERM, false);
 }
 
 int main(void)

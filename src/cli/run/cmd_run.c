@@ -1,7 +1,24 @@
 /* memtrace run: a training run, traced. */
 #include "cli/command.h"
+#include "cli/run/interrupt.h"
 #include "cli/run/run_options.h"
 #include "cli/run/run_report.h"
+
+/* Ends the program as usual, and says first that nothing is lost. */
+static void on_interrupt(int number)
+{
+    mt_interrupt_say("\nmemtrace: interrupted; what was traced by then can be asked for, as of any run\n");
+    raise(number);
+}
+
+static mt_status run_traced(const struct mt_run_plan *plan, struct mt_run_result *result)
+{
+    struct sigaction before;
+    mt_interrupt_catch(on_interrupt, &before);
+    mt_status status = mt_run_session(plan, result);
+    mt_interrupt_release(&before);
+    return status;
+}
 
 static mt_status run_run(const void *given)
 {
@@ -11,7 +28,7 @@ static mt_status run_run(const void *given)
     if (status != MT_OK)
         return status;
     struct mt_run_result result;
-    status = mt_run_session(&plan, &result);
+    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_run_session(&plan, &result);
     if (status == MT_OK)
         status = mt_run_report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)

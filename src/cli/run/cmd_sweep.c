@@ -3,13 +3,12 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/run/interrupt.h"
 #include "cli/run/sweep_report.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct sweep_options {
     struct mt_run_options run; /* what is the same in every cell */
@@ -187,20 +186,9 @@ static volatile sig_atomic_t is_interrupted;
 
 static void on_interrupt(int number)
 {
-    static const char text[] = "\nmemtrace: this cell is ended first; ^C again leaves it undone\n";
     (void)number;
     is_interrupted = 1;
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        return; /* nobody to tell */
-}
-
-/* A second ^C ends the program as usual. Where it is ignored, as in a job in the background, it stays so. */
-static void catch_interrupt(struct sigaction *out_before)
-{
-    const struct sigaction catching = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
-    is_interrupted = 0;
-    if (sigaction(SIGINT, NULL, out_before) == 0 && out_before->sa_handler != SIG_IGN)
-        sigaction(SIGINT, &catching, NULL);
+    mt_interrupt_say("\nmemtrace: this cell is ended first; ^C again leaves it undone\n");
 }
 
 /* Runs every cell that is not there, whatever comes of the others; the status of the first that failed. But a trace that
@@ -246,9 +234,10 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
     if (status != MT_OK)
         return status;
     struct mt_sweep_grid seen_to = *grid;
-    catch_interrupt(&before);
+    is_interrupted = 0;
+    mt_interrupt_catch(on_interrupt, &before);
     mt_status cells = run_cells(grid, results, &seen_to.cell_count);
-    sigaction(SIGINT, &before, NULL);
+    mt_interrupt_release(&before);
     const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
     if (seen_to.cell_count > 0)
         status = (sweep->run.json ? mt_sweep_print_json : mt_sweep_print_table)(&done);
