@@ -2,6 +2,7 @@
 #include "base/interner.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
+#include "trace/import/torch_facts.h"
 #include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 
@@ -40,6 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     mt_status status = is_json ? mt_json_read(data, length, store, &root) : mt_pickle_read(data, length, store, &root);
     if (status == MT_OK && mt_torch_snapshot_read(&root, MT_TORCH_ANY_DEVICE, &snapshot) == MT_OK) {
         struct mt_rules *rules = mt_rules_create();
+        struct mt_torch_facts facts;
+        mt_torch_facts_read(&root, &snapshot, &facts);
+        mt_torch_facts_release(&facts);
         if (mt_rules_add_built_in(rules) == MT_OK)
             replay(&root, &snapshot, rules);
         mt_rules_destroy(rules);
