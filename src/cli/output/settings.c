@@ -90,15 +90,18 @@ struct comparison {
 static void compare_setting(const struct comparison *comparison, const char *name)
 {
     static const char *const dimensions[] = {"d_model", "d_ff", "layers", "heads", NULL};
+    static const char *const origins[] = {"file", "format", "command", NULL}; /* nothing to know of a run without */
     const struct mt_setting_pair pair = {name, mt_settings_value(comparison->a, name),
                                          mt_settings_value(comparison->b, name)};
     struct mt_settings_difference *out = comparison->out;
     if (!is_in_scope(name, comparison->scope) || (!comparison->is_same_model && is_listed(name, dimensions)))
         return;
-    if (pair.a[0] == '\0' || pair.b[0] == '\0')
-        add_pair(out->unknown, &out->unknown_count, &pair);
-    else if (!mean_the_same(name, pair.a, pair.b))
+    if (pair.a[0] == '\0' || pair.b[0] == '\0') {
+        if (!is_listed(name, origins))
+            add_pair(out->unknown, &out->unknown_count, &pair);
+    } else if (!mean_the_same(name, pair.a, pair.b)) {
         add_pair(out->different, &out->different_count, &pair);
+    }
 }
 
 static int compare_names(const void *left, const void *right)

@@ -44,7 +44,8 @@ struct mt_settings_difference {
 };
 
 /* In which settings of the scope two runs differ. The dimensions of a model count with its name, where that differs;
- * settings of an allocator are compared by what they mean. Borrows the texts. */
+ * settings of an allocator are compared by what they mean; of the file or command that a run came from, nothing is unknown.
+ * Borrows the texts. */
 void mt_settings_compare(const struct mt_settings *a, const struct mt_settings *b, mt_settings_scope scope,
                          struct mt_settings_difference *out);
 
