@@ -63,16 +63,21 @@ static void unescape(const char *page, char *out)
     *out = '\0';
 }
 
+/* The page says of each option what the table says, and so does --help. */
 static void check_options(const json_t *command, const char *page)
 {
-    static char shown[OUTPUT_BYTES];
+    static char shown[OUTPUT_BYTES], help[OUTPUT_BYTES];
     unescape(page, shown);
+    strcpy(help, shell("\"$M\" %s --help", text_of(command, "name"))->out);
+    assert_says(help, text_of(command, "summary"));
     const json_t *options = json_object_get(command, "options");
     for (size_t i = 0; i < json_array_size(options); i++) {
         const json_t *option = json_array_get(options, i);
-        char line[64];
-        snprintf(line, sizeof line, "%s", text_of(option, "name"));
-        assert_says(shown, line);
+        assert_says(shown, text_of(option, "name"));
+        assert_says(help, text_of(option, "name"));
+        assert_says(help, text_of(option, "help"));
+        if (strstr(shown, "\\[u") == NULL) /* what is no ASCII is spelled by its code there */
+            assert_says(shown, text_of(option, "help"));
     }
     assert_says(shown, text_of(command, "summary"));
 }
