@@ -64,7 +64,8 @@ static struct mt_counter_reading read_both(void)
     return shortest;
 }
 
-/* Late, since asking the processor takes microseconds on a virtual machine, and most threads don't live for two intervals. */
+/* Late, since asking the processor takes microseconds on a virtual machine, and most threads don't live for two
+ * intervals. */
 static void examine(struct own_clock *own)
 {
     if (own->is_examined || own->counted.rate == 0)

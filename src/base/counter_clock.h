@@ -1,5 +1,5 @@
-/* Time told from a counter that ticks steadily, as processors have one that is read in a few nanoseconds, kept to a clock
- * that takes longer to read.
+/* Time told from a counter that ticks steadily, as processors have one that is read in a few nanoseconds, kept to a
+ * clock that takes longer to read.
  *
  *   ns of the clock │            ╱        anchors: readings of both, an interval apart or more
  *                   │        ·╱           between them time is told from the last anchor, at the rate between the
@@ -7,12 +7,12 @@
  *                   │·╱
  *                   └──────────── ticks of the counter
  *
- * Nothing is known of the counter beforehand. It is believed while the rates of two intervals in a row agree; else the
- * clock itself is told, and a counter that was wrong too often is not believed again. So a virtual machine may be suspended,
- * or moved to a processor of another frequency, and a thread to a socket that counts apart: what is told is off by what the
- * counter did wrong within one interval, as that counts it, until it is over. While the counter is steady, what is told
- * differs from the clock by 2 µs at most, for rates that agree differ by a five-hundredth, and by what the ends of a reading
- * are apart. A counter that may stand still is none to use: then time would, too.
+ * Nothing is known of the counter beforehand. It is believed while the rates of two intervals in a row agree; else
+ * the clock itself is told, and a counter that was wrong too often is not believed again. So a virtual machine may be
+ * suspended, or moved to a processor of another frequency, and a thread to a socket that counts apart: what is told is
+ * off by what the counter did wrong within one interval, as that counts it, until it is over. While the counter is
+ * steady, what is told differs from the clock by 2 µs at most, for rates that agree differ by a five-hundredth, and by
+ * what the ends of a reading are apart. A counter that may stand still is none to use: then time would, too.
  *
  * Only computes, from readings that the caller takes. Threads: each has one of its own. */
 #ifndef MT_BASE_COUNTER_CLOCK_H

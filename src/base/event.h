@@ -24,8 +24,8 @@ typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_ki
 
 const char *mt_event_kind_name(mt_event_kind kind);
 
-/* Invariants: sequence grows by 1 from 0 within a run, and time_ns never shrinks; block_bytes >= requested_bytes; address = the segment's address +
- * offset.
+/* Invariants: sequence grows by 1 from 0 within a run, and time_ns never shrinks; block_bytes >= requested_bytes; address
+ * = the segment's address + offset.
  *
  * A segment is a range of addresses, of which parts have memory. The first segment_map of its number begins it, at offset
  * 0 unless the range was somebody else's and had its beginning elsewhere; later ones add memory where there was none;

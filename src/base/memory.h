@@ -5,9 +5,12 @@
 
 #include <stddef.h>
 
-void *mt_host_alloc(size_t bytes); /* zeroed; release with free() */
-void *mt_host_resize(void *old, size_t count,
-                     size_t size); /* realloc of count * size, checked; the tail is not zeroed */
+/* Zeroed. Release with free(). */
+void *mt_host_alloc(size_t bytes);
+
+/* realloc of count * size, checked; what is new is not zeroed. */
+void *mt_host_resize(void *old, size_t count, size_t size);
+
 char *mt_host_strdup(const char *text);
 
 /* Ends the process as running out of memory does, for what else can be used up. */

@@ -71,8 +71,8 @@ typedef enum mt_ring_outcome {
     MT_RING_BUSY, /* another process holds it */
 } mt_ring_outcome;
 
-/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is who holds a busy one, 0 if unknown. MT_FAILED
- * if the file can't be opened or made, or is not a ring: then it is left alone. */
+/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is who holds a busy one, 0
+ * if unknown. MT_FAILED if the file can't be opened or made, or is not a ring: then it is left alone. */
 mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
                        struct mt_ring **out);
 

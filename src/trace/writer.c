@@ -15,6 +15,7 @@ enum {
     PREFAULT_RECORDS = 1 << 14,
     COMMIT_NS = 100 * 1000 * 1000,
     POLL_NS = 2 * 1000 * 1000,
+    SECOND_NS = 1000 * 1000 * 1000,
 };
 
 /* `wanted` and `stopping` are written by the producer, the outcome by the thread; the conditions go with the lock.
@@ -91,13 +92,8 @@ static mt_status store(struct mt_writer *writer, uint64_t head)
 
 static void sleep_a_little(struct mt_writer *writer)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += POLL_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    uint64_t until_ns = mt_clock_ns() + POLL_NS;
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / SECOND_NS), .tv_nsec = (long)(until_ns % SECOND_NS)};
     pthread_mutex_lock(&writer->lock);
     if (atomic_load(&writer->wanted) <= tail(writer) && !atomic_load(&writer->stopping))
         pthread_cond_timedwait(&writer->wake, &writer->lock, &until);
