@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-static const double ROPE_THETA = 10000;
-
 /* (B,T,C) seen as (B,H,T,D). */
 static struct mt_tensor *split_heads(struct mt_runtime *rt, struct mt_tensor *x, int64_t heads)
 {
@@ -189,7 +187,7 @@ static struct mt_tensor *rotated_heads(struct mt_runtime *rt, const struct mt_at
     struct mt_tensor *heads = split_heads(rt, x, layer->heads);
     if (!layer->rope)
         return heads;
-    struct mt_tensor *rotated = mt_rotate(rt, MT_ROLE_SAVED, name, heads, ROPE_THETA);
+    struct mt_tensor *rotated = mt_rotate(rt, MT_ROLE_SAVED, name, heads, MT_ROPE_THETA);
     mt_tensor_release(rt, heads);
     return rotated;
 }

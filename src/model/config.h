@@ -15,6 +15,9 @@ struct mt_model_config {
     bool rope;
 };
 
+/* What is added to the mean square under the root of a norm, and the base of RoPE's angles: of every model. */
+static const double MT_NORM_EPSILON = 1e-5, MT_ROPE_THETA = 10000;
+
 typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
 typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
 typedef enum mt_implementation_kind { MT_IMPLEMENTATION_EAGER, MT_IMPLEMENTATION_FUSED } mt_implementation_kind;

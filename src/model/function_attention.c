@@ -10,7 +10,7 @@ static struct mt_tensor *row_column(struct mt_runtime *rt, mt_role role, const c
     int64_t shape[MT_MAX_DIMS];
     memcpy(shape, x->shape, sizeof shape);
     shape[x->dims - 1] = 1;
-    return mt_tensor_empty(rt, role, name, x->dtype == MT_F64 ? MT_F64 : MT_F32, x->dims, shape);
+    return mt_tensor_empty(rt, role, name, mt_sum_dtype(x->dtype), x->dims, shape);
 }
 
 /* Saved: the input, the log-sum-exp. */

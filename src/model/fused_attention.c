@@ -8,8 +8,6 @@
 
 #include <math.h>
 
-static const double ROPE_THETA = 10000;
-
 /* `heads` heads of a (B,T,…) tensor from its column `column` on, as (B,heads,T,D). */
 static struct mt_tensor *heads_view(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *of,
                                     int64_t heads, int64_t column)
@@ -70,20 +68,15 @@ static void rotate(struct mt_runtime *rt, const struct mt_fused_model *model, st
     if (!model->config->model.rope)
         return;
     struct mt_tensor *both = heads_view(rt, model, projected, 2 * model->config->model.heads, 0);
-    mt_op_rotate(rt, ROPE_THETA, direction, both, both);
+    mt_op_rotate(rt, MT_ROPE_THETA, direction, both, both);
     mt_tensor_release(rt, both);
-}
-
-static mt_dtype sum_dtype(const struct mt_fused_model *model)
-{
-    return model->compute == MT_F64 ? MT_F64 : MT_F32;
 }
 
 static void flash(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
                   const struct heads *heads, struct mt_tensor *out)
 {
     if (rt->grad_enabled)
-        layer->lse = head_matrix(rt, model, MT_ROLE_SAVED, "lse", sum_dtype(model), 1);
+        layer->lse = head_matrix(rt, model, MT_ROLE_SAVED, "lse", mt_sum_dtype(model->compute), 1);
     const struct mt_attention attention = {
         .scale = scale_of(model), .q = heads->q, .k = heads->k, .v = heads->v, .out = out, .lse = layer->lse};
     mt_op_attention(rt, &attention);
@@ -128,7 +121,7 @@ struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fuse
 static void flash_grad(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
                        const struct heads *heads, const struct heads *grads, struct mt_tensor *grad)
 {
-    struct mt_tensor *delta = head_matrix(rt, model, MT_ROLE_TEMPORARY, "delta", sum_dtype(model), 1);
+    struct mt_tensor *delta = head_matrix(rt, model, MT_ROLE_TEMPORARY, "delta", mt_sum_dtype(model->compute), 1);
     struct mt_tensor *out = heads_view(rt, model, layer->context, model->config->model.heads, 0);
     const struct mt_attention attention = {.scale = scale_of(model),
                                            .q = heads->q,

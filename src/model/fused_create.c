@@ -33,14 +33,6 @@ struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fuse
                           part->first_row * columns);
 }
 
-static void set_name(char *name, size_t size, int layer, const char *module)
-{
-    if (layer >= 0)
-        snprintf(name, size, "layers.%d.%s.weight", layer, module);
-    else
-        snprintf(name, size, "%s.weight", module);
-}
-
 /* Draws a part of `weight` that begins at `row`. */
 static void add_part(struct builder *builder, const struct mt_fused_weight *weight, const struct part *from,
                      mt_parameter_kind kind, int64_t row)
@@ -48,7 +40,7 @@ static void add_part(struct builder *builder, const struct mt_fused_weight *weig
     struct mt_runtime *rt = builder->rt;
     struct mt_fused_part *part = &builder->model->parts[builder->model->part_count++];
     *part = (struct mt_fused_part){.weight = weight, .first_row = row, .rows = from->rows > 0 ? from->rows : 1};
-    set_name(part->name, sizeof part->name, weight->parameter.layer, from->module);
+    mt_parameter_name(weight->parameter.layer, from->module, part->name);
     struct mt_tensor *values = mt_fused_part_view(rt, part, weight->parameter.value);
     mt_parameter_draw(rt, builder->config, kind, from->number, values);
     mt_tensor_release(rt, values);
@@ -65,7 +57,7 @@ static struct mt_fused_weight *add_weight(struct builder *builder, const char *m
     for (int i = 0; i < count; i++)
         rows += parts[i].rows;
     const int64_t matrix[] = {rows, columns};
-    set_name(weight->parameter.name, sizeof weight->parameter.name, outer.layer, module);
+    mt_parameter_name(outer.layer, module, weight->parameter.name);
     weight->parameter.span = rt->scope.span;
     weight->parameter.layer = outer.layer;
     weight->parameter.value = mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, builder->config->parameter_dtype,

@@ -33,7 +33,7 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
     if (rt->grad_enabled)
         kept->rstd = mt_tensor_empty(rt, MT_ROLE_SAVED, "rstd", x->dtype, 3, column);
     struct mt_tensor *out = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, NULL, model->compute, x);
-    const struct mt_norm_tensors norm = {.epsilon = MT_FUSED_NORM_EPSILON,
+    const struct mt_norm_tensors norm = {.epsilon = MT_NORM_EPSILON,
                                          .out = out,
                                          .rstd = kept->rstd,
                                          .sum = sum,

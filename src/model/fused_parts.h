@@ -5,18 +5,10 @@
 
 #include "model/fused_model.h"
 
-#include <stdio.h>
-
-static const double MT_FUSED_NORM_EPSILON = 1e-5;
-
 /* Enters block number i, inside of "layers". */
 static inline struct mt_scope mt_fused_enter_layer(struct mt_runtime *rt, int64_t i)
 {
-    char name[24];
-    snprintf(name, sizeof name, "%lld", (long long)i);
-    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_BLOCK, "residual");
-    rt->scope.layer = (int)i;
-    return outer;
+    return mt_scope_enter_layer(rt, i, MT_CATEGORY_BLOCK, "residual");
 }
 
 /* Releases and forgets. */

@@ -4,7 +4,6 @@
 #include "model/transformer.h"
 #include "model/use.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { PARAMETERS_PER_LAYER = 9, PARAMETERS_OUTSIDE = 3 };
@@ -80,10 +79,7 @@ static void add_layers(struct builder *builder)
     struct mt_runtime *rt = builder->rt;
     struct mt_scope outer = mt_scope_enter(rt, "layers", MT_CATEGORY_PARAM, "parameter");
     for (int64_t i = 0; i < builder->config->model.layers; i++) {
-        char name[24];
-        snprintf(name, sizeof name, "%lld", (long long)i);
-        struct mt_scope layers_scope = mt_scope_enter(rt, name, MT_CATEGORY_PARAM, "parameter");
-        rt->scope.layer = (int)i;
+        struct mt_scope layers_scope = mt_scope_enter_layer(rt, i, MT_CATEGORY_PARAM, "parameter");
         add_layer(builder, &builder->model->layers[i], 1 + (uint64_t)i * PARAMETERS_PER_LAYER);
         mt_scope_leave(rt, layers_scope);
     }

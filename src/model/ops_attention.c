@@ -20,7 +20,7 @@ static bool is_known(struct mt_runtime *rt, const char *op, bool has_kernel)
 static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor *wide)
 {
     bool fits = column->dims == wide->dims && column->shape[column->dims - 1] == 1 &&
-                column->dtype == (wide->dtype == MT_F64 ? MT_F64 : MT_F32);
+                column->dtype == mt_sum_dtype(wide->dtype);
     for (int i = 0; fits && i < wide->dims - 1; i++)
         fits = column->shape[i] == wide->shape[i];
     return fits && column->storage != wide->storage;

@@ -20,11 +20,6 @@ mt_status mt_ops_fused_check(const struct mt_device *device)
                    device->name);
 }
 
-static bool is_float(const struct mt_tensor *tensor)
-{
-    return tensor->dtype == MT_F32 || tensor->dtype == MT_BF16 || tensor->dtype == MT_F64;
-}
-
 /* Whether all have the shape of the first and lie without gaps; what shares memory with the first must be the same view.
  * NULLs are left out. */
 static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
@@ -35,7 +30,7 @@ static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tens
             continue;
         if (!mt_op_ready(rt, op, &t, 1))
             return false;
-        if (mt_tensor_same_shape(t, tensors[0]) && mt_tensor_is_contiguous(t) && is_float(t) &&
+        if (mt_tensor_same_shape(t, tensors[0]) && mt_tensor_is_contiguous(t) && mt_is_floating(t->dtype) &&
             mt_op_alias_allowed(tensors[0], t))
             continue;
         mt_op_fail_shapes(rt, op, tensors[0], t);
@@ -189,7 +184,7 @@ static bool halves_fit(struct mt_runtime *rt, const char *op, const struct mt_te
         return false;
     int last = half->dims - 1;
     bool fits = half->dims == both->dims && both->shape[last] == 2 * half->shape[last] && half->dtype == both->dtype &&
-                is_float(half) && half->storage != both->storage && mt_tensor_is_contiguous(half) &&
+                mt_is_floating(half->dtype) && half->storage != both->storage && mt_tensor_is_contiguous(half) &&
                 mt_tensor_is_contiguous(both);
     for (int i = 0; fits && i < last; i++)
         fits = half->shape[i] == both->shape[i];
@@ -240,7 +235,7 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
     if (!mt_op_ready(rt, "cross_entropy", (const struct mt_tensor *[]){logits, losses, targets}, 3))
         return;
     if (!has_one_a_row(losses, logits) || !has_one_a_row(targets, logits) || targets->dtype != MT_I64 ||
-        !is_float(logits) || !mt_tensor_is_contiguous(logits)) {
+        !mt_is_floating(logits->dtype) || !mt_tensor_is_contiguous(logits)) {
         mt_op_fail_shapes(rt, "cross_entropy", logits, targets);
         return;
     }

@@ -7,6 +7,14 @@
 #include <math.h>
 #include <stdio.h>
 
+void mt_parameter_name(int layer, const char *module, char name[MT_PARAMETER_NAME])
+{
+    if (layer >= 0)
+        snprintf(name, MT_PARAMETER_NAME, "layers.%d.%s.weight", layer, module);
+    else
+        snprintf(name, MT_PARAMETER_NAME, "%s.weight", module);
+}
+
 void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,
                        uint64_t number, struct mt_tensor *values)
 {
@@ -31,10 +39,7 @@ void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config 
     int dims = shape->rows == 0 ? 1 : 2;
     struct mt_scope outer = mt_scope_enter(rt, module, MT_CATEGORY_PARAM, "parameter");
     *out = (struct mt_parameter){.span = rt->scope.span, .layer = outer.layer, .number = shape->number};
-    if (outer.layer >= 0)
-        snprintf(out->name, sizeof out->name, "layers.%d.%s.weight", outer.layer, module);
-    else
-        snprintf(out->name, sizeof out->name, "%s.weight", module);
+    mt_parameter_name(outer.layer, module, out->name);
     out->value =
         mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, config->parameter_dtype, dims, dims == 1 ? &shape->columns : matrix);
     mt_parameter_draw(rt, config, shape->kind, shape->number, out->value);

@@ -20,6 +20,9 @@ struct mt_parameter {
 /* What a parameter's values are drawn for. */
 typedef enum mt_parameter_kind { MT_PARAMETER_EMBEDDING, MT_PARAMETER_LINEAR, MT_PARAMETER_NORM } mt_parameter_kind;
 
+/* The name of the weight of `module` in block `layer`, -1 outside of one: "layers.0.attn.q_proj.weight". */
+void mt_parameter_name(int layer, const char *module, char name[MT_PARAMETER_NAME]);
+
 /* Fills `values`, contiguous, with what parameter number `number`, counted in the order of the reference data, begins
  * with: a linear map (outputs, inputs) uniformly with variance 1 / inputs, norms with 1, or about 1 by config->init. */
 void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,

@@ -1,8 +1,6 @@
 #include "model/runtime.h"
 
-#include "base/memory.h"
-
-#include <stdlib.h>
+#include <stdio.h>
 
 void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc)
 {
@@ -36,6 +34,15 @@ struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_categ
     rt->scope.category = category;
     rt->scope.op = op;
     mt_alloc_mark(rt->alloc, MT_EVENT_SPAN_BEGIN, 0, rt->scope.span);
+    return outer;
+}
+
+struct mt_scope mt_scope_enter_layer(struct mt_runtime *rt, int64_t layer, mt_category category, const char *op)
+{
+    char name[24];
+    snprintf(name, sizeof name, "%lld", (long long)layer);
+    struct mt_scope outer = mt_scope_enter(rt, name, category, op);
+    rt->scope.layer = (int)layer;
     return outer;
 }
 

@@ -49,6 +49,8 @@ void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase);
 
 /* Enters a piece of the model: a span `name` inside of the current one. Returns the scope to go back to. */
 struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_category category, const char *op);
+/* Enters block number `layer` of the model, a span of that name inside of the current one. */
+struct mt_scope mt_scope_enter_layer(struct mt_runtime *rt, int64_t layer, mt_category category, const char *op);
 /* Goes back to `outer`, which the entering returned; the trace is told. */
 void mt_scope_leave(struct mt_runtime *rt, struct mt_scope outer);
 

@@ -55,6 +55,18 @@ struct mt_tensor *mt_tensor_view(struct mt_runtime *rt, struct mt_tensor *tensor
 struct mt_tensor *mt_tensor_retain(struct mt_tensor *tensor);
 void mt_tensor_release(struct mt_runtime *rt, struct mt_tensor *tensor);
 
+/* Whether numbers of a dtype have a precision: a mask or an index has none. */
+static inline bool mt_is_floating(mt_dtype dtype)
+{
+    return dtype == MT_F32 || dtype == MT_BF16 || dtype == MT_F64;
+}
+
+/* What sums over elements of a dtype are kept in. */
+static inline mt_dtype mt_sum_dtype(mt_dtype dtype)
+{
+    return dtype == MT_F64 ? MT_F64 : MT_F32;
+}
+
 /* Elements, and the bytes that hold them without repetition. */
 int64_t mt_tensor_count(const struct mt_tensor *tensor);
 uint64_t mt_tensor_bytes(const struct mt_tensor *tensor);

@@ -5,10 +5,6 @@
 #include "model/einsum.h"
 #include "model/functions.h"
 
-#include <stdio.h>
-
-static const double NORM_EPSILON = 1e-5;
-
 /* RMSNorm: x / sqrt(mean(x²) + eps) * weight, over the last dimension, which is C. Zhang, Sennrich, 2019. */
 static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, struct mt_tensor *x,
                                       const struct mt_parameter *weight)
@@ -17,7 +13,7 @@ static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, s
     struct mt_tensor *square = mt_power(rt, MT_ROLE_TEMPORARY, "pow", x, 2);
     struct mt_tensor *mean = mt_mean_last(rt, MT_ROLE_TEMPORARY, "mean", square);
     mt_tensor_release(rt, square);
-    struct mt_tensor *shifted = mt_add_scalar(rt, MT_ROLE_TEMPORARY, "add", mean, NORM_EPSILON);
+    struct mt_tensor *shifted = mt_add_scalar(rt, MT_ROLE_TEMPORARY, "add", mean, MT_NORM_EPSILON);
     mt_tensor_release(rt, mean);
     struct mt_tensor *scale = mt_rsqrt(rt, MT_ROLE_SAVED, "rsqrt", shifted);
     mt_tensor_release(rt, shifted);
@@ -80,10 +76,7 @@ struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transf
     struct mt_tensor *x = embedding_forward(rt, model->token_embeddings, tokens);
     struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
     for (int64_t i = 0; i < model->config.layers; i++) {
-        char name[24];
-        snprintf(name, sizeof name, "%lld", (long long)i);
-        struct mt_scope layers_scope = mt_scope_enter(rt, name, MT_CATEGORY_BLOCK, "residual");
-        rt->scope.layer = (int)i;
+        struct mt_scope layers_scope = mt_scope_enter_layer(rt, i, MT_CATEGORY_BLOCK, "residual");
         struct mt_tensor *next = block_forward(rt, &model->layers[i], x);
         mt_tensor_release(rt, x);
         x = next;

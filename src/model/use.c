@@ -59,16 +59,10 @@ void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
     mt_use_read(rt, scratch);
 }
 
-/* Whether numbers of this dtype have a precision: a mask or an index has none. */
-static bool is_floating(mt_dtype dtype)
-{
-    return dtype == MT_F32 || dtype == MT_BF16 || dtype == MT_F64;
-}
-
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input)
 {
     struct mt_use *use = &output->storage->use;
-    if (output->dtype == input->dtype || !is_floating(output->dtype) || !is_floating(input->dtype))
+    if (output->dtype == input->dtype || !mt_is_floating(output->dtype) || !mt_is_floating(input->dtype))
         return;
     if (use->writes == 1 && use->reads == 0)
         use->copied_from = input->storage->use.block;
