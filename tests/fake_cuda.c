@@ -10,6 +10,8 @@
  *   push NAME, pop            ranges of NVTX
  *   launch NAME               a kernel
  *   lose COUNT                records that CUPTI drops
+ *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand over
+ *                             kernels; says how many those were
  *   hears                     says whether CUPTI was asked to call back at launches
  *   fork                      a child that exits at once
  *   await SIGNAL              blocks the signal, sends it to its own process, and waits for it
@@ -21,7 +23,9 @@
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +33,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint32_t calls; /* numbers that were given out */
+static _Atomic uint32_t given_out;         /* numbers of calls */
+static _Thread_local uint32_t call_number; /* that this thread is in */
+
+static void begin_call(void)
+{
+    call_number = ++given_out;
+}
 
 /* ---- the driver ---- */
 
@@ -45,7 +55,7 @@ static void call_at(CUpti_ApiCallbackSite site, CUpti_CallbackDomain domain, CUp
                                      .functionParams = given,
                                      .functionReturnValue = &result,
                                      .contextUid = 1,
-                                     .correlationId = calls};
+                                     .correlationId = call_number};
     fake_cupti_call_back(domain, id, &data);
 }
 
@@ -60,7 +70,7 @@ static void record_memory(CUpti_ActivityMemoryKind kind, uint64_t address, uint6
     const CUpti_ActivityMemory4 record = {.kind = CUPTI_ACTIVITY_KIND_MEMORY2,
                                           .memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION,
                                           .memoryKind = kind,
-                                          .correlationId = calls,
+                                          .correlationId = call_number,
                                           .address = address,
                                           .bytes = bytes,
                                           .name = "table"};
@@ -74,7 +84,7 @@ static void take(uint64_t address, uint64_t bytes, int result)
     CUdeviceptr place = address;
     const cudaMalloc_v3020_params outer = {&pointer, bytes};
     const cuMemAlloc_v2_params inner = {&place, bytes};
-    calls++;
+    begin_call();
     call_at(CUPTI_API_ENTER, CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, &outer, result);
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &inner, result);
     memcpy(&pointer, &address, sizeof pointer);
@@ -87,7 +97,7 @@ static void take_from_pool(uint64_t address, uint64_t bytes)
 {
     void *pointer = NULL;
     const cudaMallocAsync_v11020_params given = {&pointer, bytes, NULL};
-    calls++;
+    begin_call();
     memcpy(&pointer, &address, sizeof pointer);
     call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, &given, 0);
 }
@@ -97,7 +107,7 @@ static void give_to_pool(uint64_t address)
     void *pointer;
     memcpy(&pointer, &address, sizeof pointer);
     const cudaFreeAsync_v11020_params given = {pointer, NULL};
-    calls++;
+    begin_call();
     call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, &given, 0);
 }
 
@@ -106,14 +116,14 @@ static void take_managed(uint64_t address, uint64_t bytes)
     void *pointer;
     const cudaMallocManaged_v6000_params given = {&pointer, bytes, CU_MEM_ATTACH_GLOBAL};
     memcpy(&pointer, &address, sizeof pointer);
-    calls++;
+    begin_call();
     call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000, &given, 0);
 }
 
 static void give(uint64_t address)
 {
     const cuMemFree_v2_params given = {address};
-    calls++;
+    begin_call();
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, &given, 0);
 }
 
@@ -122,22 +132,23 @@ static void make(uint64_t number, uint64_t bytes)
     CUmemGenericAllocationHandle handle = number;
     const CUmemAllocationProp kind = {.location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     const cuMemCreate_params given = {&handle, bytes, &kind, 0};
-    calls++;
+    begin_call();
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &given, 0);
 }
 
 static void drop(uint64_t number)
 {
     const cuMemRelease_params given = {number};
-    calls++;
+    begin_call();
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemRelease, &given, 0);
 }
 
 static void launch(const char *name)
 {
-    calls++;
+    begin_call();
     call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, NULL, 0);
-    fake_cupti_ran(calls, name, fake_cupti.now_ns + calls * 100, fake_cupti.now_ns + calls * 100 + 50);
+    fake_cupti_ran(call_number, name, fake_cupti.now_ns + call_number * 100,
+                   fake_cupti.now_ns + call_number * 100 + 50);
 }
 
 /* The function of the library that a variable names; NULL: it names none, or there is none. */
@@ -236,6 +247,54 @@ static void await_signal(int number)
     printf("%s\n", sigtimedwait(&awaited, NULL, &most) == number ? "it came" : "it did not come");
 }
 
+enum { ROUNDS = 1000, MOST_THREADS = 8 };
+
+static void *act_in_storm(void *address)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        range(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){"storm"});
+        take_from_pool((uint64_t)(uintptr_t)address, 512);
+        begin_call();
+        call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, NULL, 0);
+        give_to_pool((uint64_t)(uintptr_t)address);
+        range(CUPTI_CBID_NVTX_nvtxRangePop, NULL);
+    }
+    return NULL;
+}
+
+/* Until *is_over. Returns how many kernels there were. */
+static void *hand_kernels_over(void *is_over)
+{
+    CUpti_ActivityKernel10 kernels[FAKE_RECORDS_A_BUFFER] = {0};
+    uintptr_t count = 0;
+    do {
+        for (int i = 0; i < FAKE_RECORDS_A_BUFFER; i++, count++)
+            kernels[i] = (CUpti_ActivityKernel10){.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                                  .start = fake_cupti.now_ns + count * 10,
+                                                  .end = fake_cupti.now_ns + count * 10 + 5,
+                                                  .correlationId = given_out,
+                                                  .name = "storm"};
+        fake_cupti_hand_over(kernels, sizeof kernels);
+    } while (!*(_Atomic bool *)is_over);
+    return (void *)count;
+}
+
+static void storm(int count)
+{
+    pthread_t threads[MOST_THREADS], other;
+    _Atomic bool is_over = false;
+    void *kernels;
+    is_nvtx_heard();
+    pthread_create(&other, NULL, hand_kernels_over, &is_over);
+    for (int i = 0; i < count && i < MOST_THREADS; i++)
+        pthread_create(&threads[i], NULL, act_in_storm, (void *)(uintptr_t)((uint64_t)(i + 1) << 32));
+    for (int i = 0; i < count && i < MOST_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    is_over = true;
+    pthread_join(other, &kernels);
+    printf("%lld\n", (long long)(uintptr_t)kernels);
+}
+
 static void fork_child(void)
 {
     pid_t child = fork();
@@ -262,7 +321,7 @@ static int act_on_memory(const char *word, const char *first, uint64_t bytes)
     if (strcmp(word, "drop") == 0)
         return drop((uint64_t)atoi(first)), 2;
     if (strcmp(word, "static") == 0)
-        return calls++, record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, address_of(first), bytes), 3;
+        return begin_call(), record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC, address_of(first), bytes), 3;
     if (strcmp(word, "refuse") == 0)
         return take(0, strtoull(first, NULL, 10), CUDA_ERROR_OUT_OF_MEMORY), 2;
     return 0;
@@ -284,6 +343,8 @@ static int act(char **words)
         return launch(first), 2;
     if (strcmp(word, "lose") == 0)
         return fake_cupti.dropped += (size_t)atoi(first), 2;
+    if (strcmp(word, "storm") == 0)
+        return storm(atoi(first)), 2;
     if (strcmp(word, "hears") == 0)
         return say_what_is_heard(), 1;
     if (strcmp(word, "await") == 0)

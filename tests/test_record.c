@@ -251,6 +251,23 @@ static void launches_are_heard_once_there_are_ranges(void **state)
     assert_string_equal(shell(RECORD "push model hears pop")->out, "launches are not heard\n");
 }
 
+static void what_threads_do_at_once_is_all_there(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" record --kernels -- " FAKE "storm 4");
+    assert_int_equal(said->code, 0);
+    char kernels[32];
+    snprintf(kernels, sizeof kernels, "%.*s", (int)strcspn(said->out, "\n"), said->out);
+    assert_string_equal(ask("SELECT count(*) FROM kernel"), kernels);
+    assert_string_equal(ask("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                            " JOIN label AS l ON l.id = e.label JOIN span AS s ON s.id = l.span"
+                            " WHERE k.name = 'alloc' AND s.path = 'storm'"),
+                        "4000");
+    assert_string_equal(ask("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                            " WHERE k.name = 'free'"),
+                        "4000");
+}
+
 /* As the benchmark compares it with the driver's figure. */
 static void a_trace_tells_what_a_program_that_goes_on_holds(void **state)
 {
@@ -393,6 +410,7 @@ int main(void)
         TEST(blocks_tell_the_function_and_the_ranges),
         TEST(kernels_are_recorded_where_they_are_asked_for),
         TEST(launches_are_heard_once_there_are_ranges),
+        TEST(what_threads_do_at_once_is_all_there),
         TEST(a_trace_tells_what_a_program_that_goes_on_holds),
         TEST(ranges_of_a_name_are_steps),
         TEST(what_is_missing_is_counted_and_said),
