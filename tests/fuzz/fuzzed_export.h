@@ -25,10 +25,16 @@ static inline struct fuzzed_export fuzzed_export_create(void)
     return export;
 }
 
+/* Removes it, and what SQLite puts beside a file that says that it has a write-ahead log. */
 static inline void fuzzed_export_remove(const struct fuzzed_export *export)
 {
+    static const char *const ends[] = {"", "-wal", "-shm"};
     close(export->descriptor);
-    unlink(export->path);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char path[sizeof export->path + 8];
+        snprintf(path, sizeof path, "%s%s", export->path, ends[i]);
+        unlink(path);
+    }
 }
 
 /* Reads it as an import does. */
