@@ -1,7 +1,6 @@
 /* memtrace fit: what it claims is what memtrace run finds on a device of that size. */
 #include "base/random.h"
-#include "base/status.h"
-#include "program.h"
+#include "fit_answer.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
@@ -14,33 +13,11 @@
 
 enum { UNIT_MIB = 2 }; /* what a need is told to */
 
-static int set_up(void **state)
-{
-    *state = enter_folder("test_fit");
-    assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
-    return 0;
-}
-
-/* What fit says, which ends with 0 where it fits and with 1 where not; the caller's. */
-static json_t *fit(const char *arguments)
-{
-    const struct said *said = shell("\"$M\" fit --json %s", arguments);
-    json_t *answer = json_of_code(said, said->code == 0 ? 0 : MT_FAILED);
-    assert_int_equal(json_is_true(json_object_get(answer, "fits")), said->code == 0);
-    return answer;
-}
-
 static json_t *fit_on(json_int_t mib, const char *arguments)
 {
     char text[1024];
     snprintf(text, sizeof text, "--device sim:%" JSON_INTEGER_FORMAT "MiB %s", mib, arguments);
     return fit(text);
-}
-
-/* Runs a pasted command with more options, the later ones counting. */
-static int code_of(const char *command, const char *more)
-{
-    return shell("PATH=$PWD:$PATH; %s --no-trace %s", command, more)->code;
 }
 
 static void assert_fits(const char *command, const char *more)
@@ -483,108 +460,6 @@ static void what_can_not_be_answered_gets_a_sentence(void **state)
     }
 }
 
-/* Options of a random run, by the stream of `seed`. */
-struct options {
-    uint64_t seed, count;
-    char text[1024];
-};
-
-static size_t draw(struct options *options, size_t below)
-{
-    return (size_t)(mt_random_unit(options->seed, options->count++) * (double)below);
-}
-
-/* Adds the option with one of `count` values, or leaves it out. */
-static void add(struct options *options, const char *option, size_t count, const char *const *values)
-{
-    size_t length = strlen(options->text), chosen = draw(options, count + 1);
-    if (chosen < count)
-        snprintf(options->text + length, sizeof options->text - length, "%s '%s' ", option, values[chosen]);
-}
-
-#define ADD(options, option, ...)                                                                                      \
-    do {                                                                                                               \
-        static const char *const values[] = {__VA_ARGS__};                                                             \
-        add(options, option, sizeof values / sizeof values[0], values);                                                \
-    } while (0)
-
-static void add_model(struct options *options)
-{
-    ADD(options, "--model", "small", "small.json");
-    ADD(options, "--vocab", "300", "1000");
-    ADD(options, "--layers", "1", "2", "3");
-    ADD(options, "--heads", "4", "8");
-    ADD(options, "--d-model", "64", "128");
-    ADD(options, "--d-ff", "99", "256");
-    ADD(options, "--rope", "on", "off");
-}
-
-static void add_training(struct options *options)
-{
-    ADD(options, "--batch", "1", "2", "7");
-    ADD(options, "--seq", "5", "16", "33");
-    ADD(options, "--mode", "infer", "fwd", "fwd_bwd");
-    ADD(options, "--autocast", "off", "bf16");
-    ADD(options, "--attention", "custom", "softmax", "weights");
-    ADD(options, "--matmul", "fp32", "tf32");
-    ADD(options, "--steps", "1", "2", "14");
-    ADD(options, "--warmup", "0", "1", "2");
-    ADD(options, "--zero-grad", "before-backward", "before-forward");
-    ADD(options, "--init", "random", "reference");
-    ADD(options, "--data", "random", "reference", "its text", "./random");
-    ADD(options, "--seed", "0", "9", "9223372036854775807");
-    ADD(options, "--impl", "eager");
-    ADD(options, "--alloc", "policy=tight", "policy=torch", "policy=torch,max_split=64MiB",
-        "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
-    ADD(options, "--device", "sim:16GiB", "sim:12.5 GB");
-}
-
-/* Every setting of the trace's run, one a line. */
-static void settings_of(const char *trace, char *out)
-{
-    const struct said *said = shell("\"$M\" sql --csv --trace %s \"SELECT name, value FROM setting\"", trace);
-    assert_int_equal(said->code, 0);
-    assert_says(said->out, "\nseed,");
-    strcpy(out, said->out);
-}
-
-/* From options through the trace's settings and the plan that they make to options again. */
-static void assert_comes_back(const char *given)
-{
-    static char first[OUTPUT_BYTES], second[OUTPUT_BYTES];
-    static const char remove[] = "rm -f a.db b.db";
-    assert_int_equal(shell("%s", remove)->code, 0);
-    if (shell("\"$M\" run --device sim %s --trace a.db", given)->code != 0)
-        fail_msg("can't be run: %s", given);
-    json_t *answer = fit("--trace a.db --reserve 0");
-    if (code_of(text_of(answer, "command"), "") != 0)
-        fail_msg("%s: can't be run: %s", given, text_of(answer, "command"));
-    assert_int_equal(shell("PATH=$PWD:$PATH; %s --trace b.db", text_of(answer, "command"))->code, 0);
-    settings_of("a.db", first);
-    settings_of("b.db", second);
-    if (strcmp(first, second) != 0)
-        fail_msg("%s is not %s:\n%s\n%s", given, text_of(answer, "command"), first, second);
-    json_decref(answer);
-}
-
-static void a_traced_run_is_repeated_from_its_settings(void **state)
-{
-    (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
-    static const char files[] =
-        "printf %01000d 0 | tee 'its text' >random;"
-        " echo '{\"vocab\": 500, \"d_model\": 64, \"d_ff\": 128, \"heads\": 2, \"layers\": 2}' >small.json";
-    assert_int_equal(shell("%s", files)->code, 0);
-    for (uint64_t i = 0; i < 4; i++) {
-        struct options options = {.seed = seed + i};
-        strcpy(options.text, "--model small.json --heads 4 ");
-        add_model(&options);
-        add_training(&options);
-        assert_comes_back(options.text);
-    }
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
@@ -609,7 +484,6 @@ int main(void)
         TEST(a_run_that_ended_out_of_memory_is_asked_about_on_its_device),
         TEST(a_trace_from_before_attention_was_a_setting_reads_as_custom),
         TEST(what_can_not_be_answered_gets_a_sentence),
-        TEST(a_traced_run_is_repeated_from_its_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

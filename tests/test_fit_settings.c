@@ -1,0 +1,116 @@
+/* memtrace fit of a traced run: it is repeated from its settings, whatever its options were. */
+#include "base/random.h"
+#include "fit_answer.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+/* Options of a random run, by the stream of `seed`. */
+struct options {
+    uint64_t seed, count;
+    char text[1024];
+};
+
+static size_t draw(struct options *options, size_t below)
+{
+    return (size_t)(mt_random_unit(options->seed, options->count++) * (double)below);
+}
+
+/* Adds the option with one of `count` values, or leaves it out. */
+static void add(struct options *options, const char *option, size_t count, const char *const *values)
+{
+    size_t length = strlen(options->text), chosen = draw(options, count + 1);
+    if (chosen < count)
+        snprintf(options->text + length, sizeof options->text - length, "%s '%s' ", option, values[chosen]);
+}
+
+#define ADD(options, option, ...)                                                                                      \
+    do {                                                                                                               \
+        static const char *const values[] = {__VA_ARGS__};                                                             \
+        add(options, option, sizeof values / sizeof values[0], values);                                                \
+    } while (0)
+
+static void add_model(struct options *options)
+{
+    ADD(options, "--model", "small", "small.json");
+    ADD(options, "--vocab", "300", "1000");
+    ADD(options, "--layers", "1", "2", "3");
+    ADD(options, "--heads", "4", "8");
+    ADD(options, "--d-model", "64", "128");
+    ADD(options, "--d-ff", "99", "256");
+    ADD(options, "--rope", "on", "off");
+}
+
+static void add_training(struct options *options)
+{
+    ADD(options, "--batch", "1", "2", "7");
+    ADD(options, "--seq", "5", "16", "33");
+    ADD(options, "--mode", "infer", "fwd", "fwd_bwd");
+    ADD(options, "--autocast", "off", "bf16");
+    ADD(options, "--attention", "custom", "softmax", "weights");
+    ADD(options, "--matmul", "fp32", "tf32");
+    ADD(options, "--steps", "1", "2", "14");
+    ADD(options, "--warmup", "0", "1", "2");
+    ADD(options, "--zero-grad", "before-backward", "before-forward");
+    ADD(options, "--init", "random", "reference");
+    ADD(options, "--data", "random", "reference", "its text", "./random");
+    ADD(options, "--seed", "0", "9", "9223372036854775807");
+    ADD(options, "--impl", "eager");
+    ADD(options, "--alloc", "policy=tight", "policy=torch", "policy=torch,max_split=64MiB",
+        "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
+    ADD(options, "--device", "sim:16GiB", "sim:12.5 GB");
+}
+
+/* Every setting of the trace's run, one a line. */
+static void settings_of(const char *trace, char *out)
+{
+    const struct said *said = shell("\"$M\" sql --csv --trace %s \"SELECT name, value FROM setting\"", trace);
+    assert_int_equal(said->code, 0);
+    assert_says(said->out, "\nseed,");
+    strcpy(out, said->out);
+}
+
+/* From options through the trace's settings and the plan that they make to options again. */
+static void assert_comes_back(const char *given)
+{
+    static char first[OUTPUT_BYTES], second[OUTPUT_BYTES];
+    static const char remove[] = "rm -f a.db b.db";
+    assert_int_equal(shell("%s", remove)->code, 0);
+    if (shell("\"$M\" run --device sim %s --trace a.db", given)->code != 0)
+        fail_msg("can't be run: %s", given);
+    json_t *answer = fit("--trace a.db --reserve 0");
+    if (code_of(text_of(answer, "command"), "") != 0)
+        fail_msg("%s: can't be run: %s", given, text_of(answer, "command"));
+    assert_int_equal(shell("PATH=$PWD:$PATH; %s --trace b.db", text_of(answer, "command"))->code, 0);
+    settings_of("a.db", first);
+    settings_of("b.db", second);
+    if (strcmp(first, second) != 0)
+        fail_msg("%s is not %s:\n%s\n%s", given, text_of(answer, "command"), first, second);
+    json_decref(answer);
+}
+
+static void a_traced_run_is_repeated_from_its_settings(void **state)
+{
+    (void)state;
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %" PRIu64 "\n", seed);
+    static const char files[] =
+        "printf %01000d 0 | tee 'its text' >random;"
+        " echo '{\"vocab\": 500, \"d_model\": 64, \"d_ff\": 128, \"heads\": 2, \"layers\": 2}' >small.json";
+    assert_int_equal(shell("%s", files)->code, 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        struct options options = {.seed = seed + i};
+        strcpy(options.text, "--model small.json --heads 4 ");
+        add_model(&options);
+        add_training(&options);
+        assert_comes_back(options.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_traced_run_is_repeated_from_its_settings, set_up, leave_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
