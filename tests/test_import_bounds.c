@@ -220,16 +220,21 @@ static void make_database(const char *sql)
     sqlite3_close(database);
 }
 
-static mt_status tell_database(struct mt_import_report *report)
+static mt_status tell(const char *path, struct mt_import_report *report)
 {
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     *report = (struct mt_import_report){0};
-    mt_status status = mt_nsys_tell("export.sqlite", MT_TORCH_ANY_DEVICE, rules, &sink, report);
+    mt_status status = mt_nsys_tell(path, MT_TORCH_ANY_DEVICE, rules, &sink, report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);
     return status;
+}
+
+static mt_status tell_database(struct mt_import_report *report)
+{
+    return tell("export.sqlite", report);
 }
 
 /* Each range would look at all of them. */
@@ -309,6 +314,20 @@ static void pages_that_are_there_twice_are_refused(void **state)
     mt_import_report_release(&report);
 }
 
+/* Which says that it has a write-ahead log, and a name that means something in a URI. */
+static void nothing_is_left_beside_a_file(void **state)
+{
+    (void)state;
+    struct mt_import_report report;
+    make_database("PRAGMA journal_mode = WAL; CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS(" MEMORY_COLUMNS ", bytes);"
+                  "INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES(1, 1, 0, 512, 2, 0, 0, 512)");
+    assert_int_equal(system("mkdir alone && cp export.sqlite 'alone/a?b#c%41.sqlite'"), 0);
+    assert_int_equal(tell("alone/a?b#c%41.sqlite", &report), MT_OK);
+    assert_int_equal(report.entries, 1);
+    mt_import_report_release(&report);
+    assert_int_equal(system("test \"$(ls alone)\" = 'a?b#c%41.sqlite'"), 0);
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_bounds");
@@ -327,6 +346,7 @@ int main(void)
         cmocka_unit_test(columns_that_are_computed_are_refused),
         cmocka_unit_test(checks_of_a_table_are_not_made),
         cmocka_unit_test(pages_that_are_there_twice_are_refused),
+        cmocka_unit_test(nothing_is_left_beside_a_file),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

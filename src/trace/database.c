@@ -79,12 +79,27 @@ static char *plain_name(const char *path)
     return name.data;
 }
 
-static mt_status connect_file(const char *path, int flags, struct mt_database **out)
+/* The path as a URI, of a file that nobody changes: then SQLite puts nothing beside it, also where it says that it has a
+ * write-ahead log. */
+static char *unchanging_name(const char *path)
+{
+    struct mt_text name = {0};
+    mt_text_add(&name, "file:%s", path[0] == '/' ? "//" : "./");
+    for (; *path != '\0'; path++)
+        if (strchr("%?#", *path) != NULL)
+            mt_text_add(&name, "%%%02X", (unsigned)(unsigned char)*path);
+        else
+            mt_text_add(&name, "%c", *path);
+    mt_text_add(&name, "?immutable=1");
+    return name.data;
+}
+
+/* Takes the name. */
+static mt_status connect_name(const char *path, char *name, int flags, struct mt_database **out)
 {
     struct mt_database *database = mt_host_alloc(sizeof *database);
     database->path = mt_host_strdup(path);
     *out = database;
-    char *name = plain_name(path);
     int code = sqlite3_open_v2(name, &database->handle, flags | SQLITE_OPEN_NOMUTEX, NULL);
     free(name);
     if (code != SQLITE_OK)
@@ -94,6 +109,11 @@ static mt_status connect_file(const char *path, int flags, struct mt_database **
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
+}
+
+static mt_status connect_file(const char *path, int flags, struct mt_database **out)
+{
+    return connect_name(path, plain_name(path), flags, out);
 }
 
 static mt_status check_table(struct mt_database *database, struct mt_statement *statement, const char *name)
@@ -217,11 +237,23 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out)
     return finish_open(database, status, out);
 }
 
+/* Whether there is a write-ahead log beside it, with what the file lacks. */
+static bool has_log(const char *path)
+{
+    struct mt_text log = {0};
+    mt_text_add(&log, "%s-wal", path);
+    bool is_there = access(mt_text_get(&log), F_OK) == 0;
+    mt_text_release(&log);
+    return is_there;
+}
+
 mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
 {
     struct mt_database *database;
     *out = NULL;
-    mt_status status = connect_file(path, SQLITE_OPEN_READONLY, &database);
+    mt_status status =
+        has_log(path) ? connect_file(path, SQLITE_OPEN_READONLY, &database)
+                      : connect_name(path, unchanging_name(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &database);
     if (status == MT_OK)
         sqlite3_limit(database->handle, SQLITE_LIMIT_LENGTH, MOST_FOREIGN_BYTES);
     if (status == MT_OK)
