@@ -6,6 +6,15 @@
 /* Where a text may begin to fit: with its first character, or also behind a "/". */
 typedef enum glob_begin { BEGIN_FIRST, BEGIN_PART } glob_begin;
 
+/* The part behind the next "/", NULL if there is none. A loop, since strchr reads each text to its end where sanitizers
+ * check strings strictly. */
+static const char *next_part(const char *text)
+{
+    while (*text != '/' && *text != '\0')
+        text++;
+    return *text == '/' ? text + 1 : NULL;
+}
+
 /* One alternative, pattern[0 .. end). After a mismatch what the last star stands for grows by one character, and before the
  * first star the next part is tried: what follows a star and did not fit to the end of the text fits no part behind. */
 static bool fits_one(const char *pattern, const char *end, const char *text, glob_begin begin)
@@ -21,9 +30,9 @@ static bool fits_one(const char *pattern, const char *end, const char *text, glo
         } else if (star != NULL) {
             pattern = star;
             text = ++taken;
-        } else if (begin == BEGIN_PART && (taken = strchr(taken, '/')) != NULL) {
+        } else if (begin == BEGIN_PART && (taken = next_part(taken)) != NULL) {
             pattern = first;
-            text = ++taken;
+            text = taken;
         } else {
             return false;
         }
