@@ -1,9 +1,8 @@
 /* What damaged traces say of their blocks, which may lead nowhere. */
 #include "blocks_fixture.h"
+#include "trace_edit.h"
 
 #include "synthetic.h"
-
-#include <sqlite3.h>
 
 /* Asks everything about the second run, the first failure is the outcome; *out_freed: blocks that have an end. */
 static mt_status ask_everything(struct fixture *fixture, size_t *out_freed)
@@ -80,16 +79,6 @@ static const struct {
     {"UPDATE checkpoint SET live = x'ffffffffffffffff7f' WHERE run = 2", MT_BAD_TRACE, 0},
 };
 
-static void execute(const char *path, const char *sql)
-{
-    sqlite3 *database;
-    char *error = NULL;
-    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    if (sqlite3_exec(database, sql, NULL, NULL, &error) != SQLITE_OK)
-        fail_msg("%s: %s", sql, error);
-    sqlite3_close(database);
-}
-
 /* A copy of the trace beside it, damaged and opened. */
 static void open_damaged(const struct fixture *whole, const char *damage, struct fixture *out)
 {
@@ -98,8 +87,8 @@ static void open_damaged(const struct fixture *whole, const char *damage, struct
     snprintf(out->path, sizeof out->path, "test_blocks_damaged_%d.db", (int)getpid());
     unlink(out->path);
     snprintf(copy, sizeof copy, "VACUUM INTO '%s'", out->path);
-    execute(whole->path, copy);
-    execute(out->path, damage);
+    edit_trace(whole->path, copy);
+    edit_trace(out->path, damage);
     open_trace(out);
 }
 
@@ -134,8 +123,8 @@ static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
         snprintf(copy, sizeof copy, "VACUUM INTO '%s'", damaged.path);
         snprintf(damage, sizeof damage, "UPDATE run SET %s WHERE id = 2", cases[i]);
         unlink(damaged.path);
-        execute(whole->path, copy);
-        execute(damaged.path, damage);
+        edit_trace(whole->path, copy);
+        edit_trace(damaged.path, damage);
         assert_int_equal(mt_trace_open(damaged.path, &damaged.trace), MT_BAD_TRACE);
         unlink(damaged.path);
     }

@@ -2,10 +2,10 @@
 #include "csv_reader.h"
 #include "export_fixture.h"
 #include "folded_reader.h"
+#include "trace_edit.h"
 
 #include "synthetic.h"
 
-#include <sqlite3.h>
 #include <sys/stat.h>
 
 static void what_is_compressed_is_what_is_not(void **state)
@@ -100,23 +100,14 @@ static void an_option_has_its_short_name(void **state)
     expect_success(shell("\"$M\" export -o=a.csv && \"$M\" export --output b.csv && cmp a.csv b.csv"));
 }
 
-static void execute(const char *path, const char *sql)
-{
-    sqlite3 *database;
-    char *error = NULL;
-    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    if (sqlite3_exec(database, sql, NULL, NULL, &error) != SQLITE_OK)
-        fail_msg("%s: %s", sql, error);
-    sqlite3_close(database);
-}
-
 /* Of the label of Data: an op that every format has its own trouble with. */
 static void names_of_any_kind_break_no_format(void **state)
 {
     static const char op[] = "a\"b\";c,\r\nd 12";
     expect_success(shell("cp memtrace.db odd.db"));
-    execute("odd.db", "UPDATE label SET op = 'a\"b\";c,' || char(13, 10) || 'd 12', span = 0 WHERE category = 'Data';"
-                      "UPDATE label SET op = CAST(x'fffe' AS TEXT) WHERE category = 'Param'");
+    edit_trace("odd.db",
+               "UPDATE label SET op = 'a\"b\";c,' || char(13, 10) || 'd 12', span = 0 WHERE category = 'Data';"
+               "UPDATE label SET op = CAST(x'fffe' AS TEXT) WHERE category = 'Param'");
     size_t found = 0;
     struct csv csv = csv_begin(export_to("blocks --trace odd.db", "odd.csv"));
     while (csv_next(&csv))

@@ -1,6 +1,7 @@
 /* Runs as snapshots of PyTorch, read by Python's pickle, by a web page's kind of reader, and against the trace; and what
  * the formats of whole runs have in common. */
 #include "exported_runs.h"
+#include "trace_edit.h"
 
 #include <sys/resource.h>
 
@@ -263,15 +264,6 @@ static void a_long_run_needs_no_more_memory(void **state)
     }
 }
 
-static void execute(const char *path, const char *sql)
-{
-    sqlite3 *database;
-    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    if (sqlite3_exec(database, sql, NULL, NULL, NULL) != SQLITE_OK)
-        fail_msg("%s: %s", sql, sqlite3_errmsg(database));
-    sqlite3_close(database);
-}
-
 /* Each damage is refused by what would follow it, and by nobody's crash. */
 static void damaged_traces_are_refused(void **state)
 {
@@ -288,7 +280,7 @@ static void damaged_traces_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         expect_success(shell("cp odd.db damaged.db"));
-        execute("damaged.db", damages[i]);
+        edit_trace("damaged.db", damages[i]);
         for (int format = 0; format < 5; format++) {
             static const char *const formats[] = {"torch", "pickle", "perfetto", "rmm", "nsys"};
             const struct said *said =
@@ -299,7 +291,7 @@ static void damaged_traces_are_refused(void **state)
         }
     }
     expect_success(shell("cp odd.db damaged.db; test ! -e damaged.out"));
-    execute("damaged.db", "UPDATE event SET offset = 0 WHERE kind = 2");
+    edit_trace("damaged.db", "UPDATE event SET offset = 0 WHERE kind = 2");
     assert_int_equal(MEMTRACE("export --trace damaged.db --format torch")->code, MT_BAD_TRACE);
 }
 

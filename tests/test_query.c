@@ -1,5 +1,6 @@
 /* Peaks, categories, the largest blocks and events of random runs, against scans of the same events. */
 #include "random_runs.h"
+#include "trace_edit.h"
 
 /* The highest running sum of `up` - `down`, and the first event that reached it. */
 static void check_peak(const struct fixture *fixture, const struct mt_run *run, mt_measure measure, const char *up,
@@ -296,16 +297,6 @@ static void the_peak_of_a_step_that_there_is_not_is_wrong_usage(void **state)
     for_each_run(*state, check_step_peaks);
 }
 
-static void execute(const char *path, const char *sql)
-{
-    sqlite3 *database;
-    char *error = NULL;
-    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    if (sqlite3_exec(database, sql, NULL, NULL, &error) != SQLITE_OK)
-        fail_msg("%s: %s", sql, error);
-    sqlite3_close(database);
-}
-
 /* What is done to the derived tables, and the measures whose peaks can't be told then. */
 static void a_peak_that_does_not_add_up_is_damage(void **state)
 {
@@ -330,8 +321,8 @@ static void a_peak_that_does_not_add_up_is_damage(void **state)
         snprintf(path, sizeof path, "test_query_peak_%d.db", (int)getpid());
         snprintf(copy, sizeof copy, "VACUUM INTO '%s'", path);
         unlink(path);
-        execute(fixture->path, copy);
-        execute(path, cases[i].damage);
+        edit_trace(fixture->path, copy);
+        edit_trace(path, cases[i].damage);
         assert_int_equal(mt_trace_open(path, &trace), MT_OK);
         assert_int_equal(mt_trace_find_run(trace, "1", &run), MT_OK);
         if (mt_trace_peak(trace, run, cases[i].measure, &peak) != MT_BAD_TRACE)

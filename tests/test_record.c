@@ -2,6 +2,7 @@
  * memory is a run of the trace. Where CUPTI was found when this was built, tests/fake_cuda.c is the program. */
 #include "bench/reserved_now.h"
 #include "program.h"
+#include "sql_answer.h"
 
 #include <poll.h>
 #include <pty.h>
@@ -189,20 +190,6 @@ static void assert_peak(const char *run, int64_t bytes, const char *category)
     json_decref(peak);
 }
 
-/* What the first column of the first row is. */
-static const char *ask(const char *sql)
-{
-    static char answer[256];
-    json_t *table = json_of(shell("\"$M\" sql --json \"%s\"", sql));
-    const json_t *value = json_array_get(json_array_get(json_object_get(table, "rows"), 0), 0);
-    if (json_is_string(value))
-        snprintf(answer, sizeof answer, "%s", json_string_value(value));
-    else
-        snprintf(answer, sizeof answer, "%lld", (long long)json_integer_value(value));
-    json_decref(table);
-    return answer;
-}
-
 static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
 {
     (void)state;
@@ -211,8 +198,8 @@ static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
     assert_int_equal(said->code, 4);
     assert_string_equal(said->out, "done\n");
     assert_says(said->err, "run 1 of memtrace.db: peak 9.77 KiB (failed); see memtrace peak --run 1\n");
-    assert_string_equal(ask("SELECT group_concat(requested_bytes) FROM event, event_kind AS k"
-                            " WHERE kind = k.id AND name = 'alloc'"),
+    assert_string_equal(ask_trace("SELECT group_concat(requested_bytes) FROM event, event_kind AS k"
+                                  " WHERE kind = k.id AND name = 'alloc'"),
                         "1000,2000,4000,8000");
     assert_peak("1", 10000, "Static");
 }
@@ -232,7 +219,7 @@ static void kernels_are_recorded_where_they_are_asked_for(void **state)
         shell("\"$M\" record --kernels --step it -- " FAKE "push it push model launch sum launch sum pop pop")->code,
         0);
     assert_says(MEMTRACE("kernels")->out, "sum");
-    assert_string_equal(ask("SELECT count(*) FROM kernel"), "2");
+    assert_string_equal(ask_trace("SELECT count(*) FROM kernel"), "2");
 }
 
 /* Who launched is asked only of programs that have ranges, whichever of CUDA and NVTX they use first. */
@@ -242,12 +229,13 @@ static void launches_are_heard_once_there_are_ranges(void **state)
     const struct said *said =
         shell("\"$M\" record --kernels -- " FAKE "launch early hears push model hears launch late pop");
     assert_string_equal(said->out, "launches are not heard\nlaunches are heard\n");
-    assert_string_equal(ask("SELECT n.name FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
-                            " JOIN label AS l ON l.id = k.label WHERE l.span = 0"),
+    assert_string_equal(ask_trace("SELECT n.name FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
+                                  " JOIN label AS l ON l.id = k.label WHERE l.span = 0"),
                         "early");
-    assert_string_equal(ask("SELECT n.name FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
-                            " JOIN label AS l ON l.id = k.label JOIN span AS s ON s.id = l.span WHERE path = 'model'"),
-                        "late");
+    assert_string_equal(
+        ask_trace("SELECT n.name FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
+                  " JOIN label AS l ON l.id = k.label JOIN span AS s ON s.id = l.span WHERE path = 'model'"),
+        "late");
     said = shell("FAKE_NVTX_FIRST=1 \"$M\" record --kernels -- " FAKE "hears launch sum");
     assert_string_equal(said->out, "launches are heard\n");
     assert_string_equal(shell(RECORD "push model hears pop")->out, "launches are not heard\n");
@@ -260,13 +248,13 @@ static void what_threads_do_at_once_is_all_there(void **state)
     assert_int_equal(said->code, 0);
     char kernels[32];
     snprintf(kernels, sizeof kernels, "%.*s", (int)strcspn(said->out, "\n"), said->out);
-    assert_string_equal(ask("SELECT count(*) FROM kernel"), kernels);
-    assert_string_equal(ask("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
-                            " JOIN label AS l ON l.id = e.label JOIN span AS s ON s.id = l.span"
-                            " WHERE k.name = 'alloc' AND s.path = 'storm'"),
+    assert_string_equal(ask_trace("SELECT count(*) FROM kernel"), kernels);
+    assert_string_equal(ask_trace("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                  " JOIN label AS l ON l.id = e.label JOIN span AS s ON s.id = l.span"
+                                  " WHERE k.name = 'alloc' AND s.path = 'storm'"),
                         "4000");
-    assert_string_equal(ask("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
-                            " WHERE k.name = 'free'"),
+    assert_string_equal(ask_trace("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                  " WHERE k.name = 'free'"),
                         "4000");
 }
 
@@ -286,7 +274,7 @@ static void ranges_of_a_name_are_steps(void **state)
 {
     (void)state;
     assert_int_equal(shell("\"$M\" record --step it -- " FAKE "push it0 take 0 7 pop push it1 give 0 pop")->code, 0);
-    assert_string_equal(ask("SELECT count(*) FROM step"), "2");
+    assert_string_equal(ask_trace("SELECT count(*) FROM step"), "2");
 }
 
 static void what_is_missing_is_counted_and_said(void **state)
@@ -299,7 +287,7 @@ static void a_refused_request_that_ends_the_program_is_the_end_of_memory(void **
 {
     (void)state;
     assert_int_equal(shell(RECORD "take 0 7 refuse 1000000 exit 1")->code, 1);
-    assert_string_equal(ask("SELECT state FROM run"), "oom");
+    assert_string_equal(ask_trace("SELECT state FROM run"), "oom");
     assert_int_equal(MEMTRACE("oom")->code, 0);
 }
 
@@ -309,7 +297,7 @@ static void what_a_program_did_before_it_died_is_there(void **state)
     (void)state;
     assert_int_equal(shell(RECORD "take 0 1000 take 1 500 die 9")->code, 128 + SIGKILL);
     assert_peak("1", 1500, "Device");
-    assert_string_equal(ask("SELECT state FROM run"), "interrupted");
+    assert_string_equal(ask_trace("SELECT state FROM run"), "interrupted");
     assert_int_equal(shell(RECORD "take 0 3000 leave 3")->code, 3);
     assert_peak("2", 3000, "Device");
 }
@@ -319,7 +307,7 @@ static void a_child_that_exits_ends_nothing(void **state)
     (void)state;
     assert_int_equal(shell(RECORD "take 0 1000 fork take 1 500")->code, 0);
     assert_peak("1", 1500, "Device");
-    assert_string_equal(ask("SELECT state FROM run"), "done");
+    assert_string_equal(ask_trace("SELECT state FROM run"), "done");
 }
 
 static void processes_side_by_side_have_traces_of_their_own(void **state)

@@ -6,6 +6,7 @@ static const char *program_path(void);
 
 #include "gpu.h"
 #include "program.h"
+#include "sql_answer.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -36,20 +37,6 @@ static int enter(void **state)
 
 #define RECORD "\"$M\" record -- \"$CARD\" "
 
-/* What the first column of the first row is. */
-static const char *ask(const char *sql)
-{
-    static char answer[4096];
-    json_t *table = json_of(shell("\"$M\" sql --json \"%s\"", sql));
-    const json_t *value = json_array_get(json_array_get(json_object_get(table, "rows"), 0), 0);
-    if (json_is_string(value))
-        snprintf(answer, sizeof answer, "%s", json_string_value(value));
-    else
-        snprintf(answer, sizeof answer, "%lld", (long long)json_integer_value(value));
-    json_decref(table);
-    return answer;
-}
-
 /* Ends with what the program said on stderr, if its exit code is another. */
 static const struct said *expect_code(const struct said *said, int code)
 {
@@ -79,11 +66,11 @@ static void bytes_are_those_that_the_program_took(void **state)
     assert_string_equal(said->out, "done\n");
     assert_says(said->err, "memtrace: run 1 of memtrace.db: peak ");
     assert_says(said->err, "(failed)");
-    assert_string_equal(ask(REQUESTS), "cudaMalloc 1048576, cudaMalloc 3000000, cudaMallocAsync 2097152,"
-                                       " cudaMallocManaged 4194304, cuMemCreate 2097152");
-    assert_string_equal(ask(LIVE), "7194304");
-    assert_string_equal(ask("SELECT count(*) FROM measurement WHERE name = 'records:told' AND value > 0"), "1");
-    assert_string_equal(ask("SELECT device LIKE 'NVIDIA%%' AND capacity_bytes > 0 FROM run"), "1");
+    assert_string_equal(ask_trace(REQUESTS), "cudaMalloc 1048576, cudaMalloc 3000000, cudaMallocAsync 2097152,"
+                                             " cudaMallocManaged 4194304, cuMemCreate 2097152");
+    assert_string_equal(ask_trace(LIVE), "7194304");
+    assert_string_equal(ask_trace("SELECT count(*) FROM measurement WHERE name = 'records:told' AND value > 0"), "1");
+    assert_string_equal(ask_trace("SELECT device LIKE 'NVIDIA%%' AND capacity_bytes > 0 FROM run"), "1");
 }
 
 static void output_and_exit_code_are_the_programs_own(void **state)
@@ -93,7 +80,7 @@ static void output_and_exit_code_are_the_programs_own(void **state)
     const struct said *said = expect_code(shell(RECORD "take 0 1048576 say alone exit 7"), 7);
     assert_string_equal(said->out, "alone\n");
     expect_code(shell(RECORD "take 0 1048576"), 0);
-    assert_string_equal(ask("SELECT state FROM run WHERE id = 2"), "done");
+    assert_string_equal(ask_trace("SELECT state FROM run WHERE id = 2"), "done");
 }
 
 static void what_a_program_did_before_it_died_is_there(void **state)
@@ -103,8 +90,8 @@ static void what_a_program_did_before_it_died_is_there(void **state)
     static const int codes[] = {128 + SIGTERM, 128 + SIGKILL, 3};
     for (int i = 0; i < 3; i++) {
         expect_code(shell("rm -f memtrace.db*; " RECORD "take 0 1048576 take 1 3000000 %s", ends[i]), codes[i]);
-        assert_string_equal(ask("SELECT state FROM run"), "interrupted");
-        assert_string_equal(ask(REQUESTS), "cudaMalloc 1048576, cudaMalloc 3000000");
+        assert_string_equal(ask_trace("SELECT state FROM run"), "interrupted");
+        assert_string_equal(ask_trace(REQUESTS), "cudaMalloc 1048576, cudaMalloc 3000000");
     }
 }
 
@@ -112,7 +99,7 @@ static void a_refused_request_is_the_end_of_memory(void **state)
 {
     (void)state;
     expect_code(shell(RECORD "take 0 1048576 refuse 1125899906842624 exit 1"), 1);
-    assert_string_equal(ask("SELECT state FROM run"), "oom");
+    assert_string_equal(ask_trace("SELECT state FROM run"), "oom");
     expect_code(MEMTRACE("oom"), 0);
 }
 
@@ -124,14 +111,14 @@ static void kernels_belong_to_their_range_and_step(void **state)
         shell("\"$M\" record --kernels --step it -- \"$CARD\" take 0 1048576 launch nothing push it0 push model "
               "launch nothing launch nothing pop pop launch nothing"),
         0);
-    assert_string_equal(ask("SELECT count(*) FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
-                            " WHERE n.name = 'nothing'"),
+    assert_string_equal(ask_trace("SELECT count(*) FROM kernel AS k JOIN kernel_name AS n ON n.id = k.name"
+                                  " WHERE n.name = 'nothing'"),
                         "4");
-    assert_string_equal(ask("SELECT count(*) FROM kernel AS k JOIN label AS l ON l.id = k.label"
-                            " JOIN span AS s ON s.id = l.span WHERE s.path = 'model' AND k.step = 0"),
+    assert_string_equal(ask_trace("SELECT count(*) FROM kernel AS k JOIN label AS l ON l.id = k.label"
+                                  " JOIN span AS s ON s.id = l.span WHERE s.path = 'model' AND k.step = 0"),
                         "2");
-    assert_string_equal(ask("SELECT count(*) FROM kernel AS k JOIN label AS l ON l.id = k.label"
-                            " WHERE l.span = 0 AND k.step IS NULL"),
+    assert_string_equal(ask_trace("SELECT count(*) FROM kernel AS k JOIN label AS l ON l.id = k.label"
+                                  " WHERE l.span = 0 AND k.step IS NULL"),
                         "2");
 }
 
