@@ -130,6 +130,29 @@ static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
     }
 }
 
+/* Few events, and numbers that claim many: what has room for all of them must not be asked for. */
+static void a_run_of_more_events_than_its_file_could_hold_is_damaged(void **state)
+{
+    static const char *const last_ids[] = {"1 << 20", "1 << 40", "1 << 60",
+                                           "1 << 61", "1 << 62", "9223372036854775806"};
+    struct fixture *whole = *state;
+    for (size_t i = 0; i < sizeof last_ids / sizeof last_ids[0]; i++) {
+        struct fixture damaged = {.path = "test_blocks_sparse.db"};
+        char copy[128], damage[256];
+        snprintf(copy, sizeof copy, "VACUUM INTO '%s'", damaged.path);
+        snprintf(damage, sizeof damage,
+                 "UPDATE event SET id = %s WHERE id = (SELECT max(id) FROM event);"
+                 "UPDATE run SET event_count = (%s) - first_event + 1 WHERE id = 2",
+                 last_ids[i], last_ids[i]);
+        unlink(damaged.path);
+        edit_trace(whole->path, copy);
+        edit_trace(damaged.path, damage);
+        assert_int_equal(mt_trace_open(damaged.path, &damaged.trace), MT_BAD_TRACE);
+        assert_non_null(strstr(mt_last_error(), "room"));
+        unlink(damaged.path);
+    }
+}
+
 static int enter(void **state)
 {
     *state = enter_folder("test_blocks_damaged");
@@ -141,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RANDOM_TEST(a_damaged_trace_leads_nowhere),
         RANDOM_TEST(a_run_whose_events_have_no_numbers_is_damaged),
+        RANDOM_TEST(a_run_of_more_events_than_its_file_could_hold_is_damaged),
     };
     return cmocka_run_group_tests(tests, enter, leave_folder);
 }

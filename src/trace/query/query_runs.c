@@ -4,7 +4,6 @@
 #include "trace/query/query.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,29 +35,54 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
     };
 }
 
-/* Event ids are added up everywhere, and arrays are as long as a run has events: those of a run must be numbers, and none
- * lies beyond the last event that there is. */
-static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run, int64_t last_event)
+/* Which events a trace can have. An id is multiplied by a little here and there; and a row of table event takes more than
+ * LEAST_EVENT_BYTES of the file, whatever its id is. */
+enum { LEAST_EVENT_BYTES = 8 };
+static const int64_t LAST_POSSIBLE_EVENT = INT64_MAX / 8;
+
+struct event_limits {
+    int64_t last_event; /* that there is, 0: none */
+    int64_t most;       /* as many as the file has room for */
+};
+
+static mt_status read_most_events(struct mt_trace *trace, struct event_limits *out)
 {
-    bool are_numbers =
-        run->first_event >= 0 && run->event_count >= 0 && run->event_count < INT64_MAX - run->first_event;
-    if (are_numbers && (run->event_count == 0 || run->first_event + run->event_count - 1 <= last_event))
+    int64_t pages = 0, page_bytes = 0;
+    mt_status status = mt_database_integer(trace->database, "PRAGMA page_count", &pages);
+    if (status == MT_OK)
+        status = mt_database_integer(trace->database, "PRAGMA page_size", &page_bytes);
+    out->most = pages * page_bytes / LEAST_EVENT_BYTES;
+    return status;
+}
+
+/* Event ids are added up everywhere, and arrays are as long as a run has events: those of a run must be numbers, none lies
+ * beyond the last event that there is, and there are no more than the file can hold. */
+static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run, const struct event_limits *limits)
+{
+    bool are_numbers = run->first_event >= 0 && run->event_count >= 0 && run->first_event <= LAST_POSSIBLE_EVENT &&
+                       run->event_count <= limits->most && limits->last_event <= LAST_POSSIBLE_EVENT;
+    if (are_numbers && (run->event_count == 0 || run->first_event + run->event_count - 1 <= limits->last_event))
         return MT_OK;
     return mt_fail(MT_BAD_TRACE,
                    "%s is damaged: run %" PRId64 " has %" PRId64 " events from event %" PRId64 ", and event %" PRId64
-                   " is the last that there is",
-                   mt_database_path(trace->database), run->id, run->event_count, run->first_event, last_event);
+                   " is the last that there is, in a file with room for %" PRId64,
+                   mt_database_path(trace->database), run->id, run->event_count, run->first_event, limits->last_event,
+                   limits->most);
 }
 
 mt_status mt_query_load_runs(struct mt_trace *trace)
 {
     struct mt_statement *statement = NULL;
-    mt_status status = mt_database_prepare(trace->database, runs_sql, &statement);
+    struct event_limits limits = {0};
+    mt_status status = read_most_events(trace, &limits);
+    if (status == MT_OK)
+        status = mt_database_prepare(trace->database, runs_sql, &statement);
     bool row = true;
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
         trace->runs = mt_query_room(trace->runs, trace->run_count, sizeof *trace->runs);
         trace->runs[trace->run_count] = read_run(trace, statement);
-        status = check_run(trace, &trace->runs[trace->run_count++], mt_statement_integer(statement, LAST_EVENT));
+        limits.last_event = mt_statement_integer(statement, LAST_EVENT);
+        status = check_run(trace, &trace->runs[trace->run_count++], &limits);
     }
     mt_statement_finalize(statement);
     return status;
@@ -85,8 +109,6 @@ const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_cou
     *out_count = trace->run_count;
     return trace->runs;
 }
-
-enum { RUN_WORD = 96 };
 
 /* The names of the runs, which they need not have: the nearest is what may have been meant. */
 static const char *nearest_name(const struct mt_trace *trace, const char *which)
