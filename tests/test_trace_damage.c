@@ -159,6 +159,36 @@ static void damaged_rows_never_crash_recovery(void **state)
     }
 }
 
+/* A file may answer a change with statements of its own, or refuse it without a word: neither is carried out, nor waited
+ * for. */
+static void a_run_that_refuses_to_end_is_not_waited_for(void **state)
+{
+    (void)state;
+    static const char *const schemas[] = {
+        "CREATE TRIGGER stays BEFORE UPDATE ON run BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE TRIGGER forges AFTER UPDATE ON run BEGIN UPDATE run SET device = 'forged'; END",
+        "CREATE UNIQUE INDEX one_of_a_kind ON run (state)",
+    };
+    for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
+        fixture_record(path, 1, 100);
+        make_database("UPDATE run SET state = 'running'");
+        make_database(schemas[i]);
+        assert_int_equal(open_for_reading(), MT_OK);
+        assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+        assert_string_equal(sql_text(path, "SELECT device FROM run"), "sim:24GiB");
+        unlink(path);
+    }
+    fixture_record(path, 1, 100);
+    fixture_record(path, 2, 100);
+    make_database(
+        "UPDATE run SET state = iif(id = 1, 'interrupted', 'running'); CREATE TABLE copy AS SELECT * FROM run;"
+        "DROP TABLE run; CREATE TABLE run (id INTEGER PRIMARY KEY, name, state UNIQUE ON CONFLICT IGNORE,"
+        " started_at, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
+        " stall_count, stall_ns, complete_from_bytes); INSERT INTO run SELECT * FROM copy");
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 2"), "running");
+}
+
 /* A run of a process that ended without closing it: most of its events are in the ring only. */
 static void leave_ring(uint64_t seed)
 {
@@ -267,6 +297,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_trace_that_was_cut_short_is_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_bytes_never_crash_a_reader, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_rows_never_crash_recovery, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_that_refuses_to_end_is_not_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(half_a_transaction_is_undone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_records_never_crash_recovery, set_up, tear_down),
     };

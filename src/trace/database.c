@@ -108,6 +108,7 @@ static mt_status connect_name(const char *path, char *name, int flags, struct mt
     sqlite3_busy_timeout(database->handle, BUSY_WAIT_MS);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* we have none */
     return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
 }
 

@@ -2,6 +2,8 @@
 
 #include "trace/intake.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 mt_status mt_recovery_is_due(struct mt_database *database, bool *out_due)
@@ -12,31 +14,36 @@ mt_status mt_recovery_is_due(struct mt_database *database, bool *out_due)
     return status;
 }
 
-/* The oldest run that has not ended, and when it began; *run 0: there is none. */
-static mt_status find_running(struct mt_database *database, int64_t *run, char *started_at)
+/* A run that has not ended. */
+struct unfinished {
+    int64_t run;
+    char started_at[MT_RING_STARTED_AT_BYTES];
+};
+
+/* The first of them whose number is above `after`; *out_found: whether there is one. */
+static mt_status find_unfinished(struct mt_database *database, int64_t after, struct unfinished *out, bool *out_found)
 {
     struct mt_statement *statement;
-    bool row;
-    *run = 0;
     mt_status status = mt_database_prepare(
-        database, "SELECT id, started_at FROM run WHERE state = 'running' ORDER BY id LIMIT 1", &statement);
+        database, "SELECT id, started_at FROM run WHERE state = 'running' AND id > ? ORDER BY id LIMIT 1", &statement);
     if (status != MT_OK)
         return status;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row) {
+    mt_statement_bind_integer(statement, 1, after);
+    status = mt_statement_step(statement, out_found);
+    if (status == MT_OK && *out_found) {
         const char *text = mt_statement_text(statement, 1);
-        *run = mt_statement_integer(statement, 0);
-        strncpy(started_at, text != NULL ? text : "", MT_RING_STARTED_AT_BYTES - 1);
+        out->run = mt_statement_integer(statement, 0);
+        snprintf(out->started_at, sizeof out->started_at, "%s", text != NULL ? text : "");
     }
     mt_statement_finalize(statement);
     return status;
 }
 
 /* Whether the ring was this run's: a file may have been replaced beside a ring that stayed. */
-static bool belongs_to(const struct mt_ring *ring, int64_t run, const char *started_at)
+static bool belongs_to(const struct mt_ring *ring, const struct unfinished *unfinished)
 {
-    return ring != NULL && ring->header != NULL && ring->header->run == run &&
-           strcmp(ring->header->started_at, started_at) == 0;
+    return ring != NULL && ring->header != NULL && ring->header->run == unfinished->run &&
+           strcmp(ring->header->started_at, unfinished->started_at) == 0;
 }
 
 static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *ring, struct mt_run_end *end)
@@ -64,27 +71,27 @@ static mt_status end_run(struct mt_database *database, int64_t run, const struct
     return status;
 }
 
-static mt_status recover_one(struct mt_database *database, struct mt_ring *ring, bool *out_more)
+static mt_status recover(struct mt_database *database, const struct unfinished *unfinished, const struct mt_ring *ring)
 {
-    int64_t run;
-    char started_at[MT_RING_STARTED_AT_BYTES] = "";
     struct mt_intake *intake = NULL;
-    mt_status status = find_running(database, &run, started_at);
-    *out_more = run != 0;
-    if (status != MT_OK || run == 0)
-        return status;
-    status = end_run(database, run, belongs_to(ring, run, started_at) ? ring : NULL, &intake);
+    bool is_its = belongs_to(ring, unfinished);
+    mt_status status = end_run(database, unfinished->run, is_its ? ring : NULL, &intake);
     mt_intake_destroy(intake);
-    return status == MT_OK ? status : mt_fail_context(status, "run %lld can't be recovered", (long long)run);
+    return status == MT_OK ? status : mt_fail_context(status, "run %" PRId64 " can't be recovered", unfinished->run);
 }
 
+/* One run after the other, each once: in a foreign file one may stay unfinished whatever is written. */
 mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring)
 {
+    struct unfinished unfinished = {.run = INT64_MIN};
     bool more = true;
     mt_status status = MT_OK;
     if (ring != NULL && ring->header == NULL)
         mt_ring_map_leftover(ring);
-    while (status == MT_OK && more)
-        status = recover_one(database, ring, &more);
+    while (status == MT_OK && more) {
+        status = find_unfinished(database, unfinished.run, &unfinished, &more);
+        if (status == MT_OK && more)
+            status = recover(database, &unfinished, ring);
+    }
     return status;
 }
