@@ -3,54 +3,48 @@
 
 enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 8 };
 
-struct class
-{
-    unsigned level, step;
-};
-
-static struct class class_of(uint64_t bytes)
+/* Numbers classes by level, then by step. A level's first size is MT_CLASS_STEPS units, shifted; of level 0, which has those
+ * below, and of level 1 the number is that of the units. */
+static unsigned class_of(uint64_t bytes)
 {
     uint64_t units = bytes / MT_BLOCK_UNIT;
-    if (units < MT_CLASS_STEPS)
-        return (struct class){0, (unsigned)units};
-    unsigned top = 63 - (unsigned)__builtin_clzll(units);
-    return (struct class){top - STEP_BITS + 1, (unsigned)(units >> (top - STEP_BITS)) & (MT_CLASS_STEPS - 1)};
+    unsigned shift = 63 - STEP_BITS - (unsigned)__builtin_clzll(units | MT_CLASS_STEPS);
+    return (shift << STEP_BITS) + (unsigned)(units >> shift);
 }
 
+static unsigned level_of(unsigned at)
+{
+    return at >> STEP_BITS;
+}
+
+static unsigned step_of(unsigned at)
+{
+    return at & (MT_CLASS_STEPS - 1);
+}
+
+/* Lists change without a branch on where in them that is: no processor foretells it, and a wrong guess costs more than the
+ * rest. What would be written to a neighbour that is not there goes to `nobody`. */
 void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *block)
 {
-    struct class at = class_of(block->bytes);
-    struct mt_block **first = &classes->first[at.level][at.step];
-    block->link[NEXT] = *first;
+    unsigned at = class_of(block->bytes);
+    struct mt_block *next = classes->first[at], *nobody[2];
+    block->link[NEXT] = next;
     block->link[PREVIOUS] = NULL;
-    if (*first != NULL)
-        (*first)->link[PREVIOUS] = block;
-    *first = block;
-    classes->steps[at.level] |= 1u << at.step;
-    classes->levels |= UINT64_C(1) << at.level;
-}
-
-/* Clears the bits of a class that has become empty. */
-static void clear_class(struct mt_size_classes *classes, struct class at)
-{
-    classes->steps[at.level] &= ~(1u << at.step);
-    if (classes->steps[at.level] == 0)
-        classes->levels &= ~(UINT64_C(1) << at.level);
+    (next != NULL ? next->link : nobody)[PREVIOUS] = block;
+    classes->first[at] = block;
+    classes->steps[level_of(at)] |= 1u << step_of(at);
+    classes->levels |= UINT64_C(1) << level_of(at);
 }
 
 void mt_size_classes_remove(struct mt_size_classes *classes, struct mt_block *block)
 {
-    struct mt_block *next = block->link[NEXT], *previous = block->link[PREVIOUS];
-    if (next != NULL)
-        next->link[PREVIOUS] = previous;
-    if (previous != NULL) {
-        previous->link[NEXT] = next;
-        return;
-    }
-    struct class at = class_of(block->bytes);
-    classes->first[at.level][at.step] = next;
-    if (next == NULL)
-        clear_class(classes, at);
+    unsigned at = class_of(block->bytes), level = level_of(at);
+    struct mt_block *next = block->link[NEXT], *previous = block->link[PREVIOUS], *nobody[2];
+    (next != NULL ? next->link : nobody)[PREVIOUS] = previous;
+    *(previous != NULL ? &previous->link[NEXT] : &classes->first[at]) = next;
+    uint32_t is_empty = next == NULL && previous == NULL;
+    classes->steps[level] &= ~(is_empty << step_of(at));
+    classes->levels &= ~((uint64_t)(classes->steps[level] == 0) << level);
 }
 
 /* The tightest fit among the first blocks of a list. */
@@ -68,33 +62,33 @@ static struct mt_block *best_of_list(struct mt_block *block, uint64_t bytes)
 }
 
 /* The first class after `at` that holds a block; false if there is none. */
-static bool next_class(const struct mt_size_classes *classes, struct class *at)
+static bool next_class(const struct mt_size_classes *classes, unsigned *at)
 {
-    uint32_t steps = classes->steps[at->level] & (uint32_t)(UINT64_C(0xFFFFFFFE) << at->step);
+    unsigned level = level_of(*at);
+    uint32_t steps = classes->steps[level] & (uint32_t)(UINT64_C(0xFFFFFFFE) << step_of(*at));
     if (steps == 0) {
-        uint64_t levels = classes->levels >> at->level >> 1;
+        uint64_t levels = classes->levels >> level >> 1;
         if (levels == 0)
             return false;
-        at->level += 1 + (unsigned)__builtin_ctzll(levels);
-        steps = classes->steps[at->level];
+        level += 1 + (unsigned)__builtin_ctzll(levels);
+        steps = classes->steps[level];
     }
-    at->step = (unsigned)__builtin_ctz(steps);
+    *at = (level << STEP_BITS) + (unsigned)__builtin_ctz(steps);
     return true;
 }
 
 struct mt_block *mt_size_classes_find(const struct mt_size_classes *classes, uint64_t bytes)
 {
-    struct class at = class_of(bytes);
-    struct mt_block *block = best_of_list(classes->first[at.level][at.step], bytes);
+    unsigned at = class_of(bytes);
+    struct mt_block *block = best_of_list(classes->first[at], bytes);
     if (block != NULL || !next_class(classes, &at))
         return block;
-    return best_of_list(classes->first[at.level][at.step], bytes);
+    return best_of_list(classes->first[at], bytes);
 }
 
 bool mt_size_classes_hold(const struct mt_size_classes *classes, const struct mt_block *block)
 {
-    struct class at = class_of(block->bytes);
-    const struct mt_block *entry = classes->first[at.level][at.step];
+    const struct mt_block *entry = classes->first[class_of(block->bytes)];
     while (entry != NULL && entry != block)
         entry = entry->link[NEXT];
     return entry == block;
@@ -102,44 +96,38 @@ bool mt_size_classes_hold(const struct mt_size_classes *classes, const struct mt
 
 uint64_t mt_size_classes_fold(const struct mt_size_classes *classes, uint64_t sum)
 {
-    for (unsigned level = 0; level < MT_CLASS_LEVELS; level++)
-        for (uint32_t steps = classes->steps[level]; steps != 0; steps &= steps - 1)
-            for (const struct mt_block *block = classes->first[level][__builtin_ctz(steps)]; block != NULL;
-                 block = block->link[NEXT])
-                sum = mt_splitmix64(mt_splitmix64(sum ^ block->segment->birth) ^ block->offset);
+    for (unsigned at = 0; at < MT_CLASS_COUNT; at++)
+        for (const struct mt_block *block = classes->first[at]; block != NULL; block = block->link[NEXT])
+            sum = mt_splitmix64(mt_splitmix64(sum ^ block->segment->birth) ^ block->offset);
     return sum;
 }
 
-static mt_status check_list(const struct mt_size_classes *classes, struct class at, uint64_t *blocks)
+static mt_status check_list(const struct mt_size_classes *classes, unsigned at, uint64_t *blocks)
 {
     const struct mt_block *previous = NULL;
-    for (const struct mt_block *block = classes->first[at.level][at.step]; block != NULL; block = block->link[NEXT]) {
-        struct class own = class_of(block->bytes);
-        if (own.level != at.level || own.step != at.step)
-            return mt_fail(MT_FAILED, "a free block is in size class %u.%u and belongs to %u.%u", at.level, at.step,
-                           own.level, own.step);
+    for (const struct mt_block *block = classes->first[at]; block != NULL; block = block->link[NEXT]) {
+        if (class_of(block->bytes) != at)
+            return mt_fail(MT_FAILED, "a free block is in size class %u and belongs to %u", at, class_of(block->bytes));
         if (block->link[PREVIOUS] != previous)
-            return mt_fail(MT_FAILED, "the list of size class %u.%u is not linked back", at.level, at.step);
+            return mt_fail(MT_FAILED, "the list of size class %u is not linked back", at);
         previous = block;
         ++*blocks;
     }
-    bool marked = classes->steps[at.level] >> at.step & 1;
+    bool marked = classes->steps[level_of(at)] >> step_of(at) & 1;
     if (marked != (previous != NULL))
-        return mt_fail(MT_FAILED, "size class %u.%u is marked %s", at.level, at.step, marked ? "full" : "empty");
+        return mt_fail(MT_FAILED, "size class %u is marked %s", at, marked ? "full" : "empty");
     return MT_OK;
 }
 
 mt_status mt_size_classes_check(const struct mt_size_classes *classes, uint64_t *blocks)
 {
-    for (unsigned level = 0; level < MT_CLASS_LEVELS; level++) {
+    mt_status status = MT_OK;
+    for (unsigned level = 0; level < MT_CLASS_LEVELS && status == MT_OK; level++) {
         bool marked = classes->levels >> level & 1;
         if (marked != (classes->steps[level] != 0))
             return mt_fail(MT_FAILED, "size level %u is marked %s", level, marked ? "full" : "empty");
-        for (unsigned step = 0; step < MT_CLASS_STEPS; step++) {
-            mt_status status = check_list(classes, (struct class){level, step}, blocks);
-            if (status != MT_OK)
-                return status;
-        }
     }
-    return MT_OK;
+    for (unsigned at = 0; at < MT_CLASS_COUNT && status == MT_OK; at++)
+        status = check_list(classes, at, blocks);
+    return status;
 }

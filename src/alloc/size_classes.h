@@ -17,13 +17,13 @@
 
 #include "alloc/block.h"
 
-enum { MT_CLASS_STEPS = 32, MT_CLASS_LEVELS = 64 - 9 - 5 + 1 };
+enum { MT_CLASS_STEPS = 32, MT_CLASS_LEVELS = 64 - 9 - 5 + 1, MT_CLASS_COUNT = MT_CLASS_LEVELS * MT_CLASS_STEPS };
 
 /* Invariants: a bit of `steps` is set where the class has a block, one of `levels` where any of its steps is set. */
 struct mt_size_classes {
     uint64_t levels;
     uint32_t steps[MT_CLASS_LEVELS];
-    struct mt_block *first[MT_CLASS_LEVELS][MT_CLASS_STEPS];
+    struct mt_block *first[MT_CLASS_COUNT];
 };
 
 void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *block);
