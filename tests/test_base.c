@@ -445,6 +445,24 @@ static void a_discarding_sink_interns_and_wants_no_events(void **state)
     mt_interner_destroy(interner);
 }
 
+/* Also after the count fell, as of a stack. */
+static void an_array_that_grows_one_by_one_keeps_its_items(void **state)
+{
+    (void)state;
+    uint64_t *items = NULL;
+    size_t count = 0;
+    for (uint64_t round = 0; round < 5; round++) {
+        for (size_t most = count + 700; count < most; count++) {
+            items = mt_host_room(items, count, sizeof *items);
+            items[count] = count * 3;
+        }
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(items[i], i * 3);
+        count = round * 173;
+    }
+    free(items);
+}
+
 static void host_memory_is_zeroed_and_keeps_its_content_when_resized(void **state)
 {
     (void)state;
@@ -526,6 +544,7 @@ int main(void)
         cmocka_unit_test(spans_are_told_apart_by_parent_and_stay_in_place),
         cmocka_unit_test(a_discarding_sink_interns_and_wants_no_events),
         cmocka_unit_test(host_memory_is_zeroed_and_keeps_its_content_when_resized),
+        cmocka_unit_test(an_array_that_grows_one_by_one_keeps_its_items),
         cmocka_unit_test(a_category_has_one_number_whoever_names_it),
         cmocka_unit_test(a_sink_without_names_knows_ours),
     };

@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,12 @@ void *mt_host_resize(void *old, size_t count, size_t size)
     if (__builtin_mul_overflow(count, size, &bytes))
         bytes = SIZE_MAX;
     return check(realloc(old, bytes), bytes);
+}
+
+void *mt_host_room(void *items, size_t count, size_t item_bytes)
+{
+    bool is_full = (count & (count - 1)) == 0;
+    return is_full ? mt_host_resize(items, count == 0 ? 1 : count * 2, item_bytes) : items;
 }
 
 char *mt_host_strdup(const char *text)

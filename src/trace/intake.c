@@ -19,8 +19,8 @@ struct mt_intake {
     bool open;
     struct mt_summary *summary;
     struct mt_batch *events, *uses;
-    mt_span_id *label_spans; /* by label number */
-    size_t label_capacity;
+    mt_span_id *label_spans; /* by label number; 0 for those that never came */
+    size_t label_count;
     int64_t kernel_count; /* stored; their ids are 1 to this */
     struct mt_statement *insert_label, *insert_span, *insert_measurement, *insert_kernel_name, *insert_kernel,
         *update_run;
@@ -31,9 +31,9 @@ static void remember_label(void *context, uint32_t number, const char *category,
 {
     struct mt_intake *intake = context;
     mt_summary_add_label(intake->summary, number, category, phase);
-    while (number >= intake->label_capacity) {
-        intake->label_capacity = intake->label_capacity == 0 ? 1024 : intake->label_capacity * 2;
-        intake->label_spans = mt_host_resize(intake->label_spans, intake->label_capacity, sizeof(mt_span_id));
+    for (; intake->label_count <= number; intake->label_count++) {
+        intake->label_spans = mt_host_room(intake->label_spans, intake->label_count, sizeof *intake->label_spans);
+        intake->label_spans[intake->label_count] = 0;
     }
     intake->label_spans[number] = span;
 }
@@ -145,7 +145,7 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_event_batch_row){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
-    if (label != 0 && label < intake->label_capacity && intake->label_spans[label] == event->span)
+    if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
         row->span = 0;
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
 }

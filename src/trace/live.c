@@ -4,13 +4,12 @@
 
 #include <stdlib.h>
 
-enum { FIRST_BLOCKS = 512, LEB128_MOST_BYTES = 10 };
+enum { LEB128_MOST_BYTES = 10 };
 
 void mt_live_create(struct mt_live *live)
 {
     mt_number_map_create(&live->by_address);
-    live->blocks = mt_host_alloc(FIRST_BLOCKS * sizeof *live->blocks);
-    live->capacity = FIRST_BLOCKS;
+    live->blocks = mt_host_alloc(sizeof *live->blocks);
     live->used = 1;
     live->free = 0;
 }
@@ -29,10 +28,7 @@ static uint32_t new_entry(struct mt_live *live)
         live->free = live->blocks[entry].next;
         return entry;
     }
-    if (live->used == live->capacity) {
-        live->capacity *= 2;
-        live->blocks = mt_host_resize(live->blocks, live->capacity, sizeof *live->blocks);
-    }
+    live->blocks = mt_host_room(live->blocks, live->used, sizeof *live->blocks);
     return live->used++;
 }
 

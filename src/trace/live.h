@@ -19,8 +19,8 @@ struct mt_live_block {
 struct mt_live {
     struct mt_number_map by_address;
     struct mt_live_block *blocks;
-    uint32_t used, capacity; /* entries in use or chained; room for */
-    uint32_t free;           /* 0: none */
+    uint32_t used; /* entries in use or chained */
+    uint32_t free; /* 0: none */
 };
 
 void mt_live_create(struct mt_live *live);

@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-enum { FIRST_NODES = 64 };
-
 /* Freed nodes are chained through `left` from `mt_parts.free`. */
 struct mt_part_node {
     struct mt_part part; /* unmapped_event 0 */
@@ -24,8 +22,8 @@ struct place {
 
 void mt_parts_create(struct mt_parts *parts)
 {
-    *parts = (struct mt_parts){.used = 1, .capacity = FIRST_NODES, .seed = mt_clock_ns()};
-    parts->nodes = mt_host_alloc(FIRST_NODES * sizeof *parts->nodes);
+    *parts = (struct mt_parts){.used = 1, .seed = mt_clock_ns()};
+    parts->nodes = mt_host_alloc(sizeof *parts->nodes);
 }
 
 void mt_parts_release(struct mt_parts *parts)
@@ -37,10 +35,7 @@ void mt_parts_release(struct mt_parts *parts)
 
 static void add_row(struct mt_parts *parts, struct mt_part row)
 {
-    if (parts->row_count == parts->row_capacity) {
-        parts->row_capacity = parts->row_capacity == 0 ? FIRST_NODES : parts->row_capacity * 2;
-        parts->rows = mt_host_resize(parts->rows, parts->row_capacity, sizeof *parts->rows);
-    }
+    parts->rows = mt_host_room(parts->rows, parts->row_count, sizeof *parts->rows);
     parts->rows[parts->row_count++] = row;
 }
 
@@ -49,11 +44,8 @@ static uint32_t new_node(struct mt_parts *parts, struct mt_part part)
     uint32_t node = parts->free;
     if (node != 0)
         parts->free = parts->nodes[node].left;
-    else if (parts->used < parts->capacity)
-        node = parts->used++;
     else {
-        parts->capacity *= 2;
-        parts->nodes = mt_host_resize(parts->nodes, parts->capacity, sizeof *parts->nodes);
+        parts->nodes = mt_host_room(parts->nodes, parts->used, sizeof *parts->nodes);
         node = parts->used++;
     }
     parts->nodes[node] = (struct mt_part_node){.part = part};

@@ -30,11 +30,11 @@ struct mt_part_node;
  * are the parts as they became since somebody emptied them, of those that have a row more than once the last one counts. */
 struct mt_parts {
     struct mt_part_node *nodes; /* 0 is none */
-    uint32_t used, capacity;    /* nodes in use or chained; room for */
+    uint32_t used;              /* nodes in use or chained */
     uint32_t root, free;        /* 0: none */
     uint64_t seed;              /* of the order in which nodes are above each other */
     struct mt_part *rows;
-    size_t row_count, row_capacity;
+    size_t row_count;
 };
 
 void mt_parts_create(struct mt_parts *parts);

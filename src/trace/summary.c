@@ -8,15 +8,6 @@
 enum { CHECKPOINT_EVENTS = 4096, CHECKPOINT_LIVE_FACTOR = 4 };
 enum { RESERVED_ONLY = 1u << MT_MEASURE_RESERVED, ALL_MEASURES = (1u << MT_MEASURE_COUNT) - 1 };
 
-/* Room for one more element of `size` bytes in an array that doubles. */
-static void *with_room(void *array, size_t count, size_t *capacity, size_t size)
-{
-    if (count < *capacity)
-        return array;
-    *capacity = *capacity == 0 ? 16 : *capacity * 2;
-    return mt_host_resize(array, *capacity, size);
-}
-
 static struct mt_summary_scope *current_scope(struct mt_summary *summary)
 {
     return summary->scopes[summary->scope_count - 1];
@@ -24,8 +15,7 @@ static struct mt_summary_scope *current_scope(struct mt_summary *summary)
 
 static void begin_scope(struct mt_summary *summary, int64_t step, int64_t event)
 {
-    summary->scopes =
-        with_room(summary->scopes, summary->scope_count, &summary->scope_capacity, sizeof *summary->scopes);
+    summary->scopes = mt_host_room(summary->scopes, summary->scope_count, sizeof *summary->scopes);
     struct mt_summary_scope *scope = mt_host_alloc(sizeof *scope);
     scope->step = step;
     mt_peaks_begin(&scope->peaks, &summary->totals, event);
@@ -79,18 +69,18 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
     return summary->allocations.complete_from_bytes;
 }
 
-static void add_label_room(struct mt_summary *summary)
+/* Those between, which did not come, are labels too. */
+static void add_labels_up_to(struct mt_summary *summary, uint32_t number)
 {
-    size_t old = summary->label_capacity;
-    summary->labels = with_room(summary->labels, old, &summary->label_capacity, sizeof *summary->labels);
-    for (size_t i = old; i < summary->label_capacity; i++)
-        summary->labels[i] = (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
+    for (; summary->label_count <= number; summary->label_count++) {
+        summary->labels = mt_host_room(summary->labels, summary->label_count, sizeof *summary->labels);
+        summary->labels[summary->label_count] = (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
+    }
 }
 
 void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase)
 {
-    while (number >= summary->label_capacity)
-        add_label_room(summary);
+    add_labels_up_to(summary, number);
     summary->labels[number] = (struct mt_summary_label){
         .category = (unsigned char)mt_category_set_add(&summary->categories, category), .phase = (unsigned char)phase};
     summary->totals.category_count = mt_category_set_count(&summary->categories);
@@ -99,8 +89,8 @@ void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const cha
 static inline struct mt_summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
 {
     uint32_t number = mt_label_number(event->label);
-    return number < summary->label_capacity ? summary->labels[number]
-                                            : (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
+    return number < summary->label_count ? summary->labels[number]
+                                         : (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
 }
 
 /* Before what is live changes. */
@@ -166,8 +156,8 @@ static void note_change(struct mt_summary *summary, size_t index)
     if (summary->segments[index].changed)
         return;
     summary->segments[index].changed = true;
-    summary->changed_segments = with_room(summary->changed_segments, summary->changed_count, &summary->changed_capacity,
-                                          sizeof *summary->changed_segments);
+    summary->changed_segments =
+        mt_host_room(summary->changed_segments, summary->changed_count, sizeof *summary->changed_segments);
     summary->changed_segments[summary->changed_count++] = index;
 }
 
@@ -177,8 +167,7 @@ static size_t segment_to_map(struct mt_summary *summary, const struct mt_event *
     uint64_t index = summary->segment_count;
     if (mt_number_map_get(&summary->segment_index, event->segment, &index))
         return index;
-    summary->segments =
-        with_room(summary->segments, summary->segment_count, &summary->segment_capacity, sizeof *summary->segments);
+    summary->segments = mt_host_room(summary->segments, summary->segment_count, sizeof *summary->segments);
     summary->segments[summary->segment_count++] = (struct mt_summary_segment){
         .id = event->segment, .address = event->address - event->offset, .stream = event->stream, .mapped_event = id};
     mt_number_map_put(&summary->segment_index, event->segment, index);
@@ -225,7 +214,7 @@ static void begin_step(struct mt_summary *summary, const struct mt_event *event,
 {
     settle(summary, ALL_MEASURES);
     begin_scope(summary, (int64_t)event->value, id);
-    summary->steps = with_room(summary->steps, summary->step_count, &summary->step_capacity, sizeof *summary->steps);
+    summary->steps = mt_host_room(summary->steps, summary->step_count, sizeof *summary->steps);
     summary->steps[summary->step_count++] =
         (struct mt_summary_step){.number = (int64_t)event->value, .first_event = id, .begin_ns = event->time_ns};
 }
@@ -242,8 +231,7 @@ static void end_step(struct mt_summary *summary, const struct mt_event *event, i
 /* A checkpoint's size grows with the live set and so does the distance to the next: they cost half a byte an event. */
 static void add_checkpoint(struct mt_summary *summary, int64_t id)
 {
-    summary->checkpoints = with_room(summary->checkpoints, summary->checkpoint_count, &summary->checkpoint_capacity,
-                                     sizeof *summary->checkpoints);
+    summary->checkpoints = mt_host_room(summary->checkpoints, summary->checkpoint_count, sizeof *summary->checkpoints);
     struct mt_summary_checkpoint *checkpoint = &summary->checkpoints[summary->checkpoint_count++];
     checkpoint->event = id;
     checkpoint->live_bytes = mt_live_encode(&summary->live, summary->first_event, &checkpoint->live);

@@ -61,24 +61,24 @@ struct mt_summary {
 
     struct mt_category_set categories; /* as they came: not what the upper bits of label ids say */
     struct mt_summary_label *labels;   /* by number; Other, init for those that never came */
-    size_t label_capacity;
+    size_t label_count;
 
     struct mt_summary_scope **scopes; /* in order: those that are not stored yet */
-    size_t scope_count, scope_capacity;
+    size_t scope_count;
 
     struct mt_number_map segment_index; /* by birth number: index of the latest row of that number */
     struct mt_summary_segment *segments;
-    size_t segment_count, segment_capacity;
+    size_t segment_count;
     size_t *changed_segments; /* indices of the rows that are not stored as they are */
-    size_t changed_count, changed_capacity;
+    size_t changed_count;
     struct mt_parts parts; /* their rows: those that are not stored as they are */
 
     struct mt_summary_step *steps;
-    size_t step_count, step_capacity;
+    size_t step_count;
     size_t steps_stored; /* rows that are stored and complete */
 
     struct mt_summary_checkpoint *checkpoints; /* not stored yet */
-    size_t checkpoint_count, checkpoint_capacity;
+    size_t checkpoint_count;
     int64_t next_checkpoint; /* at so many events */
 };
 

@@ -25,12 +25,6 @@ mt_status mt_query_prepare(struct mt_trace *trace, const struct mt_run *run, con
     return status;
 }
 
-void *mt_query_room(void *rows, size_t count, size_t row_bytes)
-{
-    bool is_full = (count & (count - 1)) == 0; /* capacities are the powers of two */
-    return is_full ? mt_host_resize(rows, count == 0 ? 1 : count * 2, row_bytes) : rows;
-}
-
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out)
 {
     const char **fields[] = {&out->category, &out->op, &out->phase, &out->role, &out->dtype, &out->shape, &out->span};

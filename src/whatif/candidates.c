@@ -105,10 +105,7 @@ static void add_candidate(struct mt_candidates *candidates, const struct mt_scen
 {
     for (size_t i = 0; i < candidate.count; i++)
         weigh_cut(scene, &candidate.cuts[i], &candidate);
-    if (candidates->count == candidates->capacity) {
-        candidates->capacity *= 2;
-        candidates->items = mt_host_resize(candidates->items, candidates->capacity, sizeof candidate);
-    }
+    candidates->items = mt_host_room(candidates->items, candidates->count, sizeof candidate);
     candidates->items[candidates->count++] = candidate;
 }
 
@@ -138,9 +135,7 @@ static void add_groups(struct mt_candidates *candidates, const struct mt_scene *
 
 void mt_candidates_create(const struct mt_scene *scene, struct mt_candidates *out)
 {
-    enum { FIRST_ROOM = 64 };
-    *out = (struct mt_candidates){.capacity = FIRST_ROOM};
-    out->items = mt_host_alloc(FIRST_ROOM * sizeof *out->items);
+    *out = (struct mt_candidates){.items = mt_host_alloc(sizeof *out->items)};
     for (int i = 0; i < MT_LENS_COUNT; i++) {
         struct mt_cut_list list = {0};
         for (size_t block = 0; block < scene->input->block_count; block++)

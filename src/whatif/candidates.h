@@ -18,7 +18,7 @@ struct mt_candidate {
 
 struct mt_candidates {
     struct mt_candidate *items;
-    size_t count, capacity;
+    size_t count;
     struct mt_cut *cuts[MT_LENS_COUNT];
 };
 

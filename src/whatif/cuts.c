@@ -12,10 +12,7 @@ void mt_cut_list_release(struct mt_cut_list *list)
 
 static void append(struct mt_cut_list *list, struct mt_cut cut)
 {
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity * 2 + 256;
-        list->items = mt_host_resize(list->items, list->capacity, sizeof *list->items);
-    }
+    list->items = mt_host_room(list->items, list->count, sizeof *list->items);
     list->items[list->count++] = cut;
 }
 

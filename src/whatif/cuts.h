@@ -7,7 +7,7 @@
 /* Zero-initialized is empty. */
 struct mt_cut_list {
     struct mt_cut *items;
-    size_t count, capacity;
+    size_t count;
 };
 
 /* Adds from <= position < to of block `index`, as far as that is in its lifetime; nothing if no event is in it. */

@@ -11,7 +11,7 @@
 enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2 };
 
 /* Cells row by row, their texts one after another.
- * Invariants: cell_count <= cell_capacity; starts[i] < text.length; widths[c] >= the width of every cell of column c
+ * Invariants: starts[i] < text.length; widths[c] >= the width of every cell of column c
  * that was added. */
 struct mt_table {
     const struct mt_column *columns;
@@ -19,7 +19,7 @@ struct mt_table {
     int *widths; /* in characters */
     struct mt_text text;
     size_t *starts; /* of the cells in `text`; each ends with '\n', which no visible text has */
-    size_t cell_count, cell_capacity;
+    size_t cell_count;
     bool has_header; /* printed already */
 };
 
@@ -66,10 +66,7 @@ void mt_table_destroy(struct mt_table *table)
 
 void mt_table_add(struct mt_table *table, const char *text)
 {
-    if (table->cell_count == table->cell_capacity) {
-        table->cell_capacity = table->cell_capacity * 2 + table->column_count * 16;
-        table->starts = mt_host_resize(table->starts, table->cell_capacity, sizeof *table->starts);
-    }
+    table->starts = mt_host_room(table->starts, table->cell_count, sizeof *table->starts);
     size_t cell = table->cell_count++;
     table->starts[cell] = table->text.length;
     mt_text_add_visible(&table->text, text);

@@ -10,18 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `items`, grown if needed, so that one more fits after `count`. */
-static void *room_for_one(void *items, size_t count, size_t *capacity, size_t item_bytes)
-{
-    if (count < *capacity)
-        return items;
-    *capacity = *capacity * 2 + 8;
-    return mt_host_resize(items, *capacity, item_bytes);
-}
-
 static void add_section(struct mt_page *page, char *key, char *title)
 {
-    page->sections = room_for_one(page->sections, page->section_count, &page->section_capacity, sizeof *page->sections);
+    page->sections = mt_host_room(page->sections, page->section_count, sizeof *page->sections);
     page->sections[page->section_count++] = (struct mt_section){.key = key, .title = title};
 }
 
@@ -75,8 +66,7 @@ void mt_page_section(struct mt_page *page, const char *key, const char *title)
 static struct mt_element *add_element(struct mt_page *page, mt_element_kind kind, char *text)
 {
     struct mt_section *section = &page->sections[page->section_count - 1];
-    section->elements =
-        room_for_one(section->elements, section->element_count, &section->element_capacity, sizeof *section->elements);
+    section->elements = mt_host_room(section->elements, section->element_count, sizeof *section->elements);
     struct mt_element *element = &section->elements[section->element_count++];
     *element = (struct mt_element){.kind = kind, .text = text};
     return element;
@@ -119,7 +109,7 @@ static struct mt_page_grid *last_grid(const struct mt_page *page)
 static void add_cell(struct mt_page *page, struct mt_cell cell, const char *text)
 {
     struct mt_page_grid *grid = last_grid(page);
-    grid->cells = room_for_one(grid->cells, grid->cell_count, &grid->cell_capacity, sizeof *grid->cells);
+    grid->cells = mt_host_room(grid->cells, grid->cell_count, sizeof *grid->cells);
     cell.text = mt_host_strdup(text);
     grid->cells[grid->cell_count++] = cell;
 }

@@ -19,7 +19,7 @@ struct mt_page_grid {
     struct mt_column *columns; /* titles owned */
     size_t column_count;
     struct mt_cell *cells;
-    size_t cell_count, cell_capacity;
+    size_t cell_count;
 };
 
 typedef enum mt_element_kind { MT_ELEMENT_SAY, MT_ELEMENT_HINT, MT_ELEMENT_TABLE } mt_element_kind;
@@ -35,13 +35,13 @@ struct mt_element {
 struct mt_section {
     char *key, *title;
     struct mt_element *elements;
-    size_t element_count, element_capacity;
+    size_t element_count;
 };
 
 struct mt_page {
     char *title;
     struct mt_section *sections;
-    size_t section_count, section_capacity;
+    size_t section_count;
 };
 
 static inline size_t mt_grid_rows(const struct mt_page_grid *grid)

@@ -23,7 +23,7 @@ enum { NUMBER_TEXT = 24 };
 /* Spans that were begun and not ended, the innermost last. */
 struct open_spans {
     uint32_t *spans;
-    size_t count, capacity;
+    size_t count;
 };
 
 /* A thread of kernels: those of a stream, which run one after another. Where some overlap, a stream has several. */
@@ -236,10 +236,7 @@ static void write_slice(struct perfetto_export *export, const char *phase, uint6
 static void begin_span(struct perfetto_export *export, uint32_t span, uint64_t time_ns)
 {
     struct open_spans *open = &export->open;
-    if (open->count == open->capacity) {
-        open->capacity = open->capacity * 2 + 16;
-        open->spans = mt_host_resize(open->spans, open->capacity, sizeof *open->spans);
-    }
+    open->spans = mt_host_room(open->spans, open->count, sizeof *open->spans);
     open->spans[open->count++] = span;
     write_slice(export, "B", THREAD_SPANS, export->spans[span].path, time_ns);
 }

@@ -83,7 +83,7 @@ struct open_range {
 
 struct open_ranges {
     struct open_range *ranges;
-    size_t count, capacity;
+    size_t count;
 };
 
 /* A database under way. Invariants: inserts[t] is prepared once table t is there; ranges[] are open by thread, the
@@ -150,10 +150,7 @@ static mt_status write_block(struct nsys_export *export, const struct mt_walk_ev
 static void begin_range(struct nsys_export *export, range_thread thread, uint64_t number, uint64_t time_ns)
 {
     struct open_ranges *open = &export->ranges[thread];
-    if (open->count == open->capacity) {
-        open->capacity = open->capacity * 2 + 16;
-        open->ranges = mt_host_resize(open->ranges, open->capacity, sizeof *open->ranges);
-    }
+    open->ranges = mt_host_room(open->ranges, open->count, sizeof *open->ranges);
     open->ranges[open->count++] = (struct open_range){time_ns, number};
 }
 

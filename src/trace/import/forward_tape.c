@@ -15,7 +15,7 @@ enum { MOST_NAMES = 2048 };
  * `undoes`, entries[position] is what `node` undoes. */
 struct mt_forward_tape {
     struct mt_forward_op *entries;
-    size_t count, capacity, position;
+    size_t count, position;
     const char *node; /* that ran last; NULL: none since an operator ran */
     bool undoes;
     struct mt_number_map left; /* by the name's pointer */
@@ -61,10 +61,7 @@ void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_o
         return;
     if (!count_left(tape, op->name, 1))
         return;
-    if (tape->count == tape->capacity) {
-        tape->capacity = tape->capacity * 2 + 256;
-        tape->entries = mt_host_resize(tape->entries, tape->capacity, sizeof *tape->entries);
-    }
+    tape->entries = mt_host_room(tape->entries, tape->count, sizeof *tape->entries);
     tape->entries[tape->count++] = *op;
     tape->position = tape->count;
 }

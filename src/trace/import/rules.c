@@ -15,7 +15,7 @@ enum { MOST_RULES = UINT16_MAX };
 
 struct mt_rules {
     struct mt_rule *rules;
-    size_t count, capacity;
+    size_t count;
 };
 
 struct mt_rules *mt_rules_create(void)
@@ -49,10 +49,7 @@ static mt_status add_line(struct mt_rules *rules, const char *line)
         mt_rule_release(&rule);
         return mt_fail(MT_USAGE, "there can be %d rules", MOST_RULES);
     }
-    if (rules->count == rules->capacity) {
-        rules->capacity = rules->capacity * 2 + 64;
-        rules->rules = mt_host_resize(rules->rules, rules->capacity, sizeof *rules->rules);
-    }
+    rules->rules = mt_host_room(rules->rules, rules->count, sizeof *rules->rules);
     rules->rules[rules->count++] = rule;
     return MT_OK;
 }

@@ -33,7 +33,7 @@ struct mt_torch_labels {
     struct mt_torch_lives lives;
     struct mt_number_map caller_numbers; /* by where the frames are */
     struct caller *callers;
-    size_t caller_count, caller_capacity;
+    size_t caller_count;
     struct mt_number_map parameter_bytes; /* the sizes of all parameters */
     int phase;                            /* of the last allocation; MT_RULE_SILENT: none yet */
     bool step_just_began;
@@ -47,10 +47,7 @@ static struct caller *find_caller(struct mt_torch_labels *labels, const struct m
     uint64_t key = frames->kind == MT_VALUE_LIST ? (uint64_t)(uintptr_t)frames->items : 0, number;
     if (mt_number_map_get(&labels->caller_numbers, key, &number))
         return &labels->callers[number];
-    if (labels->caller_count == labels->caller_capacity) {
-        labels->caller_capacity = labels->caller_capacity * 2 + 64;
-        labels->callers = mt_host_resize(labels->callers, labels->caller_capacity, sizeof *labels->callers);
-    }
+    labels->callers = mt_host_room(labels->callers, labels->caller_count, sizeof *labels->callers);
     mt_number_map_put(&labels->caller_numbers, key, labels->caller_count);
     struct caller *caller = &labels->callers[labels->caller_count++];
     *caller = (struct caller){0};

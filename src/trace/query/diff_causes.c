@@ -1,4 +1,5 @@
 /* What does each pair of blocks come from? Every pair has a cause, or two that share its bytes, so nothing is left over. */
+#include "base/memory.h"
 #include "trace/query/diff_parts.h"
 #include "trace/query/query.h"
 
@@ -45,7 +46,7 @@ static struct diff_finding *finding_of(struct diff_findings *findings, mt_cause 
     for (size_t i = 0; i < findings->count; i++)
         if (findings->items[i].cause == cause && findings->items[i].category == category)
             return &findings->items[i];
-    findings->items = mt_query_room(findings->items, findings->count, sizeof *findings->items);
+    findings->items = mt_host_room(findings->items, findings->count, sizeof *findings->items);
     findings->items[findings->count] = (struct diff_finding){.cause = cause, .category = category};
     return &findings->items[findings->count++];
 }

@@ -1,4 +1,5 @@
 /* What was live on two sides, as kinds that can be compared. */
+#include "base/memory.h"
 #include "trace/query/diff_parts.h"
 #include "trace/query/query.h"
 
@@ -43,7 +44,7 @@ static struct diff_kind kind_of_block(const struct mt_block_row *block, const st
 
 static void append(struct diff_kinds *kinds, struct diff_kind kind)
 {
-    kinds->items = mt_query_room(kinds->items, kinds->count, sizeof *kinds->items);
+    kinds->items = mt_host_room(kinds->items, kinds->count, sizeof *kinds->items);
     kinds->items[kinds->count++] = kind;
 }
 

@@ -3,6 +3,7 @@
  * Within one row and place, what both sides have cancels out. Of the rest, blocks of one shape are the same tensor in
  * another precision, blocks of one precision the same tensor in another size. What then is left on one side has no
  * partner. Each pass goes through both sides by falling size, so the answer is the same whichever side is A. */
+#include "base/memory.h"
 #include "trace/query/diff_parts.h"
 #include "trace/query/query.h"
 
@@ -39,7 +40,7 @@ static void add_rest(struct rests *rests, const struct diff_kind *kind)
     uint64_t a = kind->count[MT_SIDE_A], b = kind->count[MT_SIDE_B];
     if (a == b)
         return;
-    rests->items = mt_query_room(rests->items, rests->count, sizeof *rests->items);
+    rests->items = mt_host_room(rests->items, rests->count, sizeof *rests->items);
     rests->items[rests->count++] =
         a > b ? (struct rest){kind, MT_SIDE_A, a - b} : (struct rest){kind, MT_SIDE_B, b - a};
 }
@@ -91,7 +92,7 @@ static bool have_anything(const struct rest *left, const struct rest *right)
 
 static void add_pair(struct diff_pairs *pairs, const struct diff_kind *a, const struct diff_kind *b, uint64_t count)
 {
-    pairs->items = mt_query_room(pairs->items, pairs->count, sizeof *pairs->items);
+    pairs->items = mt_host_room(pairs->items, pairs->count, sizeof *pairs->items);
     pairs->items[pairs->count++] = (struct diff_pair){.of = {a, b}, .count = count};
 }
 

@@ -1,4 +1,5 @@
 /* What was live after an event? The checkpoint before it, and the few thousand events since. */
+#include "base/memory.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ struct ids {
 
 static void ids_add(struct ids *ids, int64_t id)
 {
-    ids->data = mt_query_room(ids->data, ids->count, sizeof *ids->data);
+    ids->data = mt_host_room(ids->data, ids->count, sizeof *ids->data);
     ids->data[ids->count++] = id;
 }
 

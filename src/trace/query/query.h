@@ -33,9 +33,6 @@ const char *mt_query_text(struct mt_trace *trace, const struct mt_statement *sta
 mt_status mt_query_prepare(struct mt_trace *trace, const struct mt_run *run, const char *sql,
                            struct mt_statement **out);
 
-/* `rows`, grown if needed, so that one more fits after `count`. */
-void *mt_query_room(void *rows, size_t count, size_t row_bytes);
-
 /* What a label says of a block: its columns, the join that finds it by the column that holds its id, and the reading of
  * those columns, the first of which is number `column`. */
 #define MT_LABEL_COLUMNS "label.category, label.op, label.phase, label.role, label.dtype, label.shape, span.path"

@@ -6,6 +6,7 @@
  *
  * What a damaged trace may say and this does not rely on: frees of what is not live are ignored, as the recorder ignores
  * them; blocks whose numbers could lead out of an array are MT_BAD_TRACE. */
+#include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
@@ -84,7 +85,7 @@ static mt_status begin_block(void *context, const struct mt_row *row)
         return fail_on_event(block.alloc_event, "makes the blocks of its run sum to 2^63 bytes or more");
     list->total_bytes += block.block_bytes;
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
-    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = block;
     return MT_OK;
 }

@@ -1,4 +1,5 @@
 /* What kinds of tensors were allocated, how large, how many? */
+#include "base/memory.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, 
     mt_statement_bind_text(statement, 3, phase);
     bool row = true;
     while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        *out_rows = mt_query_room(*out_rows, *out_count, sizeof **out_rows);
+        *out_rows = mt_host_room(*out_rows, *out_count, sizeof **out_rows);
         (*out_rows)[(*out_count)++] = (struct mt_category_row){
             .category = mt_query_text(trace, statement, 0),
             .max_bytes = (uint64_t)mt_statement_integer(statement, 1),

@@ -135,7 +135,7 @@ static int64_t difference(uint64_t a, uint64_t b)
 static void add_row(struct mt_diff_parts *parts, struct mt_diff_row row)
 {
     row.delta_bytes = difference(row.a_bytes, row.b_bytes);
-    parts->rows = mt_query_room(parts->rows, parts->row_count, sizeof *parts->rows);
+    parts->rows = mt_host_room(parts->rows, parts->row_count, sizeof *parts->rows);
     parts->rows[parts->row_count++] = row;
 }
 
@@ -163,7 +163,7 @@ static void add_cause(const struct diff_context *context, const struct diff_find
 {
     if (finding->bytes == 0)
         return;
-    parts->causes = mt_query_room(parts->causes, parts->cause_count, sizeof *parts->causes);
+    parts->causes = mt_host_room(parts->causes, parts->cause_count, sizeof *parts->causes);
     parts->causes[parts->cause_count++] = diff_cause_describe(context, finding);
 }
 

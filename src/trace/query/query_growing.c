@@ -1,4 +1,5 @@
 /* Which segments grew or shrank? */
+#include "base/memory.h"
 #include "trace/query/query.h"
 #include "trace/walk.h"
 
@@ -21,7 +22,7 @@ mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run 
         return status;
     bool row = true;
     while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        numbers = mt_query_room(numbers, count, sizeof *numbers);
+        numbers = mt_host_room(numbers, count, sizeof *numbers);
         numbers[count++] = (uint32_t)mt_statement_integer(statement, 0);
     }
     mt_statement_finalize(statement);

@@ -1,6 +1,7 @@
 /* Which kernels took the GPU's time, and in what?
  *
  * SQLite sums by name and label, of which a step has a few thousand pairs; the rest is told from these sums. */
+#include "base/memory.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static struct mt_kernel_phase *find_phase(struct mt_kernels *kernels, const char
     for (size_t i = 0; i < kernels->phase_count; i++)
         if (kernels->phases[i].phase == phase)
             return &kernels->phases[i];
-    kernels->phases = mt_query_room(kernels->phases, kernels->phase_count, sizeof *kernels->phases);
+    kernels->phases = mt_host_room(kernels->phases, kernels->phase_count, sizeof *kernels->phases);
     kernels->phases[kernels->phase_count] = (struct mt_kernel_phase){.phase = phase};
     return &kernels->phases[kernels->phase_count++];
 }
@@ -69,7 +70,7 @@ static struct mt_kernel_row *find_row(struct mt_kernel_phase *phase, const struc
     for (size_t i = 0; i < phase->row_count; i++)
         if (phase->rows[i].name == sum->name && phase->rows[i].is_product == is_product(sum))
             return &phase->rows[i];
-    phase->rows = mt_query_room(phase->rows, phase->row_count, sizeof *phase->rows);
+    phase->rows = mt_host_room(phase->rows, phase->row_count, sizeof *phase->rows);
     phase->rows[phase->row_count] =
         (struct mt_kernel_row){.name = sum->name, .op = sum->op, .is_product = is_product(sum)};
     return &phase->rows[phase->row_count++];

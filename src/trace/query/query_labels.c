@@ -105,7 +105,7 @@ struct label_list {
 static void add_nothing(struct mt_trace *trace, struct label_list *list)
 {
     const char *empty = mt_query_keep(trace, "");
-    list->rows = mt_query_room(list->rows, 0, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, 0, sizeof *list->rows);
     list->rows[list->count++] = (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
 }
 
@@ -120,7 +120,7 @@ static mt_status add_label(struct mt_trace *trace, const struct mt_statement *ro
         return mt_fail(MT_BAD_TRACE, "the trace is damaged: label %" PRId64 " is of layer %" PRId64, number, layer);
     struct mt_top_row said;
     mt_query_label(trace, row, 2, &said);
-    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = (struct mt_label_row){.category = said.category,
                                                       .role = said.role,
                                                       .op = said.op,

@@ -1,4 +1,5 @@
 /* Which kernels ran, one by one? */
+#include "base/memory.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
 #include "trace/walk.h"
@@ -51,7 +52,7 @@ struct launch_list {
 static mt_status add_launch(void *context, const struct mt_launch_row *launch)
 {
     struct launch_list *list = context;
-    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = *launch;
     return MT_OK;
 }

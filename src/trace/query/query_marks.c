@@ -2,6 +2,7 @@
  *
  * There are as many marks as a third of all events, and spans are few: each span's path is read once, and a mark finds it
  * by its number. */
+#include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
@@ -66,7 +67,7 @@ static mt_status add_mark(void *context, const struct mt_row *row)
     mt_status status = read_mark(row, list, &mark);
     if (status != MT_OK)
         return status;
-    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = mark;
     return MT_OK;
 }

@@ -1,4 +1,5 @@
 /* How was a run configured, and what did it measure? */
+#include "base/memory.h"
 #include "trace/query/query.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, st
         mt_query_prepare(trace, run, "SELECT name, value FROM setting WHERE run = ?1 ORDER BY name", &statement);
     bool row = true;
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        *out_rows = mt_query_room(*out_rows, *out_count, sizeof **out_rows);
+        *out_rows = mt_host_room(*out_rows, *out_count, sizeof **out_rows);
         (*out_rows)[(*out_count)++] = (struct mt_setting_row){
             .name = mt_query_text(trace, statement, 0),
             .value = mt_query_text(trace, statement, 1),
@@ -45,7 +46,7 @@ mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run
     mt_statement_bind_text(statement, 2, name);
     bool row = true;
     while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        *out_rows = mt_query_room(*out_rows, *out_count, sizeof **out_rows);
+        *out_rows = mt_host_room(*out_rows, *out_count, sizeof **out_rows);
         (*out_rows)[(*out_count)++] = (struct mt_measurement_row){
             .name = mt_query_keep(trace, name),
             .step = mt_statement_integer(statement, 0),

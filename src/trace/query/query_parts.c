@@ -1,4 +1,5 @@
 /* Which parts of segments had memory, and from when to when? */
+#include "base/memory.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
 
@@ -57,7 +58,7 @@ static mt_status add_part(const struct mt_statement *row, struct part_list *list
     status = read_size(row, list, &part);
     if (status != MT_OK)
         return status;
-    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = part;
     return MT_OK;
 }

@@ -1,6 +1,7 @@
 /* How high did memory get, when, and what was it made of? */
 #include "base/checked.h"
 #include "base/event.h"
+#include "base/memory.h"
 #include "trace/query/query.h"
 #include "trace/summary.h"
 
@@ -106,7 +107,7 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
 
 static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)
 {
-    peak->shares = mt_query_room(peak->shares, peak->share_count, sizeof *peak->shares);
+    peak->shares = mt_host_room(peak->shares, peak->share_count, sizeof *peak->shares);
     peak->shares[peak->share_count++] = (struct mt_peak_share){
         .category = mt_query_text(trace, row, 0),
         .allocated_bytes = (uint64_t)mt_statement_integer(row, 1),

@@ -79,7 +79,7 @@ mt_status mt_query_load_runs(struct mt_trace *trace)
         status = mt_database_prepare(trace->database, runs_sql, &statement);
     bool row = true;
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
-        trace->runs = mt_query_room(trace->runs, trace->run_count, sizeof *trace->runs);
+        trace->runs = mt_host_room(trace->runs, trace->run_count, sizeof *trace->runs);
         trace->runs[trace->run_count] = read_run(trace, statement);
         limits.last_event = mt_statement_integer(statement, LAST_EVENT);
         status = check_run(trace, &trace->runs[trace->run_count++], &limits);

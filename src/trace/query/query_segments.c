@@ -1,4 +1,5 @@
 /* What did the allocator take from the device, and when did it give it back? */
+#include "base/memory.h"
 #include "trace/blocks.h"
 #include "trace/query/query.h"
 
@@ -39,7 +40,7 @@ static mt_status add_segment(const struct mt_statement *row, const struct range 
     if (status != MT_OK)
         return status;
     int64_t mapped = mt_statement_integer(row, 4), unmapped = mt_statement_integer(row, 5);
-    list->rows = mt_query_room(list->rows, list->count, sizeof *list->rows);
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count] =
         (struct mt_segment_row){.number = (uint32_t)list->count,
                                 .stream = (mt_stream)mt_statement_integer(row, 1),

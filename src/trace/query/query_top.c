@@ -1,4 +1,5 @@
 /* What are the largest blocks? */
+#include "base/memory.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static void ranking_sort(struct ranking *ranking)
 
 static void ranking_append(struct ranking *ranking, const struct mt_top_row *row)
 {
-    ranking->rows = mt_query_room(ranking->rows, ranking->count, sizeof *ranking->rows);
+    ranking->rows = mt_host_room(ranking->rows, ranking->count, sizeof *ranking->rows);
     ranking->rows[ranking->count++] = *row;
 }
 

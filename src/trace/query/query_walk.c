@@ -17,7 +17,7 @@ struct open_segment {
 /* A list whose places are used again: `values[i]` for those that are not in `free`. */
 struct slots {
     uint64_t *free;
-    size_t free_count, used, capacity;
+    size_t free_count, used;
 };
 
 /* Invariants: live[i] is the alloc of the live block whose id `by_id` maps to i; segments likewise by number. label_spans
@@ -45,11 +45,8 @@ static size_t take_slot(struct slots *slots, void **values, size_t value_bytes)
 {
     if (slots->free_count > 0)
         return slots->free[--slots->free_count];
-    if (slots->used == slots->capacity) {
-        slots->capacity = slots->capacity * 2 + 64;
-        *values = mt_host_resize(*values, slots->capacity, value_bytes);
-        slots->free = mt_host_resize(slots->free, slots->capacity, sizeof *slots->free);
-    }
+    *values = mt_host_room(*values, slots->used, value_bytes);
+    slots->free = mt_host_room(slots->free, slots->used, sizeof *slots->free);
     return slots->used++;
 }
 
@@ -71,7 +68,7 @@ static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row
         return mt_fail(MT_BAD_TRACE,
                        "the trace is damaged: span %" PRId64 " in span %" PRId64 " comes where span %zu is expected",
                        id, parent, *count);
-    *rows = mt_query_room(*rows, *count, sizeof **rows);
+    *rows = mt_host_room(*rows, *count, sizeof **rows);
     (*rows)[(*count)++] = (struct mt_span_row){
         .parent = (uint32_t)parent, .name = mt_query_text(trace, row, 2), .path = mt_query_text(trace, row, 3)};
     return MT_OK;
@@ -87,7 +84,7 @@ mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struc
     *out_count = 0;
     if (status != MT_OK)
         return status;
-    struct mt_span_row *rows = mt_query_room(NULL, 0, sizeof *rows);
+    struct mt_span_row *rows = mt_host_room(NULL, 0, sizeof *rows);
     size_t count = 1;
     bool row = true;
     rows[0] = (struct mt_span_row){.name = mt_query_keep(trace, ""), .path = mt_query_keep(trace, "")};
