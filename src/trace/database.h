@@ -23,14 +23,17 @@ struct mt_statement;
 struct sqlite3;
 
 enum {
-    MT_TRACE_APPLICATION_ID = 0x6D747263, /* "mtrc", at byte 68 of the file */
-    MT_TRACE_FORMAT = 3,                  /* user_version: grows when an older program could no longer read the file,
+    MT_TRACE_APPLICATION_ID = 0x6D747263,  /* "mtrc", at byte 68 of the file */
+    MT_TRACE_FORMAT = 3,                   /* user_version: grows when an older program could no longer read the file,
                                            * or its ring */
-    MT_TRACE_FORMAT_WITHOUT_USES = 1,     /* there was no table block_use yet; its writers add it */
-    MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS =
-        2 /* nor segment_part: segments were mapped and unmapped as a whole, at no offset;
-                                           * its writers add the table, and readers have a view in its place */
+    MT_TRACE_FORMAT_WITHOUT_USES = 1,      /* there was no table block_use yet; its writers add it */
+    MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS = 2, /* nor segment_part: segments were mapped and unmapped as a whole, at no
+                                            * offset; its writers add the table, and readers have a view in its place */
 };
+
+/* No event has an id above it, nor are there so many kernels: an id may be multiplied by a little and added to without a
+ * look at what becomes of it. A file that says otherwise is damaged. */
+#define MT_LAST_POSSIBLE_EVENT (INT64_MAX / 8)
 
 /* Opens the trace at `path`, creating it with its tables if there is no such file (or an empty one). Journal: WAL,
  * synchronous NORMAL. Nothing of a file that is not a trace is changed. */

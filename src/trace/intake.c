@@ -8,6 +8,7 @@
 #include "trace/summary.h"
 #include "trace/use_batch.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
@@ -43,17 +44,18 @@ static void remember_event(void *context, const struct mt_event *event)
     mt_summary_add(((struct mt_intake *)context)->summary, event);
 }
 
+/* What comes twice, which only damage to the ring can make it, takes the place of what came first. */
 static mt_status prepare(struct mt_intake *intake)
 {
     const struct {
         const char *sql;
         struct mt_statement **out;
     } statements[] = {
-        {"INSERT INTO label VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_label},
-        {"INSERT INTO span VALUES (?, ?, ?, ?, ?)", &intake->insert_span},
+        {"INSERT OR REPLACE INTO label VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_label},
+        {"INSERT OR REPLACE INTO span VALUES (?, ?, ?, ?, ?)", &intake->insert_span},
         {"INSERT OR REPLACE INTO measurement VALUES (?, ?, ?, ?)", &intake->insert_measurement},
-        {"INSERT INTO kernel_name VALUES (?, ?, ?)", &intake->insert_kernel_name},
-        {"INSERT INTO kernel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_kernel},
+        {"INSERT OR REPLACE INTO kernel_name VALUES (?, ?, ?)", &intake->insert_kernel_name},
+        {"INSERT OR REPLACE INTO kernel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_kernel},
         {"UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?", &intake->update_run},
     };
     mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
@@ -83,7 +85,13 @@ static mt_status read_run(struct mt_intake *intake)
     intake->kernel_count = mt_statement_integer(statement, 2);
     mt_statement_finalize(statement);
     if (status == MT_OK && !row)
-        return mt_fail(MT_BAD_TRACE, "%s has no run %lld", mt_database_path(intake->database), (long long)intake->run);
+        return mt_fail(MT_BAD_TRACE, "%s has no run %" PRId64, mt_database_path(intake->database), intake->run);
+    bool are_numbers = intake->first_event >= 0 && intake->first_event <= MT_LAST_POSSIBLE_EVENT &&
+                       intake->kernel_count >= 0 && intake->kernel_count <= MT_LAST_POSSIBLE_EVENT;
+    if (status == MT_OK && !are_numbers)
+        return mt_fail(MT_BAD_TRACE,
+                       "%s is damaged: run %" PRId64 " begins with event %" PRId64 ", after kernel %" PRId64,
+                       mt_database_path(intake->database), intake->run, intake->first_event, intake->kernel_count);
     return status;
 }
 

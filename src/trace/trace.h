@@ -25,7 +25,7 @@ mt_status mt_trace_open(const char *path, struct mt_trace **out);
 void mt_trace_close(struct mt_trace *trace); /* may be NULL */
 
 /* A run, as of the opening. Its events are first_event <= id < first_event + event_count; none of these ids is above the
- * highest in the trace, nor above INT64_MAX / 8, and there are no more of them than the file has room for: so what has room
+ * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more of them than the file has room for: so what has room
  * for every event is no larger than a few times the file. */
 struct mt_run {
     int64_t id;       /* from 1 */

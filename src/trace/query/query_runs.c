@@ -35,10 +35,8 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
     };
 }
 
-/* Which events a trace can have. An id is multiplied by a little here and there; and a row of table event takes more than
- * LEAST_EVENT_BYTES of the file, whatever its id is. */
+/* A row of table event takes more than that of the file, whatever its id is. */
 enum { LEAST_EVENT_BYTES = 8 };
-static const int64_t LAST_POSSIBLE_EVENT = INT64_MAX / 8;
 
 struct event_limits {
     int64_t last_event; /* that there is, 0: none */
@@ -59,8 +57,8 @@ static mt_status read_most_events(struct mt_trace *trace, struct event_limits *o
  * beyond the last event that there is, and there are no more than the file can hold. */
 static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run, const struct event_limits *limits)
 {
-    bool are_numbers = run->first_event >= 0 && run->event_count >= 0 && run->first_event <= LAST_POSSIBLE_EVENT &&
-                       run->event_count <= limits->most && limits->last_event <= LAST_POSSIBLE_EVENT;
+    bool are_numbers = run->first_event >= 0 && run->event_count >= 0 && run->first_event <= MT_LAST_POSSIBLE_EVENT &&
+                       run->event_count <= limits->most && limits->last_event <= MT_LAST_POSSIBLE_EVENT;
     if (are_numbers && (run->event_count == 0 || run->first_event + run->event_count - 1 <= limits->last_event))
         return MT_OK;
     return mt_fail(MT_BAD_TRACE,
