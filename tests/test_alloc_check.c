@@ -1,5 +1,5 @@
 /* The walker itself: each kind of damage to an allocator's inside is found, and named. */
-#include "alloc/block.h"
+#include "alloc/tiling.h"
 #include "fake_device.h"
 #include "recording.h"
 

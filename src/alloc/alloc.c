@@ -82,8 +82,7 @@ static void abandon_blocks(struct mt_alloc *alloc, struct mt_segment *segment)
             continue;
         mt_block_forget_users(alloc, block);
         block->is_free = true;
-        block = mt_block_merge(alloc, block);
-        alloc->policy->insert(alloc, block);
+        block = alloc->policy->give(alloc, block);
     }
 }
 
@@ -119,11 +118,9 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
     count->blocks--;
 }
 
-/* Returns the event's sequence. */
-static uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
+static __attribute__((noinline)) uint64_t emit_watched(struct mt_alloc *alloc, mt_event_kind kind,
+                                                       const struct mt_block *block)
 {
-    if (alloc->sink.emit == NULL)
-        return next_sequence(alloc);
     const struct mt_segment *segment = block->segment;
     struct mt_event event = {.kind = (uint16_t)kind,
                              .stream = segment->stream,
@@ -138,14 +135,17 @@ static uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const str
     return event.sequence;
 }
 
-/* A free block of at least `bytes` that is no longer in the index, cut to size; NULL if there is none to be had. */
+/* Returns the event's sequence. */
+static inline uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
+{
+    return alloc->sink.emit == NULL ? next_sequence(alloc) : emit_watched(alloc, kind, block);
+}
+
+/* A block for a request, cut to size and in no index; NULL if there is none to be had. */
 static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
-    const struct mt_policy_table *policy = alloc->policy;
-    struct mt_block *block = policy->take(alloc, stream, bytes);
-    if (block == NULL)
-        block = policy->grow(alloc, stream, bytes);
-    return block != NULL ? mt_block_cut(alloc, block, policy->cut(alloc, block, bytes, label)) : NULL;
+    struct mt_block *block = alloc->policy->take(alloc, stream, bytes, label);
+    return block != NULL ? block : alloc->policy->grow(alloc, stream, bytes, label);
 }
 
 /* The same, by the plan if one is followed; that is given up before a request is refused. */
@@ -178,8 +178,8 @@ static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct m
 
 /* Releases what is cached and emits the oom event. What was reserved before the request tells what the policy had
  * released for it already. */
-static mt_status refuse(struct mt_alloc *alloc, mt_stream stream, uint64_t reserved_before,
-                        struct mt_alloc_refusal refusal)
+static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, mt_stream stream,
+                                                        uint64_t reserved_before, struct mt_alloc_refusal refusal)
 {
     mt_segments_release(alloc, UINT64_MAX);
     refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
@@ -241,7 +241,7 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     if (block->users != NULL)
         mt_block_follow_users(alloc, block);
     block->is_free = true;
-    alloc->policy->insert(alloc, mt_block_merge(alloc, block));
+    alloc->policy->give(alloc, block);
     unlock(alloc);
 }
 

@@ -6,9 +6,12 @@
  *
  * A segment is reserved in one piece, or is a range of addresses: there, what has no memory is a hole.
  *
- * Common to both policies are blocks, splitting and merging, and segments in one piece (segment.c), ranges (range.c), who
+ * Common to both policies are how blocks tile a segment (tiling.h), segments in one piece (segment.c), ranges (range.c), who
  * uses a block (users.c), counting and emitting (alloc.c). A policy decides sizes, finds free blocks, cuts them and keeps
  * the index over them (torch_policy.c, tight_policy.c).
+ *
+ * What is rare is marked cold, here and in base/lock.h: a compiler that puts it into what every event passes saves registers
+ * for it there, which took a tenth of an event.
  *
  * Everything here is called with the allocator's lock held. */
 #ifndef MT_ALLOC_BLOCK_H
@@ -109,17 +112,17 @@ struct mt_policy_table {
     /* The bytes of the least segment for a rounded request; false if that overflows. */
     bool (*least_segment)(uint64_t bytes, uint64_t *out_bytes);
 
-    /* Takes the free block that suits best out of the index; NULL if none does. */
-    struct mt_block *(*take)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
+    /* Takes the free block that suits best out of the index, cut to what is handed out for a request of `bytes`; NULL if none
+     * does. */
+    struct mt_block *(*take)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
-    /* Takes memory from the device that can hold `bytes`, after releasing what has to go first. The block is free, and not
-     * in the index. NULL if the device has no more. */
-    struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
+    /* The same of memory that is taken from the device, after releasing what has to go first. NULL if that has no more. */
+    struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
-    /* What of `block` is handed out for a request of `bytes`. */
-    struct mt_block_part (*cut)(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
-                                mt_label_id label);
+    /* Joins a free block that is not in the index with its free neighbours, and puts the whole there. Returns that. */
+    struct mt_block *(*give)(struct mt_alloc *alloc, struct mt_block *block);
 
+    /* One block, as it is, into the index and out of it. */
     void (*insert)(struct mt_alloc *alloc, struct mt_block *block);
     void (*remove)(struct mt_alloc *alloc, struct mt_block *block);
 
@@ -192,22 +195,12 @@ struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool
  * Returns what they amount to. */
 uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes);
 
-/* Cuts `block` to `bytes`; returns the rest, as it was: free and not in the index, or a hole. */
-struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes);
-
-/* Cuts a part out of a free block that is not in the index, and puts what is left of it there. Returns the part. */
-struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_block_part cut);
-
-/* `block` takes over the bytes of the neighbour after it, which is no more. */
-void mt_block_absorb_after(struct mt_alloc *alloc, struct mt_block *block);
-
-/* Joins a free block that is not in the index with its free neighbours, which leave the index; returns the whole. */
-struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_block *block);
-
 /* The block's own stream goes on after what its users have queued; then it has none. */
-void mt_block_follow_users(struct mt_alloc *alloc, struct mt_block *block);
+__attribute__((cold, noinline)) void mt_block_follow_users(struct mt_alloc *alloc, struct mt_block *block);
 void mt_block_forget_users(struct mt_alloc *alloc, struct mt_block *block);
 
+/* Asks the host for more structures: none is spare. */
+__attribute__((cold, noinline)) void mt_block_store_grow(struct mt_block_store *store);
 void mt_block_store_destroy(struct mt_block_store *store);
 
 /* The order in which equal sizes are told apart: by (bytes, segment birth, offset). Negative, 0, positive. */

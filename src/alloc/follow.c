@@ -2,6 +2,7 @@
 
 #include "alloc/number_set.h"
 #include "alloc/plan_parts.h"
+#include "alloc/tiling.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -55,6 +56,15 @@ static void take_out(struct mt_alloc *alloc, struct mt_block *block)
         mt_number_set_remove(&follower->free_borders, (uint32_t)block->border);
     else
         follower->base->remove(alloc, block);
+}
+
+static struct mt_block *give(struct mt_alloc *alloc, struct mt_block *block)
+{
+    if (!is_ours(alloc, block))
+        return alloc->follower->base->give(alloc, block);
+    block = mt_block_merge(alloc, block, take_out);
+    insert(alloc, block);
+    return block;
 }
 
 static bool holds(const struct mt_alloc *alloc, const struct mt_block *block)
@@ -138,6 +148,7 @@ static struct mt_follower *follower_create(const struct mt_plan *plan, const str
     follower->plan = plan;
     follower->base = base;
     follower->policy = *base;
+    follower->policy.give = give;
     follower->policy.insert = insert;
     follower->policy.remove = take_out;
     follower->policy.holds = holds;

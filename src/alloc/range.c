@@ -7,7 +7,7 @@
  * Addresses cost nothing, so a range is as large as the device's capacity, and what it grows by joins the free block at its
  * end: nothing is left over that is too small for the next request. Holes are only made when the device refuses memory,
  * and filled again where that takes the fewest pages. */
-#include "alloc/block.h"
+#include "alloc/tiling.h"
 #include "base/checked.h"
 
 /* Of the addresses that a card has, so many ranges of streams can be opened. */
@@ -39,9 +39,7 @@ static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint
     hole->is_free = true;
     segment->holes--;
     mt_segment_count_mapped(alloc, segment, hole->offset, bytes);
-    struct mt_block *block = mt_block_merge(alloc, hole);
-    alloc->policy->insert(alloc, block);
-    return block;
+    return alloc->policy->give(alloc, hole);
 }
 
 /* Fills what follows `block`, free or a hole, until it has `bytes`: there is room. Takes it out of the index. */
@@ -156,7 +154,8 @@ static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64
     if (bytes < end - begin)
         begin = end - whole_pages(bytes);
     alloc->policy->remove(alloc, block);
-    dig(alloc, mt_block_cut(alloc, block, (struct mt_block_part){.skip = begin - block->offset, .bytes = end - begin}));
+    struct mt_block_part pages = {.skip = begin - block->offset, .bytes = end - begin};
+    dig(alloc, mt_block_cut(alloc, block, pages, alloc->policy->insert));
     return end - begin;
 }
 

@@ -1,8 +1,9 @@
-/* Segments and the blocks that tile them: reserving, splitting, merging, and the structures they are kept in.
+/* Segments in one piece, the list of all segments, and the structures that they and their blocks are kept in.
  *
  * Structures come from chunks that are asked for by the hundred and never given back before the allocator's end, so
  * that handing out a block asks the host for nothing. */
 #include "alloc/follow.h"
+#include "alloc/tiling.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -10,7 +11,7 @@
 
 enum { CHUNK_BLOCKS = 256 };
 
-static void add_chunk(struct mt_block_store *store)
+void mt_block_store_grow(struct mt_block_store *store)
 {
     struct mt_block *chunk = mt_host_alloc(CHUNK_BLOCKS * sizeof *chunk);
     store->chunks = mt_host_resize(store->chunks, store->chunk_count + 1, sizeof *store->chunks);
@@ -21,31 +22,6 @@ static void add_chunk(struct mt_block_store *store)
         chunk[i].link[0] = store->spare;
         store->spare = &chunk[i];
     }
-}
-
-/* Alone in its segment, and of no kind yet. Field by field: clearing the whole structure takes longer than all the rest of
- * a split. */
-static struct mt_block *block_create(struct mt_block_store *store, struct mt_segment *segment, uint64_t offset,
-                                     uint64_t bytes)
-{
-    if (store->spare == NULL)
-        add_chunk(store);
-    struct mt_block *block = store->spare;
-    store->spare = block->link[0];
-    block->bytes = bytes;
-    block->offset = offset;
-    block->segment = segment;
-    block->before = block->after = NULL;
-    block->users = NULL;
-    block->is_free = block->is_hole = false;
-    return block;
-}
-
-static void block_destroy(struct mt_block_store *store, struct mt_block *block)
-{
-    block->segment = NULL;
-    block->link[0] = store->spare;
-    store->spare = block;
 }
 
 void mt_block_store_destroy(struct mt_block_store *store)
@@ -138,7 +114,7 @@ struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segmen
     segment->older = alloc->newest;
     segment->newer = NULL;
     segment->birth = alloc->next_birth++;
-    segment->first = segment->last = block_create(&alloc->store, segment, 0, segment->bytes);
+    segment->first = segment->last = mt_block_create(&alloc->store, segment, 0, segment->bytes);
     segment->first->is_hole = segment->is_range;
     segment->first->is_free = !segment->is_range;
     segment->holes = segment->is_range;
@@ -149,7 +125,7 @@ struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segmen
 
 void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment)
 {
-    block_destroy(&alloc->store, segment->first);
+    mt_block_destroy(&alloc->store, segment->first);
     unlink_segment(alloc, segment);
     alloc->stats.segments--;
     segment_destroy(&alloc->store, segment);
@@ -186,61 +162,4 @@ uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes)
         released = before - alloc->stats.reserved_bytes;
     }
     return released;
-}
-
-struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
-{
-    struct mt_segment *segment = block->segment;
-    struct mt_block *rest = block_create(&alloc->store, segment, block->offset + bytes, block->bytes - bytes);
-    rest->is_free = block->is_free;
-    rest->is_hole = block->is_hole;
-    segment->holes += block->is_hole;
-    block->bytes = bytes;
-    rest->before = block;
-    rest->after = block->after;
-    if (rest->after != NULL)
-        rest->after->before = rest;
-    else
-        segment->last = rest;
-    block->after = rest;
-    return rest;
-}
-
-struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_block_part cut)
-{
-    if (cut.skip > 0) {
-        struct mt_block *before = block;
-        block = mt_block_split(alloc, before, cut.skip);
-        alloc->policy->insert(alloc, before);
-    }
-    if (block->bytes > cut.bytes)
-        alloc->policy->insert(alloc, mt_block_split(alloc, block, cut.bytes));
-    return block;
-}
-
-void mt_block_absorb_after(struct mt_alloc *alloc, struct mt_block *block)
-{
-    struct mt_block *after = block->after;
-    block->segment->holes -= after->is_hole;
-    block->bytes += after->bytes;
-    block->after = after->after;
-    if (block->after != NULL)
-        block->after->before = block;
-    else
-        block->segment->last = block;
-    block_destroy(&alloc->store, after);
-}
-
-struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_block *block)
-{
-    if (block->after != NULL && block->after->is_free) {
-        alloc->policy->remove(alloc, block->after);
-        mt_block_absorb_after(alloc, block);
-    }
-    if (block->before == NULL || !block->before->is_free)
-        return block;
-    block = block->before;
-    alloc->policy->remove(alloc, block);
-    mt_block_absorb_after(alloc, block);
-    return block;
 }

@@ -40,6 +40,7 @@
  * What is cached is kept until the device refuses. Then pages are given back to the amount that is missing; then, before
  * the request is refused, all that no block is taken from, of every stream. */
 #include "alloc/size_classes.h"
+#include "alloc/tiling.h"
 #include "base/checked.h"
 #include "base/memory.h"
 
@@ -72,7 +73,7 @@ static void tight_destroy(void *index)
     free(tight);
 }
 
-static struct stream_classes *add_stream(struct tight_index *tight, mt_stream stream)
+static __attribute__((cold, noinline)) struct stream_classes *add_stream(struct tight_index *tight, mt_stream stream)
 {
     if (stream >= tight->stream_count) {
         uint32_t count = stream + 1u;
@@ -112,12 +113,60 @@ static mt_pool pool_of(uint64_t bytes)
     return bytes <= SMALL_LIMIT_BYTES ? MT_POOL_SMALL : MT_POOL_LARGE;
 }
 
-static struct mt_block *tight_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+static void tight_insert(struct mt_alloc *alloc, struct mt_block *block)
+{
+    mt_size_classes_insert(home_of(alloc, block->segment), block);
+}
+
+static void tight_remove(struct mt_alloc *alloc, struct mt_block *block)
+{
+    mt_size_classes_remove(home_of(alloc, block->segment), block);
+}
+
+static bool lasts(mt_label_id label)
+{
+    mt_category category = mt_label_category(label);
+    return category == MT_CATEGORY_PARAM || category == MT_CATEGORY_GRADIENT || category == MT_CATEGORY_OPT_STATE;
+}
+
+/* Whether a neighbour of a free block, which is out, a hole or none, lasts as long as what is labelled so. */
+static bool is_like(const struct mt_block *neighbour, mt_label_id label)
+{
+    return neighbour != NULL && !neighbour->is_hole && lasts(neighbour->label) == lasts(label);
+}
+
+/* What of a free block is handed out for a request of `bytes`. */
+static struct mt_block_part part_for(const struct mt_block *block, uint64_t bytes, mt_label_id label)
+{
+    if (block->after != NULL && block->after->is_hole) /* what is left must join what the range grows by */
+        return (struct mt_block_part){.bytes = bytes};
+    bool like_before = is_like(block->before, label), like_after = is_like(block->after, label);
+    bool at_end = like_before != like_after ? like_after : bytes >= LARGE_FROM_BYTES;
+    return (struct mt_block_part){.skip = at_end ? block->bytes - bytes : 0, .bytes = bytes};
+}
+
+/* Most blocks fit as they are: the same sizes come again and again. */
+static struct mt_block *cut(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label)
+{
+    if (block->bytes == bytes)
+        return block;
+    return mt_block_cut(alloc, block, part_for(block, bytes, label), tight_insert);
+}
+
+static struct mt_block *tight_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     struct mt_size_classes *classes = classes_of(alloc, stream, pool_of(bytes));
     struct mt_block *block = mt_size_classes_find(classes, bytes);
-    if (block != NULL)
-        mt_size_classes_remove(classes, block);
+    if (block == NULL)
+        return NULL;
+    mt_size_classes_remove(classes, block);
+    return cut(alloc, block, bytes, label);
+}
+
+static struct mt_block *tight_give(struct mt_alloc *alloc, struct mt_block *block)
+{
+    block = mt_block_merge(alloc, block, tight_remove);
+    tight_insert(alloc, block);
     return block;
 }
 
@@ -126,8 +175,9 @@ static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
     return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
 }
 
-/* Where a device has no ranges, or no addresses left for one, each request is a segment. */
-static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+/* Memory of the device for a request, as one free block that is not in the index. Where there are no ranges, or no addresses
+ * left for one, each request is a segment. */
+static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t whole;
     if (!tight_least_segment(bytes, &whole))
@@ -149,37 +199,10 @@ static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uin
     return mt_segment_map(alloc, stream, pool, whole);
 }
 
-static bool lasts(mt_label_id label)
+static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
-    mt_category category = mt_label_category(label);
-    return category == MT_CATEGORY_PARAM || category == MT_CATEGORY_GRADIENT || category == MT_CATEGORY_OPT_STATE;
-}
-
-/* Whether a neighbour of a free block, which is out, a hole or none, lasts as long as what is labelled so. */
-static bool is_like(const struct mt_block *neighbour, mt_label_id label)
-{
-    return neighbour != NULL && !neighbour->is_hole && lasts(neighbour->label) == lasts(label);
-}
-
-static struct mt_block_part tight_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
-                                      mt_label_id label)
-{
-    (void)alloc;
-    if (block->after != NULL && block->after->is_hole) /* what is left must join what the range grows by */
-        return (struct mt_block_part){.bytes = bytes};
-    bool like_before = is_like(block->before, label), like_after = is_like(block->after, label);
-    bool at_end = like_before != like_after ? like_after : bytes >= LARGE_FROM_BYTES;
-    return (struct mt_block_part){.skip = at_end ? block->bytes - bytes : 0, .bytes = bytes};
-}
-
-static void tight_insert(struct mt_alloc *alloc, struct mt_block *block)
-{
-    mt_size_classes_insert(home_of(alloc, block->segment), block);
-}
-
-static void tight_remove(struct mt_alloc *alloc, struct mt_block *block)
-{
-    mt_size_classes_remove(home_of(alloc, block->segment), block);
+    struct mt_block *block = reserve(alloc, stream, bytes);
+    return block != NULL ? cut(alloc, block, bytes, label) : NULL;
 }
 
 /* The order in which blocks of a class came back. */
@@ -218,7 +241,7 @@ const struct mt_policy_table mt_policy_tight = {
     .least_segment = tight_least_segment,
     .take = tight_take,
     .grow = tight_grow,
-    .cut = tight_cut,
+    .give = tight_give,
     .insert = tight_insert,
     .remove = tight_remove,
     .holds = tight_holds,

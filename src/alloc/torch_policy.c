@@ -15,6 +15,7 @@
  *
  * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
 #include "alloc/free_tree.h"
+#include "alloc/tiling.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -100,32 +101,12 @@ static bool suits(const struct mt_alloc *alloc, const struct mt_block *block, ui
     return is_oversize(alloc, bytes) && block->bytes - bytes < OVERSIZE_SLACK_BYTES;
 }
 
-static struct mt_block *torch_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
-{
-    struct torch_index *torch = alloc->index;
-    mt_pool pool = pool_of(bytes);
-    torch->searches[pool]++;
-    struct mt_free_tree *tree = tree_of(alloc, stream, pool);
-    struct mt_block *block = mt_free_tree_find(tree, bytes);
-    if (block == NULL || !suits(alloc, block, bytes))
-        return NULL;
-    mt_free_tree_remove(tree, block);
-    return block;
-}
-
 static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
 {
     uint64_t rest = block->bytes - bytes;
     if (block->segment->pool == MT_POOL_SMALL)
         return rest >= MT_BLOCK_UNIT;
     return !is_oversize(alloc, bytes) && rest > SMALL_LIMIT_BYTES;
-}
-
-static struct mt_block_part torch_cut(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes,
-                                      mt_label_id label)
-{
-    (void)label;
-    return (struct mt_block_part){.bytes = is_split(alloc, block, bytes) ? bytes : block->bytes};
 }
 
 static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
@@ -139,6 +120,33 @@ static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
 static void torch_remove(struct mt_alloc *alloc, struct mt_block *block)
 {
     mt_free_tree_remove(tree_of(alloc, block->segment->stream, block->segment->pool), block);
+}
+
+static struct mt_block *cut(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
+{
+    struct mt_block_part part = {.bytes = is_split(alloc, block, bytes) ? bytes : block->bytes};
+    return mt_block_cut(alloc, block, part, torch_insert);
+}
+
+static struct mt_block *torch_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
+{
+    (void)label;
+    struct torch_index *torch = alloc->index;
+    mt_pool pool = pool_of(bytes);
+    torch->searches[pool]++;
+    struct mt_free_tree *tree = tree_of(alloc, stream, pool);
+    struct mt_block *block = mt_free_tree_find(tree, bytes);
+    if (block == NULL || !suits(alloc, block, bytes))
+        return NULL;
+    mt_free_tree_remove(tree, block);
+    return cut(alloc, block, bytes);
+}
+
+static struct mt_block *torch_give(struct mt_alloc *alloc, struct mt_block *block)
+{
+    block = mt_block_merge(alloc, block, torch_remove);
+    torch_insert(alloc, block);
+    return block;
 }
 
 static bool torch_least_segment(uint64_t bytes, uint64_t *out_bytes)
@@ -233,7 +241,8 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
     return true;
 }
 
-static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+/* Memory of the device for a request, as one free block that is not in the index. */
+static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t wanted;
     if (!torch_least_segment(bytes, &wanted))
@@ -247,6 +256,13 @@ static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uin
         return block;
     mt_segments_release(alloc, UINT64_MAX);
     return mt_segment_map(alloc, stream, pool, wanted);
+}
+
+static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
+{
+    (void)label;
+    struct mt_block *block = reserve(alloc, stream, bytes);
+    return block != NULL ? cut(alloc, block, bytes) : NULL;
 }
 
 /* How long idle segments have waited, where that counts. */
@@ -301,7 +317,7 @@ const struct mt_policy_table mt_policy_torch = {
     .least_segment = torch_least_segment,
     .take = torch_take,
     .grow = torch_grow,
-    .cut = torch_cut,
+    .give = torch_give,
     .insert = torch_insert,
     .remove = torch_remove,
     .holds = torch_holds,

@@ -15,7 +15,7 @@ struct mt_lock {
 };
 
 /* Returns once the caller holds it. */
-void mt_lock_wait(struct mt_lock *lock);
+__attribute__((cold, noinline)) void mt_lock_wait(struct mt_lock *lock);
 
 static inline void mt_lock_take(struct mt_lock *lock)
 {
