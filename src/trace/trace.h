@@ -120,9 +120,10 @@ mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, 
 struct mt_event_row {
     int64_t n;          /* from 0, in the order of the answer */
     const char *action; /* alloc, free */
-    int64_t id;         /* of the allocation: its event's position in the run, from 0; a free has its alloc's */
-    uint64_t time_ns;   /* the device's clock, from the start of the run */
-    uint64_t bytes;     /* requested */
+    int64_t id; /* of the allocation: its event's position in the run, from 0; a free has its alloc's, -1 if that is
+                         * not known */
+    uint64_t time_ns; /* the device's clock, from the start of the run */
+    uint64_t bytes;   /* requested */
     uint64_t block_bytes;
     mt_stream stream;
     const char *category, *role, *op, *phase, *span; /* of the block, so phase is when it was allocated */
@@ -198,7 +199,7 @@ struct mt_time_statistics {
 
 /* How long the steps of a run took that were no warm-up. Texts are settings, "" where there is none. */
 struct mt_steps_row {
-    const char *model, *batch, *seq, *mode, *precision; /* precision: fp32, tf32, bf16 autocast */
+    const char *model, *batch, *seq, *mode, *precision; /* precision: fp32, tf32, bf16 autocast, or "" */
     int64_t warmup;
     struct mt_time_statistics part[MT_TIMED_PART_COUNT];
     int64_t oom_bytes; /* of a run that ended out of memory: what was asked for last; otherwise -1 */

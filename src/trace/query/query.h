@@ -65,7 +65,14 @@ mt_status mt_query_natural(const struct mt_statement *row, int column, uint64_t 
 /* The same of an event's row that is visited; its column 0 holds the event's id. */
 mt_status mt_query_row_natural(const struct mt_row *row, int column, uint64_t *out);
 
-/* The step that an event belongs to, -1: none. */
+/* What an event's id is from the first of its run on. A row may name any id, so it may be any number. */
+static inline int64_t mt_query_position(int64_t id, int64_t first_event)
+{
+    return (int64_t)((uint64_t)id - (uint64_t)first_event);
+}
+
+/* The step that an event belongs to: the last that had begun, since what lies between two counts with the earlier one. -1:
+ * none had. */
 mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
 
 /* The highest bytes of the measure and the event that reached them; 0: nothing was ever allocated. */

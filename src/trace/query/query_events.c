@@ -32,7 +32,9 @@ static struct mt_event_row read_event(const struct mt_statement *row, int64_t n,
     return (struct mt_event_row){
         .n = n,
         .action = mt_event_kind_name(is_alloc ? MT_EVENT_ALLOC : MT_EVENT_FREE),
-        .id = mt_statement_integer(row, is_alloc ? 0 : 2) - first_event,
+        .id = is_alloc || !mt_statement_is_null(row, 2)
+                  ? mt_query_position(mt_statement_integer(row, is_alloc ? 0 : 2), first_event)
+                  : -1,
         .bytes = (uint64_t)mt_statement_integer(row, 3),
         .category = mt_statement_text(row, 4),
         .op = mt_statement_text(row, 5),

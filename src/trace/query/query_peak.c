@@ -67,7 +67,7 @@ mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(trace, run,
                                         "SELECT number FROM step WHERE run = ?1 AND first_event <= ?2"
-                                        " AND (last_event IS NULL OR last_event >= ?2) LIMIT 1",
+                                        " ORDER BY first_event DESC LIMIT 1",
                                         &statement);
     if (status != MT_OK)
         return status;
@@ -80,15 +80,16 @@ mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int
     return status;
 }
 
-/* When it was, and whose block made it. A segment carries no label: it was taken for the block that comes after it. */
+/* When it was, and whose block made it. A segment carries no label: it was taken for the block that comes after it, if one
+ * does. */
 static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak_row *peak)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run,
-        "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM event" MT_EVENT_LABEL_JOIN
-        "WHERE event.id >= ?2 AND event.id < ?3 AND event.label IS NOT NULL ORDER BY event.id LIMIT "
-        "1",
+        "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM (SELECT id AS next FROM event"
+        " WHERE id >= ?2 AND id < ?3 AND label IS NOT NULL UNION ALL SELECT NULL LIMIT 1)"
+        " LEFT JOIN event ON event.id = next" MT_EVENT_LABEL_JOIN,
         &statement);
     if (status != MT_OK)
         return status;

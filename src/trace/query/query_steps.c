@@ -72,8 +72,11 @@ static mt_status time_part(struct mt_trace *trace, const struct mt_run *run, mt_
     return status;
 }
 
+/* "" of a run that says neither. */
 static const char *precision(const char *autocast, const char *matmul)
 {
+    if (autocast[0] == '\0' && matmul[0] == '\0')
+        return "";
     if (strcmp(autocast, "bf16") == 0)
         return "bf16 autocast";
     return strcmp(matmul, "tf32") == 0 ? "tf32" : "fp32";

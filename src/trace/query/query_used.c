@@ -38,11 +38,23 @@ static mt_status read_last(struct mt_trace *trace, const struct mt_run *run, int
     return status;
 }
 
+/* Readings are added to each other; what no card could have is damage. */
+static mt_status check_readings(const struct mt_run *run, const int64_t readings[READING_COUNT])
+{
+    for (int i = 0; i < READING_COUNT; i++)
+        if (readings[i] < -1 || readings[i] > INT64_MAX / READING_COUNT)
+            return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " read %" PRId64 " bytes of memory:%s",
+                           run->id, readings[i], reading_names[i]);
+    return MT_OK;
+}
+
 mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct mt_used_row *out)
 {
     int64_t is[READING_COUNT] = {[DRIVER_USED] = -1, [FREE] = -1, [TOTAL] = -1};
     *out = (struct mt_used_row){0};
     mt_status status = read_last(trace, run, is, &out->step);
+    if (status == MT_OK)
+        status = check_readings(run, is);
     if (status != MT_OK)
         return status;
     if (is[DRIVER_USED] < 0)

@@ -322,7 +322,8 @@ static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
 /* False: it ends no block that is live. The block's label and place are those of its alloc. */
 static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
-    uint64_t slot, id = (uint64_t)(mt_statement_integer(walk->events, ALLOCATION) - walk->run->first_event);
+    uint64_t slot,
+        id = (uint64_t)mt_query_position(mt_statement_integer(walk->events, ALLOCATION), walk->run->first_event);
     if (!mt_number_map_take(&walk->by_id, id, &slot))
         return false;
     struct mt_walk_event begun = walk->live[slot];
