@@ -2,6 +2,7 @@
 #include "recorder_fixture.h"
 #include "trace_file_fixture.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -80,6 +81,45 @@ static void record_small_run(uint64_t seed, uint64_t count, mt_status expected)
     assert_int_equal(mt_recorder_close(recorder, MT_RUN_DONE), expected);
 }
 
+/* Fills what is left of the disk of `folder`. */
+static void fill(const char *folder)
+{
+    static const char zeros[4096];
+    char name[FIXTURE_PATH_BYTES + 16];
+    snprintf(name, sizeof name, "%s/filler", folder);
+    int file = open(name, O_WRONLY | O_CREAT, 0600);
+    assert_true(file >= 0);
+    while (write(file, zeros, sizeof zeros) > 0)
+        continue;
+    close(file);
+}
+
+static uint64_t count_events(int64_t run)
+{
+    struct mt_database *reader;
+    int64_t events = 0;
+    char sql[100];
+    snprintf(sql, sizeof sql, "SELECT event_count + lost_events FROM run WHERE id = %d", (int)run);
+    if (mt_store_open_reading(path, &reader) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_int_equal(mt_database_integer(reader, sql, &events), MT_OK);
+    mt_database_close(reader);
+    return (uint64_t)events;
+}
+
+/* All that the ring kept is told, from a copy elsewhere, also where the folder for copies is full itself; and it is still
+ * there for when there is room. */
+static void check_is_read_on_a_full_disk(const char *folder)
+{
+    fill(folder);
+    assert_int_equal(count_events(1), 1000);
+    assert_int_equal(count_events(2), 200000);
+    setenv("TMPDIR", folder, 1);
+    assert_int_equal(count_events(2), 200000);
+    unsetenv("TMPDIR");
+    assert_true(fixture_exists(path, "-ring"));
+}
+
 /* The same with a disk that is really full, where this process may mount one. */
 static void a_full_disk_is_survived(void **state)
 {
@@ -92,8 +132,10 @@ static void a_full_disk_is_survived(void **state)
     record_small_run(1, 1000, MT_OK);
     assert_int_equal(open_for_writing(), MT_FAILED); /* its ring is larger than the disk */
     check_error_says("can't allocate");
+    check_error_says("--trace FILE");
     record_small_run(2, 200000, MT_FAILED);
     check_error_says("events were lost");
+    check_is_read_on_a_full_disk(folder);
     assert_int_equal(mount("none", folder, NULL, MS_REMOUNT, "size=64m"), 0);
     assert_int_equal(open_for_reading(), MT_OK);
     assert_int_equal(fixture_check_run(path, 1, 1), 1000);

@@ -238,8 +238,7 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out)
     return finish_open(database, status, out);
 }
 
-/* Whether there is a write-ahead log beside it, with what the file lacks. */
-static bool has_log(const char *path)
+bool mt_database_has_log(const char *path)
 {
     struct mt_text log = {0};
     mt_text_add(&log, "%s-wal", path);
@@ -252,9 +251,9 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
 {
     struct mt_database *database;
     *out = NULL;
-    mt_status status =
-        has_log(path) ? connect_file(path, SQLITE_OPEN_READONLY, &database)
-                      : connect_name(path, unchanging_name(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &database);
+    mt_status status = mt_database_has_log(path) ? connect_file(path, SQLITE_OPEN_READONLY, &database)
+                                                 : connect_name(path, unchanging_name(path),
+                                                                SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, &database);
     if (status == MT_OK)
         sqlite3_limit(database->handle, SQLITE_LIMIT_LENGTH, MOST_FOREIGN_BYTES);
     if (status == MT_OK)

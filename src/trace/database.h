@@ -43,6 +43,9 @@ mt_status mt_database_open_writing(const char *path, struct mt_database **out);
  * so leaves the answer to the writer where a transaction has to be undone first. */
 mt_status mt_database_check_writing(const char *path);
 
+/* Whether there is a write-ahead log beside the file, with what that lacks. */
+bool mt_database_has_log(const char *path);
+
 /* Opens the trace at `path` read-only. Most readers want mt_store_open_reading (store.h), which also recovers what a
  * killed process left. */
 mt_status mt_database_open_reading(const char *path, struct mt_database **out);

@@ -13,7 +13,8 @@ enum { COPY_BYTES = 1 << 20 };
 
 static mt_status fail_to_copy(const char *from, const char *to)
 {
-    return mt_fail(MT_FAILED, "can't copy %s to %s, which its recovery needs: %s", from, to, strerror(errno));
+    return mt_fail(MT_FAILED, "can't copy %s to %s, which its recovery needs (TMPDIR may name a folder with room): %s",
+                   from, to, strerror(errno));
 }
 
 /* Everything from `input` to `output`; false with errno set. */
@@ -51,10 +52,9 @@ struct copy {
     struct mt_text folder, file, file_journal, journal;
 };
 
-static mt_status make_folder(struct copy *copy, const char *path)
+static mt_status make_folder(struct copy *copy, const char *path, const char *base)
 {
-    const char *base = getenv("TMPDIR");
-    mt_text_add(&copy->folder, "%s/memtrace-XXXXXX", base != NULL && base[0] != '\0' ? base : "/tmp");
+    mt_text_add(&copy->folder, "%s/memtrace-XXXXXX", base);
     if (mkdtemp(copy->folder.data) == NULL)
         return fail_to_copy(path, copy->folder.data);
     mt_text_add(&copy->file, "%s/trace.db", copy->folder.data);
@@ -86,11 +86,10 @@ static mt_status open_copy(const struct copy *copy, struct mt_database **out)
     return status;
 }
 
-mt_status mt_private_copy_open(const char *path, struct mt_database **out)
+static mt_status copy_into(const char *base, const char *path, struct mt_database **out)
 {
     struct copy copy = {0};
-    *out = NULL;
-    mt_status status = make_folder(&copy, path);
+    mt_status status = make_folder(&copy, path, base);
     if (status == MT_OK) {
         status = copy_file(path, copy.file.data, MT_FAILED);
         if (status == MT_OK)
@@ -103,5 +102,25 @@ mt_status mt_private_copy_open(const char *path, struct mt_database **out)
     mt_text_release(&copy.file);
     mt_text_release(&copy.file_journal);
     mt_text_release(&copy.journal);
+    return status;
+}
+
+/* The first of the folders that has room; the words for a failure are of the first that has none. */
+mt_status mt_private_copy_open(const char *path, struct mt_database **out)
+{
+    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm"};
+    char *reason = NULL;
+    mt_status status = MT_FAILED;
+    *out = NULL;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && status == MT_FAILED; i++) {
+        if (folders[i] == NULL || folders[i][0] == '\0')
+            continue;
+        status = copy_into(folders[i], path, out);
+        if (status == MT_FAILED && reason == NULL)
+            reason = mt_host_strdup(mt_last_error());
+    }
+    if (status == MT_FAILED)
+        mt_fail(status, "%s", reason);
+    free(reason);
     return status;
 }

@@ -13,8 +13,6 @@
 #include "trace/trace_file.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* What a live run's reader derives: tables of the main file's names and columns, under another name, and views in
  * front of them that add every other run's rows. Of this run the main file has the steps that are over, which are
@@ -114,30 +112,27 @@ static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_dat
     return status;
 }
 
+/* Where the file can't take what is left, since its disk is full, a copy can; the ring stays for when there is room. The
+ * words for a failure are the file's. */
 static mt_status open_recovered(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
     mt_status status = recover_in_place(path, ring);
-    if (status != MT_OK) {
-        mt_ring_abandon(ring);
-        return status;
+    if (status == MT_OK) {
+        mt_ring_remove(ring);
+        return mt_database_open_reading(path, out);
     }
-    mt_ring_remove(ring);
-    return mt_database_open_reading(path, out);
+    char *reason = mt_host_strdup(mt_last_error());
+    if (status == MT_FAILED && open_copy(path, ring, out) == MT_OK)
+        status = MT_OK;
+    else
+        mt_fail(status, "%s", reason);
+    free(reason);
+    mt_ring_abandon(ring);
+    return status;
 }
 
-/* Whether a journal lies beside the file, which SQLite can read only where it may also write. */
-static bool has_journal(const char *path)
-{
-    size_t bytes = strlen(path) + sizeof "-wal";
-    char *journal = mt_host_alloc(bytes);
-    memcpy(journal, path, bytes - sizeof "-wal");
-    memcpy(journal + bytes - sizeof "-wal", "-wal", sizeof "-wal");
-    bool there = access(journal, F_OK) == 0;
-    free(journal);
-    return there;
-}
-
-/* Nothing here can be written: as it is if it was closed in order, or a copy that is made whole. */
+/* Nothing here can be written: as it is if it was closed in order and has no log, which SQLite can read only where it may
+ * also write; or a copy that is made whole. */
 static mt_status open_unwritable(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
@@ -148,7 +143,7 @@ static mt_status open_unwritable(const char *path, struct mt_database **out)
         return status;
     if (outcome == MT_RING_BUSY)
         return open_live(path, out);
-    if (outcome == MT_RING_ABSENT && !has_journal(path))
+    if (outcome == MT_RING_ABSENT && !mt_database_has_log(path))
         status = mt_database_open_reading(path, out);
     else
         status = open_copy(path, ring, out);

@@ -7,7 +7,8 @@
 
 /* Opens the trace at `path` for reading and makes it whole first:
  *  - nobody writes it and its last writer was killed: what that one's ring still holds is stored, the summaries are
- *    written and the run becomes `interrupted`. Where the file can't be written this happens in a private copy;
+ *    written and the run becomes `interrupted`. Where the file can't be written, or there is no room left on its disk, this
+ *    happens in a private copy;
  *  - somebody is writing it: its ring is left alone. What is committed is seen, as of the opening, and the summary
  *    tables of that run (summary_peak, summary_peak_category, summary_category, summary_allocation) are derived into
  *    temporary views of the same names, so that queries need no second way. This reads the run's events once.
