@@ -1,5 +1,6 @@
 /* A device that is an address range and a capacity: addresses go up or down from wherever the test likes. Of ranges it
- * knows which pages have memory: what is mapped twice, or unmapped without being mapped, is a fault. */
+ * knows which pages have memory: what is mapped twice, or unmapped without being mapped, is a fault. Broken, it gives no more,
+ * as a card after a kernel that failed. */
 #ifndef MT_TESTS_FAKE_DEVICE_H
 #define MT_TESTS_FAKE_DEVICE_H
 
@@ -16,11 +17,19 @@ struct fake_device {
     int mapped_count;
     int open_ranges;
     int faults;
+    bool is_broken;
 };
+
+static mt_status fake_say_broken(void)
+{
+    return mt_fail(MT_FAILED, "the fake device is broken (700)");
+}
 
 static mt_status fake_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
     struct fake_device *fake = (struct fake_device *)device;
+    if (fake->is_broken)
+        return fake_say_broken();
     if (fake->direction < 0)
         fake->next -= bytes;
     *out_address = fake->next;
@@ -38,8 +47,9 @@ static void fake_release(struct mt_device *device, mt_addr address, uint64_t byt
 
 static mt_status fake_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
-    ((struct fake_device *)device)->open_ranges++;
-    return fake_reserve(device, bytes, out_address);
+    mt_status status = fake_reserve(device, bytes, out_address);
+    ((struct fake_device *)device)->open_ranges += status == MT_OK;
+    return status;
 }
 
 static bool fake_unmap_page(struct fake_device *fake, mt_addr page)
@@ -63,6 +73,8 @@ static void fake_range_close(struct mt_device *device, mt_addr address, uint64_t
 static mt_status fake_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     struct fake_device *fake = (struct fake_device *)device;
+    if (fake->is_broken)
+        return fake_say_broken();
     for (uint64_t at = 0; at < bytes; at += MT_DEVICE_PAGE) {
         fake->faults += fake_unmap_page(fake, address + at);
         if (fake->mapped_count == FAKE_MOST_MAPPED)

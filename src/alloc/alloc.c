@@ -145,7 +145,10 @@ static inline uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, co
 static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     struct mt_block *block = alloc->policy->take(alloc, stream, bytes, label);
-    return block != NULL ? block : alloc->policy->grow(alloc, stream, bytes, label);
+    if (block != NULL)
+        return block;
+    alloc->growth = MT_OUT_OF_MEMORY; /* unless the device is asked, which nobody does for more than there can be */
+    return alloc->policy->grow(alloc, stream, bytes, label);
 }
 
 /* The same, by the plan if one is followed; that is given up before a request is refused. */
@@ -176,11 +179,21 @@ static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct m
         mt_format_bytes(stats->reserved_bytes, reserved), mt_format_bytes(alloc->device->capacity_bytes, capacity));
 }
 
-/* Releases what is cached and emits the oom event. What was reserved before the request tells what the policy had
- * released for it already. */
+/* A device that fails otherwise is not out of memory: what it said is the news. */
+static mt_status fail_device(const struct mt_alloc *alloc, const struct mt_alloc_refusal *refusal)
+{
+    char asked[MT_BYTES_TEXT];
+    return mt_fail_context(alloc->growth, "%s of %s", mt_format_bytes(refusal->requested_bytes, asked),
+                           mt_sink_category_name(&alloc->sink, mt_label_category(refusal->label)));
+}
+
+/* Releases what is cached and emits the oom event, if it is one. What was reserved before the request tells what the policy
+ * had released for it already. */
 static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, mt_stream stream,
                                                         uint64_t reserved_before, struct mt_alloc_refusal refusal)
 {
+    if (alloc->growth != MT_OUT_OF_MEMORY)
+        return fail_device(alloc, &refusal);
     mt_segments_release(alloc, UINT64_MAX);
     refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
@@ -210,6 +223,7 @@ static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t by
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
                         struct mt_block **out)
 {
+    *out = NULL;
     if (bytes == 0)
         return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
@@ -218,6 +232,8 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
         block = serve(alloc, stream, rounded, label);
+    else
+        alloc->growth = MT_OUT_OF_MEMORY; /* there is no such device */
     mt_status status = MT_OK;
     if (block != NULL)
         hand_out(alloc, block, bytes, label, span);

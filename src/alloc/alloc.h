@@ -69,7 +69,8 @@ void mt_alloc_destroy(struct mt_alloc *alloc);
 /* Hands out a block of at least `bytes`, for work on `stream`. `span` and `label` come from mt_alloc_intern_*.
  * MT_USAGE if bytes is 0. MT_OUT_OF_MEMORY if neither cached nor device memory suffices, after cached segments were
  * released and the device asked again: then an oom event was emitted, the message tells what was asked, what is live,
- * reserved and cached, stats.last_refusal tells more, and the allocator goes on as before. */
+ * reserved and cached, stats.last_refusal tells more, and the allocator goes on as before. What the device says, in its
+ * words, if it fails otherwise: then no event tells of it, and the request may be made again. *out is NULL unless MT_OK. */
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
                         struct mt_block **out);
 

@@ -151,6 +151,8 @@ struct mt_alloc {
     uint64_t last_ns;               /* and at the last event that a sink wanted: threads' clocks differ a little */
     _Atomic uint64_t next_sequence; /* written under the lock, read by anybody */
     uint32_t next_birth;
+    mt_status
+        growth; /* why the last request that nothing cached served got no segment; MT_OK: it did, or needed none */
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
     struct mt_follower *follower; /* of a plan (follow.h); NULL: none was given */
@@ -161,7 +163,7 @@ struct mt_alloc {
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
 /* Reserves a segment, and says so to the sink. Returns its one block, free and not in the index; NULL if the device
- * refuses. */
+ * refuses: alloc->growth tells why. It is what a policy asks for last. */
 struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
 
 /* Gives an idle segment in one piece back, and says so. Its block must be in the index. */

@@ -184,7 +184,7 @@ static mt_status follow(struct mt_alloc *alloc, const struct mt_plan *plan)
         return mt_fail(MT_USAGE, "the plan has no request in it");
     struct mt_block *block = mt_segment_map(alloc, MT_PLAN_STREAM, MT_POOL_LARGE, bytes);
     if (block == NULL)
-        return mt_fail_context(MT_OUT_OF_MEMORY, "the plan");
+        return mt_fail_context(alloc->growth, "the plan");
     alloc->follower = follower_create(plan, alloc->policy);
     alloc->follower->arena = block->segment;
     alloc->policy = &alloc->follower->policy;

@@ -134,7 +134,8 @@ void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment)
 struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
     struct mt_segment like = {.bytes = bytes, .stream = stream, .pool = pool};
-    if (mt_device_reserve(alloc->device, bytes, &like.address) != MT_OK)
+    alloc->growth = mt_device_reserve(alloc->device, bytes, &like.address);
+    if (alloc->growth != MT_OK)
         return NULL;
     struct mt_segment *segment = mt_segment_add(alloc, &like);
     mt_segment_count_mapped(alloc, segment, 0, bytes);

@@ -1,0 +1,149 @@
+/* A device that fails otherwise than for want of memory: the allocator passes on what it says, tells the sink of no oom, and
+ * goes on once the device does. */
+#include "alloc/alloc.h"
+#include "alloc/plan.h"
+#include "fake_device.h"
+#include "recording.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define MIB(n) (UINT64_C(n) << 20)
+
+static const char *const policies[] = {"policy=tight", "policy=torch", "policy=torch,max_split=64MiB"};
+enum { POLICIES = sizeof policies / sizeof policies[0] };
+
+struct rig {
+    struct fake_device fake;
+    struct recording recording;
+    struct mt_alloc *alloc;
+};
+
+static void open_rig(struct rig *rig, const char *text)
+{
+    struct mt_alloc_settings settings;
+    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
+    rig->fake = fake_device_make(MIB(100), 1 << 20, 1);
+    recording_open(&rig->recording);
+    struct mt_sink sink = recording_sink(&rig->recording);
+    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
+}
+
+static void close_rig(struct rig *rig)
+{
+    assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
+    mt_alloc_destroy(rig->alloc);
+    assert_int_equal(rig->fake.device.reserved_bytes, 0);
+    assert_int_equal(rig->fake.open_ranges, 0);
+    recording_close(&rig->recording);
+}
+
+static mt_status take(struct rig *rig, uint64_t bytes, struct mt_block **out)
+{
+    mt_status status = mt_alloc_take(rig->alloc, bytes, 0, 1, 0, out);
+    assert_int_equal(*out != NULL, status == MT_OK);
+    return status;
+}
+
+static uint64_t count_ooms(struct rig *rig)
+{
+    struct mt_alloc_stats stats;
+    mt_alloc_stats(rig->alloc, &stats);
+    uint64_t events = 0;
+    for (size_t i = 0; i < rig->recording.count; i++)
+        events += rig->recording.events[i].kind == MT_EVENT_OOM;
+    assert_int_equal(stats.ooms, events);
+    assert_int_equal(stats.last_refusal.requested_bytes > 0, events > 0);
+    return events;
+}
+
+static void expect_its_words(void)
+{
+    if (strstr(mt_last_error(), "the fake device is broken (700)") == NULL)
+        fail_msg("\"%s\" is not what the device said", mt_last_error());
+}
+
+static void the_failure_of_a_device_is_passed_on(void **state)
+{
+    (void)state;
+    for (int p = 0; p < POLICIES; p++) {
+        struct rig rig;
+        struct mt_block *first, *cached, *block;
+        open_rig(&rig, policies[p]);
+        assert_int_equal(take(&rig, MIB(20), &first), MT_OK);
+        assert_int_equal(take(&rig, MIB(4), &cached), MT_OK);
+        mt_alloc_give(rig.alloc, cached);
+        rig.fake.is_broken = true;
+        assert_int_equal(take(&rig, MIB(30), &block), MT_FAILED);
+        expect_its_words();
+        assert_int_equal(count_ooms(&rig), 0);
+        assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
+        mt_alloc_give(rig.alloc, first);
+        close_rig(&rig);
+    }
+}
+
+static void a_device_that_works_again_serves_again(void **state)
+{
+    (void)state;
+    for (int p = 0; p < POLICIES; p++) {
+        struct rig rig;
+        struct mt_block *block;
+        open_rig(&rig, policies[p]);
+        rig.fake.is_broken = true;
+        assert_int_equal(take(&rig, MIB(30), &block), MT_FAILED);
+        rig.fake.is_broken = false;
+        assert_int_equal(take(&rig, MIB(30), &block), MT_OK);
+        close_rig(&rig);
+    }
+}
+
+/* What the device said of another request is none of theirs: neither reaches it. */
+static void a_request_that_no_device_can_meet_is_out_of_memory_after_a_failure_too(void **state)
+{
+    (void)state;
+    static const uint64_t too_much[] = {UINT64_MAX, UINT64_MAX - (2 << 20), MIB(101)};
+    for (int p = 0; p < POLICIES; p++)
+        for (size_t i = 0; i < sizeof too_much / sizeof too_much[0]; i++) {
+            struct rig rig;
+            struct mt_block *block;
+            open_rig(&rig, policies[p]);
+            rig.fake.is_broken = true;
+            assert_int_equal(take(&rig, MIB(30), &block), MT_FAILED);
+            rig.fake.is_broken = false;
+            assert_int_equal(take(&rig, too_much[i], &block), MT_OUT_OF_MEMORY);
+            assert_int_equal(count_ooms(&rig), 1);
+            close_rig(&rig);
+        }
+}
+
+static void a_plan_that_a_device_fails_to_hold_says_why(void **state)
+{
+    (void)state;
+    const struct mt_plan_request requests[] = {{MIB(4), 1, 0}, {MIB(4), 2, 1}};
+    struct mt_plan *plan;
+    assert_int_equal(mt_plan_make(requests, 2, &plan), MT_OK);
+    struct rig rig;
+    struct mt_block *block;
+    open_rig(&rig, "");
+    rig.fake.is_broken = true;
+    assert_int_equal(mt_alloc_follow(rig.alloc, plan), MT_FAILED);
+    expect_its_words();
+    rig.fake.is_broken = false;
+    assert_int_equal(take(&rig, MIB(4), &block), MT_OK);
+    close_rig(&rig);
+    mt_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_failure_of_a_device_is_passed_on),
+        cmocka_unit_test(a_device_that_works_again_serves_again),
+        cmocka_unit_test(a_request_that_no_device_can_meet_is_out_of_memory_after_a_failure_too),
+        cmocka_unit_test(a_plan_that_a_device_fails_to_hold_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
