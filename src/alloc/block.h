@@ -151,8 +151,7 @@ struct mt_alloc {
     uint64_t last_ns;               /* and at the last event that a sink wanted: threads' clocks differ a little */
     _Atomic uint64_t next_sequence; /* written under the lock, read by anybody */
     uint32_t next_birth;
-    mt_status
-        growth; /* why the last request that nothing cached served got no segment; MT_OK: it did, or needed none */
+    mt_status growth; /* of a request that is refused: why; of no meaning otherwise */
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
     struct mt_follower *follower; /* of a plan (follow.h); NULL: none was given */
