@@ -428,7 +428,7 @@ static void the_summary_is_appended_and_escaped(void **state)
     assert_int_equal(MEMTRACE("check --trace summary.db --max-allocated 1 --summary summary.md")->code, MT_FAILED);
     assert_int_equal(MEMTRACE("check --max-allocated 1TiB --summary summary.md")->code, MT_OK);
     const struct said *said = shell("cat summary.md");
-    assert_says(said->out, "### memtrace check: run 1 (a &lt;leaky> &amp; \"odd\" \\| 'name'\\\\x01) fails 1 of 1 ");
+    assert_says(said->out, "### memtrace check: run 1 (a \\<leaky\\> \\& \"odd\" \\| 'name'\\\\x01) fails 1 of 1 ");
     assert_says(said->out, "| **fails** | max-allocated |");
     assert_says(said->out, "### memtrace check: run 3 (large) passes 1 criterion");
 }

@@ -1,7 +1,10 @@
 /* What goes to a terminal, a pipe, a full disk or nowhere; and a run that is cut off. */
 #include "two_runs.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
 
 static void no_line_of_a_table_ends_in_blanks(void **state)
 {
@@ -16,6 +19,75 @@ static void no_line_of_a_table_ends_in_blanks(void **state)
         if (said->out[0] != '\0')
             fail_msg("%s: %.200s", commands[i], said->out);
     }
+}
+
+/* What the command prints on a terminal of so many columns; free(). */
+static char *on_terminal(unsigned short columns, const char *command)
+{
+    const struct winsize size = {.ws_row = 50, .ws_col = columns};
+    char *said = NULL, byte;
+    size_t bytes;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int side = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    assert_true(side >= 0 && ioctl(side, TIOCSWINSZ, &size) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(side, STDOUT_FILENO);
+        close(terminal);
+        execl("/bin/sh", "sh", "-c", command, NULL);
+        _exit(127);
+    }
+    close(side);
+    FILE *copy = open_memstream(&said, &bytes);
+    while (read(terminal, &byte, 1) == 1) /* fails once nobody has the other side open */
+        if (byte != '\r')
+            putc(byte, copy);
+    fclose(copy);
+    close(terminal);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    return said;
+}
+
+static size_t longest_line(const char *text)
+{
+    size_t longest = 0, width = 0;
+    for (; *text != '\0'; text++) {
+        width = *text == '\n' ? 0 : width + (((unsigned char)*text & 0xC0) != 0x80);
+        longest = width > longest ? width : longest;
+    }
+    return longest;
+}
+
+/* Text is shortened and numbers are not; where nothing helps, and in a pipe, all is there. */
+static void a_table_fits_a_narrow_terminal(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"peak", "categories", "top --each", "events --step 0"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char command[200];
+        char *whole = strdup(shell("\"$M\" %s", commands[i])->out);
+        size_t width = longest_line(whole);
+        snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s", commands[i]);
+        char *wide = on_terminal(500, command), *narrow = on_terminal((unsigned short)(width - 2), command);
+        char *tiny = on_terminal(20, command);
+        assert_string_equal(wide, whole);
+        assert_string_equal(tiny, whole);
+        if (i != 1) { /* which is hardly more than numbers */
+            assert_int_equal(longest_line(narrow), width - 2);
+            assert_non_null(strstr(narrow, "\xE2\x80\xA6"));
+        }
+        free(whole);
+        free(wide);
+        free(narrow);
+        free(tiny);
+    }
+    char *numbers = on_terminal(60, "TERM=dumb " MT_PROGRAM
+                                    " sql \"SELECT NULL AS a, 'first' AS b, printf('%060d', 1) AS c UNION ALL"
+                                    " SELECT 12345678901234567, 'a text that is long', printf('%060d', 2)\"");
+    assert_non_null(strstr(numbers, "12345678901234567"));
+    assert_non_null(strstr(numbers, "00000000000000000000000000000000000000000000000000000000002"));
+    free(numbers);
 }
 
 static void names_from_a_trace_do_not_reach_a_terminal_raw(void **state)
@@ -78,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_WITH_TWO_RUNS(no_line_of_a_table_ends_in_blanks),
+        TEST_WITH_TWO_RUNS(a_table_fits_a_narrow_terminal),
         TEST_WITH_TWO_RUNS(names_from_a_trace_do_not_reach_a_terminal_raw),
         TEST_WITH_TWO_RUNS(a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one),
         TEST_WITH_TWO_RUNS(a_closed_stdout_does_not_damage_the_trace),

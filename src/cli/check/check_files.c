@@ -50,31 +50,15 @@ mt_status mt_check_write_junit(const struct mt_check *check, const char *path)
     return status;
 }
 
-/* Text in a cell of a table: no markup, no tags, no end of the cell. */
-static void add_markdown(struct mt_text *out, const char *text)
-{
-    struct mt_text visible = {0};
-    mt_text_add_visible(&visible, text);
-    for (const char *rest = mt_text_get(&visible); *rest != '\0'; rest++) {
-        if (*rest == '<')
-            mt_text_add(out, "&lt;");
-        else if (*rest == '&')
-            mt_text_add(out, "&amp;");
-        else
-            mt_text_add(out, strchr("|\\`*_[]~", *rest) != NULL ? "\\%c" : "%c", *rest);
-    }
-    mt_text_release(&visible);
-}
-
 static void add_summary_row(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
     struct mt_text name = {0}, finding = {0};
     mt_criterion_add_name(check, criterion, &name);
     mt_criterion_add_finding(check, criterion, &finding);
     mt_text_add(out, "| %s | ", criterion->passed ? "passes" : "**fails**");
-    add_markdown(out, mt_text_get(&name));
+    mt_text_add_markdown(out, mt_text_get(&name));
     mt_text_add(out, " | ");
-    add_markdown(out, mt_text_get(&finding));
+    mt_text_add_markdown(out, mt_text_get(&finding));
     mt_text_add(out, " |\n");
     mt_text_release(&name);
     mt_text_release(&finding);
@@ -103,13 +87,13 @@ mt_status mt_check_append_summary(const struct mt_check *check, const struct mt_
     mt_check_add_verdict(check, &verdict);
     mt_status status = mt_check_add_differences(check, &differences);
     mt_text_add(&out, "### memtrace check: ");
-    add_markdown(&out, mt_text_get(&verdict));
+    mt_text_add_markdown(&out, mt_text_get(&verdict));
     mt_text_add(&out, "\n\n| | criterion | found |\n|---|---|---|\n");
     for (size_t i = 0; i < check->count; i++)
         add_summary_row(check, &check->criteria[i], &out);
     if (differences.length > 0) {
         mt_text_add(&out, "\nSettings that differ from run %" PRId64 ": ", check->against->run->id);
-        add_markdown(&out, mt_text_get(&differences));
+        mt_text_add_markdown(&out, mt_text_get(&differences));
         mt_text_add(&out, "\n");
     }
     add_summary_hints(check, options, &out);

@@ -1,5 +1,7 @@
 #include "cli/output/kernel_text.h"
 
+#include "cli/output/output.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -35,13 +37,15 @@ void mt_kernel_text_add(struct mt_text *out, const char *name)
     if (begins_with(name, RETURN_TYPE))
         name += strlen(RETURN_TYPE);
     const char *end = find_parameters(name);
-    for (int characters = 0; name < end && characters < MOST_CHARACTERS;) {
+    for (int characters = 0; name < end;) {
         if (begins_with(name, ANONYMOUS)) {
             name += strlen(ANONYMOUS);
             continue;
         }
+        characters += !mt_continues_character(*name);
+        if (characters > MOST_CHARACTERS)
+            break;
         mt_text_add(out, "%c", *name++);
-        characters++;
     }
     if (name < end)
         mt_text_add(out, "…");

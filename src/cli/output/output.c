@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -68,21 +69,25 @@ bool mt_output_is_styled(void)
     return mt_output_is_terminal() && !refused && able;
 }
 
-int mt_output_width(void)
+int mt_output_columns(void)
 {
     struct winsize size;
-    if (!mt_output_is_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        return MT_MOST_WIDTH;
-    if (size.ws_col < MT_LEAST_WIDTH)
-        return MT_LEAST_WIDTH;
-    return size.ws_col < MT_MOST_WIDTH ? size.ws_col : MT_MOST_WIDTH;
+    return mt_output_is_terminal() && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-static size_t word_width(const char *word, size_t bytes)
+int mt_output_width(void)
+{
+    int columns = mt_output_columns();
+    if (columns == 0 || columns > MT_MOST_WIDTH)
+        return MT_MOST_WIDTH;
+    return columns < MT_LEAST_WIDTH ? MT_LEAST_WIDTH : columns;
+}
+
+size_t mt_text_width(const char *text, size_t bytes)
 {
     size_t width = 0;
     for (size_t i = 0; i < bytes; i++)
-        width += ((unsigned char)word[i] & 0xC0) != 0x80;
+        width += !mt_continues_character(text[i]);
     return width;
 }
 
@@ -90,7 +95,7 @@ void mt_print_wrapped(const char *text, size_t indent)
 {
     size_t column = indent;
     for (const char *word = text; *word != '\0';) {
-        size_t bytes = strcspn(word, " "), width = word_width(word, bytes);
+        size_t bytes = strcspn(word, " "), width = mt_text_width(word, bytes);
         if (column > indent && column + 1 + width > (size_t)mt_output_width()) {
             printf("\n%*s", (int)indent, "");
             column = indent;
@@ -164,6 +169,24 @@ void mt_text_add_markup(struct mt_text *out, const char *text)
         if (*rest != '\0')
             mt_text_add(out, "%s", entities[strchr(special, *rest++) - special]);
     }
+    mt_text_release(&visible);
+}
+
+/* Whether the character at `at` of `text` would mean something. A low line inside a word does not. */
+static bool is_markdown(const char *text, size_t at)
+{
+    if (text[at] == '_')
+        return at == 0 || !isalnum((unsigned char)text[at - 1]) || !isalnum((unsigned char)text[at + 1]);
+    return strchr("\\`*[]<>&|~$", text[at]) != NULL;
+}
+
+void mt_text_add_markdown(struct mt_text *out, const char *text)
+{
+    struct mt_text visible = {0};
+    mt_text_add_visible(&visible, text);
+    const char *rest = mt_text_get(&visible);
+    for (size_t i = 0; rest[i] != '\0'; i++)
+        mt_text_add(out, is_markdown(rest, i) ? "\\%c" : "%c", rest[i]);
     mt_text_release(&visible);
 }
 

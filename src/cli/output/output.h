@@ -26,10 +26,23 @@ bool mt_output_is_terminal(void);
 bool mt_output_is_styled(void);
 bool mt_notes_are_on_terminal(void);
 
+/* The columns of the terminal that stdout is; 0: it is none, or does not say. */
+int mt_output_columns(void);
+
 /* How many columns sentences on stdout may take: those of the terminal, MT_LEAST_WIDTH at least and MT_MOST_WIDTH, which
- * is as wide as reads well, at most; MT_MOST_WIDTH too where stdout is no terminal, so that files are the same everywhere. */
+ * is as wide as reads well, at most; MT_MOST_WIDTH too where stdout is no terminal, so that files are the same
+ * everywhere. */
 enum { MT_LEAST_WIDTH = 80, MT_MOST_WIDTH = 110 };
 int mt_output_width(void);
+
+/* Whether a byte of UTF-8 is none that a character begins with. */
+static inline bool mt_continues_character(char byte)
+{
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
+/* The columns that text of that many bytes takes: a column a character. */
+size_t mt_text_width(const char *text, size_t bytes);
 
 /* Prints words from column `indent` on, which is reached, with lines broken between them, and ends the last line. */
 void mt_print_wrapped(const char *text, size_t indent);
@@ -43,6 +56,10 @@ void mt_text_add_visible(struct mt_text *out, const char *name);
 /* Adds text that XML and HTML show as it is, in an element or a quoted attribute: made visible as above, since control
  * characters are not allowed there even escaped, and without markup. */
 void mt_text_add_markup(struct mt_text *out, const char *text);
+
+/* Adds text that GitHub's Markdown shows as it is, in a paragraph, a heading or a cell of a table: made visible as above,
+ * and with a backslash before what would mean something. */
+void mt_text_add_markdown(struct mt_text *out, const char *text);
 
 /* Adds `word` so that a shell reads it as one, quoted where it must be. */
 void mt_text_add_shell_word(struct mt_text *out, const char *word);

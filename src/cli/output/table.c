@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2 };
+enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2, LEAST_SHORTENED = 10 };
 
 /* Cells row by row, their texts one after another.
  * Invariants: starts[i] < text.length; widths[c] >= the width of every cell of column c
@@ -17,19 +17,16 @@ struct mt_table {
     const struct mt_column *columns;
     size_t column_count;
     int *widths; /* in characters */
+    int *shown;  /* what of it is shown: less where a terminal is too narrow */
     struct mt_text text;
     size_t *starts; /* of the cells in `text`; each ends with '\n', which no visible text has */
     size_t cell_count;
     bool has_header; /* printed already */
 };
 
-/* Characters, not bytes. */
-static int display_width(const char *text, size_t bytes)
+static int width_of(const char *text, size_t bytes)
 {
-    int width = 0;
-    for (size_t i = 0; i < bytes; i++)
-        width += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return width;
+    return (int)mt_text_width(text, bytes);
 }
 
 static size_t cell_bytes(const struct mt_table *table, size_t cell)
@@ -49,8 +46,9 @@ struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
     struct mt_table *table = mt_host_alloc(sizeof *table);
     *table = (struct mt_table){.columns = columns, .column_count = count};
     table->widths = mt_host_alloc(count * sizeof *table->widths);
+    table->shown = mt_host_alloc(count * sizeof *table->shown);
     for (size_t i = 0; i < count; i++)
-        widen(table, i, display_width(columns[i].title, strlen(columns[i].title)));
+        widen(table, i, width_of(columns[i].title, strlen(columns[i].title)));
     return table;
 }
 
@@ -61,6 +59,7 @@ void mt_table_destroy(struct mt_table *table)
     mt_text_release(&table->text);
     free(table->starts);
     free(table->widths);
+    free(table->shown);
     free(table);
 }
 
@@ -71,7 +70,7 @@ void mt_table_add(struct mt_table *table, const char *text)
     table->starts[cell] = table->text.length;
     mt_text_add_visible(&table->text, text);
     mt_text_add(&table->text, "\n");
-    int width = display_width(table->text.data + table->starts[cell], cell_bytes(table, cell));
+    int width = width_of(table->text.data + table->starts[cell], cell_bytes(table, cell));
     widen(table, cell % table->column_count, width);
     if (table->cell_count == ROWS_AT_ONCE * table->column_count)
         mt_table_print(table);
@@ -90,16 +89,79 @@ void mt_table_add_bytes(struct mt_table *table, uint64_t bytes)
     mt_table_add(table, mt_format_bytes(bytes, text));
 }
 
+/* How narrow a column may become: what is right-aligned is numbers, and not shortened at all. */
+static int least_width(const struct mt_table *table, size_t column)
+{
+    const char *title = table->columns[column].title;
+    int least = width_of(title, strlen(title));
+    if (table->columns[column].align == MT_ALIGN_RIGHT)
+        return table->widths[column];
+    return least > LEAST_SHORTENED ? least : LEAST_SHORTENED;
+}
+
+/* The column that is widest beyond its least width; column_count: there is none. */
+static size_t find_widest(const struct mt_table *table)
+{
+    size_t widest = table->column_count;
+    for (size_t i = 0; i < table->column_count; i++)
+        if (table->shown[i] > least_width(table, i) &&
+            (widest == table->column_count || table->shown[i] > table->shown[widest]))
+            widest = i;
+    return widest;
+}
+
+/* On a terminal that is too narrow the widest columns of text are shortened. Where that is not enough lines break anyway,
+ * and all is shown. */
+static void fit(struct mt_table *table)
+{
+    int columns = mt_output_columns(), total = -COLUMN_GAP;
+    for (size_t i = 0; i < table->column_count; i++) {
+        table->shown[i] = table->widths[i];
+        total += table->widths[i] + COLUMN_GAP;
+    }
+    while (columns > 0 && total > columns) {
+        size_t widest = find_widest(table);
+        if (widest == table->column_count) {
+            memcpy(table->shown, table->widths, table->column_count * sizeof *table->shown);
+            return;
+        }
+        table->shown[widest]--;
+        total--;
+    }
+}
+
+/* Whether it would mean something else if it were shortened. */
+static bool is_number(const char *text, size_t bytes)
+{
+    return strspn(text, "+-.0123456789e") >= bytes;
+}
+
+/* How many bytes of a cell are shown before an ellipsis; all if it fits. */
+static size_t shown_bytes(const struct mt_table *table, size_t column, const char *text, size_t bytes)
+{
+    size_t end = 0;
+    if (width_of(text, bytes) <= table->shown[column] || is_number(text, bytes))
+        return bytes;
+    for (int width = 0; end < bytes; end++) {
+        width += !mt_continues_character(text[end]);
+        if (width == table->shown[column])
+            break;
+    }
+    return end;
+}
+
 /* Blanks wait for text after them, so that no line ends in some: `pending` stand before this cell. Returns how many stand
  * before the next one. */
 static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
-    int padding = table->widths[column] - display_width(text, bytes);
+    size_t shown = shown_bytes(table, column, text, bytes);
+    int padding = table->shown[column] - width_of(text, shown) - (shown < bytes);
     bool is_right = table->columns[column].align == MT_ALIGN_RIGHT;
+    padding = padding > 0 ? padding : 0;
     if (bytes == 0 || is_right)
         pending += padding;
     if (bytes > 0) {
-        printf("%*s%.*s", pending, "", (int)bytes, text);
+        printf("%*s%.*s%s", pending, "", (int)shown, text, shown < bytes ? "…" : "");
         pending = is_right ? 0 : padding;
     }
     if (column + 1 < table->column_count)
@@ -121,6 +183,7 @@ static void print_header(struct mt_table *table)
 
 void mt_table_print(struct mt_table *table)
 {
+    fit(table);
     if (!table->has_header)
         print_header(table);
     int pending = 0;

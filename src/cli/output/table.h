@@ -1,7 +1,10 @@
 /* Tables for people: aligned columns, a header, names made safe for a terminal.
  *
  * Rows are kept until they are printed, so that the columns fit. A long table is printed part by part while it is made,
- * and its columns only grow: so a table's title is printed before its rows are added. */
+ * and its columns only grow: so a table's title is printed before its rows are added.
+ *
+ * On a terminal that is too narrow, columns of text are shortened with an ellipsis, the widest first; numbers never are,
+ * and nothing is where stdout is a file or a pipe. */
 #ifndef MT_CLI_TABLE_H
 #define MT_CLI_TABLE_H
 

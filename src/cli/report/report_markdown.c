@@ -3,37 +3,9 @@
 #include "cli/output/output.h"
 #include "cli/report/report_parts.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Whether the character at `at` of `text` would mean something. A low line inside a word does not. */
-static bool is_markup(const char *text, size_t at)
-{
-    if (text[at] == '_')
-        return at == 0 || !isalnum((unsigned char)text[at - 1]) || !isalnum((unsigned char)text[at + 1]);
-    return strchr("\\`*[]<>&|~$", text[at]) != NULL;
-}
-
-static void add_escaped(struct mt_text *out, const char *text)
-{
-    struct mt_text visible = {0};
-    mt_text_add_visible(&visible, text);
-    const char *rest = mt_text_get(&visible);
-    for (size_t i = 0; rest[i] != '\0'; i++)
-        mt_text_add(out, is_markup(rest, i) ? "\\%c" : "%c", rest[i]);
-    mt_text_release(&visible);
-}
-
-/* Characters, not bytes. */
-static int display_width(const char *text)
-{
-    int width = 0;
-    for (; *text != '\0'; text++)
-        width += ((unsigned char)*text & 0xC0) != 0x80;
-    return width;
-}
 
 /* A table's texts, escaped, the header first, and what each column takes. */
 struct layout {
@@ -43,10 +15,15 @@ struct layout {
     int *widths;
 };
 
+static int width_of(const char *text)
+{
+    return (int)mt_text_width(text, strlen(text));
+}
+
 static char *escaped_copy(const char *text)
 {
     struct mt_text escaped = {0};
-    add_escaped(&escaped, text);
+    mt_text_add_markdown(&escaped, text);
     return escaped.data != NULL ? escaped.data : mt_host_strdup("");
 }
 
@@ -58,7 +35,7 @@ static struct layout layout_create(const struct mt_page_grid *grid)
     for (size_t i = 0; i < layout.count; i++) {
         bool is_header = i < grid->column_count;
         layout.texts[i] = escaped_copy(is_header ? grid->columns[i].title : grid->cells[i - grid->column_count].text);
-        int width = display_width(layout.texts[i]), *column = &layout.widths[i % grid->column_count];
+        int width = width_of(layout.texts[i]), *column = &layout.widths[i % grid->column_count];
         *column = width > *column ? width : *column;
     }
     for (size_t i = 0; i < grid->column_count; i++)
@@ -79,7 +56,7 @@ static void add_row(struct mt_text *out, const struct layout *layout, size_t row
     const struct mt_page_grid *grid = layout->grid;
     for (size_t column = 0; column < grid->column_count; column++) {
         const char *text = layout->texts[row * grid->column_count + column];
-        int padding = layout->widths[column] - display_width(text);
+        int padding = layout->widths[column] - width_of(text);
         bool right = grid->columns[column].align == MT_ALIGN_RIGHT;
         mt_text_add(out, "| %*s%s%*s ", right ? padding : 0, "", text, right ? 0 : padding, "");
     }
@@ -103,7 +80,7 @@ static void add_table(struct mt_text *out, const struct mt_element *element)
 {
     struct layout layout = layout_create(&element->grid);
     mt_text_add(out, "**");
-    add_escaped(out, element->text);
+    mt_text_add_markdown(out, element->text);
     mt_text_add(out, "**\n\n");
     add_row(out, &layout, 0);
     add_rule(out, &layout);
@@ -111,6 +88,24 @@ static void add_table(struct mt_text *out, const struct mt_element *element)
         add_row(out, &layout, row);
     mt_text_add(out, "\n");
     layout_release(&layout);
+}
+
+/* ": `command`", between more backticks than the command has in a row. */
+static void add_code(struct mt_text *out, const char *command)
+{
+    size_t ticks = 1;
+    for (const char *at = strchr(command, '`'); at != NULL; at = strchr(at, '`')) {
+        size_t row = strspn(at, "`");
+        ticks = row >= ticks ? row + 1 : ticks;
+        at += row;
+    }
+    const char *space = ticks > 1 ? " " : "";
+    mt_text_add(out, ": ");
+    for (size_t i = 0; i < ticks; i++)
+        mt_text_add(out, "`");
+    mt_text_add(out, "%s%s%s", space, command, space);
+    for (size_t i = 0; i < ticks; i++)
+        mt_text_add(out, "`");
 }
 
 static void add_element(struct mt_text *out, const struct mt_element *element)
@@ -121,16 +116,16 @@ static void add_element(struct mt_text *out, const struct mt_element *element)
     }
     if (element->text[0] != '\0' && strchr("#+-=", element->text[0]) != NULL) /* it would begin a list or a heading */
         mt_text_add(out, "\\");
-    add_escaped(out, element->text);
+    mt_text_add_markdown(out, element->text);
     if (element->kind == MT_ELEMENT_HINT)
-        mt_text_add(out, ": `%s`", element->command);
+        add_code(out, element->command);
     mt_text_add(out, "\n\n");
 }
 
 static void add_heading(struct mt_text *out, const char *marks, const char *title)
 {
     mt_text_add(out, "%s ", marks);
-    add_escaped(out, title);
+    mt_text_add_markdown(out, title);
     mt_text_add(out, "\n\n");
 }
 
