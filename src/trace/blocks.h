@@ -34,6 +34,12 @@ struct mt_block_row {
     mt_stream stream;
 };
 
+/* Whether it is live after `event`. */
+static inline bool mt_block_is_live(const struct mt_block_row *block, int64_t event)
+{
+    return block->alloc_event <= event && (block->free_event == 0 || block->free_event > event);
+}
+
 /* The blocks that were live at some moment of first_event <= id <= last_event, by alloc_event: those that were live
  * before it, from the nearest checkpoint, then those that were allocated in it. Of the whole run: run->first_event to
  * first_event + event_count - 1. Their block_bytes sum to less than 2^63 (otherwise MT_BAD_TRACE), so no sum of sizes or of
@@ -82,6 +88,12 @@ struct mt_part_row {
     uint64_t offset, bytes;               /* in the segment */
     int64_t mapped_event, unmapped_event; /* unmapped_event 0: still mapped at the end */
 };
+
+/* Whether it has memory after `event`. */
+static inline bool mt_part_has_memory(const struct mt_part_row *part, int64_t event)
+{
+    return part->mapped_event <= event && (part->unmapped_event == 0 || part->unmapped_event > event);
+}
 
 /* All parts of the segments of a run, by segment, then offset, then mapped_event. Their bytes sum to less than 2^63
  * (otherwise MT_BAD_TRACE), and so does each offset with its bytes. */

@@ -5,16 +5,6 @@
 
 #include <stdlib.h>
 
-static bool is_live(const struct mt_block_row *block, int64_t event)
-{
-    return block->alloc_event <= event && (block->free_event == 0 || block->free_event > event);
-}
-
-static bool has_memory(const struct mt_part_row *part, int64_t event)
-{
-    return part->mapped_event <= event && (part->unmapped_event == 0 || part->unmapped_event > event);
-}
-
 static int compare_places(const void *left, const void *right)
 {
     const struct mt_block_row *a = *(const struct mt_block_row *const *)left;
@@ -30,7 +20,7 @@ static const struct mt_block_row **list_live(const struct mt_layout *layout, int
     const struct mt_block_row **live = mt_host_alloc((layout->block_count + 1) * sizeof(struct mt_block_row *));
     *out_count = 0;
     for (size_t i = 0; i < layout->block_count; i++)
-        if (is_live(&layout->blocks[i], event))
+        if (mt_block_is_live(&layout->blocks[i], event))
             live[(*out_count)++] = &layout->blocks[i];
     qsort(live, *out_count, sizeof(struct mt_block_row *), compare_places);
     return live;
@@ -87,7 +77,7 @@ static void measure(const struct mt_layout *layout, int64_t event, size_t *part,
     struct walk walk = {.found = found, .holes = holes};
     for (; *part < layout->part_count && layout->parts[*part].segment == found->segment->number; ++*part) {
         const struct mt_part_row *memory = &layout->parts[*part];
-        if (!has_memory(memory, event))
+        if (!mt_part_has_memory(memory, event))
             continue;
         found->mapped_bytes += memory->bytes;
         skip_to(&walk, memory->offset);

@@ -29,8 +29,9 @@ struct mt_run_info {
 };
 
 /* Opens or creates the trace at `path`, recovers what an earlier process left in its ring, adds a run and commits its
- * row: the recorder's run, until it is ended. Fails if another process is writing the trace (MT_FAILED, with its pid), if the file is not a trace
- * (MT_BAD_TRACE), if it has several names, or if the ring can't be allocated in full (MT_FAILED). */
+ * row: the recorder's run, until it is ended. Fails if another process is writing the trace (MT_FAILED, with its pid), if
+ * the file is not a trace (MT_BAD_TRACE), if it has several names, or if the ring can't be allocated in full
+ * (MT_FAILED). */
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out);
 
 /* The sink to hand to an allocator; borrowed, valid until close. One thread at a time. */

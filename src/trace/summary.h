@@ -8,9 +8,9 @@
  *                                   │                   summary_peak, …_peak_category, …_category   (as they come)
  *                                   └─store_totals────▶ summary_*, the rest                         (at the end)
  *
- * Cost: about 100 ns an event. Memory: the live set, a row per step and segment, what is not stored yet, and the allocation table, which
- * is bounded: at 2 * MT_SUMMARY_ALLOCATIONS different (label, size) pairs the smallest sizes are dropped, all but the
- * MT_SUMMARY_ALLOCATIONS largest pairs and those of equal size. What is left is exact.
+ * Cost: about 100 ns an event. Memory: the live set, a row per step and segment, what is not stored yet, and the table of
+ * allocations, which is bounded: at 2 * MT_SUMMARY_ALLOCATIONS different (label, size) pairs the smallest sizes are
+ * dropped, all but the MT_SUMMARY_ALLOCATIONS largest pairs and those of equal size. What is left is exact.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_SUMMARY_H
@@ -48,8 +48,8 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary);
  * ended, replacing rows that are there. */
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run);
 
-/* Writes the rows of the summary tables that are not written yet, replacing those that are there. `prefix` is put before the tables' names: "", or
- * what a reader calls its temporary ones. */
+/* Writes the rows of the summary tables that are not written yet, replacing those that are there. `prefix` is put before
+ * the tables' names: "", or what a reader calls its temporary ones. */
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix);
 

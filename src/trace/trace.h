@@ -25,8 +25,8 @@ mt_status mt_trace_open(const char *path, struct mt_trace **out);
 void mt_trace_close(struct mt_trace *trace); /* may be NULL */
 
 /* A run, as of the opening. Its events are first_event <= id < first_event + event_count; none of these ids is above the
- * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more of them than the file has room for: so what has room
- * for every event is no larger than a few times the file. */
+ * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more of them than the file has room for: so
+ * what has room for every event is no larger than a few times the file. */
 struct mt_run {
     int64_t id;       /* from 1 */
     const char *name; /* NULL: none */
@@ -237,6 +237,9 @@ struct mt_kernels {
     struct mt_kernel_phase *phases; /* in the order of a step */
     size_t phase_count;
 };
+
+/* The kernel with the most time of a phase that is no product; NULL: there is none. */
+const struct mt_kernel_row *mt_kernel_phase_top_other(const struct mt_kernel_phase *phase);
 
 /* The measurement that says how many there are of which no record came; of no step. */
 #define MT_LOST_KERNELS "lost_kernels"

@@ -1,5 +1,5 @@
-/* The moment of most reserved bytes is that of a segment, or a part of one, being mapped; its block is handed out just after that, and what
- * is free then is what nobody could use. */
+/* The moment of most reserved bytes is that of a segment, or a part of one, being mapped; its block is handed out just
+ * after that, and what is free then is what nobody could use. */
 #include "whatif/fragmentation.h"
 
 #include "base/memory.h"

@@ -52,16 +52,6 @@ static bool may_grow(const struct mt_advice_input *input, uint32_t segment)
     return segment > 0 || has_grown(input, segment);
 }
 
-static bool is_live(const struct mt_block_row *block, int64_t event)
-{
-    return block->alloc_event <= event && (block->free_event == 0 || block->free_event > event);
-}
-
-static bool has_memory(const struct mt_part_row *part, int64_t event)
-{
-    return part->mapped_event <= event && (part->unmapped_event == 0 || part->unmapped_event > event);
-}
-
 /* The live blocks of a segment, by offset; the caller's. */
 struct row_of_blocks {
     const struct mt_block_row **items;
@@ -79,7 +69,7 @@ static struct row_of_blocks list_live(const struct mt_advice_input *input, uint3
 {
     struct row_of_blocks row = {mt_host_alloc((input->block_count + 1) * sizeof(struct mt_block_row *)), 0};
     for (size_t i = 0; i < input->block_count; i++)
-        if (input->blocks[i].segment == segment && is_live(&input->blocks[i], event))
+        if (input->blocks[i].segment == segment && mt_block_is_live(&input->blocks[i], event))
             row.items[row.count++] = &input->blocks[i];
     qsort(row.items, row.count, sizeof(struct mt_block_row *), compare_offsets);
     return row;
@@ -92,7 +82,7 @@ static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segm
     uint64_t at = begin, missing = 0;
     for (size_t i = 0; i < input->part_count && at < end; i++) {
         const struct mt_part_row *part = &input->parts[i];
-        if (part->segment != segment || !has_memory(part, event) || part->offset + part->bytes <= at)
+        if (part->segment != segment || !mt_part_has_memory(part, event) || part->offset + part->bytes <= at)
             continue;
         if (part->offset > at)
             missing += whole_pages(smaller(part->offset, end) - at);

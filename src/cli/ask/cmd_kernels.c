@@ -101,15 +101,6 @@ static size_t shown_rows(const struct answer *answer, const struct mt_kernel_pha
     return phase->row_count < limit ? phase->row_count : limit;
 }
 
-/* The kernel with the most time that is no product; NULL: there is none. */
-static const struct mt_kernel_row *top_other(const struct mt_kernel_phase *phase)
-{
-    for (size_t i = 0; i < phase->row_count; i++)
-        if (!phase->rows[i].is_product)
-            return &phase->rows[i];
-    return NULL;
-}
-
 static json_t *row_json(const struct answer *answer, const struct mt_kernel_phase *phase,
                         const struct mt_kernel_row *row)
 {
@@ -134,7 +125,7 @@ static json_t *total_json(const struct answer *answer, uint64_t count, uint64_t 
 
 static json_t *phase_json(const struct answer *answer, const struct mt_kernel_phase *phase)
 {
-    const struct mt_kernel_row *other = top_other(phase);
+    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
     json_t *object = total_json(answer, phase->count, phase->total_ns, phase->product_ns), *rows = json_array();
     for (size_t i = 0; i < shown_rows(answer, phase); i++)
         json_array_append_new(rows, row_json(answer, phase, &phase->rows[i]));
@@ -212,7 +203,7 @@ static const char *phase_title(const struct mt_kernel_phase *phase)
 
 static void add_total(struct mt_table *table, const struct answer *answer, const struct mt_kernel_phase *phase)
 {
-    const struct mt_kernel_row *other = top_other(phase);
+    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
     mt_table_add(table, phase_title(phase));
     add_ms(table, answer, phase->total_ns);
     add_share(table, phase->total_ns, answer->kernels.total_ns);

@@ -16,8 +16,8 @@
 
 enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666 };
 
-/* Invariants: `partial` is NULL if it is written or appended to under its own name, and both names are NULL if it is stdout; `error` is
- * the errno of the first write that failed, 0 if none has. */
+/* Invariants: `partial` is NULL if it is written or appended to under its own name, and both names are NULL if it is
+ * stdout; `error` is the errno of the first write that failed, 0 if none has. */
 struct mt_output_file {
     char *name, *partial;
     gzFile stream; /* also of what is not compressed */

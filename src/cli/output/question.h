@@ -23,8 +23,8 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
 
 /* The same for a run that is named beside --run, as where two are compared: a number or a name of the trace `trace`, or
  * FILE:RUN of another one (what stands before a colon is a file if there is one of that name). FILE:, or FILE where
- * `trace` has no run of that name, is the file's newest. `which` NULL: the newest run of `trace`. Each question has an opening of its own, of the same file too, so texts of two are not to be compared
- * by their pointers. */
+ * `trace` has no run of that name, is the file's newest. `which` NULL: the newest run of `trace`. Each question has an
+ * opening of its own, of the same file too, so texts of two are not to be compared by their pointers. */
 mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out);
 void mt_question_close(struct mt_question *question);
 

@@ -34,18 +34,9 @@ static void add_share(struct mt_page *page, uint64_t part, uint64_t whole)
     mt_page_cell_number(page, percent, text);
 }
 
-/* The first row that is no matrix product; NULL: there is none. */
-static const struct mt_kernel_row *top_other(const struct mt_kernel_phase *phase)
-{
-    for (size_t i = 0; i < phase->row_count; i++)
-        if (!phase->rows[i].is_product)
-            return &phase->rows[i];
-    return NULL;
-}
-
 static void add_phase(struct mt_page *page, const struct profile *profile, const struct mt_kernel_phase *phase)
 {
-    const struct mt_kernel_row *other = top_other(phase);
+    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
     struct mt_text name = {0};
     mt_page_cell(page, phase->phase[0] != '\0' ? phase->phase : "no op");
     add_ms(page, ms_a_step(profile, phase->total_ns));

@@ -33,11 +33,12 @@ struct mt_report {
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
     size_t run_count;
     size_t
-        without_settings; /* further runs, which do not say what was trained: imported ones and those of other programs */
+        without_settings; /* further runs, which do not say what was trained: imported ones, those of other programs */
 };
 
 /* Loads the newest run of each configuration that ended, be it out of memory; of full steps one with a second step, where
- * there is one, since the first makes the optimizer's state. Leaves out->page and out->path as they are. Release in any case. */
+ * there is one, since the first makes the optimizer's state. Leaves out->page and out->path as they are. Release in any
+ * case. */
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out);
 void mt_report_release(struct mt_report *report);
 

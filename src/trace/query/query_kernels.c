@@ -184,6 +184,14 @@ mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, str
     return status;
 }
 
+const struct mt_kernel_row *mt_kernel_phase_top_other(const struct mt_kernel_phase *phase)
+{
+    for (size_t i = 0; i < phase->row_count; i++)
+        if (!phase->rows[i].is_product)
+            return &phase->rows[i];
+    return NULL;
+}
+
 void mt_kernels_release(struct mt_kernels *kernels)
 {
     for (size_t i = 0; i < kernels->phase_count; i++)
