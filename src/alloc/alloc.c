@@ -10,16 +10,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static void lock(struct mt_alloc *alloc)
-{
-    mt_lock_take(&alloc->lock);
-}
-
-static void unlock(struct mt_alloc *alloc)
-{
-    mt_lock_give(&alloc->lock);
-}
-
 uint64_t mt_alloc_events(const struct mt_alloc *alloc)
 {
     return atomic_load_explicit(&alloc->next_sequence, memory_order_relaxed);
@@ -227,7 +217,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     if (bytes == 0)
         return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
@@ -240,7 +230,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     else
         status = refuse(alloc, stream, reserved_before,
                         (struct mt_alloc_refusal){.requested_bytes = bytes, .label = label, .span = span});
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
     *out = block;
     return status;
 }
@@ -249,7 +239,7 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
 {
     if (block == NULL)
         return;
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     assert(!block->is_free && !block->is_hole && block->segment != NULL);
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
@@ -258,18 +248,18 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
         mt_block_follow_users(alloc, block);
     block->is_free = true;
     alloc->policy->give(alloc, block);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }
 
 void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span)
 {
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
     emit_block(alloc, MT_EVENT_FREE, block);
     hand_out(alloc, block, block->requested_bytes, label, span);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }
 
 mt_addr mt_block_address(const struct mt_block *block)
@@ -289,43 +279,49 @@ uint64_t mt_block_sequence(const struct mt_block *block)
 
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     mt_segments_release(alloc, UINT64_MAX);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }
 
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
 {
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     mt_label_id id = alloc->sink.intern_label(alloc->sink.context, label);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
     return id;
 }
 
 mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name)
 {
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     mt_span_id id = alloc->sink.intern_span(alloc->sink.context, parent, name);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
     return id;
 }
 
 mt_category mt_alloc_intern_category(struct mt_alloc *alloc, const char *name)
 {
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     mt_category category = mt_sink_category(&alloc->sink, name);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
     return category;
 }
 
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
     struct mt_event event = {.kind = (uint16_t)kind, .value = value, .span = span};
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     if (kind == MT_EVENT_STEP_BEGIN)
         mt_follow_step(alloc, value);
     mt_alloc_emit(alloc, &event);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
+}
+
+/* On the clock of the events, of which 0 is the first moment. */
+static uint64_t since_start(const struct mt_alloc *alloc, uint64_t device_ns)
+{
+    return device_ns > alloc->start_ns ? device_ns - alloc->start_ns : 0;
 }
 
 void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
@@ -333,29 +329,29 @@ void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
     if (alloc->sink.kernel == NULL)
         return;
     struct mt_kernel told = *kernel;
-    told.start_ns -= alloc->start_ns;
-    told.end_ns -= alloc->start_ns;
-    lock(alloc);
+    told.start_ns = since_start(alloc, kernel->start_ns);
+    told.end_ns = since_start(alloc, kernel->end_ns);
+    mt_lock_take(&alloc->lock);
     alloc->sink.kernel(alloc->sink.context, &told);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }
 
 void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use)
 {
     if (alloc->sink.use == NULL)
         return;
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     alloc->sink.use(alloc->sink.context, use);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }
 
 mt_status mt_alloc_flush(struct mt_alloc *alloc)
 {
     if (alloc->sink.flush == NULL)
         return MT_OK;
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     mt_status status = alloc->sink.flush(alloc->sink.context);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
     return status;
 }
 
@@ -371,10 +367,10 @@ static uint64_t largest_free(const struct mt_alloc *alloc)
 
 void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
 {
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     *out = alloc->stats;
     out->largest_free_bytes = largest_free(alloc);
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }
 
 static void reset_peak(struct mt_alloc_count *count)
@@ -385,10 +381,10 @@ static void reset_peak(struct mt_alloc_count *count)
 
 void mt_alloc_reset_peaks(struct mt_alloc *alloc)
 {
-    lock(alloc);
+    mt_lock_take(&alloc->lock);
     reset_peak(&alloc->stats.all);
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         reset_peak(&alloc->stats.category[c]);
     alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
-    unlock(alloc);
+    mt_lock_give(&alloc->lock);
 }

@@ -2,7 +2,6 @@
 #include "alloc/block.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* What a walk over all blocks finds. */
 struct found {

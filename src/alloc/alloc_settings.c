@@ -14,12 +14,9 @@ enum {
 };
 
 static const char *const policy_names[] = {[MT_POLICY_TIGHT] = "tight", [MT_POLICY_TORCH] = "torch"};
-static const char *const torch_keys[] = {"policy", "max_split", "roundup_power2_divisions", "gc_threshold"};
+static const char *const keys[] = {"policy", "max_split", "roundup_power2_divisions", "gc_threshold"};
 
-enum {
-    POLICY_COUNT = sizeof policy_names / sizeof policy_names[0],
-    KEY_COUNT = sizeof torch_keys / sizeof torch_keys[0]
-};
+enum { POLICY_COUNT = sizeof policy_names / sizeof policy_names[0], KEY_COUNT = sizeof keys / sizeof keys[0] };
 
 const char *mt_policy_name(mt_policy policy)
 {
@@ -78,9 +75,9 @@ static mt_status parse_pair(const char *key, const char *value, struct mt_alloc_
     static mt_status (*const parsers[KEY_COUNT])(const char *, struct mt_alloc_settings *) = {
         parse_policy, parse_max_split, parse_divisions, parse_gc_threshold};
     for (size_t i = 0; i < KEY_COUNT; i++)
-        if (strcmp(key, torch_keys[i]) == 0)
+        if (strcmp(key, keys[i]) == 0)
             return parsers[i](value, settings);
-    return mt_fail_unknown("allocator setting", key, torch_keys, KEY_COUNT);
+    return mt_fail_unknown("allocator setting", key, keys, KEY_COUNT);
 }
 
 /* Parses the one "key=value" of `length` characters at `text`. */

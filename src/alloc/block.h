@@ -23,8 +23,8 @@
 #include <stdatomic.h>
 
 enum {
-    MT_BLOCK_UNIT = 512,       /* every block begins at, and is as long as, a multiple of this */
-    MT_SEGMENT_UNIT = 2 << 20, /* every segment, and every hole, is as long as a multiple of this: a mappable page */
+    MT_BLOCK_UNIT = 512,              /* every block begins at, and is as long as, a multiple of this */
+    MT_SEGMENT_UNIT = MT_DEVICE_PAGE, /* every segment, and every hole, is as long as a multiple of this */
 };
 
 /* Small blocks have segments of their own, so that they never break up what large ones need. */
@@ -168,7 +168,13 @@ struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_poo
 /* Gives an idle segment in one piece back, and says so. Its block must be in the index. */
 void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment);
 
-/* Whether it is one free block. Never of a range. */
+/* Bytes, rounded up to MT_SEGMENT_UNIT: of a segment or a block, where that fits. */
+static inline uint64_t mt_whole_pages(uint64_t bytes)
+{
+    return (bytes + MT_SEGMENT_UNIT - 1) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
+}
+
+/* Whether it is one free block. Not to be asked of a range, which gives back pages. */
 static inline bool mt_segment_is_idle(const struct mt_segment *segment)
 {
     return segment->first->is_free && segment->first->bytes == segment->bytes;

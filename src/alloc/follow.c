@@ -6,7 +6,6 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -163,12 +163,6 @@ static uint64_t stack(struct mt_pack_block *blocks, size_t count)
     return end;
 }
 
-/* Less than a whole page of the device is no gain. */
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return (bytes + MT_SEGMENT_UNIT - 1) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
-}
-
 static void pack(struct mt_plan *plan, const struct story *story)
 {
     struct packing packing = {.blocks = mt_host_alloc(plan->place_count * sizeof *packing.blocks),
@@ -177,7 +171,8 @@ static void pack(struct mt_plan *plan, const struct story *story)
     add_group(&packing, plan, story, REST);
     uint64_t kept_bytes = stack(packing.blocks, kept);
     plan->peak_bytes = mt_pack_peak(packing.blocks, packing.count);
-    mt_pack(&packing.blocks[kept], core, whole_pages(plan->peak_bytes) - kept_bytes);
+    mt_pack(&packing.blocks[kept], core,
+            mt_whole_pages(plan->peak_bytes) - kept_bytes); /* less than a page is no gain */
     for (size_t i = kept; i < kept + core; i++)
         packing.blocks[i].offset += kept_bytes;
     plan->bytes = mt_pack_around(packing.blocks, kept + core, packing.count);

@@ -8,19 +8,13 @@
  * end: nothing is left over that is too small for the next request. Holes are only made when the device refuses memory,
  * and filled again where that takes the fewest pages. */
 #include "alloc/tiling.h"
-#include "base/checked.h"
 
-/* Of the addresses that a card has, so many ranges of streams can be opened. */
+/* Of addresses in one range: a card has room for those of many streams. */
 static const uint64_t MOST_BYTES = UINT64_C(1) << 43;
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return (bytes + MT_SEGMENT_UNIT - 1) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
 }
 
 /* ---- growing ---- */
@@ -46,9 +40,9 @@ static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint
 static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
     if (block->is_hole)
-        block = fill(alloc, block, whole_pages(bytes));
+        block = fill(alloc, block, mt_whole_pages(bytes));
     while (block != NULL && block->bytes < bytes)
-        block = fill(alloc, block->after, whole_pages(bytes - block->bytes));
+        block = fill(alloc, block->after, mt_whole_pages(bytes - block->bytes));
     if (block != NULL)
         alloc->policy->remove(alloc, block);
     return block;
@@ -60,7 +54,7 @@ static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
     uint64_t missing = 0;
     for (; block != NULL && (block->is_free || block->is_hole); block = block->after) {
         if (block->is_hole)
-            missing += whole_pages(smaller(block->bytes, bytes));
+            missing += mt_whole_pages(smaller(block->bytes, bytes));
         if (block->bytes >= bytes)
             return missing;
         bytes -= block->bytes;
@@ -97,7 +91,7 @@ static void search(struct place *best, const struct mt_segment *segment, uint64_
 /* Opens a range and gives it its first memory; NULL if the device has no more of one or the other. */
 static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
-    struct mt_segment like = {.bytes = whole_pages(smaller(alloc->device->capacity_bytes, MOST_BYTES)),
+    struct mt_segment like = {.bytes = mt_whole_pages(smaller(alloc->device->capacity_bytes, MOST_BYTES)),
                               .stream = stream,
                               .pool = pool,
                               .is_range = true};
@@ -147,12 +141,12 @@ static void dig(struct mt_alloc *alloc, struct mt_block *block)
 /* Gives the last whole pages of a free block back, at most `bytes` rounded up; returns what they amount to. */
 static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
-    uint64_t begin = whole_pages(block->offset);
+    uint64_t begin = mt_whole_pages(block->offset);
     uint64_t end = (block->offset + block->bytes) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
     if (begin >= end)
         return 0;
     if (bytes < end - begin)
-        begin = end - whole_pages(bytes);
+        begin = end - mt_whole_pages(bytes);
     alloc->policy->remove(alloc, block);
     struct mt_block_part pages = {.skip = begin - block->offset, .bytes = end - begin};
     dig(alloc, mt_block_cut(alloc, block, pages, alloc->policy->insert));

@@ -19,7 +19,7 @@ struct mt_request_log {
     struct mt_interner *interner;
     struct mt_plan_request *requests;
     struct turn *turns;
-    size_t request_count, request_room, turn_count, turn_room;
+    size_t request_count, turn_count;
     size_t whole_requests, whole_turns;
     int64_t step; /* that began last */
 };
@@ -43,18 +43,9 @@ void mt_request_log_destroy(struct mt_request_log *log)
     free(log);
 }
 
-/* `things` with room for one more than there are. */
-static void *grow(void *things, size_t count, size_t *room, size_t size)
-{
-    if (count < *room)
-        return things;
-    *room = *room == 0 ? 1024 : 2 * *room;
-    return mt_host_resize(things, *room, size);
-}
-
 static void add_turn(struct mt_request_log *log, const struct mt_event *event, uint64_t request)
 {
-    log->turns = grow(log->turns, log->turn_count, &log->turn_room, sizeof *log->turns);
+    log->turns = mt_host_room(log->turns, log->turn_count, sizeof *log->turns);
     log->turns[log->turn_count] = (struct turn){.address = event->address,
                                                 .order = log->turn_count,
                                                 .request = request,
@@ -66,7 +57,7 @@ static void add_request(struct mt_request_log *log, const struct mt_event *event
 {
     struct mt_alloc_need need = {.block_bytes = event->requested_bytes};
     mt_alloc_need(&log->settings, event->requested_bytes, &need);
-    log->requests = grow(log->requests, log->request_count, &log->request_room, sizeof *log->requests);
+    log->requests = mt_host_room(log->requests, log->request_count, sizeof *log->requests);
     log->requests[log->request_count] = (struct mt_plan_request){.bytes = need.block_bytes, .step = log->step};
     add_turn(log, event, log->request_count++);
 }

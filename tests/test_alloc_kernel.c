@@ -1,0 +1,63 @@
+/* Kernels on their way through the allocator: told on the clock of the events, whose first moment is the allocator's. */
+#include "alloc/alloc.h"
+#include "fake_device.h"
+#include "recording.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* The fake device's clock counts what is reserved of it, so that it stands still here. */
+enum { CREATED_NS = 1000 };
+
+static void keep(void *context, const struct mt_kernel *kernel)
+{
+    *(struct mt_kernel *)context = *kernel;
+}
+
+/* What reaches the sink of a kernel of this time on the device's clock. */
+static struct mt_kernel pass_on(uint64_t start_ns, uint64_t end_ns)
+{
+    struct fake_device fake = fake_device_make(UINT64_C(1) << 30, 1 << 20, 1);
+    fake.device.reserve_count = CREATED_NS;
+    struct mt_kernel told = {0};
+    struct mt_sink sink = {.context = &told, .kernel = keep};
+    struct mt_alloc_settings settings;
+    struct mt_alloc *alloc;
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_alloc_create(&fake.device, &sink, &settings, &alloc), MT_OK);
+    mt_alloc_kernel(alloc, &(struct mt_kernel){.start_ns = start_ns, .end_ns = end_ns, .name = "gemm", .step = 3});
+    mt_alloc_destroy(alloc);
+    return told;
+}
+
+static void a_kernel_is_told_on_the_clock_of_the_events(void **state)
+{
+    (void)state;
+    struct mt_kernel told = pass_on(CREATED_NS + 20, CREATED_NS + 50);
+    assert_int_equal(told.start_ns, 20);
+    assert_int_equal(told.end_ns, 50);
+    assert_string_equal(told.name, "gemm");
+    assert_int_equal(told.step, 3);
+}
+
+/* A watch may begin before the allocator does. */
+static void what_came_before_the_first_moment_is_told_as_of_that(void **state)
+{
+    (void)state;
+    struct mt_kernel across = pass_on(CREATED_NS - 1, CREATED_NS + 7), before = pass_on(3, 5);
+    assert_int_equal(across.start_ns, 0);
+    assert_int_equal(across.end_ns, 7);
+    assert_int_equal(before.start_ns, 0);
+    assert_int_equal(before.end_ns, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_is_told_on_the_clock_of_the_events),
+        cmocka_unit_test(what_came_before_the_first_moment_is_told_as_of_that),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
