@@ -136,32 +136,46 @@ static bool is_number(const char *text, size_t bytes)
     return strspn(text, "+-.0123456789e") >= bytes;
 }
 
-/* How many bytes of a cell are shown before an ellipsis; all if it fits. */
-static size_t shown_bytes(const struct mt_table *table, size_t column, const char *text, size_t bytes)
+/* What is printed of a cell: all, or its beginning and its end with an ellipsis in between, since names begin alike in one
+ * table and end alike in another. */
+struct shown {
+    size_t head_bytes, tail_bytes; /* no tail: all */
+    int width;
+};
+
+/* How many bytes of `text` its first characters take, as many as a column of `width` has room for. */
+static size_t bytes_of_width(const char *text, size_t bytes, int width)
 {
     size_t end = 0;
-    if (width_of(text, bytes) <= table->shown[column] || is_number(text, bytes))
-        return bytes;
-    for (int width = 0; end < bytes; end++) {
-        width += !mt_continues_character(text[end]);
-        if (width == table->shown[column])
-            break;
-    }
+    while (end < bytes && (mt_continues_character(text[end]) || width > 0))
+        width -= !mt_continues_character(text[end++]);
     return end;
+}
+
+static struct shown shown_of(const struct mt_table *table, size_t column, const char *text, size_t bytes)
+{
+    int width = width_of(text, bytes), room = table->shown[column];
+    if (width <= room || is_number(text, bytes))
+        return (struct shown){.head_bytes = bytes, .width = width};
+    int tail = (room - 1) / 2;
+    return (struct shown){.head_bytes = bytes_of_width(text, bytes, room - 1 - tail),
+                          .tail_bytes = bytes - bytes_of_width(text, bytes, width - tail),
+                          .width = room};
 }
 
 /* Blanks wait for text after them, so that no line ends in some: `pending` stand before this cell. Returns how many stand
  * before the next one. */
 static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
-    size_t shown = shown_bytes(table, column, text, bytes);
-    int padding = table->shown[column] - width_of(text, shown) - (shown < bytes);
+    struct shown shown = shown_of(table, column, text, bytes);
+    int padding = table->shown[column] > shown.width ? table->shown[column] - shown.width : 0;
     bool is_right = table->columns[column].align == MT_ALIGN_RIGHT;
-    padding = padding > 0 ? padding : 0;
     if (bytes == 0 || is_right)
         pending += padding;
     if (bytes > 0) {
-        printf("%*s%.*s%s", pending, "", (int)shown, text, shown < bytes ? "…" : "");
+        printf("%*s%.*s", pending, "", (int)shown.head_bytes, text);
+        if (shown.tail_bytes > 0)
+            printf("…%.*s", (int)shown.tail_bytes, text + bytes - shown.tail_bytes);
         pending = is_right ? 0 : padding;
     }
     if (column + 1 < table->column_count)
