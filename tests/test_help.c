@@ -1,5 +1,6 @@
 /* What is made of the command table: the manual, as formatters take it, and completions, as shells do. Each tool that is
  * not there is told as skipped. */
+#include "base/status.h"
 #include "program.h"
 
 #include <ctype.h>
@@ -108,6 +109,24 @@ static void every_page_has_its_sections_and_every_option(void **state)
 }
 
 /* A line that begins with a dot is one of the macros that are meant, and all is ASCII. */
+/* With one word a code, in the help as in the pages. */
+static void every_exit_code_is_told(void **state)
+{
+    (void)state;
+    char *help = strdup(MEMTRACE("help")->out);
+    char *page = strdup(MEMTRACE("help --man")->out);
+    for (char *at = help; (at = strchr(at, '\n')) != NULL;) /* lines may be broken anywhere */
+        *at = ' ';
+#define X(name, code, words)                                                                                           \
+    if (strstr(help, #code " " words) == NULL)                                                                         \
+        fail_msg("help does not say %d %s", code, words);                                                              \
+    assert_non_null(strstr(page, ".B " #code "\n" words));
+    MT_STATUSES(X)
+#undef X
+    free(help);
+    free(page);
+}
+
 static void no_text_is_taken_for_a_request(void **state)
 {
     (void)state;
@@ -311,6 +330,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_has_its_sections_and_every_option),
+        cmocka_unit_test(every_exit_code_is_told),
         cmocka_unit_test(no_text_is_taken_for_a_request),
         cmocka_unit_test(groff_formats_every_page_without_a_warning),
         cmocka_unit_test(mandoc_formats_every_page_without_a_warning),

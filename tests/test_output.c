@@ -111,6 +111,34 @@ static void a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one(void **stat
     assert_int_equal(shell("\"$M\" peak >&-")->code, MT_NOT_WRITTEN);
 }
 
+/* What was asked is known, but nowhere to read: that has a code of its own, whoever writes. */
+static void what_cannot_be_written_has_one_exit_code(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"export blocks -o",
+                                           "export --format nsys -o",
+                                           "export --format torch -o",
+                                           "timeline -o",
+                                           "report -o",
+                                           "check --max-allocated 1TiB --junit",
+                                           "check --max-allocated 1TiB --summary"};
+    static const char *const files[] = {"nowhere/answer", "/dev/full"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        for (size_t file = 0; file < sizeof files / sizeof files[0]; file++) {
+            const struct said *said = shell("\"$M\" %s %s", commands[i], files[file]);
+            if (said->code != MT_NOT_WRITTEN)
+                fail_msg("%s %s: exit code %d: %s", commands[i], files[file], said->code, said->err);
+        }
+    static const char *const answers[] = {"peak --json",    "top",    "runs",          "events --csv",
+                                          "events --json",  "report", "export blocks", "timeline -o -",
+                                          "sql 'SELECT 1'", "help",   "help --man"};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        const struct said *said = shell("\"$M\" %s >/dev/full", answers[i]);
+        if (said->code != MT_NOT_WRITTEN)
+            fail_msg("%s: exit code %d: %s", answers[i], said->code, said->err);
+    }
+}
+
 /* A run with its stdout closed must not write its answer into a file that got its number. */
 static void a_closed_stdout_does_not_damage_the_trace(void **state)
 {
@@ -153,6 +181,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(a_table_fits_a_narrow_terminal),
         TEST_WITH_TWO_RUNS(names_from_a_trace_do_not_reach_a_terminal_raw),
         TEST_WITH_TWO_RUNS(a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one),
+        TEST_WITH_TWO_RUNS(what_cannot_be_written_has_one_exit_code),
         TEST_WITH_TWO_RUNS(a_closed_stdout_does_not_damage_the_trace),
         TEST_WITH_TWO_RUNS(ctrl_c_leaves_a_trace_that_can_be_read),
     };

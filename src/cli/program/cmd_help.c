@@ -51,14 +51,27 @@ void mt_help_print(const struct mt_command *command)
     mt_text_release(&list);
 }
 
+/* "Exit codes: 0 done; 1 failed; …" */
+static void print_exit_codes(void)
+{
+    struct mt_text text = {0};
+    mt_text_add(&text, "Exit codes:");
+#define X(name, code, words) mt_text_add(&text, "%s %d %s", (code) > 0 ? ";" : "", code, words);
+    MT_STATUSES(X)
+#undef X
+    mt_text_add(&text, ".");
+    mt_print_wrapped(mt_text_get(&text), 0);
+    mt_text_release(&text);
+}
+
 void mt_help_print_all(void)
 {
     puts(MT_PROGRAM_SUMMARY "\n\nusage: memtrace COMMAND [OPTIONS]\n\nCommands:");
     for (const struct mt_command *const *command = mt_commands; *command != NULL; command++)
         printf("  %-12s%s\n", (*command)->name, (*command)->summary);
-    puts("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 not a trace or a damaged one, 4 no such device, 5 out of\n"
-         "device memory.\n\n"
-         "Examples:");
+    putchar('\n');
+    print_exit_codes();
+    puts("\nExamples:");
     fputs(MT_PROGRAM_EXAMPLES, stdout);
 }
 
