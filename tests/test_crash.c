@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -279,6 +280,44 @@ static void recovery_survives_being_killed(void **state)
     check_whole();
 }
 
+/* In a child that can't map the ring: the outcome of opening for reading, or else for writing. */
+static int open_without_address_space(bool reads)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    int count = file != NULL ? fscanf(file, "%lu", &pages) : 0;
+    struct rlimit limit = {(pages + 8000) * 4096, RLIM_INFINITY};
+    if (file != NULL)
+        fclose(file);
+    if (count != 1 || setrlimit(RLIMIT_AS, &limit) != 0)
+        return 99;
+    struct mt_database *reader;
+    struct mt_recorder *recorder;
+    const struct mt_run_info info = fixture_info(SMALL_RING);
+    return reads ? mt_store_open_reading(path, &reader) : mt_recorder_open(path, &info, &recorder);
+}
+
+/* What can't be looked at is not thrown away. */
+static void a_ring_that_cannot_be_mapped_stays(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* which takes address space without end */
+#endif
+    leave_killed_run(31, 20000);
+    for (int reads = 0; reads < 2; reads++) {
+        int how;
+        pid_t child = fork();
+        if (child == 0)
+            _exit(open_without_address_space(reads != 0));
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFEXITED(how));
+        assert_int_equal(WEXITSTATUS(how), MT_FAILED);
+    }
+    open_and_close();
+    assert_int_equal(fixture_check_run(path, 1, 31), 20000);
+}
+
 static void a_live_run_is_left_alone(void **state)
 {
     (void)state;
@@ -385,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(recovery_survives_being_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_recorder_that_dies_after_its_first_run_leaves_that_as_it_ended, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_that_cannot_be_mapped_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_live_run_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_killed_run_is_whole_in_a_folder_that_cannot_be_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_run_is_read_in_a_folder_that_cannot_be_written, set_up, tear_down),

@@ -87,7 +87,7 @@ mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring)
     bool more = true;
     mt_status status = MT_OK;
     if (ring != NULL && ring->header == NULL)
-        mt_ring_map_leftover(ring);
+        status = mt_ring_map_leftover(ring);
     while (status == MT_OK && more) {
         status = find_unfinished(database, unfinished.run, &unfinished, &more);
         if (status == MT_OK && more)

@@ -211,18 +211,16 @@ static bool header_is_sound(const struct mt_ring_header *header, uint64_t file_b
            memchr(header->started_at, '\0', sizeof header->started_at) != NULL;
 }
 
-bool mt_ring_map_leftover(struct mt_ring *ring)
+mt_status mt_ring_map_leftover(struct mt_ring *ring)
 {
     struct stat file;
     if (fstat(ring->file, &file) != 0 || file.st_size < HEADER_BYTES)
-        return false;
+        return MT_OK;
     uint64_t capacity = ((uint64_t)file.st_size - HEADER_BYTES) / sizeof(struct mt_event);
-    if (map(ring, PROT_READ, capacity) != MT_OK)
-        return false;
-    if (header_is_sound(ring->header, (uint64_t)file.st_size))
-        return true;
-    unmap(ring);
-    return false;
+    mt_status status = map(ring, PROT_READ, capacity);
+    if (status == MT_OK && !header_is_sound(ring->header, (uint64_t)file.st_size))
+        unmap(ring);
+    return status;
 }
 
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count)
@@ -257,9 +255,7 @@ void mt_ring_abandon(struct mt_ring *ring)
 {
     if (ring == NULL)
         return;
-    bool mapped = ring->header != NULL || mt_ring_map_leftover(ring);
-    if (mapped && mt_ring_head(ring) > 0)
-        mt_ring_release(ring);
-    else
-        mt_ring_remove(ring);
+    mt_status status = ring->header == NULL ? mt_ring_map_leftover(ring) : MT_OK;
+    bool is_empty = status == MT_OK && (ring->header == NULL || mt_ring_head(ring) == 0);
+    (is_empty ? mt_ring_remove : mt_ring_release)(ring);
 }

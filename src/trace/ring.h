@@ -79,9 +79,9 @@ mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outc
 /* Makes a claimed ring an empty one of `capacity` records, rounded up to a power of two, all of them on disk. */
 mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at);
 
-/* Maps what an earlier process left in a claimed ring, for reading. False if there is nothing of use in it: it was being
- * made when its process died. */
-bool mt_ring_map_leftover(struct mt_ring *ring);
+/* Maps what an earlier process left in a claimed ring, for reading. If there is nothing of use in it, since it was being
+ * made when its process died, ring->header stays NULL. MT_FAILED if there may be, and no address space to map it. */
+mt_status mt_ring_map_leftover(struct mt_ring *ring);
 
 /* Faults in `count` records from position `from` on (they may be in use), so that the producer does not have to. */
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
@@ -89,7 +89,8 @@ void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
 
-/* Gives up a ring that was claimed in vain: removes it unless an earlier process's records are in it. May be NULL. */
+/* Gives up a ring that was claimed in vain: removes it unless an earlier process's records are in it, or may be. May be
+ * NULL. */
 void mt_ring_abandon(struct mt_ring *ring);
 
 static inline uint64_t mt_ring_capacity(const struct mt_ring *ring)
