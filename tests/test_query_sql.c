@@ -67,6 +67,9 @@ static void sql_refuses_everything_but_reading(void **state)
                                              "-- note",
                                              "SELEC 1",
                                              "",
+                                             "SELECT name FROM setting ORDER BY name COLLATE french",
+                                             "SELECT zeroblob(3000000000)",
+                                             "SELECT 1 LIMIT 'many'",
                                              "SELECT nothing FROM nowhere"};
     int64_t answer;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {

@@ -7,7 +7,7 @@
 struct mt_statement {
     sqlite3_stmt *handle;
     struct mt_database *database;
-    mt_status of_error; /* what SQLITE_ERROR means: MT_USAGE if a user wrote the statement */
+    mt_status of_error; /* what a senseless one means: MT_USAGE if a user wrote the statement */
     int bind_result;    /* the first failed bind's, until the next step reports it */
 };
 
@@ -22,13 +22,19 @@ static bool is_blank(struct mt_database *database, const char *sql)
     return handle == NULL;
 }
 
+/* Whether a code says that a statement makes no sense, for which only who wrote it can be blamed. */
+static bool is_senseless(int code)
+{
+    return (code & 0xFF) == SQLITE_ERROR || (code & 0xFF) == SQLITE_TOOBIG || (code & 0xFF) == SQLITE_MISMATCH;
+}
+
 static mt_status prepare(struct mt_database *database, const char *sql, mt_status of_error, struct mt_statement **out)
 {
     sqlite3_stmt *handle;
     const char *rest;
     *out = NULL;
     int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
-    if (code == SQLITE_ERROR && of_error == MT_USAGE)
+    if (is_senseless(code) && of_error == MT_USAGE)
         return mt_fail(MT_USAGE, "%s", sqlite3_errmsg(database->handle));
     if (code != SQLITE_OK)
         return mt_database_fail(database, code);
@@ -98,7 +104,7 @@ mt_status mt_statement_step(struct mt_statement *statement, bool *out_row)
         return MT_OK;
     }
     /* The message belongs to the last call on the connection, so it is taken before the reset. */
-    mt_status status = code == SQLITE_ERROR && statement->of_error == MT_USAGE
+    mt_status status = is_senseless(code) && statement->of_error == MT_USAGE
                            ? mt_fail(MT_USAGE, "%s", sqlite3_errmsg(statement->database->handle))
                            : mt_database_check(statement->database, code);
     sqlite3_reset(statement->handle);
