@@ -94,12 +94,16 @@ static struct mt_size_classes *classes_of(const struct mt_alloc *alloc, mt_strea
     return &classes->pool[pool];
 }
 
+static __attribute__((cold, noinline)) struct mt_size_classes *find_home(const struct mt_alloc *alloc,
+                                                                         struct mt_segment *segment)
+{
+    return segment->home = classes_of(alloc, segment->stream, segment->pool);
+}
+
 /* Those of a segment, which finds them once: they never move. */
 static struct mt_size_classes *home_of(const struct mt_alloc *alloc, struct mt_segment *segment)
 {
-    if (segment->home == NULL)
-        segment->home = classes_of(alloc, segment->stream, segment->pool);
-    return segment->home;
+    return segment->home != NULL ? segment->home : find_home(alloc, segment);
 }
 
 static bool tight_round(const struct mt_alloc_settings *settings, uint64_t requested_bytes, uint64_t *out_bytes)
