@@ -87,6 +87,7 @@ static void top_and_categories_have_the_promised_keys(void **state)
     (void)state;
     json_t *top = json_of(MEMTRACE("top 4 --json")), *each = json_of(MEMTRACE("top 4 --each --at peak --json"));
     assert_schema(top, "memtrace.top/1");
+    assert_true(json_is_true(json_object_get(top, "complete")));
     ASSERT_ROWS(top, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
     ASSERT_ROWS(each, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
     assert_int_equal(json_array_size(json_object_get(top, "rows")), 4);

@@ -19,7 +19,7 @@ static int64_t earliest(const struct mt_lifetime *lifetimes, size_t count)
 /* Returns the highest key. */
 static uint64_t list_moves(const struct mt_lifetime *lifetimes, size_t count, struct mt_moves *moves)
 {
-    uint64_t first = (uint64_t)moves->first_position, highest = 0;
+    uint64_t first = (uint64_t)earliest(lifetimes, count), highest = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t begin = ((uint64_t)lifetimes[i].begin - first) << 1 | 1, end = ((uint64_t)lifetimes[i].end - first)
                                                                                 << 1;
@@ -72,7 +72,7 @@ static struct mt_move *sort(struct mt_move *moves, struct mt_move *other, size_t
 
 void mt_moves_create(const struct mt_lifetime *lifetimes, size_t count, struct mt_moves *out)
 {
-    *out = (struct mt_moves){.first_position = earliest(lifetimes, count)};
+    *out = (struct mt_moves){0};
     if (count == 0)
         return;
     struct mt_move *listed = mt_host_resize(NULL, 2 * count, sizeof *listed);

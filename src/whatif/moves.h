@@ -21,13 +21,7 @@ static inline bool mt_move_is_begin(const struct mt_move *move)
 struct mt_moves {
     struct mt_move *items;
     size_t count;
-    int64_t first_position;
 };
-
-static inline int64_t mt_move_position(const struct mt_moves *moves, const struct mt_move *move)
-{
-    return moves->first_position + (int64_t)(move->key >> 1);
-}
 
 /* Release in any case. Linear in the count, for positions that lie about as close as events do. */
 void mt_moves_create(const struct mt_lifetime *lifetimes, size_t count, struct mt_moves *out);

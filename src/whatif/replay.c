@@ -1,7 +1,5 @@
-/* The sweep and the replay: both walk the moves of lifetimes, one adding up, the other allocating.
- *
- * The replay's device is a simulated one, so that an allocation costs nothing but the policy's own work; its sink forgets
- * what it is told. */
+/* The replay walks the moves of lifetimes. Its device is a simulated one, so that an allocation costs nothing but the
+ * policy's own work; its sink forgets what it is told. */
 #include "whatif/replay.h"
 
 #include "base/interner.h"
@@ -39,25 +37,6 @@ struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, si
     }
     free(categories);
     return lifetimes;
-}
-
-uint64_t mt_lifetimes_peak(const struct mt_lifetime *lifetimes, size_t count, int64_t *out_position)
-{
-    struct mt_moves moves;
-    mt_moves_create(lifetimes, count, &moves);
-    uint64_t live = 0, peak = 0;
-    *out_position = 0;
-    for (size_t i = 0; i < moves.count; i++) {
-        const struct mt_move *move = &moves.items[i];
-        uint64_t bytes = lifetimes[move->index].requested_bytes;
-        live = mt_move_is_begin(move) ? live + bytes : live - bytes;
-        if (live > peak) {
-            peak = live;
-            *out_position = mt_move_position(&moves, move);
-        }
-    }
-    mt_moves_release(&moves);
-    return peak;
 }
 
 /* An allocator with nothing behind it. */

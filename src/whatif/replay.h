@@ -1,7 +1,6 @@
 /* Replay: the allocations and frees of a run once more, through an allocator of its own, with changes.
  *
- *   blocks of a trace ──▶ lifetimes ──(changes)──▶ sweep:  the peak of requested bytes, by adding up
- *                                            └───▶ replay: all three peaks, by allocating
+ *   blocks of a trace ──▶ lifetimes ──(changes)──▶ replay: all three peaks, by allocating
  *
  * A position is a moment between events: an event with id e is at 2e, what is moved to just after it is at 2e + 1. So a
  * change never ties with what happened. Lifetimes that begin or end at one position do so in their order in the array,
@@ -41,9 +40,6 @@ mt_category mt_category_of_label(const struct mt_label_row *label);
 /* The lifetimes of blocks as they were, with the categories of `labels`, by number; the caller's, free(). */
 struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count,
                                            const struct mt_label_row *labels, size_t label_count);
-
-/* The highest sum of requested bytes, and the position that reached it first (0 for nothing). */
-uint64_t mt_lifetimes_peak(const struct mt_lifetime *lifetimes, size_t count, int64_t *out_position);
 
 /* What a replay came to.
  * Invariant: requested_bytes <= allocated_bytes <= reserved_bytes, each the peak of its own. */

@@ -56,6 +56,7 @@ static void print_json(const struct mt_question *question, const struct top_opti
     json_object_set_new(object, "at", json_string(moments[top->moment]));
     for (size_t i = 0; i < answer->count; i++)
         json_array_append_new(rows, row_json(&answer->rows[i]));
+    json_object_set_new(object, "complete", json_boolean(answer->complete));
     json_object_set_new(object, "rows", rows);
     mt_json_print(object);
 }

@@ -147,8 +147,3 @@ void mt_page_cell_absent(struct mt_page *page)
 {
     add_cell(page, (struct mt_cell){.kind = MT_CELL_ABSENT}, "–");
 }
-
-size_t mt_page_rows(const struct mt_page *page)
-{
-    return mt_grid_rows(last_grid(page));
-}

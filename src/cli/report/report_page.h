@@ -40,9 +40,6 @@ void mt_page_cell_count(struct mt_page *page, int64_t count);
 void mt_page_cell_number(struct mt_page *page, double number, const char *text); /* shown as `text` */
 void mt_page_cell_absent(struct mt_page *page);                                  /* not known, or not asked for */
 
-/* How many rows the table has that was begun last. */
-size_t mt_page_rows(const struct mt_page *page);
-
 /* The writers: each adds the whole page. HTML is one file without scripts or anything to fetch. */
 void mt_page_write_markdown(const struct mt_page *page, struct mt_text *out);
 void mt_page_write_html(const struct mt_page *page, struct mt_text *out);

@@ -80,7 +80,7 @@ static mt_status rank_summary(struct mt_trace *trace, const struct mt_run *run, 
         struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0),
                                    .count = (uint64_t)mt_statement_integer(statement, 1),
                                    .event = mt_statement_integer(statement, 2)};
-        if (ranking->count >= limit && ranking->rows[ranking->count - 1].bytes != found.bytes)
+        if (ranking->count > 0 && ranking->count >= limit && ranking->rows[ranking->count - 1].bytes != found.bytes)
             break;
         mt_query_label(trace, statement, 3, &found);
         ranking_merge(trace, ranking, &found);
