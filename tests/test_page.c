@@ -171,6 +171,12 @@ static void release_material(struct material *all)
 static void check_times(const struct page *page, size_t run, const struct material *all)
 {
     EXPECT_COLUMN(page, run, "events", "time", (size_t)all->run->event_count, all->times[i]);
+    size_t count;
+    uint64_t *knots = page_column(page, run, "knots", "event", &count);
+    assert_int_equal(knots[0], 0);
+    assert_int_equal(knots[count - 1], all->run->event_count - 1);
+    EXPECT_COLUMN(page, run, "knots", "time", count, all->times[knots[i]]);
+    free(knots);
 }
 
 static void check_labels(const struct page *page, size_t run, const struct material *all)
@@ -410,7 +416,7 @@ static void a_run_without_events_has_empty_tables(void **state)
     (void)state;
     fixture_record(path, seed, 0);
     struct page page = page_of_run(NULL);
-    static const char *const tables[] = {"events", "sizes", "segments", "blocks", "marks"};
+    static const char *const tables[] = {"events", "sizes", "segments", "knots", "blocks", "marks"};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         assert_int_equal(page_number(page_table(&page, 0, tables[i]), "rows"), 0);
     assert_int_equal(page_number(page_table(&page, 0, "labels"), "rows"), 1);

@@ -19,11 +19,11 @@ function(collect file order)
     set_property(GLOBAL APPEND PROPERTY ${order} ${file})
 endfunction()
 
-# One script out of the module `entry` and all that it needs.
+# One script out of the module `entry` and all that it needs, whose names are its own.
 function(inline_modules entry out)
     collect(${entry} order_of_${entry})
     get_property(files GLOBAL PROPERTY order_of_${entry})
-    set(script "\"use strict\";\n")
+    set(script "(() => {\n\"use strict\";\n")
     foreach(file IN LISTS files)
         file(READ "${VIEWER}/${file}" text)
         string(REGEX REPLACE "\nimport [^\n]*" "" text "\n${text}")
@@ -33,6 +33,7 @@ function(inline_modules entry out)
         endif()
         string(APPEND script "${text}")
     endforeach()
+    string(APPEND script "})();\n")
     set(${out} "${script}" PARENT_SCOPE)
 endfunction()
 

@@ -101,9 +101,9 @@ export class BarPanel {
 
     update() {
         const { scene } = this;
-        const { bar, axis } = scene;
-        if (bar === this.shown[0] && axis === this.shown[1]) return;
-        this.shown = [bar, axis];
+        const { bar, axis, timed } = scene;
+        if (bar === this.shown[0] && axis === this.shown[1] && timed === this.shown[2]) return;
+        this.shown = [bar, axis, timed];
         byId("bar").hidden = !bar;
         if (!bar) return;
         const { lane, i } = bar;

@@ -155,7 +155,13 @@ export class BlockPanel {
 
     update() {
         const { scene } = this;
-        const key = [scene.selected, scene.mapRun, scene.uses[scene.mapRun] !== null, scene.twins !== null].join();
+        const key = [
+            scene.selected,
+            scene.mapRun,
+            scene.uses[scene.mapRun] !== null,
+            scene.twins !== null,
+            scene.timed,
+        ].join();
         if (key === this.shown) return;
         this.shown = key;
         byId("block").hidden = scene.selected < 0;

@@ -7,43 +7,82 @@
  * A *moment* is an event: what is live after it. -1 is the moment before the first.
  *
  * @typedef {Object} Memory   of a run, as far as this file needs it
- * @property {Int32Array} ops   by event: block + 1 for an allocation, -(block + 1) for a free, else 0
- * @property {Uint8Array} blockCategory
- * @property {ArrayLike<number>} blockSize   row of the sizes
- * @property {Float64Array} sizeBytes   block bytes of a row of the sizes
+ * @property {Int32Array} changes   by event: row of the sizes + 1 for an allocation, -(row + 1) for a free, else 0
+ * @property {Uint8Array} categories   by event: that of its block
+ * @property {Float64Array} changeBytes   [rows of sizes + change]: the block bytes that it adds
  * @property {number} categoryCount
+ * @property {number[]} present   categories that any block has
  * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
  */
 
 export const LEAF = 64;
 const FANOUT = 16;
 
+/** By change, from -rows to rows: [rows + change] is what it adds to the bytes. */
+function bytesOfChanges(sizeBytes) {
+    const rows = sizeBytes.length;
+    const bytes = new Float64Array(2 * rows + 1);
+    for (let row = 0; row < rows; row++) {
+        bytes[rows + 1 + row] = sizeBytes[row];
+        bytes[rows - 1 - row] = -sizeBytes[row];
+    }
+    return bytes;
+}
+
 /** Bytes by category before every LEAFth event. */
-export function makeCheckpoints(ops, blockCategory, blockSize, sizeBytes, categoryCount) {
-    const leaves = Math.ceil(ops.length / LEAF) + 1;
+function makeCheckpoints(changes, categories, changeBytes, categoryCount) {
+    const leaves = Math.ceil(changes.length / LEAF) + 1;
     const checkpoints = new Float64Array(leaves * categoryCount);
     const now = new Float64Array(categoryCount);
-    for (let event = 0; event < ops.length; event++) {
-        if (event % LEAF === 0) checkpoints.set(now, (event / LEAF) * categoryCount);
-        const op = ops[event];
-        if (op > 0) now[blockCategory[op - 1]] += sizeBytes[blockSize[op - 1]];
-        else if (op < 0) now[blockCategory[-op - 1]] -= sizeBytes[blockSize[-op - 1]];
+    const middle = changeBytes.length >> 1;
+    for (let leaf = 0; leaf < leaves; leaf++) {
+        checkpoints.set(now, leaf * categoryCount);
+        const end = Math.min(changes.length, (leaf + 1) * LEAF);
+        for (let event = leaf * LEAF; event < end; event++)
+            now[categories[event]] += changeBytes[middle + changes[event]];
     }
-    checkpoints.set(now, (leaves - 1) * categoryCount);
     return checkpoints;
+}
+
+/** The categories that any block has. */
+function presentCategories(changes, categories, categoryCount) {
+    const seen = new Uint8Array(categoryCount);
+    for (let event = 0; event < changes.length; event++) if (changes[event] > 0) seen[categories[event]] = 1;
+    return Array.from(seen.keys()).filter((category) => seen[category]);
+}
+
+/** @returns {Memory} */
+export function makeMemory(changes, categories, sizeBytes, categoryCount) {
+    const changeBytes = bytesOfChanges(sizeBytes);
+    const checkpoints = makeCheckpoints(changes, categories, changeBytes, categoryCount);
+    const present = presentCategories(changes, categories, categoryCount);
+    return { changes, categories, changeBytes, categoryCount, checkpoints, present };
+}
+
+/** The highest of the sums of all changes, where a change of a row of the sizes is one of `sizeBytes`. */
+export function highestSum({ changes }, sizeBytes) {
+    const changeBytes = bytesOfChanges(sizeBytes);
+    const middle = changeBytes.length >> 1;
+    const peak = { bytes: 0, event: -1 };
+    let now = 0;
+    for (let event = 0; event < changes.length; event++) {
+        now += changeBytes[middle + changes[event]];
+        if (now <= peak.bytes) continue;
+        peak.bytes = now;
+        peak.event = event;
+    }
+    return peak;
 }
 
 /** Fills out[at + category] with the bytes live at the moment. */
 export function compositionAt(memory, moment, out, at = 0) {
-    const { ops, blockCategory, blockSize, sizeBytes, categoryCount, checkpoints } = memory;
+    const { changes, categories, changeBytes, categoryCount, checkpoints } = memory;
+    const middle = changeBytes.length >> 1;
     if (moment < 0) return out.fill(0, at, at + categoryCount);
     const leaf = Math.floor(moment / LEAF);
     for (let c = 0; c < categoryCount; c++) out[at + c] = checkpoints[leaf * categoryCount + c];
-    for (let event = leaf * LEAF; event <= moment; event++) {
-        const op = ops[event];
-        if (op > 0) out[at + blockCategory[op - 1]] += sizeBytes[blockSize[op - 1]];
-        else if (op < 0) out[at + blockCategory[-op - 1]] -= sizeBytes[blockSize[-op - 1]];
-    }
+    for (let event = leaf * LEAF; event <= moment; event++)
+        out[at + categories[event]] += changeBytes[middle + changes[event]];
     return out;
 }
 
@@ -52,17 +91,13 @@ export const highest = { bytes: 0, moment: -1 };
 
 /** Replays events first to last, all in one leaf, and raises `highest`. */
 function raiseInLeaf(memory, index, first, last) {
-    const { ops, blockCategory, blockSize, sizeBytes } = memory;
+    const { changes, categories, changeBytes } = memory;
+    const middle = changeBytes.length >> 1;
     const wanted = index.wanted;
     const leaf = Math.floor(first / LEAF);
     let bytes = index.before[leaf];
     for (let event = leaf * LEAF; event <= last; event++) {
-        const op = ops[event];
-        if (op > 0) {
-            if (wanted[blockCategory[op - 1]]) bytes += sizeBytes[blockSize[op - 1]];
-        } else if (op < 0) {
-            if (wanted[blockCategory[-op - 1]]) bytes -= sizeBytes[blockSize[-op - 1]];
-        }
+        if (wanted[categories[event]]) bytes += changeBytes[middle + changes[event]];
         if (event < first || bytes < highest.bytes || (bytes === highest.bytes && event > highest.moment)) continue;
         highest.bytes = bytes;
         highest.moment = event;
@@ -72,7 +107,7 @@ function raiseInLeaf(memory, index, first, last) {
 function makeLeaves(memory, index, leaves) {
     for (let leaf = 0; leaf < leaves; leaf++) {
         highest.bytes = -1;
-        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.ops.length) - 1);
+        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.changes.length) - 1);
         index.bytes[0][leaf] = highest.bytes;
         index.moment[0][leaf] = highest.moment;
     }
@@ -98,8 +133,8 @@ function makeUpperLevel(index, below) {
  * @param {Uint8Array} wanted
  */
 export function makePeakIndex(memory, wanted) {
-    const { ops, categoryCount, checkpoints } = memory;
-    const leaves = Math.ceil(ops.length / LEAF);
+    const { changes, categoryCount, checkpoints } = memory;
+    const leaves = Math.ceil(changes.length / LEAF);
     const before = new Float64Array(leaves);
     for (let leaf = 0; leaf < leaves; leaf++)
         for (let c = 0; c < categoryCount; c++) if (wanted[c]) before[leaf] += checkpoints[leaf * categoryCount + c];

@@ -7,7 +7,7 @@
  * @typedef {{rows: number, part_rows: number, first_chunk: number, columns: Column[]}} Table
  */
 
-export const FORMAT = 2;
+export const FORMAT = 3;
 /** Together with that of blocks without a label they are numbers of one byte. */
 const MOST_CATEGORIES = 255;
 
@@ -50,16 +50,27 @@ function arrayFor(column, rows) {
 
 /**
  * Puts the byte planes of a column back together: what one plane holds is as it is, up to four are put into `words`, and
- * beyond that numbers are no longer of 32 bits. `zeros` stands for planes that are not stored.
+ * beyond that numbers are no longer of 32 bits.
  */
-function joinPlanes(bytes, at, width, words, zeros) {
+function joinPlanes(bytes, at, width, words) {
     const rows = words.length;
-    const plane = (number) => (number < width ? bytes.subarray(at + number * rows, at + (number + 1) * rows) : zeros);
-    if (width === 1) return plane(0);
-    joinFour(words, plane(0), plane(1), plane(2), plane(3));
+    const planes = Array.from({ length: width }, (_, i) => bytes.subarray(at + i * rows, at + (i + 1) * rows));
+    if (width === 0) return words.fill(0);
+    if (width === 1) return planes[0];
+    if (width === 2) joinTwo(words, ...planes);
+    else if (width === 3) joinThree(words, ...planes);
+    else joinFour(words, ...planes);
     if (width <= 4) return words;
-    const [fifth, sixth] = [plane(4), plane(5)];
-    return Float64Array.from(words, (low, i) => low + (fifth[i] + sixth[i] * 256) * 2 ** 32);
+    const [, , , , fifth, sixth] = planes;
+    return Float64Array.from(words, (low, i) => low + (fifth[i] + (sixth ? sixth[i] * 256 : 0)) * 2 ** 32);
+}
+
+function joinTwo(words, first, second) {
+    for (let i = 0; i < words.length; i++) words[i] = first[i] | (second[i] << 8);
+}
+
+function joinThree(words, first, second, third) {
+    for (let i = 0; i < words.length; i++) words[i] = first[i] | (second[i] << 8) | (third[i] << 16);
 }
 
 function joinFour(words, first, second, third, fourth) {
@@ -99,7 +110,6 @@ export async function readTable(name, table, chunk, arrays = {}) {
     for (const column of table.columns)
         out[column.name] = arrays[column.name]?.(table.rows) ?? arrayFor(column, table.rows);
     const words = new Uint32Array(Math.min(table.part_rows, table.rows));
-    const zeros = new Uint8Array(words.length);
     for (let part = 0; part * table.part_rows < table.rows; part++) {
         const from = part * table.part_rows;
         const rows = Math.min(table.part_rows, table.rows - from);
@@ -112,7 +122,7 @@ export async function readTable(name, table, chunk, arrays = {}) {
             );
         let at = 0;
         for (const column of table.columns) {
-            out[column.name].set(joinPlanes(bytes, at, column.width, words.subarray(0, rows), zeros), from);
+            out[column.name].set(joinPlanes(bytes, at, column.width, words.subarray(0, rows)), from);
             undoCoding(column, part, out[column.name], from, rows);
             at += column.width * rows;
         }

@@ -10,7 +10,9 @@
  * @property {number} x0, x1   what of the axis the grid covers
  * @property {number} classes   classes of blocks (levels.js) that are in it: those before this one
  */
-import { CLASS_COUNT, rangeOfClass } from "./levels.js";
+import { momentBefore } from "./axis.js";
+import { CLASS_COUNT, rangeOfClass, shortestOf } from "./levels.js";
+import { lastAtMost } from "./marks.js";
 
 export const GRID_COLUMNS = 4096;
 export const GRID_ROWS = 320;
@@ -29,8 +31,8 @@ export function gridPlace(view, axis, width) {
     // Begins at a quarter of its length, so that whatever is up to three quarters long lies inside of it.
     const quarter = unit * (GRID_COLUMNS / 4);
     const x0 = level === 0 ? 0 : Math.floor(view.x0 / quarter) * quarter;
-    const longest = axis.length / 2 ** (CLASS_COUNT - 1);
-    const classes = Math.max(0, Math.min(CLASS_COUNT, 1 + Math.floor(Math.log2((unit * LONGEST) / longest) + 1e-9)));
+    const shortest = shortestOf(axis);
+    const classes = Math.max(0, Math.min(CLASS_COUNT, 1 + Math.floor(Math.log2((unit * LONGEST) / shortest) + 1e-9)));
     return { unit, x0, x1: x0 + unit * GRID_COLUMNS, classes };
 }
 
@@ -45,42 +47,75 @@ export function isGridWorthIt(place, levels, run, axis, number, view) {
 }
 
 /**
+ * The columns that are being added up, as channels of cells: red, green, blue, coverage. Blocks come in the order of their
+ * allocation, so a column that one begins after is done, and few need be kept: longer blocks are not in the grid.
+ */
+const OPEN_COLUMNS = 64;
+const sums = new Float32Array(OPEN_COLUMNS * GRID_ROWS * 4);
+
+/** Makes cells of a column's sums, and leaves these 0. */
+function closeColumn(column, cells) {
+    let from = (column % OPEN_COLUMNS) * GRID_ROWS * 4;
+    for (let at = column; at < cells.length; at += GRID_COLUMNS, from += 4) {
+        const a = sums[from + 3];
+        if (a === 0) continue;
+        const most = a > 255 ? 255 / a : 1; // sums of parts may come out a little over the whole
+        cells[at] =
+            (sums[from] * most + 0.5) |
+            ((sums[from + 1] * most + 0.5) << 8) |
+            ((sums[from + 2] * most + 0.5) << 16) |
+            ((a * most + 0.5) << 24);
+        sums[from] = sums[from + 1] = sums[from + 2] = sums[from + 3] = 0;
+    }
+}
+
+/** The first block that can reach into the grid. */
+function firstBlock(place, run, axis, number) {
+    const before = momentBefore(axis, number, place.x0 - place.unit * LONGEST);
+    return lastAtMost(run.blocks.alloc, before) + 1;
+}
+
+/**
  * Cells by row from below, then column, as words: red, green and blue premultiplied, and coverage, each up to 255. As
  * blocks do not overlap, coverage adds up. A frame reads most of the grid, so it is kept as small as what is shown of it.
  * @param {Float32Array} paint   [4 * label]: red, green, blue and opacity of a label's blocks
  * @returns {Uint32Array}
  */
 export function makeGrid(place, levels, run, axis, number, paint) {
-    const { alloc, free, low, size, label } = run.blocks;
+    const { count, alloc, free, low, size, label } = run.blocks;
     const { block: bytes } = run.sizes;
+    const { classes } = levels;
     const xs = axis.xs[number];
-    const sums = new Float32Array(GRID_COLUMNS * GRID_ROWS * 4);
+    const cells = new Uint32Array(GRID_COLUMNS * GRID_ROWS);
     const perRow = GRID_ROWS / run.addressBytes;
-    for (let c = 0; c < place.classes; c++) {
-        const [first, end] = rangeOfClass(levels, run, axis, number, c, place.x0, place.x1);
-        for (let i = first; i < end; i++) {
-            const block = levels.order[i];
-            const left = Math.max(0, (xs[alloc[block]] - place.x0) / place.unit);
-            const right = Math.min(GRID_COLUMNS, (xs[free[block]] - place.x0) / place.unit);
-            const bottom = low[block] * perRow;
-            const top = bottom + bytes[size[block]] * perRow;
-            addToSums(sums, left, right, bottom, top, paint, label[block] * 4);
-        }
+    const perUnit = 1 / place.unit;
+    let open = 0;
+    for (let block = firstBlock(place, run, axis, number); block < count; block++) {
+        if (classes[block] >= place.classes) continue;
+        const begin = (xs[alloc[block]] - place.x0) * perUnit;
+        if (begin >= GRID_COLUMNS) break;
+        const left = Math.max(0, begin);
+        const right = Math.min(GRID_COLUMNS, (xs[free[block]] - place.x0) * perUnit);
+        while (open < Math.floor(left)) closeColumn(open++, cells);
+        const bottom = low[block] * perRow;
+        addToSums(left, right, bottom, bottom + bytes[size[block]] * perRow, paint, label[block] * 4);
     }
-    return new Uint32Array(Uint8ClampedArray.from(sums).buffer);
+    while (open < GRID_COLUMNS) closeColumn(open++, cells);
+    return cells;
 }
 
-function addToSums(sums, left, right, bottom, top, paint, from) {
+function addToSums(left, right, bottom, top, paint, from) {
     const r = paint[from],
         g = paint[from + 1],
         b = paint[from + 2],
         a = paint[from + 3] * 255;
+    const firstRow = Math.floor(bottom);
     const lastRow = Math.min(GRID_ROWS - 1, Math.floor(top));
-    for (let row = Math.floor(bottom); row <= lastRow; row++) {
-        const covered = Math.min(top, row + 1) - Math.max(bottom, row);
-        let column = Math.floor(left);
-        for (let at = (row * GRID_COLUMNS + column) * 4; column < right; column++, at += 4) {
-            const part = covered * ((right < column + 1 ? right : column + 1) - (left > column ? left : column));
+    for (let column = Math.floor(left); column < right; column++) {
+        const wide = (right < column + 1 ? right : column + 1) - (left > column ? left : column);
+        let at = ((column % OPEN_COLUMNS) * GRID_ROWS + firstRow) * 4;
+        for (let row = firstRow; row <= lastRow; row++, at += 4) {
+            const part = wide * ((top < row + 1 ? top : row + 1) - (bottom > row ? bottom : row));
             sums[at] += r * part;
             sums[at + 1] += g * part;
             sums[at + 2] += b * part;

@@ -7,11 +7,7 @@ import { changeText, percentText, sizeText } from "./numbers.js";
 /** Categories that the runs have at all, by what they have at the peak. */
 function categoriesInOrder(scene) {
     const present = new Set();
-    for (const { memory } of scene.runs) {
-        const seen = new Uint8Array(256); // a set would take long for a million blocks
-        for (let i = 0; i < memory.blockCategory.length; i++) seen[memory.blockCategory[i]] = 1;
-        seen.forEach((is, category) => is && present.add(category));
-    }
+    for (const { memory } of scene.runs) for (const category of memory.present) present.add(category);
     const atPeak = scene.runs.map((run) =>
         compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length)),
     );

@@ -6,6 +6,7 @@
  * less the longest life of the class, and x1.
  *
  * @typedef {Object} Levels
+ * @property {Uint8Array} classes   by block
  * @property {Uint32Array} order   blocks by class, then allocation
  * @property {Uint32Array} starts   of each class in order, and the end
  * @property {Float64Array} longest   life in each class
@@ -14,41 +15,36 @@ import { momentBefore } from "./axis.js";
 
 export const CLASS_COUNT = 21;
 
-/** @param {number} shortest   what class 0 is shorter than */
-function classOf(life, shortest) {
-    return life < shortest ? 0 : Math.min(CLASS_COUNT - 1, 1 + Math.floor(Math.log2(life / shortest)));
+const LONGEST_FROM = 2 ** (CLASS_COUNT - 2);
+
+/** @param {number} ratio   of a life to what class 0 is shorter than; each class begins at a power of two */
+function classOf(ratio) {
+    return ratio < LONGEST_FROM ? 32 - Math.clz32(ratio | 0) : CLASS_COUNT - 1;
+}
+
+/** What class 0 is shorter than. */
+export function shortestOf(axis) {
+    return axis.length / 2 ** (CLASS_COUNT - 1);
 }
 
 /** @returns {Levels} */
 export function makeLevels(run, axis, number) {
     const { count, alloc, free } = run.blocks;
     const xs = axis.xs[number];
-    const shortest = axis.length / 2 ** (CLASS_COUNT - 1);
+    const perShortest = 1 / shortestOf(axis);
     const classes = new Uint8Array(count);
     const starts = new Uint32Array(CLASS_COUNT + 1);
     for (let i = 0; i < count; i++) {
-        classes[i] = classOf(xs[free[i]] - xs[alloc[i]], shortest);
-        starts[classes[i] + 1]++;
+        const c = classOf((xs[free[i]] - xs[alloc[i]]) * perShortest);
+        classes[i] = c;
+        starts[c + 1]++;
     }
     for (let c = 0; c < CLASS_COUNT; c++) starts[c + 1] += starts[c];
     const order = new Uint32Array(count);
     const next = starts.slice();
     for (let i = 0; i < count; i++) order[next[classes[i]]++] = i;
-    return { order, starts, longest: Float64Array.from({ length: CLASS_COUNT }, (_, c) => shortest * 2 ** c) };
-}
-
-/**
- * Levels that take no sorting, for the first picture, which shows all blocks: every one is in the class of the longest,
- * as if it could reach over the whole axis.
- * @returns {Levels}
- */
-export function makeUnsortedLevels(run, axis) {
-    const { count } = run.blocks;
-    const order = new Uint32Array(count);
-    for (let i = 0; i < count; i++) order[i] = i;
-    const starts = new Uint32Array(CLASS_COUNT + 1);
-    starts[CLASS_COUNT] = count;
-    return { order, starts, longest: new Float64Array(CLASS_COUNT).fill(axis.length) };
+    const longest = Float64Array.from({ length: CLASS_COUNT }, (_, c) => shortestOf(axis) * 2 ** c * (1 + 1e-12));
+    return { order, classes, starts, longest };
 }
 
 /** The first position in [low, high) of the order whose block was allocated after `event`. */

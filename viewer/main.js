@@ -10,6 +10,7 @@ import { copyCommand } from "./copy_command.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { applyHash } from "./hash.js";
 import { listenToKeys } from "./keys.js";
+import { prepareMap } from "./map.js";
 import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
 import { Scene } from "./scene.js";
@@ -140,23 +141,80 @@ function whenIdle(body) {
     (window.requestIdleCallback ?? window.setTimeout)(body);
 }
 
-function begin(description, runs) {
-    let painter;
-    const scene = new PageScene(description, runs, () => painter?.later());
+/** A scene of which nothing is drawn yet. */
+function makeScene(description, runs) {
+    const scene = new PageScene(description, runs, () => {});
     scene.theme = readTheme(document.documentElement);
+    return scene;
+}
+
+/** Draws a scene, from now on whenever it changes. */
+function show(scene) {
     scene.plots = makePlots(scene);
     showRuns(scene);
     showAnswer(byId("answer"), scene);
-    applyHash(scene, location.hash);
-    painter = new Painter(scene);
+    const painter = new Painter(scene);
+    scene.onChange = () => painter.later();
     scene.onHover = () => painter.overlay.draw(scene);
     painter.draw();
     listen(scene, painter);
     page.dataset.state = "ready";
     scene.told("first", performance.now());
-    whenIdle(() => scene.sortBlocks());
-    whenIdle(() => painter.draw());
-    return scene;
+}
+
+/** Whether what is shown can be told without the exact times: all of the axis, and nothing in particular. */
+function isOverview(scene) {
+    return scene.isWide && scene.selected < 0 && !scene.bar;
+}
+
+/** What the page knows, as it comes from the worker; the scene, once there is one. */
+class Reader {
+    constructor() {
+        Object.assign(this, { description: null, runs: [], scene: null, isShown: false });
+    }
+
+    show() {
+        if (!this.isShown) show(this.scene);
+        this.isShown = true;
+    }
+
+    takeDescription({ description }) {
+        this.description = description;
+    }
+
+    /** Of one run, the map is made while the worker goes on; what two have in common takes all of both. */
+    takeRun({ number, run }) {
+        const { description, runs } = this;
+        runs[number] = run;
+        if (description.runs.length > 1) return;
+        this.scene = makeScene(description, runs);
+        prepareMap(this.scene);
+    }
+
+    takeMemory({ number, memory }) {
+        const { description, runs } = this;
+        Object.assign(runs[number], memory);
+        setText(byId("progress"), `Read run ${number + 1} of ${description.runs.length} …`);
+        if (number + 1 < description.runs.length) return;
+        this.scene ??= makeScene(description, runs);
+        this.scene.pinPeaks();
+        applyHash(this.scene, location.hash);
+        if (isOverview(this.scene)) this.show();
+    }
+
+    /** With the last of them the picture is drawn anew. */
+    takeTime({ number, time }) {
+        const { scene } = this;
+        scene.setTime(number, time);
+        if (!scene.timed) return;
+        this.show();
+        whenIdle(() => scene.levels(scene.mapRun));
+        whenIdle(() => scene.onChange());
+    }
+
+    takeUses({ number, uses }) {
+        this.scene.setUses(number, uses);
+    }
 }
 
 function fail(text) {
@@ -192,26 +250,25 @@ function start() {
     setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     const source = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
     const worker = new Worker(source);
-    const runs = [];
-    let description;
-    let scene;
-    worker.onerror = (event) => fail(event.message ?? "its worker did not start");
-    worker.onmessage = ({ data }) => {
-        if (data.kind === "description") description = data.description;
-        else if (data.kind === "run") {
-            runs[data.number] = data.run;
-            setText(byId("progress"), `Read run ${data.number + 1} of ${description.runs.length} …`);
-            if (runs.length === description.runs.length) scene = begin(description, runs);
-        } else if (data.kind === "uses") scene.setUses(data.number, data.uses);
-        else if (data.kind === "error") fail(data.text);
-        if (data.kind === "end" || data.kind === "error") {
-            worker.terminate();
-            URL.revokeObjectURL(source);
-            whenIdle(() => {
-                page.dataset.complete = "true";
-            });
-        }
+    const reader = new Reader();
+    const end = () => {
+        worker.terminate();
+        URL.revokeObjectURL(source);
+        whenIdle(() => {
+            page.dataset.complete = "true";
+        });
     };
+    const takes = {
+        description: (data) => reader.takeDescription(data),
+        run: (data) => reader.takeRun(data),
+        memory: (data) => reader.takeMemory(data),
+        time: (data) => reader.takeTime(data),
+        uses: (data) => reader.takeUses(data),
+        error: ({ text }) => (fail(text), end()),
+        end,
+    };
+    worker.onerror = (event) => fail(event.message ?? "its worker did not start");
+    worker.onmessage = ({ data }) => takes[data.kind](data);
     sendChunks(worker);
 }
 

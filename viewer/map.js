@@ -1,5 +1,5 @@
 /** The address map: every block is a rectangle from its allocation to its free, at its address, in its segment. */
-import { makeGrid } from "./grid.js";
+import { gridPlace, makeGrid } from "./grid.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 import { rasterMap } from "./map_raster.js";
 import { binaryStep, sizeTick } from "./numbers.js";
@@ -122,6 +122,18 @@ function drawAddressAxis(plot, scene) {
     context.textAlign = "left";
 }
 
+function gridOf(scene, place) {
+    const { axis, mapRun, runs } = scene;
+    return scene.grid(place, () =>
+        makeGrid(place, scene.levels(mapRun), runs[mapRun], axis, mapRun, scene.paint().paint),
+    );
+}
+
+/** Makes what takes longest of the picture of a whole run, so that it is there when the rest is. */
+export function prepareMap(scene) {
+    gridOf(scene, gridPlace(scene.view, scene.axis, 1));
+}
+
 export function drawMap(plot, scene) {
     const { theme, axis, view, mapRun } = scene;
     const run = scene.runs[mapRun];
@@ -129,7 +141,7 @@ export function drawMap(plot, scene) {
     const { pixels, width, height } = plot.takePixels(plot.height);
     const levels = scene.levels(mapRun);
     const { paint, hatches } = scene.paint();
-    const grid = (place) => scene.grid(place, () => makeGrid(place, levels, run, axis, mapRun, paint));
+    const grid = (place) => gridOf(scene, place);
     const picture = { width, height, view, axis, run, number: mapRun, levels, grid, paint, hatches, theme };
     const large = run.blocks.count > 0 || run.segments.count > 0 ? rasterMap(picture, pixels) : (pixels.fill(0), []);
     plot.putPixels(0, plot.height);

@@ -14,9 +14,10 @@ const ROWS = 60;
 /** The blocks that are live after a moment, largest first. */
 export function liveBlocks(scene, number, moment) {
     const run = scene.runs[number];
+    const { category } = run.labels;
     const found = [];
     visitLive(scene.levels(number), run, scene.axis, number, moment, (block) => {
-        if (scene.isolated < 0 || run.memory.blockCategory[block] === scene.isolated) found.push(block);
+        if (scene.isolated < 0 || category[run.blocks.label[block]] === scene.isolated) found.push(block);
     });
     const bytes = (block) => run.sizes.block[run.blocks.size[block]];
     return found.sort((a, b) => bytes(b) - bytes(a) || a - b);
@@ -102,7 +103,14 @@ export class MomentPanel {
 
     update() {
         const { scene } = this;
-        const key = [scene.moments, scene.mapRun, scene.isolated, scene.selected, scene.pinnedAtPeak].join();
+        const key = [
+            scene.moments,
+            scene.mapRun,
+            scene.isolated,
+            scene.selected,
+            scene.pinnedAtPeak,
+            scene.timed,
+        ].join();
         if (key === this.shown) return;
         this.shown = key;
         const run = scene.runs[scene.mapRun];

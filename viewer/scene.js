@@ -5,7 +5,7 @@
 import { makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makePeakIndex } from "./composition.js";
-import { makeLevels, makeUnsortedLevels } from "./levels.js";
+import { makeLevels } from "./levels.js";
 import { makePaint } from "./map.js";
 import { wholeView } from "./view.js";
 
@@ -23,7 +23,7 @@ function remember() {
 }
 
 export class Scene {
-    /** @param {Object} description   @param {import("./store.js").Run[]} runs */
+    /** @param {Object} description   @param {import("./store.js").Run[]} runs   of one run, its blocks are enough */
     constructor(description, runs, onChange) {
         Object.assign(this, { description, runs, onChange });
         this.colors = categoryColors(description.categories);
@@ -38,7 +38,7 @@ export class Scene {
         this.bar = null; // { lane, i } that is selected in the bars of run mapRun
         this.allDepths = false; // whether the bars have a row for each depth of spans
         this.measured = null; // { x0, x1 }
-        this.sorted = false; // whether blocks are sorted by how long they live, which the first picture does not wait for
+        this.timed = false; // whether all runs have their exact times, which the first picture does not wait for
         this.cache = {
             levels: runs.map(() => remember()),
             peaks: runs.map(() => remember()),
@@ -49,8 +49,8 @@ export class Scene {
         };
         this.axis = makeAxis(runs.length > 1 ? "phase" : "time", runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
-        this.moments = runs.map((run) => run.peaks.allocated.event); // pinned, one a run
-        this.pinnedAtPeak = true;
+        this.moments = runs.map(() => -1); // pinned, one a run
+        this.pinnedAtPeak = false;
         this.hover = null; // { x, y, … } of the pointer
     }
 
@@ -63,7 +63,7 @@ export class Scene {
     setAxis(kind) {
         if (kind === this.axis.kind) return;
         // What was in sight stays in sight: the events at both ends are the same.
-        const wide = this.view.x0 === 0 && this.view.x1 === this.axis.length;
+        const wide = this.isWide;
         const ends = [this.view.x0, this.view.x1].map((x) => Math.max(0, momentAt(this.axis, this.mapRun, x)));
         const axis = makeAxis(kind, this.runs, this.description.phases);
         const view = { ...this.view, x0: 0, x1: axis.length };
@@ -85,21 +85,34 @@ export class Scene {
         });
     }
 
+    /** The exact times of a run come after the first picture, for which a few are enough. Draws nothing. */
+    setTime(number, time) {
+        Object.assign(this.runs[number], { time, timed: true });
+        this.timed = this.runs.every((run) => run.timed);
+        if (this.axis.kind === "time") this.axis = makeAxis("time", this.runs);
+    }
+
+    /** Whether a view is of all of the axis. */
+    get isWide() {
+        return this.view.x0 === 0 && this.view.x1 === this.axis.length;
+    }
+
     /** What is known of uses comes after the first picture; only a selected block tells of it. */
     setUses(number, uses) {
         this.uses[number] = uses;
         if (this.selected >= 0) this.onChange();
     }
 
-    /** From here on, views find their blocks by how long these live. */
-    sortBlocks() {
-        this.sorted = true;
-        this.levels(this.mapRun);
-    }
-
     /** Pins the moment that a column of the area shows; of two runs, each its own. */
     pin(moments, atPeak = false) {
         this.set({ moments, pinnedAtPeak: atPeak });
+    }
+
+    pinPeaks() {
+        this.pin(
+            this.runs.map((run) => run.peaks.allocated.event),
+            true,
+        );
     }
 
     /** x of the pinned moment of a run. */
@@ -147,11 +160,7 @@ export class Scene {
     }
 
     levels(number) {
-        return this.cache.levels[number]([this.axis, this.sorted], () =>
-            this.sorted
-                ? makeLevels(this.runs[number], this.axis, number)
-                : makeUnsortedLevels(this.runs[number], this.axis),
-        );
+        return this.cache.levels[number]([this.axis], () => makeLevels(this.runs[number], this.axis, number));
     }
 
     /** By label of the map's run: 1 for the blocks that stand out; null: all alike. */

@@ -1,5 +1,6 @@
 /**
- * A run as the page asks about it: built once, in the worker, out of the decoded tables, each as soon as it is there.
+ * A run as the page asks about it: built once, in the worker, out of the decoded tables, each as soon as it is there. The
+ * blocks go to the page first, which draws the map while the rest is made.
  *
  * Everything in it is a plain object of numbers, texts and typed arrays, so that it passes to the page without a copy.
  * Events and moments are positions in the run. Addresses are *packed*: segments keep their order, and the gaps between
@@ -9,6 +10,7 @@
  * @property {Object} info   the run's entry in the description
  * @property {number} eventCount
  * @property {Float64Array} time   of each event, ns, never falling; then that of the run's end
+ * @property {boolean} timed   whether these are the events' own, and not what lies between knots
  * @property {Object<string, ArrayLike<number>>} labels   columns as in docs/page.md
  * @property {{requested: Float64Array, block: Float64Array}} sizes
  * @property {Blocks} blocks
@@ -29,14 +31,26 @@
  * @property {ArrayLike<number>} size   row of sizes
  * @property {ArrayLike<number>} label
  */
-import { makeCheckpoints, makePeakIndex } from "./composition.js";
+import { highestSum, makeMemory, makePeakIndex } from "./composition.js";
 import { makeLanes } from "./marks.js";
 
 /** Makes nanoseconds of the times of `count` events, in place, and puts the run's end behind them. */
-function timesOf(time, count, unitNs) {
+export function timesOf(time, count, unitNs) {
     if (unitNs !== 1) for (let i = 0; i < count; i++) time[i] *= unitNs;
     time[count] = count > 0 ? time[count - 1] : 0;
     return time;
+}
+
+/** The times of `count` events as lines between knots have them: near enough for a picture of the whole run. */
+function timesBetween({ event, time }, count) {
+    const times = new Float64Array(count + 1);
+    for (let knot = 1; knot < event.length; knot++) {
+        const begin = event[knot - 1];
+        const pitch = (time[knot] - time[knot - 1]) / (event[knot] - begin);
+        for (let i = begin; i < event[knot]; i++) times[i] = time[knot - 1] + (i - begin) * pitch;
+    }
+    if (count > 0) times[count - 1] = time[event.length - 1];
+    return times;
 }
 
 /** Where each segment begins once gaps are closed. Segments that shared an address at different times still do. */
@@ -87,58 +101,37 @@ function reservedOverTime(parts, eventCount) {
     return { reserved, peak };
 }
 
-/** What each event does to blocks; with it, the ends of lives become events. */
-function makeOps(table, count, eventCount) {
-    const ops = new Int32Array(eventCount);
-    const free = new Uint32Array(count);
-    for (let i = 0; i < count; i++) {
-        const end = table.life[i] > 0 ? table.alloc[i] + table.life[i] : eventCount;
-        if (table.alloc[i] >= eventCount || end > eventCount)
-            throw new Error(`the page is damaged: block ${i} lives outside of its run`);
-        ops[table.alloc[i]] = i + 1;
-        if (end < eventCount) ops[end] = -(i + 1);
-        free[i] = end;
-    }
-    return { ops, free };
-}
-
-function requestedPeak(ops, size, requested) {
-    const peak = { bytes: 0, event: -1 };
-    let now = 0;
-    for (let event = 0; event < ops.length; event++) {
-        const op = ops[event];
-        if (op > 0) now += requested[size[op - 1]];
-        else if (op < 0) now -= requested[size[-op - 1]];
-        if (now > peak.bytes) {
-            peak.bytes = now;
-            peak.event = event;
-        }
-    }
-    return peak;
-}
-
 function checkRows(what, column, rows) {
     for (let i = 0; i < column.length; i++)
         if (column[i] >= rows) throw new Error(`the page is damaged: a ${what} ${column[i]} of ${rows}`);
 }
 
+/** The blocks, whose lives' ends become events, and what each event changes. */
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
-    const count = table.alloc.length;
-    checkRows("segment", table.segment, segmentLow.length);
-    checkRows("size", table.size, sizes.block.length);
-    checkRows("label", table.label, labels.category.length);
+    const { alloc, life, segment, offset, size, label } = table;
+    const count = alloc.length;
+    checkRows("segment", segment, segmentLow.length);
+    checkRows("size", size, sizes.block.length);
+    checkRows("label", label, labels.category.length);
+    const { category } = labels;
     const low = new Float64Array(count);
-    for (let i = 0; i < count; i++) low[i] = segmentLow[table.segment[i]] + table.offset[i];
-    const { alloc, segment, size, label } = table;
-    const { ops, free } = makeOps(table, count, eventCount);
-    return { blocks: { count, alloc, free, low, segment, size, label }, ops };
-}
-
-function makeMemory(ops, blocks, labels, sizeBytes, categoryCount) {
-    const blockCategory = new Uint8Array(blocks.count);
-    for (let i = 0; i < blocks.count; i++) blockCategory[i] = labels.category[blocks.label[i]];
-    const checkpoints = makeCheckpoints(ops, blockCategory, blocks.size, sizeBytes, categoryCount);
-    return { ops, blockCategory, blockSize: blocks.size, sizeBytes, categoryCount, checkpoints };
+    const free = new Uint32Array(count);
+    const changes = new Int32Array(eventCount);
+    const categories = new Uint8Array(eventCount);
+    for (let i = 0; i < count; i++) {
+        const begin = alloc[i];
+        const end = life[i] > 0 ? begin + life[i] : eventCount;
+        if (begin >= eventCount || end > eventCount)
+            throw new Error(`the page is damaged: block ${i} lives outside of its run`);
+        low[i] = segmentLow[segment[i]] + offset[i];
+        free[i] = end;
+        changes[begin] = size[i] + 1;
+        categories[begin] = category[label[i]];
+        if (end === eventCount) continue;
+        changes[end] = -1 - size[i];
+        categories[end] = category[label[i]];
+    }
+    return { blocks: { count, alloc, free, low, segment, size, label }, changes, categories };
 }
 
 function allocatedPeak(index) {
@@ -151,13 +144,14 @@ function allocatedPeak(index) {
 }
 
 /**
+ * A run's blocks and all that the address map shows.
  * @param {Object} description chunk 0; its last category is that of blocks without a label
  * @param {Object} info the run's entry in it
  * @param {(name: string) => Promise<Object<string, ArrayLike<number>> | undefined>} table decodes one, if the run has it;
- *   they are asked for in the order of the file. events.time has room for one more
- * @returns {Promise<Run>}
+ *   they are asked for in the order of the file
+ * @returns {Promise<{run: Run, events: Object}>} the run as far as it goes, and what the rest is made of
  */
-export async function buildRun(description, info, table) {
+export async function buildBlocks(description, info, table) {
     const eventCount = info.event_count;
     const { requested, block } = await table("sizes");
     const sizes = { requested: Float64Array.from(requested), block: Float64Array.from(block) };
@@ -167,21 +161,14 @@ export async function buildRun(description, info, table) {
     const count = segments.address.length;
     const { low, addressBytes } = packSegments(segments, count);
     const parts = makeParts(await table("parts"), segments, low);
-    const { reserved, peak: reservedPeak } = reservedOverTime(parts, eventCount);
-    const { blocks, ops } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
-    const memory = makeMemory(ops, blocks, labels, sizes.block, description.categories.length);
-    const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
-    const peaks = {
-        allocated: allocatedPeak(peakIndex),
-        requested: requestedPeak(ops, blocks.size, sizes.requested),
-        reserved: reservedPeak,
-    };
-    const lanes = makeLanes(await table("marks"), await table("kernels"), eventCount, info.time_unit_ns);
-    const { time } = await table("events");
-    return {
+    const { reserved, peak } = reservedOverTime(parts, eventCount);
+    const time = timesOf(timesBetween(await table("knots"), eventCount), eventCount, info.time_unit_ns);
+    const { blocks, changes, categories } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
+    const run = {
         info,
         eventCount,
-        time: timesOf(time, eventCount, info.time_unit_ns),
+        time,
+        timed: false,
         labels,
         sizes,
         blocks,
@@ -189,11 +176,22 @@ export async function buildRun(description, info, table) {
         parts,
         addressBytes,
         reserved,
-        lanes,
-        memory,
-        peakIndex,
-        peaks,
     };
+    const copied = { requested: sizes.requested.slice(), block: sizes.block.slice() };
+    return { run, events: { changes, categories, sizes: copied, reservedPeak: peak } };
+}
+
+/** The rest of a run: what was live when, its peaks, and its bars. */
+export async function buildMemory(description, info, table, { changes, categories, sizes, reservedPeak }) {
+    const memory = makeMemory(changes, categories, sizes.block, description.categories.length);
+    const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
+    const peaks = {
+        allocated: allocatedPeak(peakIndex),
+        requested: highestSum(memory, sizes.requested),
+        reserved: reservedPeak,
+    };
+    const lanes = makeLanes(await table("marks"), await table("kernels"), info.event_count, info.time_unit_ns);
+    return { memory, peakIndex, peaks, lanes };
 }
 
 /** The buffers of an object, to be handed over instead of copied. */

@@ -25,7 +25,7 @@ export function describeMoment(description, run, moment) {
         step: step < 0 ? "" : `step ${steps.text[step]}`,
         phase: phase < 0 ? "" : (description.phases[phases.text[phase]] ?? ""),
         span: spanAt(run, description.texts, moment),
-        time: timeText(run.time[moment]),
+        time: run.timed ? timeText(run.time[moment]) : "",
         event: run.info.first_event + moment,
     };
 }

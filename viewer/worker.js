@@ -1,10 +1,10 @@
 /**
- * The worker: decodes the chunks that the page sends it, and sends back the description, each run, and what is known of
- * uses, which no first picture needs. An error goes back as its text.
+ * The worker: decodes the chunks that the page sends it, and sends back the description, each run in two parts, and then what no first
+ * picture needs: the exact times, and what is known of uses. An error goes back as its text.
  */
 import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
-import { buffersOf, buildRun } from "./store.js";
+import { buffersOf, buildBlocks, buildMemory, timesOf } from "./store.js";
 
 /** What is read into an array of the kind in which it stays. Of times there is one more: the run's end. */
 const ARRAYS = {
@@ -39,22 +39,29 @@ class Inbox {
     }
 }
 
+/** Sends something of a run, whose arrays are the page's from then on. */
+function send(kind, number, value) {
+    postMessage({ kind, number, [kind]: value }, [...buffersOf(value)]);
+}
+
 async function read(inbox) {
     const chunk = (number) => inbox.chunk(number);
     const description = readDescription(await chunk(0));
     description.categories.push(UNLABELLED);
     postMessage({ kind: "description", description });
-    for (let i = 0; i < description.runs.length; i++) {
-        const { tables, ...info } = description.runs[i];
-        const table = async (name) => tables[name] && readTable(name, tables[name], chunk, ARRAYS[name]);
-        const run = await buildRun(description, info, table);
-        postMessage({ kind: "run", number: i, run }, [...buffersOf(run)]);
+    const tablesOf = ({ tables }) => {
+        return async (name) => tables[name] && readTable(name, tables[name], chunk, ARRAYS[name]);
+    };
+    for (const [number, { tables, ...info }] of description.runs.entries()) {
+        const table = tablesOf({ tables });
+        const { run, events } = await buildBlocks(description, info, table);
+        send("run", number, run);
+        send("memory", number, await buildMemory(description, info, table, events));
     }
-    for (let i = 0; i < description.runs.length; i++) {
-        const table = description.runs[i].tables.uses;
-        if (!table) continue;
-        const uses = await readTable("uses", table, chunk);
-        postMessage({ kind: "uses", number: i, uses }, [...buffersOf(uses)]);
+    for (const [number, run] of description.runs.entries()) {
+        const { time } = await tablesOf(run)("events");
+        send("time", number, timesOf(time, run.event_count, run.time_unit_ns));
+        send("uses", number, (await tablesOf(run)("uses")) ?? null);
     }
     postMessage({ kind: "end" });
 }

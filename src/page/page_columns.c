@@ -29,6 +29,10 @@ static int64_t life(int64_t begin, int64_t end)
 VALUE(event_time, page->times[row] / page->time_unit_ns)
 static const struct mt_page_column event_columns[] = {DELTA("time", event_time)};
 
+VALUE(knot_event, page->knots[row].event)
+VALUE(knot_time, page->knots[row].time / page->time_unit_ns)
+static const struct mt_page_column knot_columns[] = {DELTA("event", knot_event), DELTA("time", knot_time)};
+
 VALUE(size_requested, page->sizes[row].requested_bytes)
 VALUE(size_block, page->sizes[row].block_bytes)
 static const struct mt_page_column size_columns[] = {PLAIN("requested", size_requested), PLAIN("block", size_block)};
@@ -167,6 +171,7 @@ void mt_page_run_declare(struct mt_page_run *page)
 {
     struct mt_page_table *tables = page->tables;
     tables[MT_PAGE_EVENTS] = TABLE("events", "event", event_columns, page->time_count);
+    tables[MT_PAGE_KNOTS] = TABLE("knots", "knot", knot_columns, page->knot_count);
     tables[MT_PAGE_SIZES] = TABLE("sizes", "size", size_columns, page->size_count);
     tables[MT_PAGE_LABELS] = TABLE("labels", "label", label_columns, page->label_count);
     tables[MT_PAGE_SEGMENTS] = TABLE("segments", "segment", segment_columns, page->segment_count);

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-enum { PAGE_FORMAT = 2 };
+enum { PAGE_FORMAT = 3 };
 
 /* Text of any encoding; NULL becomes null. */
 static json_t *json_of_text(const char *text)

@@ -151,7 +151,7 @@ static uint64_t time_unit(const uint64_t *times, size_t count)
 }
 
 mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, struct mt_page_names *names,
-                           size_t *next_chunk, struct mt_page_run *out)
+                           struct mt_page_run *out)
 {
     *out = (struct mt_page_run){.run = run};
     mt_status status = load_labels(trace, names, out);
@@ -163,16 +163,25 @@ mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, str
         return status;
     straighten(out->times, out->time_count);
     out->time_unit_ns = time_unit(out->times, out->time_count);
+    out->knots = mt_page_knots_find(out->times, out->time_count, &out->knot_count);
     mt_page_run_declare(out);
-    for (int i = 0; i < MT_PAGE_TABLE_COUNT && status == MT_OK; i++)
-        if (out->tables[i].name != NULL)
-            status = mt_page_table_measure(&out->tables[i], next_chunk);
+    return MT_OK;
+}
+
+mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id from, enum mt_page_table_id to,
+                              size_t *next_chunk)
+{
+    mt_status status = MT_OK;
+    for (int i = (int)from; i < (int)to && status == MT_OK; i++)
+        if (page->tables[i].name != NULL)
+            status = mt_page_table_measure(&page->tables[i], next_chunk);
     return status;
 }
 
 void mt_page_run_release(struct mt_page_run *page)
 {
     free(page->times);
+    free(page->knots);
     free(page->labels);
     free(page->blocks);
     free(page->size_of_block);

@@ -3,19 +3,23 @@
 #define MT_PAGE_PAGE_RUN_H
 
 #include "base/name_set.h"
+#include "page/page_knots.h"
 #include "page/page_table.h"
 #include "trace/blocks.h"
 
-/* The tables of docs/page.md, in the order of the file: the page works on each while the next is still being read. */
+/* The tables of docs/page.md, in the order of the file: the page works on each while the next is still being read. Of two
+ * runs, both have those that the first picture needs before either has the rest. */
 enum mt_page_table_id {
     MT_PAGE_SIZES,
     MT_PAGE_LABELS,
     MT_PAGE_SEGMENTS,
     MT_PAGE_PARTS,
+    MT_PAGE_KNOTS,
     MT_PAGE_BLOCKS,
     MT_PAGE_MARKS,
     MT_PAGE_KERNELS,
-    MT_PAGE_EVENTS,
+    MT_PAGE_REST, /* from here on: not needed for the first picture */
+    MT_PAGE_EVENTS = MT_PAGE_REST,
     MT_PAGE_USES,
     MT_PAGE_TABLE_COUNT
 };
@@ -49,6 +53,8 @@ struct mt_page_run {
     uint64_t *times; /* of every event */
     size_t time_count;
     uint64_t time_unit_ns; /* what the page counts times in */
+    struct mt_page_knot *knots;
+    size_t knot_count;
     struct mt_page_label *labels;
     size_t label_count;
     struct mt_block_row *blocks;
@@ -73,9 +79,13 @@ struct mt_page_run {
 void mt_page_names_create(struct mt_page_names *names);
 void mt_page_names_release(struct mt_page_names *names);
 
-/* Reads the run and declares its tables, whose chunks are numbered from *next_chunk on. Release in any case. */
+/* Reads the run and declares its tables. Release in any case. */
 mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, struct mt_page_names *names,
-                           size_t *next_chunk, struct mt_page_run *out);
+                           struct mt_page_run *out);
+
+/* Measures the tables from one to before another, whose chunks are numbered from *next_chunk on. */
+mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id from, enum mt_page_table_id to,
+                              size_t *next_chunk);
 void mt_page_run_release(struct mt_page_run *page);
 
 /* Declares the tables of what was read; for mt_page_run_load. */

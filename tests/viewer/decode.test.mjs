@@ -63,8 +63,8 @@ test("a chunk that is too short, a foreign format and an unknown coding are refu
         readTable("t", foreign, async () => new Uint8Array(6)),
         /column t\.n has a coding/,
     );
-    assert.throws(() => readDescription(new TextEncoder().encode('{"format":1}')), /reads format 2.*format 1/);
-    const crowded = JSON.stringify({ format: 2, categories: Array(256).fill("c") });
+    assert.throws(() => readDescription(new TextEncoder().encode('{"format":1}')), /reads format 3.*format 1/);
+    const crowded = JSON.stringify({ format: 3, categories: Array(256).fill("c") });
     assert.throws(() => readDescription(new TextEncoder().encode(crowded)), /256 categories, more than 255/);
     await assert.rejects(inflate(base64([1, 2, 3])));
 });

@@ -12,7 +12,7 @@ import { deflateSync } from "node:zlib";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PART_ROWS = 65536;
 
-/** The columns of each table, in order, with their coding. */
+/** The columns of each table, in order, with their coding; the tables in the order of the file. */
 const COLUMNS = {
     sizes: { requested: "plain", block: "plain" },
     labels: {
@@ -28,6 +28,7 @@ const COLUMNS = {
     },
     segments: { address: "plain", bytes: "plain", stream: "plain", mapped: "delta", life: "plain" },
     parts: { segment: "plain", offset: "plain", bytes: "plain", mapped: "plain", life: "plain" },
+    knots: { event: "delta", time: "delta" },
     blocks: { alloc: "delta", life: "plain", segment: "plain", offset: "plain", size: "plain", label: "plain" },
     marks: { event: "delta", kind: "plain", value: "plain", span: "plain", label: "plain" },
     kernels: { start: "delta", duration: "plain", name: "plain", label: "plain", stream: "plain" },
@@ -43,6 +44,31 @@ const COLUMNS = {
         source: "plain",
     },
 };
+
+/** What the first picture needs of every run comes before the rest of any. */
+const REST = ["events", "uses"];
+const FIRST = Object.keys(COLUMNS).filter((name) => !REST.includes(name));
+
+/** Whether the line between two events is as near to the times between as knots' lines are. */
+function isNear(time, from, to) {
+    const pitch = (time[to] - time[from]) / (to - from);
+    for (let i = from; i < to; i++)
+        if (Math.abs(time[from] + (i - from) * pitch - time[i]) > (time.at(-1) - time[0]) / 8192) return false;
+    return true;
+}
+
+/** Events between which straight lines tell all times nearly: each line twice as long as the last, or half. */
+function findKnots(time) {
+    const event = time.length > 0 ? [0] : [];
+    for (let from = 0, reach = 1; from < time.length - 1; reach *= 2) {
+        let to = Math.min(time.length - 1, from + reach);
+        while (to > from + 1 && !isNear(time, from, to)) to = from + Math.ceil((to - from) / 2);
+        event.push(to);
+        reach = to - from;
+        from = to;
+    }
+    return { event, time: event.map((each) => time[each]) };
+}
 
 /** The largest power of two, up to 4096, that divides every value. */
 function unitOf(values) {
@@ -106,14 +132,14 @@ function packPart(columns, from, allRows) {
  */
 export function encodeChunks(page) {
     const chunks = [null];
-    const runs = page.runs.map(({ info, tables }) => ({
-        ...info,
-        tables: Object.fromEntries(
-            Object.entries(tables).map(([name, table]) => [name, encodeTable(name, table, chunks)]),
-        ),
-    }));
+    const runs = page.runs.map(({ info }) => ({ ...info, tables: {} }));
+    for (const names of [FIRST, REST])
+        page.runs.forEach(({ tables }, number) => {
+            const all = { ...tables, knots: findKnots(tables.events.time) };
+            for (const name of names) if (all[name]) runs[number].tables[name] = encodeTable(name, all[name], chunks);
+        });
     const { texts, categories, phases } = page;
-    const description = { format: 2, program: "memtrace test", texts, categories, phases, runs };
+    const description = { format: 3, program: "memtrace test", texts, categories, phases, runs };
     chunks[0] = deflateSync(Buffer.from(JSON.stringify(description)));
     return chunks;
 }

@@ -22,15 +22,20 @@ function liveSlowly(run, moment) {
     return live;
 }
 
+function categoryOf(run, block) {
+    return run.labels.category[run.blocks.label[block]];
+}
+
 function totalsSlowly(run, wanted) {
     const totals = [];
     let now = 0;
-    run.memory.ops.forEach((op) => {
-        const block = Math.abs(op) - 1;
-        if (op !== 0 && wanted[run.memory.blockCategory[block]])
-            now += Math.sign(op) * run.sizes.block[run.blocks.size[block]];
-        totals.push(now);
-    });
+    const bytes = new Float64Array(run.eventCount);
+    for (let i = 0; i < run.blocks.count; i++) {
+        if (!wanted[categoryOf(run, i)]) continue;
+        bytes[run.blocks.alloc[i]] += run.sizes.block[run.blocks.size[i]];
+        if (run.blocks.free[i] < run.eventCount) bytes[run.blocks.free[i]] -= run.sizes.block[run.blocks.size[i]];
+    }
+    bytes.forEach((change) => totals.push((now += change)));
     return totals;
 }
 
@@ -41,7 +46,7 @@ test("the composition at a moment is the sum of what is live", () => {
         const moment = draw(run.eventCount + 1) - 1;
         const expected = new Float64Array(CATEGORIES.length);
         for (const block of liveSlowly(run, moment))
-            expected[run.memory.blockCategory[block]] += run.sizes.block[run.blocks.size[block]];
+            expected[categoryOf(run, block)] += run.sizes.block[run.blocks.size[block]];
         assert.deepEqual(compositionAt(run.memory, moment, new Float64Array(CATEGORIES.length)), expected);
     }
 });
@@ -113,6 +118,24 @@ test("reserved is what parts of segments have memory", async () => {
     assert.equal(broken.peaks.reserved.bytes, highest);
     for (let i = 0; i < broken.parts.count; i++)
         assert.equal(broken.parts.low[i], broken.segments.low[parts.segment[i]] + parts.offset[i]);
+});
+
+test("between knots times rise evenly, and the run's end is its own", async () => {
+    const times = [];
+    const { run: coarse } = await makeRun(["noise"], 1000, (tables) => {
+        times.push(...tables.events.time);
+        const event = times.map((_, i) => i).filter((i) => i % 97 === 0 || i === times.length - 1);
+        tables.knots = { event, time: event.map((i) => times[i]) };
+    });
+    assert.equal(coarse.timed, false);
+    assert.equal(coarse.time.length, times.length + 1);
+    assert.deepEqual([...coarse.time.slice(-2)], [times.at(-1), times.at(-1)]);
+    for (let i = 1; i < times.length - 1; i++) {
+        const from = i - (i % 97);
+        const to = Math.min(from + 97, times.length - 1);
+        const expected = times[from] + ((times[to] - times[from]) * (i - from)) / (to - from);
+        assert.ok(Math.abs(coarse.time[i] - expected) <= 1e-3, `event ${i}: ${coarse.time[i]} for ${expected}`);
+    }
 });
 
 test("columns of a view leave no event out, so that the peak is in one of them at every zoom", () => {

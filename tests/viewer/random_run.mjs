@@ -1,5 +1,5 @@
 /** Runs as the worker builds them, and random numbers to question them with. */
-import { buildRun } from "../../viewer/store.js";
+import { buildBlocks, buildMemory } from "../../viewer/store.js";
 import { makeSyntheticPage } from "./synthetic.mjs";
 
 /** A function that draws a whole number below its bound. Prints its seed; the same SEED=… draws the same again. */
@@ -23,6 +23,9 @@ export async function makeRun(words, allocations = 3000, alter = () => {}) {
             Object.fromEntries(Object.entries(table).map(([column, values]) => [column, Float64Array.from(values)])),
         ]),
     );
-    typed.events.time = Float64Array.from([...tables.events.time, 0]);
-    return { page, tables, run: await buildRun(page, info, async (name) => typed[name]) };
+    // Unless there are others, every event is a knot, so that times are exact.
+    typed.knots ??= { event: Float64Array.from(tables.events.time.keys()), time: typed.events.time };
+    const table = async (name) => typed[name];
+    const { run, events } = await buildBlocks(page, info, table);
+    return { page, tables, run: Object.assign(run, await buildMemory(page, info, table, events)) };
 }

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeAxis } from "../../viewer/axis.js";
 import { categoryColors } from "../../viewer/colors.js";
-import { GRID_COLUMNS, GRID_ROWS, gridColumns, sampleGrid } from "../../viewer/grid.js";
-import { makeLevels, makeUnsortedLevels } from "../../viewer/levels.js";
+import { GRID_COLUMNS, GRID_ROWS, gridColumns, gridPlace, makeGrid, sampleGrid } from "../../viewer/grid.js";
+import { makeLevels } from "../../viewer/levels.js";
 import { makePaint } from "../../viewer/map.js";
 import { rasterMap } from "../../viewer/map_raster.js";
 import { wholeView, zoomAt } from "../../viewer/view.js";
@@ -18,8 +18,7 @@ const THEME = { backgroundRgb: [255, 255, 255], cachedRgb: [220, 225, 230], fade
 const draw = makeRandom();
 const { run } = await makeRun(["small", "noise"]);
 const axis = makeAxis("time", [run], PHASES);
-const sorted = makeLevels(run, axis, 0);
-const unsorted = makeUnsortedLevels(run, axis);
+const levels = makeLevels(run, axis, 0);
 const { paint } = makePaint(run, categoryColors(CATEGORIES), null, THEME);
 
 /** A view somewhere, as wide as the run or down to a hundredth of it. */
@@ -29,7 +28,7 @@ function anyView() {
     return { ...view, low, high: low + run.addressBytes / (1 + draw(8)) };
 }
 
-function rasterOf(view, levels) {
+function rasterOf(view) {
     const pixels = new Uint32Array(WIDTH * HEIGHT);
     // Without hatches: they are laid over what is compared.
     const picture = {
@@ -90,14 +89,59 @@ function rasterSlowly(view) {
     });
 }
 
-test("a pixel is the mean of the blocks in it, sorted or not, whatever was drawn before", () => {
+test("a pixel is the mean of the blocks in it, whatever was drawn before", () => {
     for (let i = 0; i < 12; i++) {
         const view = anyView();
-        const [found, expected] = [rasterOf(view, i % 2 ? sorted : unsorted), rasterSlowly(view)];
+        const [found, expected] = [rasterOf(view), rasterSlowly(view)];
         found.forEach((value, at) => {
             if ((at >> 2) % WIDTH === 0) return; // what lived shortly before the view may be widened into it, or not
             const where = `byte ${at % 4} of pixel ${(at >> 2) % WIDTH}, ${Math.floor((at >> 2) / WIDTH)}`;
             assert.ok(Math.abs(value - expected[at]) < 3, `${where}: ${value} for ${expected[at]}`);
+        });
+    }
+});
+
+/** Red, green, blue and coverage of each cell of the grid, of the blocks that belong into it. */
+function gridSlowly(place) {
+    const sums = new Map();
+    const perRow = GRID_ROWS / run.addressBytes;
+    for (let i = 0; i < run.blocks.count; i++) {
+        const [left, right] = [run.blocks.alloc[i], run.blocks.free[i]].map(
+            (event) => (axis.xs[0][event] - place.x0) / place.unit,
+        );
+        if (levels.classes[i] >= place.classes || right <= 0 || left >= GRID_COLUMNS) continue;
+        const bottom = run.blocks.low[i] * perRow;
+        const top = bottom + run.sizes.block[run.blocks.size[i]] * perRow;
+        const color = paint.subarray(run.blocks.label[i] * 4, run.blocks.label[i] * 4 + 4);
+        for (let row = Math.floor(bottom); row < Math.min(GRID_ROWS, top); row++)
+            for (let column = Math.max(0, Math.floor(left)); column < Math.min(GRID_COLUMNS, right); column++) {
+                const part =
+                    (Math.min(right, column + 1) - Math.max(left, column)) *
+                    (Math.min(top, row + 1) - Math.max(bottom, row));
+                const at = row * GRID_COLUMNS + column;
+                const cell = sums.get(at) ?? [0, 0, 0, 0];
+                sums.set(
+                    at,
+                    cell.map((sum, i) => sum + color[i] * (i === 3 ? 255 : 1) * part),
+                );
+            }
+    }
+    return sums;
+}
+
+test("a cell of the grid is the mean of the short blocks in it, wherever the grid begins", () => {
+    for (let i = 0; i < 6; i++) {
+        const view = i === 0 ? wholeView(axis, run.addressBytes) : anyView();
+        const place = gridPlace(view, axis, WIDTH);
+        const cells = makeGrid(place, levels, run, axis, 0, paint);
+        const expected = gridSlowly(place);
+        assert.ok(i > 0 || expected.size > 1000);
+        cells.forEach((cell, at) => {
+            const sums = expected.get(at) ?? [0, 0, 0, 0];
+            for (let channel = 0; channel < 4; channel++) {
+                const found = (cell >>> (8 * channel)) & 255;
+                assert.ok(Math.abs(found - Math.min(255, sums[channel])) < 1.5, `cell ${at}: ${found} for ${sums}`);
+            }
         });
     }
 });
