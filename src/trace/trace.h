@@ -62,7 +62,7 @@ struct mt_peak_row {
     uint64_t bytes;
     uint64_t cached_bytes; /* measure reserved: segments' bytes that no block held */
     int64_t event;         /* event.id */
-    int64_t step;          /* -1: before the first */
+    int64_t step;          /* what lies between two counts with the earlier one; -1: before the first */
     uint64_t time_ns;      /* the device's clock, from the start of the run */
     const char *phase, *span;
     size_t share_count;
@@ -112,7 +112,8 @@ struct mt_category_row {
 
 /* The table of categories, largest maximum first. `phase` NULL is the usual cut, in which each category is counted in
  * the phase that it belongs to: activations in forward and loss, Gradient in backward, Opt State and Optimizer in
- * optimizer, Param in init, Data in forward, all others anywhere. Otherwise what was allocated in that phase. */
+ * optimizer and, where that updates, backward, Param in init, Data in forward, all others anywhere. Otherwise what was
+ * allocated in that phase. */
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count);
 

@@ -83,7 +83,8 @@ const struct mt_command mt_command_categories = {
     .details =
         "Sizes are as requested; largest and total are over the run, the count is of the last full step. Each\n"
         "category is counted where it belongs: activations in forward and loss, Gradient in backward, Opt State\n"
-        "and Optimizer in the optimizer, Param in init, Data in forward, Workspace anywhere.\n",
+        "and Optimizer in the optimizer, and in backward where that updates, Param in init, Data in forward,\n"
+        "Workspace and names of a program's own anywhere.\n",
     .examples = "  memtrace categories\n"
                 "  memtrace categories --phase backward\n"
                 "  memtrace categories --json\n",
