@@ -1,5 +1,5 @@
-/* What is asked of every caching allocator that is measured, ours or a peer's: pairs of taking a block and giving it back,
- * and a sequence of requests, replayed. A peer is measured by the very loops that measure ours.
+/* What is asked of every caching allocator that is measured, ours or a peer's: pairs of taking a block and giving it
+ * back, and a sequence of requests, replayed. A peer is measured by the very loops that measure ours.
  *
  * Relies on the C++ library alone, so that a peer can be built where its library is. An allocator is a class with
  * `take(bytes)`, which returns a handle, and `give(handle)`. */
@@ -22,8 +22,8 @@ struct Row {
     uint64_t bytes;
 };
 
-/* Rows that can be replayed again and again: what `carried` rows take before the first time is what each time gives back
- * of the time before. */
+/* Rows that can be replayed again and again: what `carried` rows take before the first time is what each time gives
+ * back of the time before. */
 struct Sequence {
     std::vector<Row> carried, rows;
     uint32_t ids = 0;            /* above every id */
@@ -45,8 +45,8 @@ template <class Allocator> double pair_ns(Allocator &allocator, uint64_t bytes, 
     return (now_ns() - start) / pairs;
 }
 
-/* What a peer is given a sequence as: a file of `ids` and how many rows there are of both kinds, then the rows. False if it
- * can't be written, or read. */
+/* What a peer is given a sequence as: a file of `ids` and how many rows there are of both kinds, then the rows. False
+ * if it can't be written, or read. */
 inline bool write_sequence(const Sequence &sequence, const char *path)
 {
     const uint64_t head[] = {sequence.ids, sequence.carried.size(), sequence.rows.size()};
@@ -121,8 +121,8 @@ template <class Allocator> class Replay
     std::vector<char> is_out_;
 };
 
-/* Nanoseconds of an event of the sequence in a file, replayed so many times to warm up, then so many times; NAN if there is
- * none. Everything is given back. */
+/* Nanoseconds of an event of the sequence in a file, replayed so many times to warm up, then so many times; NAN if
+ * there is none. Everything is given back. */
 template <class Allocator> double file_event_ns(Allocator &allocator, const char *path, int warm_up, int times)
 {
     Sequence sequence;

@@ -1,6 +1,6 @@
-/* Our allocator as a benchmark's subject: on a device, untraced or into a recorder whose ring holds a burst as a whole, so
- * that storing is not part of its time. The trace must hold every event afterwards, without a stall, or the times mean
- * nothing. What fails ends the program. */
+/* Our allocator as a benchmark's subject: on a device, untraced or into a recorder whose ring holds a burst as a whole,
+ * so that storing is not part of its time. The trace must hold every event afterwards, without a stall, or the times
+ * mean nothing. What fails ends the program. */
 #ifndef BENCH_ALLOC_OURS_H
 #define BENCH_ALLOC_OURS_H
 

@@ -1,5 +1,5 @@
-/* Sequences of requests as tests/data has them, ready to be replayed: `replay`, a run from its first block on, and `steps`,
- * one step, which gives back gradients of the step before.
+/* Sequences of requests as tests/data has them, ready to be replayed: `replay`, a run from its first block on, and
+ * `steps`, one step, which gives back gradients of the step before.
  *
  * Relies on zlib. What can't be read ends the program. */
 #ifndef BENCH_ALLOC_SEQUENCE_H
@@ -93,8 +93,8 @@ class SequenceReader
         out_.erase(found);
     }
 
-    /* Each open free gets a block of its size that is left at the end, of equal ones the one taken last: gradients are made
-     * from the last layer to the first and dropped from the first to the last. */
+    /* Each open free gets a block of its size that is left at the end, of equal ones the one taken last: gradients are
+     * made from the last layer to the first and dropped from the first to the last. */
     void close_cycle()
     {
         sequence.ids = uint32_t(bytes_.size());

@@ -1,5 +1,5 @@
-/* A device that fails otherwise than for want of memory: the allocator passes on what it says, tells the sink of no oom, and
- * goes on once the device does. */
+/* A device that fails otherwise than for want of memory: the allocator passes on what it says, tells the sink of no
+ * oom, and goes on once the device does. */
 #include "alloc/alloc.h"
 #include "alloc/plan.h"
 #include "fake_device.h"

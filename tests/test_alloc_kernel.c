@@ -1,4 +1,5 @@
-/* Kernels on their way through the allocator: told on the clock of the events, whose first moment is the allocator's. */
+/* Kernels on their way through the allocator: told on the clock of the events, whose first moment is the
+ * allocator's. */
 #include "alloc/alloc.h"
 #include "fake_device.h"
 #include "recording.h"

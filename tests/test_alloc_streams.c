@@ -1,5 +1,5 @@
-/* Blocks that several streams use: nobody gets one whose bytes another stream's queued work may still read, and the host
- * waits for none of it. */
+/* Blocks that several streams use: nobody gets one whose bytes another stream's queued work may still read, and the
+ * host waits for none of it. */
 #include "alloc/alloc.h"
 #include "base/interner.h"
 #include "base/memory.h"

@@ -1,7 +1,7 @@
-/* Blocks that several streams of a card use. A reader on one stream is kept waiting by other work while its block is given
- * back, taken again and written to on another: it must find what was there, since the writer is made to wait for it on the
- * card. The control is the same without a word to the allocator: then the writer comes first, which shows that the streams
- * run beside each other and that nothing else makes it wait. */
+/* Blocks that several streams of a card use. A reader on one stream is kept waiting by other work while its block is
+ * given back, taken again and written to on another: it must find what was there, since the writer is made to wait for
+ * it on the card. The control is the same without a word to the allocator: then the writer comes first, which shows
+ * that the streams run beside each other and that nothing else makes it wait. */
 #include "gpu.h"
 
 #include "alloc/alloc.h"

@@ -177,8 +177,8 @@ static mt_status fail_device(const struct mt_alloc *alloc, const struct mt_alloc
                            mt_sink_category_name(&alloc->sink, mt_label_category(refusal->label)));
 }
 
-/* Releases what is cached and emits the oom event, if it is one. What was reserved before the request tells what the policy
- * had released for it already. */
+/* Releases what is cached and emits the oom event, if it is one. What was reserved before the request tells what the
+ * policy had released for it already. */
 static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, mt_stream stream,
                                                         uint64_t reserved_before, struct mt_alloc_refusal refusal)
 {

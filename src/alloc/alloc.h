@@ -66,11 +66,11 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
 /* Gives every segment back to the device (and says so to the sink). Blocks that are still out die with it. */
 void mt_alloc_destroy(struct mt_alloc *alloc);
 
-/* Hands out a block of at least `bytes`, for work on `stream`. `span` and `label` come from mt_alloc_intern_*.
- * MT_USAGE if bytes is 0. MT_OUT_OF_MEMORY if neither cached nor device memory suffices, after cached segments were
- * released and the device asked again: then an oom event was emitted, the message tells what was asked, what is live,
- * reserved and cached, stats.last_refusal tells more, and the allocator goes on as before. What the device says, in its
- * words, if it fails otherwise: then no event tells of it, and the request may be made again. *out is NULL unless MT_OK. */
+/* Hands out a block of at least `bytes`, for work on `stream`. `span` and `label` come from mt_alloc_intern_*. MT_USAGE
+ * if bytes is 0. MT_OUT_OF_MEMORY if neither cached nor device memory suffices, after cached segments were released and
+ * the device asked again: then an oom event was emitted, the message tells what was asked, what is live, reserved and
+ * cached, stats.last_refusal tells more, and the allocator goes on as before. What the device says, in its words, if it
+ * fails otherwise: then no event tells of it, and the request may be made again. *out is NULL unless MT_OK. */
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
                         struct mt_block **out);
 
@@ -81,8 +81,8 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
  * what `stream` has queued by then, so that nobody's bytes are written over; nobody waits for that on the host. */
 void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream);
 
-/* Says that a block is for something else from now on: a product became a gradient. In the trace that is a free and an alloc
- * of the same place, and both count as one would think. */
+/* Says that a block is for something else from now on: a product became a gradient. In the trace that is a free and an
+ * alloc of the same place, and both count as one would think. */
 void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span);
 
 /* Where a block begins; stays the same while it is out. */
@@ -100,7 +100,8 @@ mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label 
 mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name);
 mt_category mt_alloc_intern_category(struct mt_alloc *alloc, const char *name);
 
-/* Emits an event that is not about memory (span_begin, span_end, step_begin, step_end, phase), in order with the rest. */
+/* Emits an event that is not about memory (span_begin, span_end, step_begin, step_end, phase), in order with the
+ * rest. */
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span);
 
 /* Hands a kernel that a device ran to the sink, if that wants kernels, in order with the events. */

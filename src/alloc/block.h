@@ -6,12 +6,12 @@
  *
  * A segment is reserved in one piece, or is a range of addresses: there, what has no memory is a hole.
  *
- * Common to both policies are how blocks tile a segment (tiling.h), segments in one piece (segment.c), ranges (range.c), who
- * uses a block (users.c), counting and emitting (alloc.c). A policy decides sizes, finds free blocks, cuts them and keeps
- * the index over them (torch_policy.c, tight_policy.c).
+ * Common to both policies are how blocks tile a segment (tiling.h), segments in one piece (segment.c), ranges
+ * (range.c), who uses a block (users.c), counting and emitting (alloc.c). A policy decides sizes, finds free blocks,
+ * cuts them and keeps the index over them (torch_policy.c, tight_policy.c).
  *
- * What is rare is marked cold, here and in base/lock.h: a compiler that puts it into what every event passes saves registers
- * for it there, which took a tenth of an event.
+ * What is rare is marked cold, here and in base/lock.h: a compiler that puts it into what every event passes saves
+ * registers for it there, which took a tenth of an event.
  *
  * Everything here is called with the allocator's lock held. */
 #ifndef MT_ALLOC_BLOCK_H
@@ -112,11 +112,12 @@ struct mt_policy_table {
     /* The bytes of the least segment for a rounded request; false if that overflows. */
     bool (*least_segment)(uint64_t bytes, uint64_t *out_bytes);
 
-    /* Takes the free block that suits best out of the index, cut to what is handed out for a request of `bytes`; NULL if none
-     * does. */
+    /* Takes the free block that suits best out of the index, cut to what is handed out for a request of `bytes`; NULL
+     * if none does. */
     struct mt_block *(*take)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
-    /* The same of memory that is taken from the device, after releasing what has to go first. NULL if that has no more. */
+    /* The same of memory that is taken from the device, after releasing what has to go first. NULL if that has no
+     * more. */
     struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
     /* Joins a free block that is not in the index with its free neighbours, and puts the whole there. Returns that. */
@@ -180,8 +181,8 @@ static inline bool mt_segment_is_idle(const struct mt_segment *segment)
     return segment->first->is_free && segment->first->bytes == segment->bytes;
 }
 
-/* A segment of which nothing has memory yet: one block, a hole where is_range says so and else free; and its end, of which
- * nobody is told. */
+/* A segment of which nothing has memory yet: one block, a hole where is_range says so and else free; and its end, of
+ * which nobody is told. */
 struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segment *like);
 void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment);
 
@@ -189,8 +190,8 @@ void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment);
 void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes);
 void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes);
 
-/* Gives what no block is taken from back to the device, until that amounts to `bytes`: idle segments and, of ranges, every
- * whole page; oldest first, ranges from their end. Returns what it amounts to. */
+/* Gives what no block is taken from back to the device, until that amounts to `bytes`: idle segments and, of ranges,
+ * every whole page; oldest first, ranges from their end. Returns what it amounts to. */
 uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes);
 
 /* Gives memory to a range of the stream and pool, until one of its free blocks has `bytes`: where the fewest pages are
@@ -198,8 +199,8 @@ uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes);
  * room. Returns the block, not in the index; NULL if the device refuses. */
 struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
 
-/* Gives free whole pages of a range back, from its end on, until they amount to `bytes`; the range ends with its last one.
- * Returns what they amount to. */
+/* Gives free whole pages of a range back, from its end on, until they amount to `bytes`; the range ends with its last
+ * one. Returns what they amount to. */
 uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes);
 
 /* The block's own stream goes on after what its users have queued; then it has none. */

@@ -15,10 +15,10 @@ struct span {
     uint32_t begin, end;
 };
 
-/* Borders are the offsets at which planned places begin and end, in order; since nothing else is ever cut out of the arena,
- * each of its blocks begins at one, whose number is the block's `border`.
- * Invariants: `free_borders` holds those at which the arena's free blocks begin, and free_blocks[b] is the one at border b;
- * first <= next, and part + 1 is a part of the plan. */
+/* Borders are the offsets at which planned places begin and end, in order; since nothing else is ever cut out of the
+ * arena, each of its blocks begins at one, whose number is the block's `border`.
+ * Invariants: `free_borders` holds those at which the arena's free blocks begin, and free_blocks[b] is the one at
+ * border b; first <= next, and part + 1 is a part of the plan. */
 struct mt_follower {
     struct mt_policy_table policy;      /* base, but for the arena's blocks */
     const struct mt_policy_table *base; /* what served all requests before the plan, and serves the others now */

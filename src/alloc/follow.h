@@ -1,4 +1,5 @@
-/* How an allocator follows a plan: an arena, one segment of the plan's size, in which each planned request gets its place.
+/* How an allocator follows a plan: an arena, one segment of the plan's size, in which each planned request gets its
+ * place.
  *
  * The arena's free blocks are not in the policy's index, where others would find them, but in the follower's, by place.
  * So while a plan is followed, the allocator's policy is the one it had but for the blocks of the arena.
@@ -9,9 +10,9 @@
 
 #include "alloc/block.h"
 
-/* For an allocator that has a follower: where the next request of `stream` lies by the plan, a block of it, out of every
- * index; NULL if the request, of `bytes` as the policy rounds it, is not the planned one, or if its place is taken. Each
- * request is told exactly once. */
+/* For an allocator that has a follower: where the next request of `stream` lies by the plan, a block of it, out of
+ * every index; NULL if the request, of `bytes` as the policy rounds it, is not the planned one, or if its place is
+ * taken. Each request is told exactly once. */
 struct mt_block *mt_follow_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
 /* From now on requests are those of a step. */

@@ -1,9 +1,10 @@
 /* Packing by greed, and by learning from where greed failed.
  *
- * Blocks are placed one after the other, each at the lowest offset that none of those placed before it forbids. All lies
- * in the order. Two are tried: the largest first; and what is live at the peak first, the longest-lived lowest, which
- * leaves one gap and not many. What sticks out of the bound in the better one came too late: it moves forward to half its
- * place in the order, and all are placed again, until the bound is met or the effort spent. The best packing is kept. */
+ * Blocks are placed one after the other, each at the lowest offset that none of those placed before it forbids. All
+ * lies in the order. Two are tried: the largest first; and what is live at the peak first, the longest-lived lowest,
+ * which leaves one gap and not many. What sticks out of the bound in the better one came too late: it moves forward to
+ * half its place in the order, and all are placed again, until the bound is met or the effort spent. The best packing
+ * is kept. */
 #include "alloc/plan_pack.h"
 
 #include "base/memory.h"
@@ -18,7 +19,8 @@ enum {
 };
 
 /* What is placed, in order of offset; one array for each of its fields, of which most comparisons read two.
- * Invariants: no two that are live at once overlap; the bits of eras are those of the axis's 64 parts in which it lives. */
+ * Invariants: no two that are live at once overlap; the bits of eras are those of the axis's 64 parts in which it
+ * lives. */
 struct layout {
     uint64_t *offsets, *ends, *eras;
     struct mt_pack_life (*lives)[2];

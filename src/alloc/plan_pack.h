@@ -1,5 +1,6 @@
-/* Offline packing: places for blocks whose lives are known beforehand, so that those that are live at once do not overlap
- * and the highest end is low. Finding the lowest possible is NP-hard; the most that is live at once bounds it from below.
+/* Offline packing: places for blocks whose lives are known beforehand, so that those that are live at once do not
+ * overlap and the highest end is low. Finding the lowest possible is NP-hard; the most that is live at once bounds it
+ * from below.
  *
  *   offset ▲   ┌───────────────┐
  *          │   │       c       │      a block is a rectangle: its bytes high, its life wide; it has one or two lives,
@@ -29,8 +30,8 @@ struct mt_pack_block {
 uint64_t mt_pack_peak(const struct mt_pack_block *blocks, size_t count);
 
 /* Gives each block its offset and returns the highest end. Blocks are arranged in several ways, of which the lowest is
- * taken, and no more once one needs no more than `enough_bytes`. Takes time proportional to count², and less than a second
- * for 20,000; equal arguments give equal places. */
+ * taken, and no more once one needs no more than `enough_bytes`. Takes time proportional to count², and less than a
+ * second for 20,000; equal arguments give equal places. */
 uint64_t mt_pack(struct mt_pack_block *blocks, size_t count, uint64_t enough_bytes);
 
 /* Gives an offset to those from `placed_count` on, where the ones before leave room; returns the highest end of all. */

@@ -11,8 +11,8 @@ struct mt_plan_place {
 };
 #define MT_PLAN_NOWHERE UINT64_MAX
 
-/* Invariants: first[0] == 0, first ascends, first[part_count] == place_count; part 0 is what comes before the first step,
- * part k + 1 is step k, and the last part is the step that repeats. */
+/* Invariants: first[0] == 0, first ascends, first[part_count] == place_count; part 0 is what comes before the first
+ * step, part k + 1 is step k, and the last part is the step that repeats. */
 struct mt_plan {
     struct mt_plan_place *places; /* in the order of the requests */
     size_t place_count;

@@ -4,9 +4,9 @@
  *                                          ▲                  ▲
  *                                   memory so far        the range's end
  *
- * Addresses cost nothing, so a range is as large as the device's capacity, and what it grows by joins the free block at its
- * end: nothing is left over that is too small for the next request. Holes are only made when the device refuses memory,
- * and filled again where that takes the fewest pages. */
+ * Addresses cost nothing, so a range is as large as the device's capacity, and what it grows by joins the free block at
+ * its end: nothing is left over that is too small for the next request. Holes are only made when the device refuses
+ * memory, and filled again where that takes the fewest pages. */
 #include "alloc/tiling.h"
 
 /* Of addresses in one range: a card has room for those of many streams. */

@@ -3,8 +3,8 @@
 
 enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 8 };
 
-/* Numbers classes by level, then by step. A level's first size is MT_CLASS_STEPS units, shifted; of level 0, which has those
- * below, and of level 1 the number is that of the units. */
+/* Numbers classes by level, then by step. A level's first size is MT_CLASS_STEPS units, shifted; of level 0, which has
+ * those below, and of level 1 the number is that of the units. */
 static unsigned class_of(uint64_t bytes)
 {
     uint64_t units = bytes / MT_BLOCK_UNIT;
@@ -22,8 +22,8 @@ static unsigned step_of(unsigned at)
     return at & (MT_CLASS_STEPS - 1);
 }
 
-/* Lists change without a branch on where in them that is: no processor foretells it, and a wrong guess costs more than the
- * rest. What would be written to a neighbour that is not there goes to `nobody`. */
+/* Lists change without a branch on where in them that is: no processor foretells it, and a wrong guess costs more than
+ * the rest. What would be written to a neighbour that is not there goes to `nobody`. */
 void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *block)
 {
     unsigned at = class_of(block->bytes);

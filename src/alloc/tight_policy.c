@@ -9,12 +9,12 @@
  *
  * Which end of a free block a request gets decides who its neighbours are, and so what merges later. What lasts
  * (parameters, gradients, the optimizer's state) goes beside what lasts, and what does not beside what does not; where
- * both neighbours are alike, large blocks go to the end and small ones to the beginning. At a range's end a request goes
- * to the beginning, so that what is left joins what the range grows by.
+ * both neighbours are alike, large blocks go to the end and small ones to the beginning. At a range's end a request
+ * goes to the beginning, so that what is left joins what the range grows by.
  *
- * Peak reserved over peak allocated bytes, of the first eight steps of a 2.7B model as PyTorch asked (fp32 | bf16 autocast;
- * without categories there), and of nine steps of our models of 0.4 to 2.7 B parameters, sequences of 256 and 512, in the
- * settings of precision, weight casts and gradients that there are (mean and worst of 16 eager | 56 fused):
+ * Peak reserved over peak allocated bytes, of the first eight steps of a 2.7B model as PyTorch asked (fp32 | bf16
+ * autocast; without categories there), and of nine steps of our models of 0.4 to 2.7 B parameters, sequences of 256 and
+ * 512, in the settings of precision, weight casts and gradients that there are (mean and worst of 16 eager | 56 fused):
  *
  *                                                  as PyTorch asked   eager            fused
  *   as above                                       1.004 | 1.006      1.008   1.013    1.007   1.034
@@ -28,17 +28,17 @@
  *   segments of whole requests, no ranges          1.012 | 1.009
  *   PyTorch's rules                                1.044 | 1.024
  *
- * Of the 2.7B model alone it is 1.0005 to 1.0063 with sequences of 256, and at most 1.0121 with 512. Bounds between large
- * and small of 8 to 64 MiB, small pools from none to 1 MiB, and other orders among equals change a mean by 0.001 and a
- * worst by 0.01: the figures hang on which blocks happen to be neighbours. A model of 0.1 B parameters takes 1.02 to 1.05,
- * for a page begun is 0.2 % of it, and so is each hole.
+ * Of the 2.7B model alone it is 1.0005 to 1.0063 with sequences of 256, and at most 1.0121 with 512. Bounds between
+ * large and small of 8 to 64 MiB, small pools from none to 1 MiB, and other orders among equals change a mean by 0.001
+ * and a worst by 0.01: the figures hang on which blocks happen to be neighbours. A model of 0.1 B parameters takes 1.02
+ * to 1.05, for a page begun is 0.2 % of it, and so is each hole.
  *
  * Moving free pages to where memory is missing, instead of growing past 1.004 or 1.008, gave 1.006 on average, but most
  * fused runs went on moving hundreds of pages in each step, each a wait for the card; moved only while the peak still
  * rises, they left holes of addresses that cost more than they saved: up to 1.058.
  *
- * What is cached is kept until the device refuses. Then pages are given back to the amount that is missing; then, before
- * the request is refused, all that no block is taken from, of every stream. */
+ * What is cached is kept until the device refuses. Then pages are given back to the amount that is missing; then,
+ * before the request is refused, all that no block is taken from, of every stream. */
 #include "alloc/size_classes.h"
 #include "alloc/tiling.h"
 #include "base/checked.h"
@@ -179,8 +179,8 @@ static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
     return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
 }
 
-/* Memory of the device for a request, as one free block that is not in the index. Where there are no ranges, or no addresses
- * left for one, each request is a segment. */
+/* Memory of the device for a request, as one free block that is not in the index. Where there are no ranges, or no
+ * addresses left for one, each request is a segment. */
 static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t whole;

@@ -13,8 +13,8 @@
 /* A policy's insert or remove. */
 typedef void mt_index_change(struct mt_alloc *alloc, struct mt_block *block);
 
-/* Alone in its segment, and of no kind yet. Field by field: clearing the whole structure takes longer than all the rest of
- * a split. */
+/* Alone in its segment, and of no kind yet. Field by field: clearing the whole structure takes longer than all the rest
+ * of a split. */
 static inline struct mt_block *mt_block_create(struct mt_block_store *store, struct mt_segment *segment,
                                                uint64_t offset, uint64_t bytes)
 {

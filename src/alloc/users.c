@@ -48,7 +48,8 @@ void mt_block_forget_users(struct mt_alloc *alloc, struct mt_block *block)
     }
 }
 
-/* A queue that can't wait for another is broken, or its device is; waiting here for everything is what is left to do. */
+/* A queue that can't wait for another is broken, or its device is; waiting here for everything is what is left to
+ * do. */
 void mt_block_follow_users(struct mt_alloc *alloc, struct mt_block *block)
 {
     for (const struct mt_user *user = block->users; user != NULL; user = user->next)

@@ -1,5 +1,5 @@
-/* The categories of a run: ours, and then those that a program or a file of rules names, up to MT_MOST_CATEGORIES in all.
- * Few, so that they are numbers of one byte and arrays by category stay small. One thread at a time. */
+/* The categories of a run: ours, and then those that a program or a file of rules names, up to MT_MOST_CATEGORIES in
+ * all. Few, so that they are numbers of one byte and arrays by category stay small. One thread at a time. */
 #ifndef MT_BASE_CATEGORY_SET_H
 #define MT_BASE_CATEGORY_SET_H
 

@@ -1,4 +1,5 @@
-/* Where the text of a thread's last error is kept: for status.c, and for modules, which keep theirs in their opener's. */
+/* Where the text of a thread's last error is kept: for status.c, and for modules, which keep theirs in their
+ * opener's. */
 #ifndef MT_BASE_ERROR_TEXT_H
 #define MT_BASE_ERROR_TEXT_H
 

@@ -24,13 +24,13 @@ typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_ki
 
 const char *mt_event_kind_name(mt_event_kind kind);
 
-/* Invariants: sequence grows by 1 from 0 within a run, and time_ns never shrinks; block_bytes >= requested_bytes; address
- * = the segment's address + offset.
+/* Invariants: sequence grows by 1 from 0 within a run, and time_ns never shrinks; block_bytes >= requested_bytes;
+ * address = the segment's address + offset.
  *
- * A segment is a range of addresses, of which parts have memory. The first segment_map of its number begins it, at offset
- * 0 unless the range was somebody else's and had its beginning elsewhere; later ones add memory where there was none;
- * segment_unmap takes from what there is; the one that takes the last byte ends it. A block lies in what has memory.
- * Reserved is what was mapped less what was unmapped. */
+ * A segment is a range of addresses, of which parts have memory. The first segment_map of its number begins it, at
+ * offset 0 unless the range was somebody else's and had its beginning elsewhere; later ones add memory where there was
+ * none; segment_unmap takes from what there is; the one that takes the last byte ends it. A block lies in what has
+ * memory. Reserved is what was mapped less what was unmapped. */
 struct mt_event {
     uint64_t sequence;
     uint64_t time_ns; /* the device's clock, from the start of the run */

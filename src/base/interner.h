@@ -1,5 +1,6 @@
-/* Interns labels, spans and names of categories: equal values get equal ids, ids are dense from 1 (categories: from 0) and never change.
- * Every sink that gives out ids has one of these inside. Not locked: a sink is called by one thread at a time. */
+/* Interns labels, spans and names of categories: equal values get equal ids, ids are dense from 1 (categories: from 0)
+ * and never change. Every sink that gives out ids has one of these inside. Not locked: a sink is called by one thread
+ * at a time. */
 #ifndef MT_BASE_INTERNER_H
 #define MT_BASE_INTERNER_H
 

@@ -1,6 +1,6 @@
 /* A lock for what takes some tens of nanoseconds: one word, taken with one atomic exchange and given back with a store,
- * 2 ns where a pthread mutex takes 6. Who finds it held tries again for a moment, then lets others run, then sleeps: its
- * holder may wait for a slow disk.
+ * 2 ns where a pthread mutex takes 6. Who finds it held tries again for a moment, then lets others run, then sleeps:
+ * its holder may wait for a slow disk.
  *
  * It is not fair and not recursive. */
 #ifndef MT_BASE_LOCK_H

@@ -11,9 +11,9 @@ void *mt_host_alloc(size_t bytes);
 /* realloc of count * size, checked; what is new is not zeroed. */
 void *mt_host_resize(void *old, size_t count, size_t size);
 
-/* `items`, moved if need be, with room for one more after `count` of them: for arrays that grow one by one. Such an array
- * keeps no capacity, since it is full whenever the count is a power of two; an empty one is NULL. What is new is not
- * zeroed. */
+/* `items`, moved if need be, with room for one more after `count` of them: for arrays that grow one by one. Such an
+ * array keeps no capacity, since it is full whenever the count is a power of two; an empty one is NULL. What is new is
+ * not zeroed. */
 void *mt_host_room(void *items, size_t count, size_t item_bytes);
 
 char *mt_host_strdup(const char *text);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariant: every value of `places` is a number of `names`; what lies at its key was that name when it was last seen. */
+/* Invariant: every value of `places` is a number of `names`; what lies at its key was that name when it was last
+ * seen. */
 struct mt_name_set {
     struct mt_interner *names; /* as spans of its root */
     struct mt_number_map places;

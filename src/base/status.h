@@ -1,8 +1,8 @@
 /* What a function that can fail returns, and the words for it.
  *
- * A status is also the program's exit code, so a failure keeps its meaning from where it happens to the shell.
- * The text of the last failure is kept per thread: it is set where the failure happens, with the numbers, and read once,
- * by whoever prints. */
+ * A status is also the program's exit code, so a failure keeps its meaning from where it happens to the shell. The text
+ * of the last failure is kept per thread: it is set where the failure happens, with the numbers, and read once, by
+ * whoever prints. */
 #ifndef MT_BASE_STATUS_H
 #define MT_BASE_STATUS_H
 
