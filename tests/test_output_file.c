@@ -89,6 +89,22 @@ static void files_are_whole_or_as_they_were(void **state)
     }
 }
 
+static void a_file_keeps_who_may_read_it(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"600", "664", "444", "644"};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        const struct said *said =
+            shell("umask 022; rm -f kept.md; echo old >kept.md; chmod %s kept.md; \"$M\" report -o"
+                  " kept.md 2>&1 >/dev/null && stat -c %%a kept.md",
+                  modes[i]);
+        assert_int_equal(said->code, 0);
+        assert_non_null(strstr(said->out, modes[i]));
+    }
+    assert_int_equal(
+        shell("umask 027; rm -f kept.md; \"$M\" report -o kept.md; [ $(stat -c %%a kept.md) = 640 ]")->code, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -96,6 +112,7 @@ int main(void)
         cmocka_unit_test(a_trace_that_is_being_written_is_one_too),
         cmocka_unit_test(a_check_writes_no_file_that_it_reads_or_wrote),
         cmocka_unit_test(files_are_whole_or_as_they_were),
+        cmocka_unit_test(a_file_keeps_who_may_read_it),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

@@ -432,6 +432,9 @@ static void markdown_holds_names_as_text(void **state)
     const struct said *said = MEMTRACE("report");
     assert_int_equal(said->code, 0);
     assert_says(said->out, "\\<script\\>alert(1)\\</script\\>\\&\"\\|\\*\\_\\[x\\](y)\\`\\\\x1b\\[31m");
+    assert_int_equal(shell("cp memtrace.db 'a``b.db'")->code, 0);
+    assert_says(MEMTRACE("report --trace 'a``b.db'")->out, ": ``` memtrace report --study --trace 'a``b.db' ```");
+    said = MEMTRACE("report");
     size_t expected = 0, rows = 0;
     for (const char *line = said->out; *line != '\0';) {
         size_t length = strcspn(line, "\n");

@@ -196,7 +196,8 @@ const struct mt_command mt_command_sql = {
     .usage = "QUERY [OPTIONS]",
     .details =
         "docs/schema.md explains the tables. The rows of a run are those with its number in the column run; its\n"
-        "events are those from run.first_event, run.event_count of them.\n",
+        "events are those from run.first_event, run.event_count of them. A terminal that is too narrow for the table\n"
+        "is shown long texts in part; pipes, --csv and --json have all.\n",
     .examples = "  memtrace sql 'SELECT id, device, state FROM run'\n"
                 "  memtrace sql 'SELECT name, value FROM setting WHERE run = :run' --csv\n"
                 "  memtrace sql \"SELECT step, value FROM measurement WHERE name = 'loss'\" --json\n",

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666 };
+enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666, ALL_MODES = 0777 };
 
 /* Invariants: `partial` is NULL if it is written or appended to under its own name, and both names are NULL if it is
  * stdout; `error` is the errno of the first write that failed, 0 if none has. */
@@ -103,18 +103,24 @@ mt_status mt_output_file_check(const char *option, const char *name, const char 
     return status == MT_OK ? status : mt_fail_context(status, "%s", option);
 }
 
-/* Opens what will be renamed, or the name itself if it is appended to or is no file that could be replaced. */
+/* Opens what will be renamed, or the name itself if it is appended to or is no file that could be replaced. Who may read a
+ * file may read what replaces it, and nobody else. */
 static int open_descriptor(struct mt_output_file *file, mt_output_form form)
 {
     struct stat found;
     if (form == MT_OUTPUT_APPENDED)
         return open(file->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, FILE_MODE);
-    if (stat(file->name, &found) == 0 && !S_ISREG(found.st_mode))
+    bool is_there = stat(file->name, &found) == 0;
+    if (is_there && !S_ISREG(found.st_mode))
         return open(file->name, O_WRONLY | O_CLOEXEC);
     struct mt_text partial = {0};
     mt_text_add(&partial, "%s.%ld", file->name, (long)getpid());
     file->partial = partial.data;
-    return open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+    mode_t mode = is_there ? found.st_mode & ALL_MODES : FILE_MODE;
+    int descriptor = open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (is_there && descriptor >= 0)
+        fchmod(descriptor, mode); /* what the umask took; not every file system has modes */
+    return descriptor;
 }
 
 static bool is_compressed(const struct mt_output_file *file, mt_output_form form)

@@ -131,7 +131,7 @@ static mt_status fail_no_such_run(const struct mt_trace *trace, const char *whic
     mt_text_add(&text, "there is no run \"%s\" in %s", which, mt_database_path(trace->database));
     if (nearest != NULL)
         mt_text_add(&text, "; did you mean \"%s\"?", nearest);
-    mt_text_add(&text, nearest != NULL ? " There" : ", there");
+    mt_text_add(&text, nearest != NULL ? " There" : "; there");
     if (first == last)
         mt_text_add(&text, " is run %" PRId64, first);
     else
