@@ -61,20 +61,22 @@ mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, 
     return find_peak(trace, run, MT_STEP_WHOLE_RUN, measure, out_bytes, out_event);
 }
 
+/* The one before the first that began later: events of early steps, which most questions are about, are found at once. */
 mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
 {
     *out_step = MT_STEP_BEFORE;
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT number FROM step WHERE run = ?1 AND first_event <= ?2"
-                                        " ORDER BY first_event DESC LIMIT 1",
+                                        "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
+                                        " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
                                         &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_integer(statement, 2, event);
+    mt_statement_bind_integer(statement, 3, INT64_MAX);
     bool row;
     status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row)
+    if (status == MT_OK && row && !mt_statement_is_null(statement, 0))
         *out_step = mt_statement_integer(statement, 0);
     mt_statement_finalize(statement);
     return status;
