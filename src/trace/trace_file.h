@@ -22,7 +22,8 @@ mt_status mt_trace_file_check_writing(const char *path);
 /* Whether the file, and files beside it, can be written, and it has no other name. */
 bool mt_trace_file_is_writable(const char *path);
 
-/* Whether there is an SQLite database under that name, as every trace is, also one that is being written. */
+/* Whether there is an SQLite database under that name, as every trace is, also one that is being written. A pipe, which can
+ * be read only once, is not looked into. */
 bool mt_trace_file_is_database(const char *path);
 
 #endif

@@ -6,6 +6,7 @@
 #include "trace/import/rmm_import.h"
 #include "trace/import/torch_import.h"
 #include "trace/import/whole_file.h"
+#include "trace/trace_file.h"
 
 #include <stdlib.h>
 
@@ -42,11 +43,7 @@ static mt_status import_file(const struct mt_import_plan *plan, const struct mt_
 static mt_status import_any(const struct mt_import_plan *plan, const struct mt_rules *rules,
                             struct mt_import_report *out)
 {
-    bool is_database;
-    mt_status status = mt_nsys_is_one(plan->file, &is_database);
-    if (status != MT_OK)
-        return status;
-    return is_database ? mt_nsys_import(plan, rules, out) : import_file(plan, rules, out);
+    return mt_trace_file_is_database(plan->file) ? mt_nsys_import(plan, rules, out) : import_file(plan, rules, out);
 }
 
 mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out)

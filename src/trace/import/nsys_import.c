@@ -10,12 +10,7 @@
 #include "trace/import/nsys_strings.h"
 #include "trace/import/nsys_tables.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* What a row of the story is. */
 enum { STORY_RANGE_BEGINS, STORY_RANGE_ENDS, STORY_ALLOCATION, STORY_FREE };
@@ -35,22 +30,6 @@ struct nsys {
     uint64_t allocations, frees, range_count, kernels;
     struct mt_import_sizes sizes; /* of allocations */
 };
-
-mt_status mt_nsys_is_one(const char *path, bool *out)
-{
-    static const char magic[16] = "SQLite format 3";
-    char head[sizeof magic];
-    struct stat about;
-    *out = false;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        return MT_OK; /* a pipe can be read once */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
-    *out = pread(descriptor, head, sizeof head, 0) == sizeof head && memcmp(head, magic, sizeof head) == 0;
-    close(descriptor);
-    return MT_OK;
-}
 
 /* Adds the column's name, or what stands for it where there is none. */
 static mt_status add_column(struct nsys *nsys, struct mt_text *sql, const char *table, const char *column,

@@ -12,9 +12,6 @@
 
 #include "trace/import/import.h"
 
-/* Whether the file is a database of SQLite. MT_FAILED if it can't be read. */
-mt_status mt_nsys_is_one(const char *path, bool *out);
-
 /* Adds the run and fills in the report. MT_BAD_TRACE for a database without allocations, or a damaged one. */
 mt_status mt_nsys_import(const struct mt_import_plan *plan, const struct mt_rules *rules, struct mt_import_report *out);
 
