@@ -10,9 +10,11 @@
 constexpr double LEAST_OPERATIONS = 1 << 28;
 constexpr int MOST_CANDIDATES = 12;
 
-/* How long a candidate is run for, and how often that is done, the shortest counting. */
-constexpr float ROUND_MS = 0.4f;
-constexpr int ROUNDS = 2, FEWEST_RUNS = 2, MOST_RUNS = 16;
+/* A first look at each candidate is FEWEST_RUNS of it. Those that take at most CONTENDS times what the quickest took are then
+ * run for TURN_MS each, in TURNS turns: a card at its power limit lowers its clocks within milliseconds, and by more for
+ * kernels that take more power, so that what is fastest for a moment is not what is fastest in a step. */
+constexpr float CONTENDS = 1.5f, TURN_MS = 2;
+constexpr int TURNS = 3, FEWEST_RUNS = 2, MOST_RUNS = 256;
 
 /* Times this close are equal, and the likelier one is taken. What sums in another order must take less than this share. */
 constexpr float AS_GOOD = 1.02f, WORTH_OTHER_BITS = 0.875f;
@@ -189,21 +191,7 @@ static float time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm, int 
     return ms / (float)runs;
 }
 
-static float shortest_time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm)
-{
-    float shortest = time_of(t, algorithm, FEWEST_RUNS);
-    if (shortest <= 0)
-        return 0;
-    int runs = (int)(ROUND_MS / shortest);
-    runs = runs < FEWEST_RUNS ? FEWEST_RUNS : runs > MOST_RUNS ? MOST_RUNS : runs;
-    for (int round = 0; round < ROUNDS; round++) {
-        float ms = time_of(t, algorithm, runs);
-        shortest = ms > 0 && ms < shortest ? ms : shortest;
-    }
-    return shortest;
-}
-
-/* What was found of a candidate; a time of 0: it can't be used. */
+/* What was found of a candidate; a time of 0: it can't be used, or is too slow. */
 struct finding {
     float ms;
     unsigned long long digest;
@@ -233,19 +221,49 @@ static int pick(const finding *findings, int count, bool is_alike)
     return -1;
 }
 
-static int choose(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count)
+/* What each candidate computes, and its time at a first look. */
+static void look(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count, finding *findings)
 {
-    finding findings[MOST_CANDIDATES] = {};
     int usual = -1; /* the first that sums in one go, or the first */
     for (int i = 0; i < count; i++) {
         if (!digest(t, &candidates[i].algo, &findings[i].digest))
             continue;
-        findings[i].ms = shortest_time_of(t, &candidates[i].algo);
+        findings[i].ms = time_of(t, &candidates[i].algo, FEWEST_RUNS);
         if (usual < 0 || (is_whole(&candidates[i].algo) && !is_whole(&candidates[usual].algo)))
             usual = i;
     }
     for (int i = 0; i < count; i++)
         findings[i].is_alike = usual >= 0 && findings[i].digest == findings[usual].digest;
+}
+
+/* Runs a candidate for a turn's time; 0 if it can't be told. */
+static float take_turn(const trial &t, const cublasLtMatmulAlgo_t *algorithm, float expected_ms)
+{
+    int runs = (int)(TURN_MS / expected_ms);
+    return time_of(t, algorithm, runs < FEWEST_RUNS ? FEWEST_RUNS : runs > MOST_RUNS ? MOST_RUNS : runs);
+}
+
+/* Replaces the times by those of TURNS turns together, and by 0 for candidates that do not contend. */
+static void compare(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count, finding *findings)
+{
+    float best = 0, first_ms[MOST_CANDIDATES];
+    for (int i = 0; i < count; i++) {
+        first_ms[i] = findings[i].ms;
+        findings[i].ms = 0;
+        if (first_ms[i] > 0 && (best == 0 || first_ms[i] < best))
+            best = first_ms[i];
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; i < count; i++)
+            if (first_ms[i] > 0 && first_ms[i] <= best * CONTENDS)
+                findings[i].ms += take_turn(t, &candidates[i].algo, first_ms[i]);
+}
+
+static int choose(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count)
+{
+    finding findings[MOST_CANDIDATES] = {};
+    look(t, candidates, count, findings);
+    compare(t, candidates, count, findings);
     int alike = pick(findings, count, true), other = pick(findings, count, false);
     if (alike >= 0 && other >= 0 && findings[other].ms < findings[alike].ms * WORTH_OTHER_BITS)
         return other;
