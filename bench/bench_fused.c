@@ -23,8 +23,10 @@ struct step {
     double ms, adamw_ms; /* at most; NAN: nothing was promised */
 };
 
-static const struct step steps[] = {{{"2.7B", 256, "bf16"}, "", 62, 25},
-                                    {{"2.7B", 256, "tf32"}, "", 85, 25},
+/* Where updates go beside backward, AdamW has no time of its own. Products of plain fp32 leave it no room beside them. */
+static const char beside[] = "--optimizer-in-backward beside";
+static const struct step steps[] = {{{"2.7B", 256, "bf16"}, beside, 62, NAN},
+                                    {{"2.7B", 256, "tf32"}, beside, 85, NAN},
                                     {{"2.7B", 256, "fp32"}, "", 485, 25},
                                     {{"small", 128, "bf16"}, "--cuda-graph on --zero-grad before-forward", 3, NAN}};
 
@@ -46,6 +48,8 @@ static void report_step(struct bench *bench, const char *what, const struct step
     setup_name(&step->setup, name);
     for (int part = 0; part < PARTS; part++) {
         double target = part == STEP ? step->ms : part == OPTIMIZER ? step->adamw_ms : NAN;
+        if (part != STEP && step->options == beside)
+            continue;
         snprintf(text, sizeof text, "%s: %s, %s", what, name, part == OPTIMIZER ? "AdamW" : part_names[part]);
         report(bench, text, "ms", turns->ours[part], turns->peer[part], at_most(target), target);
     }

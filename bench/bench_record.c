@@ -1,7 +1,7 @@
-/* What `memtrace record` costs a program, and how near its account is to the driver's: a C program, one that uses virtual
- * memory, and training in PyTorch, each in turns with the same program on its own, and with that once more, whose
- * difference from itself is what the figure for the overhead can't tell from nothing. card.h says how it is started;
- * the programs are beside this one.
+/* What `memtrace record` costs a program, and how near its account is to the driver's: a C program, one that uses managed
+ * memory and one that uses virtual, and training in PyTorch, each in turns with the same program on its own, and with that
+ * once more, whose difference from itself is what the figure for the overhead can't tell from nothing. card.h says how it
+ * is started; the programs are beside this one.
  *
  * The account is compared with the driver at two moments, between which nobody else takes or gives anything: when the
  * program has nothing, and when it has as much as it ever has. At each the program asks the driver and waits while the
@@ -121,12 +121,14 @@ static void measure_recorded(struct bench *bench, const struct program *program,
 
 static void measure_c(struct bench *bench)
 {
-    static const char *const kinds[] = {"malloc", "virtual"}, *const names[] = {"C program", "virtual memory"};
+    static const char *const kinds[] = {"malloc", "managed", "virtual"}, *const names[] = {"C program",
+                                                                                           "managed memory",
+                                                                                           "virtual memory"};
     char folder[SAID_BYTES / 2], command[SAID_BYTES];
     ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
     folder[length > 0 ? length : 0] = '\0';
     *(strrchr(folder, '/') != NULL ? strrchr(folder, '/') : folder) = '\0';
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         const struct program program = {names[i], command, "step 40"};
         snprintf(command, sizeof command, "'%s/peer_record' %s", folder, kinds[i]);
         measure_recorded(bench, &program, "memory", "");
@@ -136,7 +138,7 @@ static void measure_c(struct bench *bench)
 static void measure_pytorch(struct bench *bench)
 {
     char command[SAID_BYTES];
-    const struct program program = {"PyTorch", command, "step 20"};
+    const struct program program = {"PyTorch", command, "step 10"};
     if (bench->peers == NULL)
         return;
     snprintf(command, sizeof command, "python3 '%s/pytorch_eager.py' --model small --seq 128 --precision fp32",

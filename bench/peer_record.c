@@ -1,6 +1,7 @@
 /* A CUDA program to be recorded, as somebody may have written it: takes memory in each way that there is and fills it.
  *
- *   peer_record malloc     cudaMalloc, cudaMallocAsync, cudaMallocManaged
+ *   peer_record malloc     cudaMalloc, cudaMallocAsync
+ *   peer_record managed    cudaMallocManaged
  *   peer_record virtual    ranges of addresses, to which physical memory is mapped
  *
  * Answers on stdin, as bench/peer.h says:
@@ -91,20 +92,20 @@ static void load(void)
 
 /* ---- malloc ---- */
 
-static void *pieces[3], *last_piece;
+static void *last_piece;
 
 /* Pools keep what they have, as programs that are in a hurry set them. */
 static void keep_pieces(void)
 {
     cudaMemPool_t pool;
     uint64_t all = UINT64_MAX;
+    void *pieces[2];
     check(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess &&
               cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all) == cudaSuccess,
           "cudaMemPoolSetAttribute");
     check(cudaMalloc(&pieces[0], piece_bytes * PIECES) == cudaSuccess, "cudaMalloc");
     check(cudaMallocAsync(&pieces[1], piece_bytes * PIECES, 0) == cudaSuccess, "cudaMallocAsync");
-    check(cudaMallocManaged(&pieces[2], piece_bytes, cudaMemAttachGlobal) == cudaSuccess, "cudaMallocManaged");
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         fill(pieces[i]);
 }
 
@@ -120,9 +121,31 @@ static void rise_malloc(void)
     fill(last_piece);
 }
 
-static void fall_malloc(void)
+static void free_last(void)
 {
     check(cudaFree(last_piece) == cudaSuccess, "cudaFree");
+}
+
+/* ---- managed ---- */
+
+/* Filled on the card, so that it is there. */
+static void *take_managed(void)
+{
+    void *piece;
+    check(cudaMallocManaged(&piece, piece_bytes, cudaMemAttachGlobal) == cudaSuccess, "cudaMallocManaged");
+    fill(piece);
+    return piece;
+}
+
+static void keep_managed(void)
+{
+    for (int i = 0; i < PIECES; i++)
+        (void)take_managed();
+}
+
+static void rise_managed(void)
+{
+    last_piece = take_managed();
 }
 
 /* ---- virtual ---- */
@@ -225,9 +248,17 @@ static double answer(const struct way *way, const char *request, enum state *sta
 
 int main(int count, char **arguments)
 {
-    static const struct way ways[] = {{keep_pieces, rise_malloc, fall_malloc},
-                                      {keep_mapped, rise_virtual, fall_virtual}};
-    const struct way *way = &ways[count > 1 && strcmp(arguments[1], "virtual") == 0];
+    static const struct {
+        const char *name;
+        struct way way;
+    } ways[] = {{"malloc", {keep_pieces, rise_malloc, free_last}},
+                {"managed", {keep_managed, rise_managed, free_last}},
+                {"virtual", {keep_mapped, rise_virtual, fall_virtual}}};
+    const struct way *way = NULL;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] && count > 1; i++)
+        if (strcmp(arguments[1], ways[i].name) == 0)
+            way = &ways[i].way;
+    check(way != NULL, "a way to take memory");
     enum state state = EMPTY;
     char line[64];
     load();
