@@ -176,21 +176,14 @@ static void add_what(struct mt_text *out, const struct mt_finding *finding)
 /* The same in few characters: the op, or category and role, and the place in its layer. */
 static void add_short_what(struct mt_text *out, const struct mt_finding *finding)
 {
-    enum { WIDEST = 36 };
     static const char layers[] = "layers.*.";
-    struct mt_text text = {0};
     const char *layer = strstr(finding->place, layers);
     if (finding->op[0] != '\0')
-        mt_text_add(&text, "%s", finding->op);
+        mt_text_add(out, "%s", finding->op);
     else
-        mt_text_add(&text, "%s%s%s", finding->category, finding->category[0] != '\0' ? " " : "", finding->role);
+        mt_text_add(out, "%s%s%s", finding->category, finding->category[0] != '\0' ? " " : "", finding->role);
     if (finding->place[0] != '\0')
-        mt_text_add(&text, ", %s", layer != NULL ? layer + strlen(layers) : finding->place);
-    if (text.length > WIDEST)
-        mt_text_add(out, "%.*s…", WIDEST - 1, text.data);
-    else
-        mt_text_add(out, "%s", mt_text_get(&text));
-    mt_text_release(&text);
+        mt_text_add(out, ", %s", layer != NULL ? layer + strlen(layers) : finding->place);
 }
 
 static void add_finding(struct mt_table *table, const struct shown *shown)

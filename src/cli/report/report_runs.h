@@ -32,8 +32,7 @@ struct mt_report {
     struct mt_page *page;
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
     size_t run_count;
-    size_t
-        without_settings; /* further runs, which do not say what was trained: imported ones, those of other programs */
+    size_t without_settings; /* further runs, which do not say what was trained, as imported ones */
 };
 
 /* Loads the newest run of each configuration that ended, be it out of memory; of full steps one with a second step, where
