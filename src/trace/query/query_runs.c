@@ -68,7 +68,7 @@ static mt_status check_run(const struct mt_trace *trace, const struct mt_run *ru
                    limits->most);
 }
 
-mt_status mt_query_load_runs(struct mt_trace *trace)
+static mt_status load_runs(struct mt_trace *trace)
 {
     struct mt_statement *statement = NULL;
     struct event_limits limits = {0};
@@ -83,6 +83,17 @@ mt_status mt_query_load_runs(struct mt_trace *trace)
         status = check_run(trace, &trace->runs[trace->run_count++], &limits);
     }
     mt_statement_finalize(statement);
+    return status;
+}
+
+/* Of one state of the file: somebody may begin to write it just now. */
+mt_status mt_query_load_runs(struct mt_trace *trace)
+{
+    mt_status status = mt_database_begin_reading(trace->database);
+    if (status != MT_OK)
+        return status;
+    status = load_runs(trace);
+    mt_database_end_reading(trace->database);
     return status;
 }
 
