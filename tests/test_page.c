@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 enum { EVENTS = 150000, FEW_EVENTS = 3000 }; /* more events than two chunks hold, and blocks than one */
+enum { WORTH_A_THREAD = 70000 };             /* events that are read by two threads */
 
 static char path[FIXTURE_PATH_BYTES];
 static struct mt_trace *trace;
@@ -318,6 +319,24 @@ static void every_column_is_what_the_trace_says(void **state)
                 page_number(page_table(&page, 0, "blocks"), "part_rows"));
     check_run(&page, 0, run);
     page_release(&page);
+}
+
+static void a_trace_that_is_no_longer_at_its_path_is_read_all_the_same(void **state)
+{
+    (void)state;
+    char other[sizeof path + 8];
+    snprintf(other, sizeof other, "%s-other", path);
+    fixture_record(path, seed, WORTH_A_THREAD);
+    fixture_record(other, seed + 1, WORTH_A_THREAD + 1000);
+    struct mt_page_plan plan = plan_of(open_run(NULL));
+    const char *const elsewhere[] = {"/nowhere/memtrace.db", other};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+        plan.sources[0].path = elsewhere[i];
+        struct page page = page_of(&plan);
+        check_run(&page, 0, plan.sources[0].run);
+        page_release(&page);
+    }
+    unlink(other);
 }
 
 /* What is live after each event, by category; the highest of it, and the first event that reached it. */
@@ -649,6 +668,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_column_is_what_the_trace_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_trace_that_is_no_longer_at_its_path_is_read_all_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_add_up_to_the_peak, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_runs_share_their_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_without_events_has_empty_tables, set_up, tear_down),

@@ -18,7 +18,8 @@ static mt_status write_description(const struct mt_page_output *out, const struc
     if (status != MT_OK)
         return status;
     size_t length = 0;
-    char *chunk = mt_page_chunk_make(0, (const unsigned char *)description, strlen(description), &length);
+    char *chunk =
+        mt_page_chunk_make(0, MT_PAGE_REPEATS, (const unsigned char *)description, strlen(description), &length);
     free(description);
     if (chunk == NULL)
         return mt_fail(MT_FAILED, "zlib can't compress the page's description");
@@ -68,7 +69,8 @@ mt_status mt_page_write(const struct mt_page_plan *plan, const struct mt_page_ou
     mt_status status = MT_OK;
     mt_page_names_create(&names);
     for (size_t i = 0; i < plan->source_count && status == MT_OK; i++)
-        status = mt_page_run_load(plan->sources[i].trace, plan->sources[i].run, &names, &runs[i]);
+        status =
+            mt_page_run_load(plan->sources[i].trace, plan->sources[i].path, plan->sources[i].run, &names, &runs[i]);
     if (status == MT_OK)
         status = measure_tables(plan, runs);
     if (status == MT_OK)

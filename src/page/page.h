@@ -15,7 +15,7 @@
 struct mt_page_source {
     struct mt_trace *trace;
     const struct mt_run *run;
-    const char *path; /* of the trace as it was given, for commands to copy */
+    const char *path; /* of the trace's file as it was given: for commands to copy, and to open it once more */
 };
 
 enum { MT_PAGE_MOST_RUNS = 2 };

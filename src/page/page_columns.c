@@ -26,7 +26,7 @@ static int64_t life(int64_t begin, int64_t end)
     return end > begin ? end - begin : 0;
 }
 
-VALUE(event_time, page->times[row] / page->time_unit_ns)
+VALUE(event_time, page->beside.times[row] / page->time_unit_ns)
 static const struct mt_page_column event_columns[] = {DELTA("time", event_time)};
 
 VALUE(knot_event, page->knots[row].event)
@@ -82,10 +82,10 @@ static const struct mt_page_column block_columns[] = {DELTA("alloc", block_alloc
 /* A request that could not be met may be of any size; beyond this one, which no device has either, it is shown as it. */
 #define MOST_MARK_VALUE ((UINT64_C(1) << 8 * MT_PAGE_MOST_WIDTH) - 1)
 
-VALUE(mark_event, page->marks[row].event - page->run->first_event)
-VALUE(mark_value, page->marks[row].value < MOST_MARK_VALUE ? page->marks[row].value : MOST_MARK_VALUE)
+VALUE(mark_event, page->beside.marks[row].event - page->run->first_event)
+VALUE(mark_value, page->beside.marks[row].value < MOST_MARK_VALUE ? page->beside.marks[row].value : MOST_MARK_VALUE)
 VALUE(mark_span, page->mark_spans[row])
-VALUE(mark_label, page->marks[row].label)
+VALUE(mark_label, page->beside.marks[row].label)
 
 /* Kinds as the page numbers them. */
 static uint64_t mark_kind(const void *rows, size_t row)
@@ -93,7 +93,7 @@ static uint64_t mark_kind(const void *rows, size_t row)
     static const unsigned char number[MT_EVENT_KIND_COUNT] = {
         [MT_EVENT_STEP_BEGIN] = 0, [MT_EVENT_STEP_END] = 1, [MT_EVENT_PHASE] = 2,
         [MT_EVENT_SPAN_BEGIN] = 3, [MT_EVENT_SPAN_END] = 4, [MT_EVENT_OOM] = 5};
-    return number[((const struct mt_page_run *)rows)->marks[row].kind];
+    return number[((const struct mt_page_run *)rows)->beside.marks[row].kind];
 }
 static const struct mt_page_column mark_columns[] = {DELTA("event", mark_event), PLAIN("kind", mark_kind),
                                                      PLAIN("value", mark_value), PLAIN("span", mark_span),
@@ -128,11 +128,11 @@ static const struct mt_page_column use_columns[] = {PLAIN("flags", use_flags),  
                                                     PLAIN("last", use_last),     PLAIN("idle_from", use_idle_from),
                                                     PLAIN("idle", use_idle),     PLAIN("source", use_source)};
 
-VALUE(kernel_start, page->kernels[row].start_ns / page->time_unit_ns)
-VALUE(kernel_duration, page->kernels[row].duration_ns / page->time_unit_ns)
+VALUE(kernel_start, page->beside.kernels[row].start_ns / page->time_unit_ns)
+VALUE(kernel_duration, page->beside.kernels[row].duration_ns / page->time_unit_ns)
 VALUE(kernel_name, page->kernel_names[row])
-VALUE(kernel_label, page->kernels[row].label)
-VALUE(kernel_stream, page->kernels[row].stream)
+VALUE(kernel_label, page->beside.kernels[row].label)
+VALUE(kernel_stream, page->beside.kernels[row].stream)
 static const struct mt_page_column kernel_columns[] = {DELTA("start", kernel_start), PLAIN("duration", kernel_duration),
                                                        PLAIN("name", kernel_name), PLAIN("label", kernel_label),
                                                        PLAIN("stream", kernel_stream)};
@@ -178,9 +178,9 @@ void mt_page_run_declare(struct mt_page_run *page)
     if (!segments_are_whole(page))
         tables[MT_PAGE_PARTS] = TABLE("parts", "part of a segment", part_columns, page->part_count);
     tables[MT_PAGE_BLOCKS] = TABLE("blocks", "block", block_columns, page->block_count);
-    tables[MT_PAGE_MARKS] = TABLE("marks", "mark", mark_columns, page->mark_count);
+    tables[MT_PAGE_MARKS] = TABLE("marks", "mark", mark_columns, page->beside.mark_count);
     if (any_use_is_known(page))
         tables[MT_PAGE_USES] = TABLE("uses", "use of block", use_columns, page->block_count);
-    if (page->kernel_count > 0)
-        tables[MT_PAGE_KERNELS] = TABLE("kernels", "kernel", kernel_columns, page->kernel_count);
+    if (page->beside.kernel_count > 0)
+        tables[MT_PAGE_KERNELS] = TABLE("kernels", "kernel", kernel_columns, page->beside.kernel_count);
 }

@@ -11,6 +11,7 @@ enum { WAVE_PARTS = 64, MOST_THREADS = 8 };
 /* A part of a table on its way. */
 struct press_part {
     const struct mt_page_table *table;
+    mt_page_packing packing;
     size_t number; /* of the part in its table, from 0 */
     char *text;    /* the chunk's element; NULL: not made */
     size_t length;
@@ -27,7 +28,8 @@ static void make_part(struct press_part *part)
 {
     size_t count;
     unsigned char *bytes = mt_page_table_encode(part->table, part->number, &count);
-    part->text = mt_page_chunk_make(part->table->first_chunk + part->number, bytes, count, &part->length);
+    part->text =
+        mt_page_chunk_make(part->table->first_chunk + part->number, part->packing, bytes, count, &part->length);
     free(bytes);
 }
 
@@ -81,12 +83,22 @@ static mt_status press_wave(const struct mt_page_output *out, struct press_wave 
     return status;
 }
 
+static mt_page_packing choose_packing(const struct mt_page_table *table)
+{
+    size_t count;
+    unsigned char *sample = mt_page_table_sample(table, &count);
+    mt_page_packing packing = mt_page_packing_choose(sample, count);
+    free(sample);
+    return packing;
+}
+
 static mt_status press_table(const struct mt_page_output *out, const struct mt_page_table *table,
                              struct press_wave *wave)
 {
     mt_status status = MT_OK;
+    mt_page_packing packing = choose_packing(table);
     for (size_t i = 0; i < mt_page_table_chunks(table) && status == MT_OK; i++) {
-        wave->parts[wave->count++] = (struct press_part){.table = table, .number = i};
+        wave->parts[wave->count++] = (struct press_part){.table = table, .packing = packing, .number = i};
         if (wave->count == WAVE_PARTS)
             status = press_wave(out, wave);
     }

@@ -113,27 +113,19 @@ static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
         status = mt_trace_segments(trace, page->run, &page->segments, &page->segment_count);
     if (status == MT_OK)
         status = mt_trace_parts(trace, page->run, &page->parts, &page->part_count);
-    if (status == MT_OK)
-        status = mt_trace_times(trace, page->run, first, last, &page->times);
-    page->time_count = (size_t)page->run->event_count;
     return status;
 }
 
-static mt_status load_marks(struct mt_trace *trace, struct mt_page_names *names, struct mt_page_run *page)
+/* Of the texts beside the blocks. */
+static void number_texts(struct mt_page_names *names, struct mt_page_run *page)
 {
-    int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
-    mt_status status = mt_trace_marks(trace, page->run, first, last, &page->marks, &page->mark_count);
-    if (status == MT_OK)
-        status = mt_trace_launches(trace, page->run, &page->kernels, &page->kernel_count);
-    if (status != MT_OK)
-        return status;
-    page->mark_spans = mt_host_alloc(page->mark_count * sizeof *page->mark_spans + 1);
-    page->kernel_names = mt_host_alloc(page->kernel_count * sizeof *page->kernel_names + 1);
-    for (size_t i = 0; i < page->mark_count; i++)
-        page->mark_spans[i] = text_number(names, page->marks[i].span);
-    for (size_t i = 0; i < page->kernel_count; i++)
-        page->kernel_names[i] = text_number(names, page->kernels[i].name);
-    return MT_OK;
+    const struct mt_page_beside *beside = &page->beside;
+    page->mark_spans = mt_host_alloc(beside->mark_count * sizeof *page->mark_spans + 1);
+    page->kernel_names = mt_host_alloc(beside->kernel_count * sizeof *page->kernel_names + 1);
+    for (size_t i = 0; i < beside->mark_count; i++)
+        page->mark_spans[i] = text_number(names, beside->marks[i].span);
+    for (size_t i = 0; i < beside->kernel_count; i++)
+        page->kernel_names[i] = text_number(names, beside->kernels[i].name);
 }
 
 /* The clock of a card is read on two sides, and may seem to fall by a little: what is told never does. */
@@ -150,20 +142,32 @@ static uint64_t time_unit(const uint64_t *times, size_t count)
     return fits ? 1 : 1000;
 }
 
-mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, struct mt_page_names *names,
-                           struct mt_page_run *out)
+/* Labels and blocks, and what is read beside these. */
+static mt_status load_rows(struct mt_trace *trace, const char *path, struct mt_page_names *names,
+                           struct mt_page_run *page)
 {
-    *out = (struct mt_page_run){.run = run};
-    mt_status status = load_labels(trace, names, out);
+    struct mt_page_reading *reading = mt_page_reading_begin(path, page->run);
+    mt_status status = load_labels(trace, names, page);
     if (status == MT_OK)
-        status = load_blocks(trace, out);
+        status = load_blocks(trace, page);
     if (status == MT_OK)
-        status = load_marks(trace, names, out);
+        return mt_page_reading_end(reading, trace, page->run, &page->beside);
+    mt_page_reading_abandon(reading);
+    return status;
+}
+
+mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struct mt_run *run,
+                           struct mt_page_names *names, struct mt_page_run *out)
+{
+    *out = (struct mt_page_run){.run = run, .time_count = (size_t)run->event_count};
+    mt_status status = load_rows(trace, path, names, out);
     if (status != MT_OK)
         return status;
-    straighten(out->times, out->time_count);
-    out->time_unit_ns = time_unit(out->times, out->time_count);
-    out->knots = mt_page_knots_find(out->times, out->time_count, &out->knot_count);
+    number_texts(names, out);
+    uint64_t *times = out->beside.times;
+    straighten(times, out->time_count);
+    out->time_unit_ns = time_unit(times, out->time_count);
+    out->knots = mt_page_knots_find(times, out->time_count, &out->knot_count);
     mt_page_run_declare(out);
     return MT_OK;
 }
@@ -180,7 +184,7 @@ mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id fr
 
 void mt_page_run_release(struct mt_page_run *page)
 {
-    free(page->times);
+    mt_page_beside_release(&page->beside);
     free(page->knots);
     free(page->labels);
     free(page->blocks);
@@ -189,8 +193,6 @@ void mt_page_run_release(struct mt_page_run *page)
     free(page->uses);
     free(page->segments);
     free(page->parts);
-    free(page->marks);
     free(page->mark_spans);
-    free(page->kernels);
     free(page->kernel_names);
 }

@@ -3,6 +3,7 @@
 #define MT_PAGE_PAGE_RUN_H
 
 #include "base/name_set.h"
+#include "page/page_beside.h"
 #include "page/page_knots.h"
 #include "page/page_table.h"
 #include "trace/blocks.h"
@@ -46,11 +47,11 @@ struct mt_page_size {
 };
 
 /* Event ids are as in the trace; what the page stores counts from run->first_event.
- * Invariants: size_of_block[i] and uses[i] are of blocks[i], mark_spans[i] of marks[i], kernel_names[i] of kernels[i];
+ * Invariants: size_of_block[i] and uses[i] are of blocks[i], mark_spans[i] of beside.marks[i], kernel_names[i] of beside.kernels[i], kernel_names[i] of kernels[i];
  * tables[i].rows is this. */
 struct mt_page_run {
     const struct mt_run *run;
-    uint64_t *times; /* of every event */
+    struct mt_page_beside beside;
     size_t time_count;
     uint64_t time_unit_ns; /* what the page counts times in */
     struct mt_page_knot *knots;
@@ -67,21 +68,16 @@ struct mt_page_run {
     size_t segment_count;
     struct mt_part_row *parts;
     size_t part_count;
-    struct mt_mark_row *marks;
-    uint32_t *mark_spans;
-    size_t mark_count;
-    struct mt_launch_row *kernels;
-    uint32_t *kernel_names;
-    size_t kernel_count;
+    uint32_t *mark_spans, *kernel_names; /* positions in texts */
     struct mt_page_table tables[MT_PAGE_TABLE_COUNT];
 };
 
 void mt_page_names_create(struct mt_page_names *names);
 void mt_page_names_release(struct mt_page_names *names);
 
-/* Reads the run and declares its tables. Release in any case. */
-mt_status mt_page_run_load(struct mt_trace *trace, const struct mt_run *run, struct mt_page_names *names,
-                           struct mt_page_run *out);
+/* Reads the run of the trace, which is the file at `path`, and declares its tables. Release in any case. */
+mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struct mt_run *run,
+                           struct mt_page_names *names, struct mt_page_run *out);
 
 /* Measures the tables from one to before another, whose chunks are numbered from *next_chunk on. */
 mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id from, enum mt_page_table_id to,

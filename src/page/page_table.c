@@ -95,15 +95,14 @@ static size_t row_bytes(const struct mt_page_table *table)
     return bytes;
 }
 
-/* Writes `width` planes of `count` bytes, the lowest first, of the rows of a part. */
-static void encode_column(const struct mt_page_table *table, size_t index, size_t part, size_t count,
+/* Writes `width` planes of `count` bytes, the lowest first, of the rows from `first` on. */
+static void encode_column(const struct mt_page_table *table, size_t index, size_t first, size_t count,
                           unsigned char *planes)
 {
     const struct mt_page_column *column = &table->columns[index];
     struct mt_page_shape shape = table->shape[index];
     int shift = __builtin_ctzll(shape.unit);
-    size_t first = part * MT_PAGE_PART_ROWS;
-    uint64_t previous = mt_page_table_first(table, index, part);
+    uint64_t previous = count > 0 ? column->value(table->rows, first) : 0;
     for (size_t i = 0; i < count && shape.width > 0; i++) {
         uint64_t number = stored_number(table, column, first + i, &previous) >> shift;
         for (int byte = 0; byte < shape.width; byte++, number >>= 8)
@@ -111,15 +110,25 @@ static void encode_column(const struct mt_page_table *table, size_t index, size_
     }
 }
 
-unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes)
+/* Up to `most` rows from `first` on. */
+static unsigned char *encode_rows(const struct mt_page_table *table, size_t first, size_t most, size_t *out_bytes)
 {
-    size_t left = table->row_count - part * MT_PAGE_PART_ROWS;
-    size_t count = left < MT_PAGE_PART_ROWS ? left : MT_PAGE_PART_ROWS;
+    size_t left = table->row_count - first, count = left < most ? left : most;
     unsigned char *bytes = mt_host_alloc(count * row_bytes(table) + 1), *at = bytes;
     for (size_t i = 0; i < table->column_count; i++) {
-        encode_column(table, i, part, count, at);
+        encode_column(table, i, first, count, at);
         at += count * (size_t)table->shape[i].width;
     }
     *out_bytes = (size_t)(at - bytes);
     return bytes;
+}
+
+unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes)
+{
+    return encode_rows(table, part * MT_PAGE_PART_ROWS, MT_PAGE_PART_ROWS, out_bytes);
+}
+
+unsigned char *mt_page_table_sample(const struct mt_page_table *table, size_t *out_bytes)
+{
+    return encode_rows(table, table->row_count / 2, MT_PAGE_SAMPLE_ROWS, out_bytes);
 }

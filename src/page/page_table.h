@@ -56,4 +56,8 @@ uint64_t mt_page_table_first(const struct mt_page_table *table, size_t index, si
 /* The bytes of chunk number `part` of the table, from 0; the caller's, free(). */
 unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes);
 
+/* The same of up to MT_PAGE_SAMPLE_ROWS in the middle of the table: what its chunks are like. */
+enum { MT_PAGE_SAMPLE_ROWS = 1 << 14 };
+unsigned char *mt_page_table_sample(const struct mt_page_table *table, size_t *out_bytes);
+
 #endif
