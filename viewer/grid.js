@@ -160,33 +160,37 @@ export function isRowFilled(cells, row) {
     return filledOf.get(cells)[row] === 1;
 }
 
-/** The mean of the grid's cells in each pixel of a row: [4 * x], in units of `one`; coverage up to `one`. */
-export function sampleGrid(cells, columns, row, one, out) {
+/** A mean of so many cells fits two channels into a word; a chart with more of them in a pixel is too small to be read. */
+const MOST_CELLS = 256;
+
+/** The mean of cells `first` to `last`, channel by channel. */
+function meanOfCells(cells, first, last) {
+    const count = Math.min(MOST_CELLS, last + 1 - first);
+    let even = 0; // red and blue
+    let odd = 0; // green and coverage
+    for (let at = first; at < first + count; at++) {
+        even += cells[at] & 0xff00ff;
+        odd += (cells[at] >>> 8) & 0xff00ff;
+    }
+    const share = 1 / count;
+    return (
+        ((even & 0xffff) * share + 0.5) |
+        (((odd & 0xffff) * share + 0.5) << 8) |
+        (((even >>> 16) * share + 0.5) << 16) |
+        (((odd >>> 16) * share + 0.5) << 24)
+    );
+}
+
+/** The mean of the grid's cells in each pixel of a row, a word as they are. */
+export function sampleGrid(cells, columns, row, out) {
     const base = row * GRID_COLUMNS;
-    for (let at = 0, x = 0; at < out.length; at += 4, x += 2) {
-        const first = base + columns[x];
-        const last = base + columns[x + 1];
-        // Mostly there are one or two; one, added to itself, has the same mean.
+    for (let x = 0; x < out.length; x++) {
+        const first = base + columns[2 * x];
+        const last = base + columns[2 * x + 1];
         const p = cells[first],
             q = cells[last];
-        let r = (p & 255) + (q & 255),
-            g = ((p >>> 8) & 255) + ((q >>> 8) & 255),
-            b = ((p >>> 16) & 255) + ((q >>> 16) & 255),
-            a = (p >>> 24) + (q >>> 24);
-        let share = one / 2;
-        if (last - first > 1) {
-            share = one / (last + 1 - first);
-            for (let from = first + 1; from < last; from++) {
-                const cell = cells[from];
-                r += cell & 255;
-                g += (cell >>> 8) & 255;
-                b += (cell >>> 16) & 255;
-                a += cell >>> 24;
-            }
-        }
-        out[at] = r * share;
-        out[at + 1] = g * share;
-        out[at + 2] = b * share;
-        out[at + 3] = (a * share) / 255;
+        // Mostly there are one or two: half of what differs is taken off what either has, all channels at once.
+        if (last - first < 2) out[x] = (p | q) - (((p ^ q) & 0xfefefefe) >>> 1);
+        else out[x] = meanOfCells(cells, first, last);
     }
 }

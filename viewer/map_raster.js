@@ -174,11 +174,40 @@ function over(below, r, g, b, cover) {
     );
 }
 
-/** Lays what was sampled of the grid, from `s` on, and a colour that all share, over pixels. */
+/** Lays a cell of the grid over a pixel. Two channels are multiplied at once, and 255ths are rounded as they should be. */
+function cellOver(below, cell) {
+    const under = 255 - (cell >>> 24);
+    const even = Math.imul(below & 0xff00ff, under) + 0x800080;
+    const odd = Math.imul((below >>> 8) & 0xff, under) + 0x80;
+    return (
+        ((255 << 24) | (cell & 0xffffff)) +
+        (((even + ((even >>> 8) & 0xff00ff)) >>> 8) & 0xff00ff) +
+        ((odd + (odd >>> 8)) & 0xff00)
+    );
+}
+
+/** Lays what was sampled of the grid, from `s` on, over pixels. */
+function laySampled(pixels, from, end, sampled, s) {
+    for (let at = from; at < end; at++, s++) {
+        const cell = sampled[s];
+        if (cell >= 0xff000000) pixels[at] = cell;
+        else if (cell !== 0) pixels[at] = cellOver(pixels[at], cell);
+    }
+}
+
+/** The same together with a colour that all share. */
 function layRow(pixels, from, end, sampled, s, r, g, b, a) {
-    for (let at = from; at < end; at++, s += 4) {
-        const cover = a + sampled[s + 3];
-        if (cover >= 1) pixels[at] = over(pixels[at], r + sampled[s], g + sampled[s + 1], b + sampled[s + 2], cover);
+    for (let at = from; at < end; at++, s++) {
+        const cell = sampled[s];
+        const cover = a + (cell >>> 24) * (ONE / 255);
+        if (cover < 1) continue;
+        pixels[at] = over(
+            pixels[at],
+            r + (cell & 255) * ONE,
+            g + ((cell >>> 8) & 255) * ONE,
+            b + ((cell >>> 16) & 255) * ONE,
+            cover,
+        );
     }
 }
 
@@ -222,8 +251,9 @@ function blendRow(pixels, begin, row, width, sampled) {
         marks[from] = 0;
         const next = nextMark(from + 1);
         const pixel = begin + from - row;
-        if (sampled) layRow(pixels, pixel, begin + next - row, sampled, (from - row) * 4, r, g, b, a);
-        else layPlain(pixels, pixel, begin + next - row, r, g, b, a);
+        if (!sampled) layPlain(pixels, pixel, begin + next - row, r, g, b, a);
+        else if (a === 0) laySampled(pixels, pixel, begin + next - row, sampled, from - row);
+        else layRow(pixels, pixel, begin + next - row, sampled, from - row, r, g, b, a);
         from = next;
     }
     changes.fill(0, end * 4, (end + 2) * 4);
@@ -235,13 +265,13 @@ function blend(picture, served, pixels) {
     const { width, height, view, run } = picture;
     const rows = served ? gridRows(view, run, height) : null;
     const columns = served ? gridColumns(served.place, view, width) : null;
-    const sampled = new Float32Array(width * 4);
+    const sampled = new Uint32Array(width);
     const stride = changesInRow(width);
     let sampledRow = -1;
     for (let y = 0; y < height; y++) {
         const filled = rows !== null && isRowFilled(served.cells, rows[y]);
         // Enlarged, several rows of pixels have the same row of the grid.
-        if (filled && rows[y] !== sampledRow) sampleGrid(served.cells, columns, (sampledRow = rows[y]), ONE, sampled);
+        if (filled && rows[y] !== sampledRow) sampleGrid(served.cells, columns, (sampledRow = rows[y]), sampled);
         blendRow(pixels, y * width, y * stride, width, filled ? sampled : null);
     }
 }
