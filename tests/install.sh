@@ -62,7 +62,7 @@ asks pkg-config
 $cc $flags "$samples/ask.c" -o ask $(pkg-config --cflags --libs memtrace) -Wl,-rpath,"$libraries"
 ./label cpu:256MiB
 ./ask label.db >said
-expects said 'peak 25165824 bytes'
+expects said 'peak 20971520 bytes'
 expects said 'layers.*'
 rm label.db
 $cc $flags "$samples/label.c" -o label_static $(pkg-config --cflags memtrace) "$libraries/libmemtrace.a" \
