@@ -1,7 +1,8 @@
 /* What `memtrace record` costs a program, and how near its account is to the driver's: a C program, one that uses managed
- * memory and one that uses virtual, and training in PyTorch, each in turns with the same program on its own, and with that
- * once more, whose difference from itself is what the figure for the overhead can't tell from nothing. card.h says how it
- * is started; the programs are beside this one.
+ * memory and one that uses virtual, and training in PyTorch, in turns with the same programs alone. Processes of one program
+ * differ by some percent, whoever watches them, so there are several of either kind, and what those that are alone differ
+ * by is told too: an overhead of less is none that can be seen. card.h says how it is started; the programs are beside
+ * this one.
  *
  * The account is compared with the driver at two moments, between which nobody else takes or gives anything: when the
  * program has nothing, and when it has as much as it ever has. At each the program asks the driver and waits while the
@@ -11,11 +12,11 @@
 #include "bench/peer.h"
 #include "bench/reserved_now.h"
 
-enum { TURNS = 9, SAID_BYTES = 4096 };
+enum { TURNS = 5, SAID_BYTES = 4096 };
 enum { MOST_OVERHEAD_PERCENT = 3, MOST_DIFFERENCE_PERCENT = 1 };
 
-/* Processes of one program. */
-enum { ALONE, RECORDED, ALONE_AGAIN, PROCESSES };
+/* Processes of one program: EACH that are alone, then EACH that are recorded, of which FIRST writes TRACE. */
+enum { ALONE, RECORDED, KINDS, EACH = 3, FIRST = RECORDED * EACH, PROCESSES = KINDS * EACH };
 
 /* A program that is measured. */
 struct program {
@@ -28,12 +29,13 @@ struct moment {
     double driver_bytes, trace_bytes;
 };
 
-static struct peer open_recorded(const struct bench *bench, const struct program *program, const char *options)
+static struct peer start_recorded(const struct bench *bench, const struct program *program, const char *options,
+                                  const char *trace)
 {
     char command[SAID_BYTES];
-    snprintf(command, sizeof command, "exec '%s' record --trace " TRACE " %s -- %s", bench->asker.program, options,
+    snprintf(command, sizeof command, "exec '%s' record --trace %s %s -- %s", bench->asker.program, trace, options,
              program->command);
-    return peer_open(command);
+    return peer_start(command);
 }
 
 static double ask_number(struct peer *peer, const char *request)
@@ -64,8 +66,13 @@ static void report_bytes(struct bench *bench, const struct program *program, con
     report(bench, name, "%", fabs(bytes / driver_bytes - 1) * 100, NAN, BENCH_AT_MOST, MOST_DIFFERENCE_PERCENT);
 }
 
-/* Medians of the turns, in each of which another process is first. */
-static void take_turns(const struct program *program, struct peer peers[PROCESSES], double out_ms[PROCESSES])
+/* What steps of a kind take: of each process the median of its turns, from the fastest to the slowest. */
+struct step_times {
+    double ms[EACH];
+};
+
+/* In each turn another process is first. */
+static void take_turns(const struct program *program, struct peer peers[PROCESSES], struct step_times out[KINDS])
 {
     double ms[PROCESSES][TURNS];
     for (int process = 0; process < PROCESSES; process++)
@@ -76,42 +83,59 @@ static void take_turns(const struct program *program, struct peer peers[PROCESSE
             ms[process][turn] = ask_number(&peers[process], program->step);
         }
     for (int process = 0; process < PROCESSES; process++)
-        out_ms[process] = median_of(ms[process], TURNS);
+        out[process / EACH].ms[process % EACH] = median_of(ms[process], TURNS);
+    for (int kind = 0; kind < KINDS; kind++)
+        qsort(out[kind].ms, EACH, sizeof out[kind].ms[0], compare_numbers);
 }
 
 static void report_costs(struct bench *bench, const struct program *program, const char *what,
-                         const double ms[PROCESSES])
+                         const struct step_times times[KINDS])
 {
     char name[LONGEST];
+    double recorded = times[RECORDED].ms[EACH / 2], alone = times[ALONE].ms[EACH / 2];
     snprintf(name, sizeof name, "record: %s, %s, step", program->name, what);
-    report(bench, name, "ms", ms[RECORDED], ms[ALONE], "", 0);
+    report(bench, name, "ms", recorded, alone, "", 0);
     snprintf(name, sizeof name, "record: %s, %s, overhead", program->name, what);
-    report(bench, name, "%", (ms[RECORDED] / ms[ALONE] - 1) * 100, NAN, BENCH_AT_MOST, MOST_OVERHEAD_PERCENT);
-    snprintf(name, sizeof name, "record: %s, %s, the program alone beside itself", program->name, what);
-    report(bench, name, "%", (ms[ALONE_AGAIN] / ms[ALONE] - 1) * 100, NAN, "", 0);
+    report(bench, name, "%", (recorded / alone - 1) * 100, NAN, BENCH_AT_MOST, MOST_OVERHEAD_PERCENT);
+    snprintf(name, sizeof name, "record: %s, %s, alone, the slowest process beside the fastest", program->name, what);
+    report(bench, name, "%", (times[ALONE].ms[EACH - 1] / times[ALONE].ms[0] - 1) * 100, NAN, "", 0);
 }
 
-/* The others are started when the moments have passed. False if one can't be. */
-static bool open_others(const struct program *program, struct peer peers[PROCESSES])
+/* Starts all but FIRST, and waits for them. False if there is one that can't be had. */
+static bool open_others(const struct bench *bench, const struct program *program, const char *options,
+                        struct peer peers[PROCESSES])
 {
-    peers[ALONE] = peer_open(program->command);
-    peers[ALONE_AGAIN] = peer_open(program->command);
-    return peer_is_there(&peers[ALONE]) && peer_is_there(&peers[ALONE_AGAIN]);
+    bool are_there = true;
+    char trace[LONGEST];
+    for (int process = 0; process < PROCESSES; process++) {
+        snprintf(trace, sizeof trace, "other-%d.db", process);
+        if (process < FIRST)
+            peers[process] = peer_start(program->command);
+        else if (process > FIRST)
+            peers[process] = start_recorded(bench, program, options, trace);
+    }
+    for (int process = 0; process < PROCESSES; process++) {
+        if (process != FIRST)
+            peer_await(&peers[process]);
+        are_there &= peer_is_there(&peers[process]);
+    }
+    return are_there;
 }
 
 static void measure_recorded(struct bench *bench, const struct program *program, const char *what, const char *options)
 {
-    double ms[PROCESSES];
-    struct peer peers[PROCESSES] = {0};
+    struct step_times times[KINDS];
+    struct peer peers[PROCESSES] = {0}, *first = &peers[FIRST];
     remove_trace();
-    peers[RECORDED] = open_recorded(bench, program, options);
-    if (peer_is_there(&peers[RECORDED])) {
-        struct moment empty = ask_moment(bench, &peers[RECORDED], "empty");
-        report_bytes(bench, program, what, empty, ask_moment(bench, &peers[RECORDED], "full"));
+    *first = start_recorded(bench, program, options, TRACE);
+    peer_await(first);
+    if (peer_is_there(first)) {
+        struct moment empty = ask_moment(bench, first, "empty");
+        report_bytes(bench, program, what, empty, ask_moment(bench, first, "full"));
     }
-    if (peer_is_there(&peers[RECORDED]) && open_others(program, peers)) {
-        take_turns(program, peers, ms);
-        report_costs(bench, program, what, ms);
+    if (peer_is_there(first) && open_others(bench, program, options, peers)) {
+        take_turns(program, peers, times);
+        report_costs(bench, program, what, times);
     } else {
         fail(bench, program->name);
     }
@@ -121,16 +145,16 @@ static void measure_recorded(struct bench *bench, const struct program *program,
 
 static void measure_c(struct bench *bench)
 {
-    static const char *const kinds[] = {"malloc", "managed", "virtual"}, *const names[] = {"C program",
-                                                                                           "managed memory",
-                                                                                           "virtual memory"};
+    static const struct {
+        const char *kind, *name;
+    } programs[] = {{"malloc", "C program"}, {"managed", "managed memory"}, {"virtual", "virtual memory"}};
     char folder[SAID_BYTES / 2], command[SAID_BYTES];
     ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
     folder[length > 0 ? length : 0] = '\0';
     *(strrchr(folder, '/') != NULL ? strrchr(folder, '/') : folder) = '\0';
-    for (int i = 0; i < 3; i++) {
-        const struct program program = {names[i], command, "step 40"};
-        snprintf(command, sizeof command, "'%s/peer_record' %s", folder, kinds[i]);
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const struct program program = {programs[i].name, command, "step 40"};
+        snprintf(command, sizeof command, "'%s/peer_record' %s", folder, programs[i].kind);
         measure_recorded(bench, &program, "memory", "");
     }
 }

@@ -52,13 +52,12 @@ static inline void peer_become(const char *command, const int in[2], const int o
     _exit(127);
 }
 
-/* Starts a shell's command as a peer and waits until it is ready. NULL: there is none. Our ends of the pipes close in
- * every process that is started later: a peer that held another's would keep that from ever reading its end. */
-static inline struct peer peer_open(const char *command)
+/* Starts a shell's command as a peer, which is to be awaited. NULL: there is none. Our ends of the pipes close in every
+ * process that is started later: a peer that held another's would keep that from ever reading its end. */
+static inline struct peer peer_start(const char *command)
 {
     struct peer peer = {0, NULL, NULL};
     int in[2], out[2];
-    char line[64];
     if (command == NULL || pipe2(in, O_CLOEXEC) != 0)
         return peer;
     if (pipe2(out, O_CLOEXEC) != 0) {
@@ -75,10 +74,23 @@ static inline struct peer peer_open(const char *command)
     close(out[1]);
     peer.to = fdopen(in[1], "w");
     peer.from = fdopen(out[0], "r");
-    if (!peer_read(&peer, line, sizeof line) || strcmp(line, "ready") != 0) {
-        fprintf(stderr, "there is no peer to be had of: %s\n", command);
-        peer_close(&peer);
-    }
+    return peer;
+}
+
+/* Waits until it is ready; from then on there is none if it has ended instead. */
+static inline void peer_await(struct peer *peer)
+{
+    char line[64];
+    if (peer->process == 0 || (peer_read(peer, line, sizeof line) && strcmp(line, "ready") == 0))
+        return;
+    fprintf(stderr, "a peer has ended before it was ready\n");
+    peer_close(peer);
+}
+
+static inline struct peer peer_open(const char *command)
+{
+    struct peer peer = peer_start(command);
+    peer_await(&peer);
     return peer;
 }
 
