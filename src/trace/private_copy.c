@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { COPY_BYTES = 1 << 20 };
@@ -52,6 +54,23 @@ struct copy {
     struct mt_text folder, file, file_journal, journal;
 };
 
+static uint64_t file_bytes(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 ? (uint64_t)file.st_size : 0;
+}
+
+/* Whether the folder has room for it: nothing large is copied in vain. */
+static mt_status check_room(const struct copy *copy, const char *path)
+{
+    struct statvfs disk;
+    uint64_t needed = file_bytes(path) + file_bytes(copy->journal.data);
+    if (statvfs(copy->folder.data, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= needed)
+        return MT_OK;
+    errno = ENOSPC;
+    return fail_to_copy(path, copy->folder.data);
+}
+
 static mt_status make_folder(struct copy *copy, const char *path, const char *base)
 {
     mt_text_add(&copy->folder, "%s/memtrace-XXXXXX", base);
@@ -91,7 +110,9 @@ static mt_status copy_into(const char *base, const char *path, struct mt_databas
     struct copy copy = {0};
     mt_status status = make_folder(&copy, path, base);
     if (status == MT_OK) {
-        status = copy_file(path, copy.file.data, MT_FAILED);
+        status = check_room(&copy, path);
+        if (status == MT_OK)
+            status = copy_file(path, copy.file.data, MT_FAILED);
         if (status == MT_OK)
             status = copy_file(copy.journal.data, copy.file_journal.data, MT_OK);
         if (status == MT_OK)
@@ -105,22 +126,11 @@ static mt_status copy_into(const char *base, const char *path, struct mt_databas
     return status;
 }
 
-/* The first of the folders that has room; the words for a failure are of the first that has none. */
-mt_status mt_private_copy_open(const char *path, struct mt_database **out)
+mt_status mt_private_copy_open(const char *path, int place, struct mt_database **out)
 {
-    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm"};
-    char *reason = NULL;
-    mt_status status = MT_FAILED;
+    const char *temporary = getenv("TMPDIR");
+    const char *const folders[MT_PRIVATE_COPY_PLACES] = {temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp",
+                                                         "/tmp", "/dev/shm"};
     *out = NULL;
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && status == MT_FAILED; i++) {
-        if (folders[i] == NULL || folders[i][0] == '\0')
-            continue;
-        status = copy_into(folders[i], path, out);
-        if (status == MT_FAILED && reason == NULL)
-            reason = mt_host_strdup(mt_last_error());
-    }
-    if (status == MT_FAILED)
-        mt_fail(status, "%s", reason);
-    free(reason);
-    return status;
+    return copy_into(folders[place], path, out);
 }

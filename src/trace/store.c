@@ -99,9 +99,9 @@ static mt_status recover_in_place(const char *path, struct mt_ring *ring)
     return status;
 }
 
-static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_database **out)
+static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring, struct mt_database **out)
 {
-    mt_status status = mt_private_copy_open(path, out);
+    mt_status status = mt_private_copy_open(path, place, out);
     if (status != MT_OK)
         return status;
     status = mt_recovery_run(*out, ring);
@@ -109,6 +109,23 @@ static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_dat
         return mt_database_execute(*out, "PRAGMA query_only = ON");
     mt_database_close(*out);
     *out = NULL;
+    return status;
+}
+
+/* At the first place that has room for the copy and for what is left. The words for a failure are of the first that has
+ * none. */
+static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_database **out)
+{
+    char *reason = NULL;
+    mt_status status = MT_FAILED;
+    for (int place = 0; place < MT_PRIVATE_COPY_PLACES && status == MT_FAILED; place++) {
+        status = open_copy_at(path, place, ring, out);
+        if (status == MT_FAILED && reason == NULL)
+            reason = mt_host_strdup(mt_last_error());
+    }
+    if (status == MT_FAILED)
+        mt_fail(status, "%s", reason);
+    free(reason);
     return status;
 }
 
