@@ -11,7 +11,6 @@
  * @property {Uint8Array} categories   by event: that of its block
  * @property {Float64Array} changeBytes   [rows of sizes + change]: the block bytes that it adds
  * @property {number} categoryCount
- * @property {number[]} present   categories that any block has
  * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
  */
 
@@ -44,19 +43,11 @@ function makeCheckpoints(changes, categories, changeBytes, categoryCount) {
     return checkpoints;
 }
 
-/** The categories that any block has. */
-function presentCategories(changes, categories, categoryCount) {
-    const seen = new Uint8Array(categoryCount);
-    for (let event = 0; event < changes.length; event++) if (changes[event] > 0) seen[categories[event]] = 1;
-    return Array.from(seen.keys()).filter((category) => seen[category]);
-}
-
 /** @returns {Memory} */
 export function makeMemory(changes, categories, sizeBytes, categoryCount) {
     const changeBytes = bytesOfChanges(sizeBytes);
     const checkpoints = makeCheckpoints(changes, categories, changeBytes, categoryCount);
-    const present = presentCategories(changes, categories, categoryCount);
-    return { changes, categories, changeBytes, categoryCount, checkpoints, present };
+    return { changes, categories, changeBytes, categoryCount, checkpoints };
 }
 
 /** The highest of the sums of all changes, where a change of a row of the sizes is one of `sizeBytes`. */

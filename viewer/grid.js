@@ -148,9 +148,14 @@ export function gridColumns(place, view, width) {
 
 /** Which rows of the grid hold anything. */
 function filledRows(cells) {
-    return Uint8Array.from({ length: GRID_ROWS }, (_, row) =>
-        Number(cells.subarray(row * GRID_COLUMNS, (row + 1) * GRID_COLUMNS).some((cell) => cell !== 0)),
-    );
+    const filled = new Uint8Array(GRID_ROWS);
+    for (let row = 0; row < GRID_ROWS; row++) {
+        const end = (row + 1) * GRID_COLUMNS;
+        let at = row * GRID_COLUMNS;
+        while (at < end && cells[at] === 0) at++;
+        filled[row] = Number(at < end);
+    }
+    return filled;
 }
 
 /** Makes what is asked for once for a grid. */

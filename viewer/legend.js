@@ -7,7 +7,7 @@ import { changeText, percentText, sizeText } from "./numbers.js";
 /** Categories that the runs have at all, by what they have at the peak. */
 function categoriesInOrder(scene) {
     const present = new Set();
-    for (const { memory } of scene.runs) for (const category of memory.present) present.add(category);
+    for (const { blocks } of scene.runs) blocks.categories.forEach((has, category) => has && present.add(category));
     const atPeak = scene.runs.map((run) =>
         compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length)),
     );

@@ -15,6 +15,7 @@ import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
 import { Scene } from "./scene.js";
 import { findLabels } from "./search.js";
+import { timesBetween } from "./times.js";
 import { revealX, withRange } from "./view.js";
 import { runName } from "./where.js";
 
@@ -185,7 +186,7 @@ class Reader {
     /** Of one run, the map is made while the worker goes on; what two have in common takes all of both. */
     takeRun({ number, run }) {
         const { description, runs } = this;
-        runs[number] = run;
+        runs[number] = Object.assign(run, { time: timesBetween(run.knots, run.info) });
         if (description.runs.length > 1) return;
         this.scene = makeScene(description, runs);
         prepareMap(this.scene);

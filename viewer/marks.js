@@ -7,8 +7,8 @@
  * @typedef {Object} Lane
  * @property {string} name   "step", "phase", "span 1", "kernels 7"
  * @property {"step" | "phase" | "span" | "kernel"} kind
- * @property {Float64Array} begin   event; of kernels, nanoseconds
- * @property {Float64Array} end     the first event after it; of kernels, nanoseconds
+ * @property {Uint32Array | Float64Array} begin   event; of kernels, nanoseconds
+ * @property {Uint32Array | Float64Array} end     the first event after it; of kernels, nanoseconds
  * @property {Uint32Array} text     a step's number; position in the phases; position in the texts
  * @property {Uint32Array} [label]   of kernels: row of the labels, 0: launched by no known op
  */
@@ -20,16 +20,19 @@ const STEP_BEGIN = 0,
     SPAN_END = 4,
     OOM = 5;
 
+const FIRST_ROOM = 256;
+
 /** A lane while it grows: half a million spans are no rarity, so its arrays are typed from the start. */
 class GrowingLane {
     constructor(name, kind) {
         this.name = name;
         this.kind = kind;
         this.count = 0;
-        this.begin = new Float64Array(64);
-        this.end = new Float64Array(64);
-        this.text = new Uint32Array(64);
-        this.label = new Uint32Array(kind === "kernel" ? 64 : 0);
+        const Position = kind === "kernel" ? Float64Array : Uint32Array;
+        this.begin = new Position(FIRST_ROOM);
+        this.end = new Position(FIRST_ROOM);
+        this.text = new Uint32Array(FIRST_ROOM);
+        this.label = new Uint32Array(kind === "kernel" ? FIRST_ROOM : 0);
     }
 
     /** @returns {number} the new interval's place in the lane */
@@ -128,7 +131,7 @@ class OpenSpans {
     }
 
     close(end, text) {
-        const depth = this.texts.lastIndexOf(text);
+        const depth = this.texts.lastIndexOf(text); // looks from the innermost on, which it nearly always is
         while (depth >= 0 && this.texts.length > depth) this.closeInnermost(end);
     }
 

@@ -10,6 +10,7 @@
  * @property {Object} info   the run's entry in the description
  * @property {number} eventCount
  * @property {Float64Array} time   of each event, ns, never falling; then that of the run's end
+ * @property {Object} knots   columns as in docs/page.md
  * @property {boolean} timed   whether these are the events' own, and not what lies between knots
  * @property {Object<string, ArrayLike<number>>} labels   columns as in docs/page.md
  * @property {{requested: Float64Array, block: Float64Array}} sizes
@@ -30,28 +31,10 @@
  * @property {ArrayLike<number>} segment
  * @property {ArrayLike<number>} size   row of sizes
  * @property {ArrayLike<number>} label
+ * @property {Uint8Array} categories   by category, 1 if any block has it
  */
 import { highestSum, makeMemory, makePeakIndex } from "./composition.js";
 import { makeLanes } from "./marks.js";
-
-/** Makes nanoseconds of the times of `count` events, in place, and puts the run's end behind them. */
-export function timesOf(time, count, unitNs) {
-    if (unitNs !== 1) for (let i = 0; i < count; i++) time[i] *= unitNs;
-    time[count] = count > 0 ? time[count - 1] : 0;
-    return time;
-}
-
-/** The times of `count` events as lines between knots have them: near enough for a picture of the whole run. */
-function timesBetween({ event, time }, count) {
-    const times = new Float64Array(count + 1);
-    for (let knot = 1; knot < event.length; knot++) {
-        const begin = event[knot - 1];
-        const pitch = (time[knot] - time[knot - 1]) / (event[knot] - begin);
-        for (let i = begin; i < event[knot]; i++) times[i] = time[knot - 1] + (i - begin) * pitch;
-    }
-    if (count > 0) times[count - 1] = time[event.length - 1];
-    return times;
-}
 
 /** Where each segment begins once gaps are closed. Segments that shared an address at different times still do. */
 function packSegments(segments, count) {
@@ -110,15 +93,16 @@ function checkRows(what, column, rows) {
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const { alloc, life, segment, offset, size, label } = table;
     const count = alloc.length;
-    checkRows("segment", segment, segmentLow.length);
-    checkRows("size", size, sizes.block.length);
-    checkRows("label", label, labels.category.length);
     const { category } = labels;
+    const [segmentCount, sizeCount, labelCount] = [segmentLow.length, sizes.block.length, category.length];
+    const present = new Uint8Array(256);
     const low = new Float64Array(count);
     const free = new Uint32Array(count);
     const changes = new Int32Array(eventCount);
     const categories = new Uint8Array(eventCount);
     for (let i = 0; i < count; i++) {
+        if (segment[i] >= segmentCount || size[i] >= sizeCount || label[i] >= labelCount)
+            throw new Error(`the page is damaged: block ${i} names what there is not`);
         const begin = alloc[i];
         const end = life[i] > 0 ? begin + life[i] : eventCount;
         if (begin >= eventCount || end > eventCount)
@@ -127,11 +111,13 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
         free[i] = end;
         changes[begin] = size[i] + 1;
         categories[begin] = category[label[i]];
+        present[category[label[i]]] = 1;
         if (end === eventCount) continue;
         changes[end] = -1 - size[i];
         categories[end] = category[label[i]];
     }
-    return { blocks: { count, alloc, free, low, segment, size, label }, changes, categories };
+    const blocks = { count, alloc, free, low, segment, size, label, categories: present };
+    return { blocks, changes, categories };
 }
 
 function allocatedPeak(index) {
@@ -149,7 +135,8 @@ function allocatedPeak(index) {
  * @param {Object} info the run's entry in it
  * @param {(name: string) => Promise<Object<string, ArrayLike<number>> | undefined>} table decodes one, if the run has it;
  *   they are asked for in the order of the file
- * @returns {Promise<{run: Run, events: Object}>} the run as far as it goes, and what the rest is made of
+ * @returns {Promise<{run: Run, events: Object}>} the run as far as it goes, with knots in place of times, which the page
+ *   makes of them meanwhile; and what the rest is made of
  */
 export async function buildBlocks(description, info, table) {
     const eventCount = info.event_count;
@@ -162,12 +149,14 @@ export async function buildBlocks(description, info, table) {
     const { low, addressBytes } = packSegments(segments, count);
     const parts = makeParts(await table("parts"), segments, low);
     const { reserved, peak } = reservedOverTime(parts, eventCount);
-    const time = timesOf(timesBetween(await table("knots"), eventCount), eventCount, info.time_unit_ns);
+    const knots = await table("knots");
+    if (eventCount > 0 && knots.event.at(-1) !== eventCount - 1)
+        throw new Error("the page is damaged: its knots do not reach to the end of the run");
     const { blocks, changes, categories } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
     const run = {
         info,
         eventCount,
-        time,
+        knots,
         timed: false,
         labels,
         sizes,

@@ -4,7 +4,8 @@
  */
 import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
-import { buffersOf, buildBlocks, buildMemory, timesOf } from "./store.js";
+import { buffersOf, buildBlocks, buildMemory } from "./store.js";
+import { timesOf } from "./times.js";
 
 /** What is read into an array of the kind in which it stays. Of times there is one more: the run's end. */
 const ARRAYS = {

@@ -1,5 +1,6 @@
 /** Runs as the worker builds them, and random numbers to question them with. */
 import { buildBlocks, buildMemory } from "../../viewer/store.js";
+import { timesBetween } from "../../viewer/times.js";
 import { makeSyntheticPage } from "./synthetic.mjs";
 
 /** A function that draws a whole number below its bound. Prints its seed; the same SEED=… draws the same again. */
@@ -27,5 +28,6 @@ export async function makeRun(words, allocations = 3000, alter = () => {}) {
     typed.knots ??= { event: Float64Array.from(tables.events.time.keys()), time: typed.events.time };
     const table = async (name) => typed[name];
     const { run, events } = await buildBlocks(page, info, table);
-    return { page, tables, run: Object.assign(run, await buildMemory(page, info, table, events)) };
+    const time = timesBetween(run.knots, run.info);
+    return { page, tables, run: Object.assign(run, { time }, await buildMemory(page, info, table, events)) };
 }
