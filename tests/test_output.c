@@ -82,6 +82,13 @@ static void a_table_fits_a_narrow_terminal(void **state)
         free(narrow);
         free(tiny);
     }
+    char *dates =
+        on_terminal(60, "TERM=dumb " MT_PROGRAM
+                        " sql \"SELECT started_at, '2026-01-01 is a day that is shortened' AS day FROM run\"");
+    assert_non_null(strstr(dates, "2026-01-01 is a\xE2\x80\xA6"
+                                  "at is shortened"));
+    assert_non_null(strstr(dates, "Z  2026"));
+    free(dates);
     char *numbers = on_terminal(60, "TERM=dumb " MT_PROGRAM
                                     " sql \"SELECT NULL AS a, 'first' AS b, printf('%060d', 1) AS c UNION ALL"
                                     " SELECT 12345678901234567, 'a text that is long', printf('%060d', 2)\"");

@@ -130,10 +130,10 @@ static void fit(struct mt_table *table)
     }
 }
 
-/* Whether it would mean something else if it were shortened. */
+/* Whether it is a number or a date, and would mean something else if it were shortened. */
 static bool is_number(const char *text, size_t bytes)
 {
-    return strspn(text, "+-.0123456789e") >= bytes;
+    return strspn(text, "+-.0123456789e:TZ") >= bytes;
 }
 
 /* What is printed of a cell: all, or its beginning and its end with an ellipsis in between, since names begin alike in one
