@@ -249,12 +249,11 @@ function sendChunks(worker) {
 
 function start() {
     setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    const source = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
-    const worker = new Worker(source);
+    const { worker, workerSource } = window.memtrace;
     const reader = new Reader();
     const end = () => {
         worker.terminate();
-        URL.revokeObjectURL(source);
+        URL.revokeObjectURL(workerSource);
         whenIdle(() => {
             page.dataset.complete = "true";
         });

@@ -9,24 +9,24 @@ import { makeShell } from "./encode.mjs";
 const VIEWER = fileURLToPath(new URL("../../viewer/", import.meta.url));
 const hashOf = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-test("the policy allows the page's script and style and nothing else", () => {
+test("the policy allows the page's two scripts and its style and nothing else", () => {
     const shell = makeShell();
     const [, policy] = /Content-Security-Policy" content="([^"]*)"/.exec(shell);
-    const script = /<script>([^]*?)<\/script>/.exec(shell)[1];
+    const [start, script] = [...shell.matchAll(/<script>([^]*?)<\/script>/g)].map(([, text]) => text);
     const style = /<style>([^]*?)<\/style>/.exec(shell)[1];
     assert.equal(
         policy,
-        `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(style)}; worker-src blob:; ` +
+        `default-src 'none'; script-src ${hashOf(start)} ${hashOf(script)}; style-src ${hashOf(style)}; worker-src blob:; ` +
             "base-uri 'none'; form-action 'none'",
     );
     assert.equal(shell.split("<!-- chunks -->").length, 2);
-    assert.equal(shell.match(/<script/g).length, 2);
+    assert.equal(shell.match(/<script/g).length, 3);
     assert.doesNotMatch(shell, /https?:\/\/|\son\w+=|\sstyle="/);
 });
 
 test("modules obey the rules of inlining, and each is used", () => {
     const owners = new Map();
-    const imported = new Set(["main.js", "worker.js"]);
+    const imported = new Set(["start.js", "main.js", "worker.js"]);
     for (const file of readdirSync(VIEWER).filter((name) => name.endsWith(".js"))) {
         const text = readFileSync(VIEWER + file, "utf8");
         for (const [, name] of text.matchAll(/^(?:export )?(?:async )?(?:function|class|const|let) (\w+)/gm)) {
