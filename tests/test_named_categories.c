@@ -96,9 +96,8 @@ static void check_page(struct mt_trace *trace, const struct mt_run *run)
 {
     struct mt_page_names names;
     struct mt_page_run page;
-    size_t chunk = 0;
     mt_page_names_create(&names);
-    assert_int_equal(mt_page_run_load(trace, run, &names, &chunk, &page), MT_OK);
+    assert_int_equal(mt_page_run_load(trace, path, run, &names, &page), MT_OK);
     assert_int_equal(names.category_count, MT_CATEGORY_COUNT + 1);
     assert_string_equal(mt_name_set_name(names.categories, MT_CATEGORY_COUNT + 1), "Vision tower");
     mt_page_run_release(&page);
