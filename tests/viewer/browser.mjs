@@ -1,7 +1,10 @@
 /** Chromium for tests: Debian's, or the one that CHROMIUM names; and what a test needs of a page in it. */
+import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 import { writePage } from "./encode.mjs";
@@ -63,6 +66,55 @@ export async function openPage(browser, url, { width = 1440, height = 900, schem
     if ((await page.getAttribute("#page", "data-state")) === "ready")
         await page.waitForSelector('#page[data-complete="true"]');
     return page;
+}
+
+/**
+ * A browser as people have it: no debugger looks on while a page loads, which takes time of its own, above all where a page is
+ * large. `look` opens a page in a window of its own and gives its data attributes, for which it is asked after `waitMs`.
+ */
+export async function startUnwatchedBrowser({ width = 1440, height = 900 } = {}) {
+    const folder = mkdtempSync(join(tmpdir(), "memtrace-viewer-"));
+    const process = spawn(
+        CHROMIUM,
+        [
+            ...ARGUMENTS,
+            "--headless",
+            "--remote-debugging-port=0",
+            `--user-data-dir=${folder}`,
+            `--window-size=${width},${height}`,
+            "about:blank",
+        ],
+        { stdio: ["ignore", "ignore", "pipe"] },
+    );
+    const ended = new Promise((resolve) => process.once("exit", resolve));
+    const host = await new Promise((resolve, reject) => {
+        createInterface({ input: process.stderr }).on("line", (line) => {
+            const found = /^DevTools listening on ws:\/\/([^/]+)/.exec(line);
+            if (found) resolve(found[1]);
+        });
+        ended.then(() => reject(new Error(`${CHROMIUM} ended before it listened`)));
+    });
+    return {
+        async look(url, waitMs) {
+            await fetch(`http://${host}/json/new?${url}`, { method: "PUT" });
+            await sleep(waitMs);
+            const browser = await chromium.connectOverCDP(`http://${host}`);
+            const page = browser
+                .contexts()[0]
+                .pages()
+                .find((each) => each.url().split("#")[0] === url);
+            await page.waitForSelector('#page[data-complete="true"]', { timeout: 60000 });
+            const state = await stateOf(page);
+            await page.close();
+            await browser.close();
+            return state;
+        },
+        async close() {
+            process.kill();
+            await ended;
+            rmSync(folder, { recursive: true });
+        },
+    };
 }
 
 /** The data attributes of #page. */
