@@ -1,40 +1,16 @@
 /* The walker itself: each kind of damage to an allocator's inside is found, and named. */
 #include "alloc/tiling.h"
-#include "fake_device.h"
-#include "recording.h"
+#include "alloc_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-/* An allocator with one segment: a block out, a free one, a block out, the free rest. */
-struct rig {
-    struct fake_device fake;
-    struct recording recording;
-    struct mt_alloc *alloc;
-};
-
+/* One segment: a block out, a free one, a block out, the free rest. */
 static void open_rig(struct rig *rig, const char *text)
 {
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
-    rig->fake = fake_device_make(UINT64_C(1) << 30, 1 << 20, 1);
-    recording_open(&rig->recording);
-    struct mt_sink sink = recording_sink(&rig->recording);
-    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
+    rig_open(rig, text, UINT64_C(1) << 30);
     struct mt_block *blocks[3];
     for (int i = 0; i < 3; i++)
         assert_int_equal(mt_alloc_take(rig->alloc, 1024, 0, 1, 0, &blocks[i]), MT_OK);
     mt_alloc_give(rig->alloc, blocks[1]);
     assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
-}
-
-static void close_rig(struct rig *rig)
-{
-    assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
-    mt_alloc_destroy(rig->alloc);
-    recording_close(&rig->recording);
 }
 
 static void expect_found(struct mt_alloc *alloc, const char *says)
@@ -73,7 +49,7 @@ static void wrong_counters_are_found(void **state)
     rig.fake.device.reserved_bytes--;
     expect_found(rig.alloc, "device");
     rig.fake.device.reserved_bytes++;
-    close_rig(&rig);
+    rig_close(&rig);
 }
 
 static void broken_tiling_is_found(void **state)
@@ -98,7 +74,7 @@ static void broken_tiling_is_found(void **state)
     segment->first->requested_bytes = 4096;
     expect_found(rig.alloc, "does not fit");
     segment->first->requested_bytes = 1024;
-    close_rig(&rig);
+    rig_close(&rig);
 }
 
 static void free_block_outside_of_the_index_is_found(void **state)
@@ -112,7 +88,7 @@ static void free_block_outside_of_the_index_is_found(void **state)
         rig.alloc->policy->remove(rig.alloc, hole);
         expect_found(rig.alloc, "not in the index");
         rig.alloc->policy->insert(rig.alloc, hole);
-        close_rig(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -129,7 +105,7 @@ static void indexed_block_that_is_out_is_found(void **state)
         out->requested_bytes = requested_bytes;
         expect_found(rig.alloc, "free blocks");
         rig.alloc->policy->remove(rig.alloc, out);
-        close_rig(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -142,7 +118,7 @@ static void unmerged_neighbours_are_found(void **state)
     first->is_free = true;
     expect_found(rig.alloc, "so is the next");
     first->is_free = false;
-    close_rig(&rig);
+    rig_close(&rig);
 }
 
 /* A hole is whole pages of a range, in no index, and counted. */
@@ -175,7 +151,7 @@ static void wrong_holes_are_found(void **state)
     expect_found(rig.alloc, "no number of pages");
     end->before->is_hole = false;
     end->before->is_free = true;
-    close_rig(&rig);
+    rig_close(&rig);
 }
 
 static void free_block_in_use_is_found(void **state)
@@ -188,7 +164,7 @@ static void free_block_in_use_is_found(void **state)
     hole->users = &user;
     expect_found(rig.alloc, "in use");
     hole->users = NULL;
-    close_rig(&rig);
+    rig_close(&rig);
 }
 
 int main(void)

@@ -1,44 +1,12 @@
 /* A device that fails otherwise than for want of memory: the allocator passes on what it says, tells the sink of no
  * oom, and goes on once the device does. */
-#include "alloc/alloc.h"
 #include "alloc/plan.h"
-#include "fake_device.h"
-#include "recording.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "alloc_rig.h"
 
 #define MIB(n) (UINT64_C(n) << 20)
 
 static const char *const policies[] = {"policy=tight", "policy=torch", "policy=torch,max_split=64MiB"};
 enum { POLICIES = sizeof policies / sizeof policies[0] };
-
-struct rig {
-    struct fake_device fake;
-    struct recording recording;
-    struct mt_alloc *alloc;
-};
-
-static void open_rig(struct rig *rig, const char *text)
-{
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
-    rig->fake = fake_device_make(MIB(100), 1 << 20, 1);
-    recording_open(&rig->recording);
-    struct mt_sink sink = recording_sink(&rig->recording);
-    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
-}
-
-static void close_rig(struct rig *rig)
-{
-    assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
-    mt_alloc_destroy(rig->alloc);
-    assert_int_equal(rig->fake.device.reserved_bytes, 0);
-    assert_int_equal(rig->fake.open_ranges, 0);
-    recording_close(&rig->recording);
-}
 
 static mt_status take(struct rig *rig, uint64_t bytes, struct mt_block **out)
 {
@@ -71,7 +39,7 @@ static void the_failure_of_a_device_is_passed_on(void **state)
     for (int p = 0; p < POLICIES; p++) {
         struct rig rig;
         struct mt_block *first, *cached, *block;
-        open_rig(&rig, policies[p]);
+        rig_open(&rig, policies[p], MIB(100));
         assert_int_equal(take(&rig, MIB(20), &first), MT_OK);
         assert_int_equal(take(&rig, MIB(4), &cached), MT_OK);
         mt_alloc_give(rig.alloc, cached);
@@ -81,7 +49,7 @@ static void the_failure_of_a_device_is_passed_on(void **state)
         assert_int_equal(count_ooms(&rig), 0);
         assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
         mt_alloc_give(rig.alloc, first);
-        close_rig(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -91,12 +59,12 @@ static void a_device_that_works_again_serves_again(void **state)
     for (int p = 0; p < POLICIES; p++) {
         struct rig rig;
         struct mt_block *block;
-        open_rig(&rig, policies[p]);
+        rig_open(&rig, policies[p], MIB(100));
         rig.fake.is_broken = true;
         assert_int_equal(take(&rig, MIB(30), &block), MT_FAILED);
         rig.fake.is_broken = false;
         assert_int_equal(take(&rig, MIB(30), &block), MT_OK);
-        close_rig(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -109,13 +77,13 @@ static void a_request_that_no_device_can_meet_is_out_of_memory_after_a_failure_t
         for (size_t i = 0; i < sizeof too_much / sizeof too_much[0]; i++) {
             struct rig rig;
             struct mt_block *block;
-            open_rig(&rig, policies[p]);
+            rig_open(&rig, policies[p], MIB(100));
             rig.fake.is_broken = true;
             assert_int_equal(take(&rig, MIB(30), &block), MT_FAILED);
             rig.fake.is_broken = false;
             assert_int_equal(take(&rig, too_much[i], &block), MT_OUT_OF_MEMORY);
             assert_int_equal(count_ooms(&rig), 1);
-            close_rig(&rig);
+            rig_close(&rig);
         }
 }
 
@@ -127,13 +95,13 @@ static void a_plan_that_a_device_fails_to_hold_says_why(void **state)
     assert_int_equal(mt_plan_make(requests, 2, &plan), MT_OK);
     struct rig rig;
     struct mt_block *block;
-    open_rig(&rig, "");
+    rig_open(&rig, "", MIB(100));
     rig.fake.is_broken = true;
     assert_int_equal(mt_alloc_follow(rig.alloc, plan), MT_FAILED);
     expect_its_words();
     rig.fake.is_broken = false;
     assert_int_equal(take(&rig, MIB(4), &block), MT_OK);
-    close_rig(&rig);
+    rig_close(&rig);
     mt_plan_destroy(plan);
 }
 

@@ -1,41 +1,14 @@
 /* The fingerprint of an allocator: equal where the next steps are, and only there. */
-#include "alloc/alloc.h"
+#include "alloc_rig.h"
 #include "base/random.h"
-#include "fake_device.h"
-#include "recording.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #define MIB(n) ((uint64_t)(n) << 20)
+
+static const uint64_t CAPACITY_BYTES = UINT64_C(8) << 30;
 
 static const char *const policies[] = {"policy=tight", "policy=torch"};
 
 enum { POLICIES = 2, REQUESTS = 200, SEEDS = 20 };
-
-struct rig {
-    struct fake_device fake;
-    struct recording recording;
-    struct mt_alloc *alloc;
-};
-
-static void open_rig(struct rig *rig, const char *text)
-{
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
-    rig->fake = fake_device_make(UINT64_C(8) << 30, 1 << 20, 1);
-    recording_open(&rig->recording);
-    struct mt_sink sink = recording_sink(&rig->recording);
-    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
-}
-
-static void close_rig(struct rig *rig)
-{
-    mt_alloc_destroy(rig->alloc);
-    recording_close(&rig->recording);
-}
 
 static struct mt_block *take(struct rig *rig, uint64_t bytes)
 {
@@ -69,7 +42,7 @@ static void steps_after_equal_fingerprints_get_equal_blocks(void **state)
         int settled = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct rig rig;
-            open_rig(&rig, policies[p]);
+            rig_open(&rig, policies[p], CAPACITY_BYTES);
             uint64_t last = 0, last_digest = 0;
             for (int step = 0; step < 8; step++) {
                 uint64_t now = mt_alloc_fingerprint(rig.alloc);
@@ -81,7 +54,7 @@ static void steps_after_equal_fingerprints_get_equal_blocks(void **state)
                 last = now;
                 last_digest = digest;
             }
-            close_rig(&rig);
+            rig_close(&rig);
         }
         assert_true(settled > SEEDS);
     }
@@ -92,7 +65,7 @@ static void what_decides_about_the_next_block_shows(void **state)
     (void)state;
     for (int p = 0; p < POLICIES; p++) {
         struct rig rig;
-        open_rig(&rig, policies[p]);
+        rig_open(&rig, policies[p], CAPACITY_BYTES);
         struct mt_block *a = take(&rig, MIB(4)), *b = take(&rig, MIB(4)), *c = take(&rig, MIB(4));
         uint64_t all_out = mt_alloc_fingerprint(rig.alloc);
         mt_alloc_give(rig.alloc, a);
@@ -108,7 +81,7 @@ static void what_decides_about_the_next_block_shows(void **state)
         uint64_t idle = mt_alloc_fingerprint(rig.alloc);
         mt_alloc_release_cached(rig.alloc);
         assert_true(mt_alloc_fingerprint(rig.alloc) != idle);
-        close_rig(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -117,14 +90,14 @@ static void marks_labels_and_time_do_not_show(void **state)
     (void)state;
     for (int p = 0; p < POLICIES; p++) {
         struct rig rig;
-        open_rig(&rig, policies[p]);
+        rig_open(&rig, policies[p], CAPACITY_BYTES);
         struct mt_block *block = take(&rig, MIB(4));
         uint64_t before = mt_alloc_fingerprint(rig.alloc);
         mt_alloc_give(rig.alloc, block);
         mt_alloc_mark(rig.alloc, MT_EVENT_STEP_BEGIN, 1, 0);
         assert_int_equal(mt_alloc_take(rig.alloc, MIB(4), 0, 2, 3, &block), MT_OK);
         assert_true(mt_alloc_fingerprint(rig.alloc) == before);
-        close_rig(&rig);
+        rig_close(&rig);
     }
 }
 

@@ -1,43 +1,10 @@
 /* The allocator by example: each rule of the policies, out of memory, marks, and what create and destroy promise. */
-#include "alloc/alloc.h"
-#include "fake_device.h"
-#include "recording.h"
+#include "alloc_rig.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #define KIB(n) (UINT64_C(n) << 10)
 #define MIB(n) (UINT64_C(n) << 20)
-
-struct rig {
-    struct fake_device fake;
-    struct recording recording;
-    struct mt_alloc *alloc;
-};
-
-static void open_with(struct rig *rig, const char *text, uint64_t capacity_bytes)
-{
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
-    rig->fake = fake_device_make(capacity_bytes, 1 << 20, 1);
-    recording_open(&rig->recording);
-    struct mt_sink sink = recording_sink(&rig->recording);
-    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
-}
-
-static void close_all(struct rig *rig)
-{
-    assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
-    mt_alloc_destroy(rig->alloc);
-    assert_int_equal(rig->fake.device.reserved_bytes, 0);
-    assert_int_equal(rig->fake.mapped_count, 0);
-    assert_int_equal(rig->fake.open_ranges, 0);
-    assert_int_equal(rig->fake.faults, 0);
-    recording_close(&rig->recording);
-}
 
 static struct mt_block *take_on(struct rig *rig, uint64_t bytes, mt_stream stream)
 {
@@ -73,11 +40,11 @@ static uint64_t reserved(const struct rig *rig)
 static void expect_first(const char *settings, uint64_t bytes, uint64_t segment_bytes, uint64_t block_bytes)
 {
     struct rig rig;
-    open_with(&rig, settings, UINT64_C(8) << 30);
+    rig_open(&rig, settings, UINT64_C(8) << 30);
     take(&rig, bytes);
     assert_int_equal(reserved(&rig), segment_bytes);
     assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->block_bytes, block_bytes);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void torch_sizes_segments_and_blocks_as_pytorch_does(void **state)
@@ -124,7 +91,7 @@ static void tight_grows_a_range_by_the_pages_that_it_lacks(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", UINT64_C(8) << 30);
+    rig_open(&rig, "", UINT64_C(8) << 30);
     take(&rig, 1);
     assert_int_equal(reserved(&rig), MIB(2));
     take(&rig, KIB(64)); /* small, too */
@@ -139,7 +106,7 @@ static void tight_grows_a_range_by_the_pages_that_it_lacks(void **state)
     assert_int_equal(segments(&rig), 2);
     take_on(&rig, MIB(1), 7);
     assert_int_equal(segments(&rig), 3);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 /* The labels of tests/recording.h's interner begin at 1, below any category: what they label lasts. */
@@ -155,7 +122,7 @@ static void what_lasts_lies_beside_what_lasts(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", UINT64_C(8) << 30);
+    rig_open(&rig, "", UINT64_C(8) << 30);
     take(&rig, MIB(4));
     struct mt_block *between = take(&rig, MIB(20));
     take_fleeting(&rig, MIB(4));
@@ -168,14 +135,14 @@ static void what_lasts_lies_beside_what_lasts(void **state)
     give(&rig, take_fleeting(&rig, MIB(1))); /* the last of the free */
     expect_last(&rig, MT_EVENT_ALLOC, MIB(20), MIB(1));
     assert_int_equal(reserved(&rig), MIB(28));
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void between_equals_large_blocks_lie_at_the_end(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", UINT64_C(8) << 30);
+    rig_open(&rig, "", UINT64_C(8) << 30);
     take(&rig, MIB(4));
     struct mt_block *between = take(&rig, MIB(100));
     take(&rig, MIB(4));
@@ -184,14 +151,14 @@ static void between_equals_large_blocks_lie_at_the_end(void **state)
     expect_last(&rig, MT_EVENT_ALLOC, MIB(72), MIB(32));
     take(&rig, MIB(32) - 512);
     expect_last(&rig, MT_EVENT_ALLOC, MIB(4), MIB(32) - 512);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void best_fit_goes_by_bytes_then_segment_then_offset(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=torch", UINT64_C(8) << 30);
+    rig_open(&rig, "policy=torch", UINT64_C(8) << 30);
     struct mt_block *blocks[20];
     for (int i = 0; i < 20; i++) /* two segments of ten */
         blocks[i] = take(&rig, MIB(2));
@@ -208,7 +175,7 @@ static void best_fit_goes_by_bytes_then_segment_then_offset(void **state)
     assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->segment, 1);
     take(&rig, MIB(3));
     assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->offset, MIB(12));
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void freed_neighbours_merge_at_once(void **state)
@@ -219,7 +186,7 @@ static void freed_neighbours_merge_at_once(void **state)
     for (int p = 0; p < 2; p++)
         for (int o = 0; o < 6; o++) {
             struct rig rig;
-            open_with(&rig, policies[p], UINT64_C(8) << 30);
+            rig_open(&rig, policies[p], UINT64_C(8) << 30);
             struct mt_block *blocks[3];
             for (int i = 0; i < 3; i++)
                 blocks[i] = take(&rig, KIB(32));
@@ -230,7 +197,7 @@ static void freed_neighbours_merge_at_once(void **state)
             mt_alloc_stats(rig.alloc, &stats);
             assert_int_equal(stats.largest_free_bytes, MIB(2));
             assert_int_equal(mt_block_address(take(&rig, KIB(64))), begin);
-            close_all(&rig);
+            rig_close(&rig);
         }
 }
 
@@ -240,14 +207,14 @@ static void streams_do_not_share_blocks(void **state)
     static const char *const policies[] = {"policy=tight", "policy=torch"};
     for (int p = 0; p < 2; p++) {
         struct rig rig;
-        open_with(&rig, policies[p], UINT64_C(8) << 30);
+        rig_open(&rig, policies[p], UINT64_C(8) << 30);
         struct mt_block *block = take_on(&rig, MIB(100), 3);
         mt_addr address = mt_block_address(block);
         give(&rig, block);
         assert_int_not_equal(mt_block_address(take_on(&rig, MIB(100), 2)), address);
         assert_int_equal(mt_block_address(take_on(&rig, MIB(100), 3)), address);
         assert_int_equal(reserved(&rig), MIB(200));
-        close_all(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -255,7 +222,7 @@ static void oversize_blocks_serve_only_close_requests(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=torch,max_split=40MiB", UINT64_C(8) << 30);
+    rig_open(&rig, "policy=torch,max_split=40MiB", UINT64_C(8) << 30);
     give(&rig, take(&rig, MIB(80)));
     take(&rig, MIB(30)); /* not from an oversize block */
     assert_int_equal(reserved(&rig), MIB(110));
@@ -264,14 +231,14 @@ static void oversize_blocks_serve_only_close_requests(void **state)
     take(&rig, MIB(60) + 512); /* wastes less: taken whole */
     assert_int_equal(reserved(&rig), MIB(170));
     assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->block_bytes, MIB(80));
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void refusal_costs_one_oversize_segment_before_all_idle_ones(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=torch,max_split=40MiB", MIB(200));
+    rig_open(&rig, "policy=torch,max_split=40MiB", MIB(200));
     struct mt_block *small = take(&rig, MIB(30)), *middle = take(&rig, MIB(50)), *large = take(&rig, MIB(100));
     give(&rig, small);
     give(&rig, middle);
@@ -281,14 +248,14 @@ static void refusal_costs_one_oversize_segment_before_all_idle_ones(void **state
     assert_int_equal(reserved(&rig), MIB(150));
     take(&rig, MIB(120)); /* none is large enough and the 50 do not suffice: in the end all idle ones go */
     assert_int_equal(reserved(&rig), MIB(190));
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void old_idle_segments_go_above_the_threshold(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=torch,gc_threshold=0.5", MIB(200));
+    rig_open(&rig, "policy=torch,gc_threshold=0.5", MIB(200));
     struct mt_block *old = take(&rig, MIB(40)), *young = take(&rig, MIB(42)), *used = take(&rig, MIB(44));
     give(&rig, old);
     for (int i = 0; i < 10; i++)
@@ -300,7 +267,7 @@ static void old_idle_segments_go_above_the_threshold(void **state)
     assert_int_equal(last_event(&rig, MT_EVENT_SEGMENT_UNMAP)->block_bytes, MIB(42));
     assert_int_equal(reserved(&rig), MIB(130));
     give(&rig, used);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void pages_in_the_middle_go_when_the_device_refuses(void **state)
@@ -308,7 +275,7 @@ static void pages_in_the_middle_go_when_the_device_refuses(void **state)
     (void)state;
     struct rig rig;
     struct mt_block *block;
-    open_with(&rig, "policy=tight", MIB(100));
+    rig_open(&rig, "policy=tight", MIB(100));
     take(&rig, MIB(30));
     block = take(&rig, MIB(30));
     take(&rig, MIB(30));
@@ -324,7 +291,7 @@ static void pages_in_the_middle_go_when_the_device_refuses(void **state)
     expect_last(&rig, MT_EVENT_ALLOC, MIB(30), MIB(20));
     assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
     assert_int_equal(segments(&rig), 2);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void memory_comes_where_the_fewest_pages_are_missing(void **state)
@@ -332,7 +299,7 @@ static void memory_comes_where_the_fewest_pages_are_missing(void **state)
     (void)state;
     struct rig rig;
     struct mt_block *blocks[7];
-    open_with(&rig, "policy=tight", UINT64_C(8) << 30);
+    rig_open(&rig, "policy=tight", UINT64_C(8) << 30);
     for (int i = 0; i < 7; i++)
         blocks[i] = take(&rig, MIB(10));
     give(&rig, blocks[1]);
@@ -346,14 +313,14 @@ static void memory_comes_where_the_fewest_pages_are_missing(void **state)
     take(&rig, MIB(15));
     expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(70), MIB(5) + MIB(1)); /* 10 would be missing at 30 */
     assert_int_equal(segments(&rig), 1);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void a_range_ends_with_its_last_page(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=tight", UINT64_C(8) << 30);
+    rig_open(&rig, "policy=tight", UINT64_C(8) << 30);
     struct mt_block *blocks[3];
     for (int i = 0; i < 3; i++)
         blocks[i] = take(&rig, MIB(10));
@@ -368,7 +335,7 @@ static void a_range_ends_with_its_last_page(void **state)
     assert_int_equal(segments(&rig), 0);
     take(&rig, MIB(10));
     assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->segment, 1);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void without_ranges_each_request_that_nothing_serves_is_a_segment(void **state)
@@ -377,14 +344,14 @@ static void without_ranges_each_request_that_nothing_serves_is_a_segment(void **
     struct mt_device_table table = fake_table;
     table.range_open = NULL;
     struct rig rig;
-    open_with(&rig, "policy=tight", MIB(100));
+    rig_open(&rig, "policy=tight", MIB(100));
     rig.fake.device.table = &table;
     give(&rig, take(&rig, MIB(25)));
     assert_int_equal(reserved(&rig), MIB(26));
     take_on(&rig, MIB(80), 1); /* the idle segment of another stream goes */
     assert_int_equal(reserved(&rig), MIB(80));
     expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, 0, MIB(26));
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void out_of_memory_is_an_ordinary_outcome(void **state)
@@ -394,7 +361,7 @@ static void out_of_memory_is_an_ordinary_outcome(void **state)
     static const uint64_t too_much[] = {MIB(101), UINT64_C(1) << 40, UINT64_MAX};
     for (int p = 0; p < 2; p++) {
         struct rig rig;
-        open_with(&rig, policies[p], MIB(100));
+        rig_open(&rig, policies[p], MIB(100));
         struct mt_block *kept = take(&rig, MIB(30)), *block = kept;
         give(&rig, take(&rig, MIB(60)));
         for (size_t i = 0; i < sizeof too_much / sizeof too_much[0]; i++) {
@@ -419,7 +386,7 @@ static void out_of_memory_is_an_ordinary_outcome(void **state)
         assert_non_null(strstr(mt_last_error(), "fake"));
         take(&rig, MIB(20));
         give(&rig, kept);
-        close_all(&rig);
+        rig_close(&rig);
     }
 }
 
@@ -427,19 +394,19 @@ static void nothing_cannot_be_asked_for(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", MIB(100));
+    rig_open(&rig, "", MIB(100));
     struct mt_block *block;
     assert_int_equal(mt_alloc_take(rig.alloc, 0, 0, 1, 0, &block), MT_USAGE);
     mt_alloc_give(rig.alloc, NULL);
     assert_int_equal(rig.recording.count, 0);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void destroying_gives_every_segment_back_and_says_so(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", UINT64_C(8) << 30);
+    rig_open(&rig, "", UINT64_C(8) << 30);
     for (int i = 0; i < 5; i++)
         take_on(&rig, MIB(60), (mt_stream)i); /* still out when the allocator goes */
     mt_alloc_destroy(rig.alloc);
@@ -454,7 +421,7 @@ static void statistics_are_kept_by_category_with_their_peaks(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", UINT64_C(8) << 30);
+    rig_open(&rig, "", UINT64_C(8) << 30);
     struct mt_label norm = {.category = MT_CATEGORY_NORM, .op = "mean", .layer = -1};
     struct mt_label loss = {.category = MT_CATEGORY_LOSS, .op = "mean", .layer = -1};
     mt_label_id ids[] = {mt_alloc_intern_label(rig.alloc, &norm), mt_alloc_intern_label(rig.alloc, &loss)};
@@ -476,14 +443,14 @@ static void statistics_are_kept_by_category_with_their_peaks(void **state)
     assert_int_equal(stats.all.peak_requested_bytes, 3000);
     assert_int_equal(stats.all.blocks, 1);
     assert_int_equal(stats.peak_reserved_bytes, MIB(2));
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 static void marks_stand_in_order_among_the_rest(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "", MIB(100));
+    rig_open(&rig, "", MIB(100));
     mt_span_id span = mt_alloc_intern_span(rig.alloc, 0, "model");
     mt_alloc_mark(rig.alloc, MT_EVENT_STEP_BEGIN, 4, 0);
     take(&rig, 1);
@@ -497,7 +464,7 @@ static void marks_stand_in_order_among_the_rest(void **state)
     assert_int_equal(events[0].value, 4);
     assert_int_equal(events[3].kind, MT_EVENT_SPAN_BEGIN);
     assert_int_equal(events[3].span, span);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 /* As the clocks of two threads may: the device's is read by whoever calls. */
@@ -505,7 +472,7 @@ static void times_never_go_back_even_if_the_clock_does(void **state)
 {
     (void)state;
     struct rig rig;
-    open_with(&rig, "policy=tight", MIB(64));
+    rig_open(&rig, "policy=tight", MIB(64));
     const uint64_t clock[] = {100, 40, 90, 130, 120};
     for (size_t i = 0; i < sizeof clock / sizeof clock[0]; i++) {
         rig.fake.device.reserve_count = clock[i]; /* what the fake's clock shows */
@@ -514,7 +481,7 @@ static void times_never_go_back_even_if_the_clock_does(void **state)
     const uint64_t told[] = {100, 100, 100, 130, 130};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
         assert_int_equal(rig.recording.events[i].time_ns, told[i]);
-    close_all(&rig);
+    rig_close(&rig);
 }
 
 int main(void)

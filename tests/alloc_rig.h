@@ -1,0 +1,43 @@
+/* An allocator over a fake device (fake_device.h), and what it tells its sink (recording.h). */
+#ifndef MT_TESTS_ALLOC_RIG_H
+#define MT_TESTS_ALLOC_RIG_H
+
+#include "alloc/alloc.h"
+#include "fake_device.h"
+#include "recording.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+struct rig {
+    struct fake_device fake;
+    struct recording recording;
+    struct mt_alloc *alloc;
+};
+
+/* With the settings of `text`, as --alloc takes them. */
+static inline void rig_open(struct rig *rig, const char *text, uint64_t capacity_bytes)
+{
+    struct mt_alloc_settings settings;
+    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
+    rig->fake = fake_device_make(capacity_bytes, 1 << 20, 1);
+    recording_open(&rig->recording);
+    struct mt_sink sink = recording_sink(&rig->recording);
+    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
+}
+
+/* The allocator was sound to its end, and the device has everything back. */
+static inline void rig_close(struct rig *rig)
+{
+    assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);
+    mt_alloc_destroy(rig->alloc);
+    assert_int_equal(rig->fake.device.reserved_bytes, 0);
+    assert_int_equal(rig->fake.mapped_count, 0);
+    assert_int_equal(rig->fake.open_ranges, 0);
+    assert_int_equal(rig->fake.faults, 0);
+    recording_close(&rig->recording);
+}
+
+#endif
