@@ -1,104 +1,10 @@
-/* The timeline page, taken apart again by page_reader.h: every column against what the trace says, sums against the
- * peaks, names that look like markup, numbers that do not fit, and files that could not be written. */
-#include "recorder_fixture.h"
-
-#include "base/clock.h"
-#include "page/page.h"
-#include "page_reader.h"
-#include "program.h"
+/* The timeline page, taken apart again: every column against what the trace says, sums against the peaks, and what larger
+ * units are for. */
+#include "page_fixture.h"
 #include "trace/blocks.h"
-
-#include <inttypes.h>
 
 enum { EVENTS = 150000, FEW_EVENTS = 3000 }; /* more events than two chunks hold, and blocks than one */
 enum { WORTH_A_THREAD = 70000 };             /* events that are read by two threads */
-
-static char path[FIXTURE_PATH_BYTES];
-static struct mt_trace *trace;
-static uint64_t seed;
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    trace = NULL;
-    seed = mt_clock_ns() % 1000000;
-    print_message("seed %" PRIu64 "\n", seed);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    mt_trace_close(trace);
-    fixture_remove(path);
-    return 0;
-}
-
-/* Changes the trace as a stranger would. */
-static void change(const char *sql)
-{
-    sqlite3 *handle;
-    char *error = NULL;
-    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
-    if (sqlite3_exec(handle, sql, NULL, NULL, &error) != SQLITE_OK)
-        fail_msg("%s: %s", sql, error);
-    sqlite3_close(handle);
-}
-
-static const struct mt_run *open_run(const char *which)
-{
-    const struct mt_run *run;
-    if (trace == NULL && mt_trace_open(path, &trace) != MT_OK)
-        fail_msg("%s", mt_last_error());
-    if (mt_trace_find_run(trace, which, &run) != MT_OK)
-        fail_msg("%s", mt_last_error());
-    return run;
-}
-
-/* A page that grows in memory. */
-struct written {
-    char *text;
-    size_t length, room;
-};
-
-static void grow(void *context, const void *data, size_t bytes)
-{
-    struct written *written = context;
-    while (written->length + bytes >= written->room)
-        written->text = realloc(written->text, written->room = written->room * 2 + (1 << 16));
-    memcpy(written->text + written->length, data, bytes);
-    written->length += bytes;
-    written->text[written->length] = '\0';
-}
-
-static mt_status write_plan(const struct mt_page_plan *plan, struct written *written)
-{
-    *written = (struct written){0};
-    const struct mt_page_output output = {.context = written, .write = grow};
-    return mt_page_write(plan, &output);
-}
-
-static struct page page_of(const struct mt_page_plan *plan)
-{
-    struct written written;
-    struct page page;
-    if (write_plan(plan, &written) != MT_OK)
-        fail_msg("%s", mt_last_error());
-    page_read(written.text, written.length, &page);
-    return page;
-}
-
-static struct mt_page_plan plan_of(const struct mt_run *run)
-{
-    return (struct mt_page_plan){.program = "memtrace test", .sources = {{trace, run, path}}, .source_count = 1};
-}
-
-static struct page page_of_run(const char *which)
-{
-    const struct mt_page_plan plan = plan_of(open_run(which));
-    return page_of(&plan);
-}
 
 /* Every value of a column, as the page's row `i` should have it by an expression. */
 #define EXPECT_COLUMN(page, run, table, column, count, expected)                                                       \
@@ -449,7 +355,7 @@ static void uses_that_nobody_told_are_absent(void **state)
 {
     (void)state;
     fixture_record(path, seed, FEW_EVENTS);
-    change("DELETE FROM block_use");
+    edit_trace(path, "DELETE FROM block_use");
     struct page page = page_of_run(NULL);
     assert_null(page_table(&page, 0, "uses"));
     page_release(&page);
@@ -512,124 +418,13 @@ static void segments_that_were_given_back_end(void **state)
 }
 
 /* Names that would be markup, or end an element, if they stood there in the clear. */
-static const char *const hostile[] = {"</script><script>alert(1)</script>",
-                                      "\"'><img src=x onerror=alert(2)>",
-                                      "<!-- chunks -->\n",
-                                      "&lt;b&gt;\\\\",
-                                      "\xff\xfe broken",
-                                      "line\nbreak\ttab"};
-enum { HOSTILE_COUNT = sizeof hostile / sizeof hostile[0], LONG_NAME = 10000 };
-
-static void record_hostile(const char *long_name)
-{
-    struct mt_recorder *recorder = fixture_open(path, 0);
-    const struct mt_sink *sink = mt_recorder_sink(recorder);
-    uint64_t sequence = 0;
-    sink->emit(sink->context,
-               &(struct mt_event){.sequence = sequence++, .kind = MT_EVENT_SEGMENT_MAP, .block_bytes = 1 << 20});
-    for (size_t i = 0; i <= HOSTILE_COUNT; i++) {
-        const char *name = i < HOSTILE_COUNT ? hostile[i] : long_name;
-        mt_span_id span = sink->intern_span(sink->context, 0, name);
-        mt_label_id label = sink->intern_label(sink->context, &(struct mt_label){.op = name, .span = span});
-        sink->emit(sink->context, &(struct mt_event){.sequence = sequence++,
-                                                     .kind = MT_EVENT_ALLOC,
-                                                     .requested_bytes = 1,
-                                                     .block_bytes = 512,
-                                                     .offset = i * 512,
-                                                     .label = label,
-                                                     .span = span});
-    }
-    fixture_close(recorder, MT_RUN_DONE);
-}
-
-/* Whether the page tells the text, as valid UTF-8 has it. */
-static bool has_text(const struct page *page, const char *text)
-{
-    const json_t *texts = json_object_get(page->description, "texts");
-    for (size_t i = 0; i < json_array_size(texts); i++)
-        if (strcmp(page_text(page, "texts", i), text) == 0)
-            return true;
-    return false;
-}
-
-static void names_of_a_trace_never_stand_in_the_clear(void **state)
-{
-    (void)state;
-    static char long_name[LONG_NAME + 1];
-    memset(long_name, 'x', LONG_NAME);
-    record_hostile("short");
-    char *sql = sqlite3_mprintf("UPDATE label SET op = '%q' WHERE op = 'short';"
-                                "UPDATE label SET category = '%q' WHERE op = '%q';"
-                                "UPDATE run SET name = '%q', device = '%q'; UPDATE setting SET value = '%q'",
-                                long_name, hostile[0], hostile[1], hostile[0], hostile[1], hostile[0]);
-    change(sql);
-    sqlite3_free(sql);
-    struct mt_page_plan plan = plan_of(open_run(NULL));
-    plan.sources[0].path = hostile[0];
-    struct page page = page_of(&plan);
-    assert_null(strstr(page.text, "alert("));
-    assert_null(strstr(page.text, "onerror="));
-    assert_null(strstr(page.text, "broken"));
-    assert_null(strstr(page.text, "xxxxxxxxxxxxxxxx"));
-    assert_null(strstr(page.text, "<!-- chunks -->"));
-    for (size_t i = 0; i < HOSTILE_COUNT; i++)
-        if (i != 4)
-            assert_true(has_text(&page, hostile[i]));
-    assert_true(has_text(&page, "\uFFFD\uFFFD broken"));
-    assert_true(has_text(&page, long_name));
-    assert_string_equal(page_text(&page, "categories", MT_CATEGORY_COUNT), hostile[0]);
-    assert_string_equal(json_string_value(json_object_get(page_run(&page, 0), "trace")), hostile[0]);
-    assert_string_equal(json_string_value(json_object_get(page_run(&page, 0), "name")), hostile[0]);
-    page_release(&page);
-}
-
-/* Refused, and the words that say why. */
-static void expect_refused(const char *sql, const char *words)
-{
-    struct written written;
-    fixture_record(path, 1, FEW_EVENTS);
-    change(sql);
-    const struct mt_page_plan plan = plan_of(open_run(NULL));
-    if (write_plan(&plan, &written) != MT_BAD_TRACE)
-        fail_msg("not refused: %s", sql);
-    if (strstr(mt_last_error(), words) == NULL)
-        fail_msg("\"%s\" is not in: %s", words, mt_last_error());
-    free(written.text);
-    mt_trace_close(trace);
-    trace = NULL;
-    unlink(path);
-}
-
-static void numbers_that_no_page_holds_are_refused(void **state)
-{
-    (void)state;
-    expect_refused("UPDATE event SET offset = 9007199254740992 WHERE id = (SELECT max(id) FROM event WHERE kind = 2)",
-                   "has 9007199254740992 as its offset, more than a browser counts to");
-    expect_refused("UPDATE event SET requested_bytes = 281474976710657, block_bytes = 281474976710657"
-                   " WHERE id = (SELECT max(id) FROM event WHERE kind = 2)",
-                   "has 281474976710657 as its requested, more than six bytes hold");
-    expect_refused("UPDATE segment SET mapped_event = 1 WHERE id = 2",
-                   "segment 2 has 0 as its mapped, less than the one before it");
-    expect_refused("UPDATE segment SET address = -4096 WHERE id = 1",
-                   "segment 1 has 18446744073709547520 as its address");
-}
-
-static void more_categories_than_a_page_tells_apart_are_refused(void **state)
-{
-    (void)state;
-    static const char crowd[] = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 255) "
-                                "INSERT INTO label SELECT run, (SELECT max(id) FROM label) + i, 'c' || i, role, op, "
-                                "span, phase, layer, dtype, shape FROM label, n WHERE id = 1";
-    expect_refused(crowd, " categories, more than 255");
-}
-
 static void what_six_bytes_do_not_hold_is_counted_in_larger_units(void **state)
 {
     (void)state;
     fixture_record(path, seed, FEW_EVENTS);
-    change("UPDATE event SET time_ns = time_ns + 345600000000000;" /* four days */
-           "UPDATE event SET offset = offset + (1 << 50) WHERE offset IS NOT NULL AND kind = 2;"
-           "UPDATE event SET requested_bytes = 1 << 60 WHERE kind = 4");
+    edit_trace(path, "UPDATE event SET time_ns = time_ns + 345600000000000;" /* four days */
+                     "UPDATE event SET offset = offset + (1 << 50) WHERE offset IS NOT NULL AND kind = 2;"
+                     "UPDATE event SET requested_bytes = 1 << 60 WHERE kind = 4");
     struct page page = page_of_run(NULL);
     struct material all = read_material(open_run(NULL));
     assert_int_equal(page_number(page_run(&page, 0), "time_unit_ns"), 1000);
@@ -645,23 +440,10 @@ static void a_clock_that_falls_stands_still(void **state)
 {
     (void)state;
     fixture_record(path, seed, FEW_EVENTS);
-    change("UPDATE event SET time_ns = 100 * 500 WHERE id BETWEEN 1002 AND 1100");
+    edit_trace(path, "UPDATE event SET time_ns = 100 * 500 WHERE id BETWEEN 1002 AND 1100");
     struct page page = page_of_run(NULL);
     EXPECT_COLUMN(&page, 0, "events", "time", FEW_EVENTS, i > 1000 && i < 1100 ? 100000 : i * 100);
     page_release(&page);
-}
-
-static void what_could_not_be_written_leaves_no_file(void **state)
-{
-    (void)state;
-    void *folder = enter_folder("page");
-    assert_int_equal(MEMTRACE("run --device sim --model small --steps 1")->code, 0);
-    assert_int_equal(MEMTRACE("timeline -o good.html")->code, 0);
-    assert_int_equal(shell("(trap '' XFSZ; ulimit -f 40; \"$M\" timeline -o cut.html)")->code, MT_NOT_WRITTEN);
-    assert_int_equal(MEMTRACE("timeline --run 7 -o none.html")->code, MT_USAGE);
-    assert_int_equal(MEMTRACE("timeline -o /dev/full")->code, MT_NOT_WRITTEN);
-    assert_string_equal(shell("ls *.html* | tr '\\n' ' '")->out, "good.html ");
-    assert_int_equal(leave_folder(&folder), 0);
 }
 
 int main(void)
@@ -675,12 +457,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(uses_that_nobody_told_are_absent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kernels_are_told_by_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_that_were_given_back_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(names_of_a_trace_never_stand_in_the_clear, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(numbers_that_no_page_holds_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(more_categories_than_a_page_tells_apart_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_six_bytes_do_not_hold_is_counted_in_larger_units, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_clock_that_falls_stands_still, set_up, tear_down),
-        cmocka_unit_test(what_could_not_be_written_leaves_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
