@@ -3,10 +3,10 @@
 #define MT_TESTS_BLOCKS_FIXTURE_H
 
 #include "folder.h"
+#include "seed.h"
 #include "synthetic.h"
 #include "trace/blocks.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,12 +127,7 @@ static inline void open_trace(struct fixture *fixture)
 
 static inline void name_trace(struct fixture *fixture, const char *what)
 {
-    static uint64_t seed;
-    if (seed == 0)
-        seed = (uint64_t)getpid();
-    seed = mt_splitmix64(seed) >> 32;
-    *fixture = (struct fixture){.seed = seed};
-    print_message("seed %" PRIu64 "\n", seed);
+    *fixture = (struct fixture){.seed = take_seed()};
     snprintf(fixture->path, sizeof fixture->path, "test_blocks_%s_%d.db", what, (int)getpid());
     unlink(fixture->path);
 }

@@ -75,13 +75,4 @@ static inline struct run draw_run(uint64_t seed)
     return run;
 }
 
-/* Of MT_SEED, or of the time; printed. */
-static inline uint64_t random_seed(void)
-{
-    const char *given = getenv("MT_SEED");
-    uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("MT_SEED=%" PRIu64 "\n", seed);
-    return seed << 20;
-}
-
 #endif

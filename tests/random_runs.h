@@ -4,6 +4,7 @@
 #define MT_TESTS_RANDOM_RUNS_H
 
 #include "base/text.h"
+#include "seed.h"
 #include "synthetic.h"
 #include "trace/trace.h"
 
@@ -41,12 +42,8 @@ static inline void record_run(const char *path, const char *name, uint64_t seed)
 
 static inline int set_up(void **state)
 {
-    static uint64_t seed;
-    if (seed == 0)
-        seed = (uint64_t)getpid();
     struct fixture *fixture = mt_host_alloc(sizeof *fixture);
-    fixture->seed = seed = mt_splitmix64(seed) >> 32;
-    print_message("seed %" PRIu64 "\n", fixture->seed);
+    fixture->seed = take_seed();
     snprintf(fixture->path, sizeof fixture->path, "test_query_%d.db", (int)getpid());
     unlink(fixture->path);
     static const char *const names[RUNS] = {"first", "second"};

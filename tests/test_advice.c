@@ -1,5 +1,6 @@
 /* Advice: each pattern in a run that was written by hand for it, and claims against replays in random runs. */
 #include "base/random.h"
+#include "seed.h"
 #include "story.h"
 
 #include <setjmp.h>
@@ -7,8 +8,6 @@
 #include <stdio.h>
 
 #include <cmocka.h>
-
-#include <time.h>
 
 static const uint64_t MIB = 1 << 20;
 
@@ -447,8 +446,7 @@ static bool is_part_of_any(const struct mt_advice *advice, const struct mt_findi
 static void random_claims_are_what_replays_find(void **state)
 {
     (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     for (uint64_t round = 0; round < 30; round++) {
         struct story *story = story_begin();
         tell_at_random(story, seed + round);

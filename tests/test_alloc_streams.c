@@ -5,13 +5,12 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "queued_device.h"
+#include "seed.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -195,18 +194,10 @@ static uint64_t run_crowd(const char *settings_text, uint64_t seed, bool is_deaf
     return hazards;
 }
 
-static uint64_t draw_seed(void)
-{
-    const char *given = getenv("MT_SEED");
-    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    print_message("MT_SEED=%" PRIu64 "\n", seed);
-    return seed;
-}
-
 static void no_thread_gets_bytes_that_another_stream_still_reads(void **state)
 {
     (void)state;
-    uint64_t seed = draw_seed(), waits;
+    uint64_t seed = take_seed(), waits;
     for (int p = 0; p < POLICIES; p++) {
         assert_int_equal(run_crowd(policies[p], seed + (uint64_t)p, false, &waits), 0);
         assert_int_equal(waits, 0);
@@ -217,7 +208,7 @@ static void no_thread_gets_bytes_that_another_stream_still_reads(void **state)
 static void a_device_that_does_not_follow_is_found_out(void **state)
 {
     (void)state;
-    uint64_t seed = draw_seed(), waits;
+    uint64_t seed = take_seed(), waits;
     for (int p = 0; p < POLICIES; p++)
         assert_true(run_crowd(policies[p], seed + (uint64_t)p, true, &waits) > 0);
 }

@@ -6,10 +6,10 @@
 #include "model/attention_study.h"
 #include "program.h"
 #include "recording.h"
+#include "seed.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -97,8 +97,7 @@ static void expect_formula(const struct mt_attention_case *study)
 static void what_is_kept_is_what_the_formula_says(void **state)
 {
     (void)state;
-    uint64_t seed = (uint64_t)time(NULL), drawn = 0;
-    printf("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed(), drawn = 0;
     for (int i = 0; i < 200; i++) {
         struct mt_attention_case study = {.repeats = 1 + i % 2, .attention = (mt_attention_kind)(i % KINDS)};
         study.batch = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 9);

@@ -5,9 +5,9 @@
 #include "device/cupti/cupti_watch.h"
 #include "device/kernel_log.h"
 #include "fake_cupti.h"
+#include "seed.h"
 
 #include <cupti.h>
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -225,8 +225,7 @@ static void random_launches_find_their_labels_and_steps(void **state)
 {
     (void)state;
     static struct mt_kernel_launch launches[MOST_KERNELS];
-    uint64_t seed = (uint64_t)getpid(), drawn = 0;
-    print_message("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed(), drawn = 0;
     for (uint32_t number = 0; number < MOST_KERNELS; number++)
         launches[number] = (struct mt_kernel_launch){.step = MT_NO_STEP};
     struct mt_kernel_log *log = mt_kernel_log_create(spell_nothing);

@@ -2,10 +2,10 @@
  * turn their signs when the sides are swapped; rows are the blocks that were live; and causes have the bytes that the
  * model's shapes say. */
 #include "recording.h"
+#include "seed.h"
 #include "synthetic.h"
 #include "trace/diff.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,9 +82,7 @@ static void record_random(const char *path, uint64_t seed)
 static int set_up(void **state)
 {
     struct fixture *fixture = mt_host_alloc(sizeof *fixture);
-    const char *given = getenv("SEED");
-    fixture->seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)getpid();
-    print_message("SEED=%" PRIu64 "\n", fixture->seed);
+    fixture->seed = take_seed();
     snprintf(fixture->path, sizeof fixture->path, "test_diff_%d.db", (int)getpid());
     unlink(fixture->path);
     for (int run = 0; run < RANDOM_RUNS; run++)

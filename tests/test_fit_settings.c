@@ -1,9 +1,7 @@
 /* memtrace fit of a traced run: it is repeated from its settings, whatever its options were. */
 #include "base/random.h"
 #include "fit_answer.h"
-
-#include <inttypes.h>
-#include <time.h>
+#include "seed.h"
 
 /* Options of a random run, by the stream of `seed`. */
 struct options {
@@ -92,8 +90,7 @@ static void assert_comes_back(const char *given)
 static void a_traced_run_is_repeated_from_its_settings(void **state)
 {
     (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed();
     static const char files[] =
         "printf %01000d 0 | tee 'its text' >random;"
         " echo '{\"vocab\": 500, \"d_model\": 64, \"d_ff\": 128, \"heads\": 2, \"layers\": 2}' >small.json";

@@ -5,6 +5,7 @@
 #include "event_shadow.h"
 #include "fake_device.h"
 #include "plan_runs.h"
+#include "seed.h"
 
 enum { MOST_LIVE = 2000, STEPS = 5, CHECK_EVERY = 7 };
 
@@ -177,7 +178,7 @@ static void a_run_as_planned_lies_in_the_arena_alone(void **unused)
 {
     (void)unused;
     static struct bed bed;
-    uint64_t seed = random_seed();
+    uint64_t seed = take_seed() << 20;
     for (uint64_t i = 0; i < 12; i++) {
         struct run run = draw_run(seed + (i << 12));
         struct mt_plan *plan = plan_of(&run);
@@ -204,7 +205,7 @@ static void a_run_that_strays_is_served_all_the_same(void **unused)
     static struct bed bed;
     static const struct straying kinds[] = {{.others = 10}, {.extra = 2},  {.resized = 2},
                                             {.held = 5},    {10, 2, 2, 5}, {10, 2, 2, 5}};
-    uint64_t seed = random_seed(), planned = 0, unplanned = 0, refused = 0;
+    uint64_t seed = take_seed() << 20, planned = 0, unplanned = 0, refused = 0;
     for (uint64_t i = 0; i < 18; i++) {
         struct run run = draw_run(seed + (i << 12));
         struct mt_plan *plan = plan_of(&run);
@@ -342,7 +343,7 @@ static void following_depends_on_no_address(void **unused)
 {
     (void)unused;
     static struct bed a, b;
-    uint64_t seed = random_seed();
+    uint64_t seed = take_seed() << 20;
     struct run run = draw_run(seed);
     struct mt_plan *plan = plan_of(&run);
     open_bed(&a, "", UINT64_C(1) << 40, 1 << 20);

@@ -1,5 +1,6 @@
 /* Patterns of names: what fits, against a matcher that tries everything, and how long it takes to find out. */
 #include "base/random.h"
+#include "seed.h"
 #include "trace/import/glob.h"
 
 #include <setjmp.h>
@@ -8,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -51,9 +51,8 @@ static void draw(uint64_t *random, const char *letters, char *out)
 static void patterns_mean_what_they_say(void **state)
 {
     (void)state;
-    uint64_t random = (uint64_t)time(NULL) << 32;
+    uint64_t random = take_seed() << 32;
     size_t fitting = 0, fitting_files = 0;
-    printf("seed %llu\n", (unsigned long long)random);
     for (int i = 0; i < ROUNDS; i++) {
         char pattern[MOST_LETTERS], text[MOST_LETTERS];
         draw(&random, "ab/**|", pattern);

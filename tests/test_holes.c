@@ -1,14 +1,13 @@
 /* Holes of random segments at random moments, against a map of every byte. */
 #include "base/memory.h"
 #include "base/random.h"
+#include "seed.h"
 #include "trace/holes.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -136,8 +135,7 @@ static size_t count_mapped(const struct picture *picture)
 static void holes_are_what_no_block_holds(void **state)
 {
     (void)state;
-    uint64_t random = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", random);
+    uint64_t random = take_seed();
     for (int round = 0; round < 40; round++) {
         struct picture *picture = mt_host_alloc(sizeof *picture);
         make_segments(picture, &random);

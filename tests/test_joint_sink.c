@@ -5,6 +5,7 @@
 #include "base/interner.h"
 #include "base/random.h"
 #include "event_shadow.h"
+#include "seed.h"
 #include "trace/foreign.h"
 
 #include <pthread.h>
@@ -12,7 +13,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -120,8 +120,7 @@ static void *note(void *given)
 static void what_two_emit_is_one_sequence(void **state)
 {
     (void)state;
-    uint64_t seed = getenv("SEED") != NULL ? strtoull(getenv("SEED"), NULL, 10) : (uint64_t)time(NULL);
-    print_message("SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     struct target *target = make_target();
     struct mt_joint_sink joint;
     mt_joint_sink_create(&joint, &target->sink);

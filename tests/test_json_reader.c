@@ -1,6 +1,7 @@
 /* JSON: what is written is what is read, the same as a pickle of it says, and whatever else is read ends in a status. */
 #include "plain_values.h"
 
+#include "seed.h"
 #include "trace/import/document.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
@@ -10,7 +11,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -237,8 +237,7 @@ static void check_tree(struct writer *writer)
 static void json_and_pickle_say_the_same(void **state)
 {
     (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed();
     for (uint64_t i = 0; i < TREES; i++) {
         struct writer writer = {.random = seed + i};
         bytes_add(&writer.pickle, "\x80\x2", 2);
@@ -300,8 +299,7 @@ static void prefixes_and_random_damage_end_in_a_status(void **state)
 {
     (void)state;
     struct mt_whole_file file;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed();
     assert_int_equal(mt_whole_file_read(DATA "small_plain.json", &file), MT_OK);
     for (size_t length = 0; length < file.length; length++) {
         struct mt_value_store *store;

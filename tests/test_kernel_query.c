@@ -2,9 +2,9 @@
  * program prints of them. */
 #include "recorder_fixture.h"
 
+#include "seed.h"
 #include "trace/trace.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -37,12 +37,9 @@ static uint64_t draw(uint64_t below)
 static int set_up(void **state)
 {
     (void)state;
-    if (seed == 0)
-        seed = (uint64_t)getpid();
-    seed = mt_splitmix64(seed) >> 32;
+    seed = take_seed();
     drawn = 0;
     given_count = 0;
-    print_message("seed %" PRIu64 "\n", seed);
     fixture_path(path);
     return 0;
 }

@@ -1,9 +1,9 @@
 /* Leaks across steps: what random runs leave behind against sums over all their blocks, and runs made to leak. */
 #include "base/text.h"
+#include "seed.h"
 #include "synthetic.h"
 #include "trace/leaks.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,7 @@ struct fixture {
 static int set_up(void **state)
 {
     static struct fixture fixture;
-    fixture.seed = fixture.seed == 0 ? (uint64_t)getpid() : mt_splitmix64(fixture.seed) >> 32;
-    print_message("seed %" PRIu64 "\n", fixture.seed);
+    fixture.seed = take_seed();
     snprintf(fixture.path, sizeof fixture.path, "test_leaks_%d.db", (int)getpid());
     unlink(fixture.path);
     *state = &fixture;

@@ -1,5 +1,6 @@
 /* The library as programs of others see it: through its header, and where that has no question yet, through the trace. */
 #include "folder.h"
+#include "seed.h"
 #include "trace/blocks.h"
 
 #include <inttypes.h>
@@ -8,7 +9,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define TRACE "test.db"
 
@@ -254,8 +254,7 @@ static void flip_slot(memtrace_run *run, struct observed *seen, int slot, unsign
 static void takes_and_notes_are_one_sequence(void **state)
 {
     (void)state;
-    unsigned seed = getenv("SEED") != NULL ? (unsigned)atoi(getenv("SEED")) : (unsigned)time(NULL);
-    print_message("SEED=%u\n", seed);
+    unsigned seed = (unsigned)take_seed();
     struct observed seen = {0};
     memtrace_run *run = open_run("sim");
     for (int i = 0; i < 5000; i++) {

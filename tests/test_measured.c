@@ -2,6 +2,7 @@
  * random numbers. */
 #include "base/random.h"
 #include "base/text.h"
+#include "seed.h"
 #include "trace/recorder.h"
 #include "trace/trace.h"
 
@@ -65,9 +66,7 @@ static void forget(struct fixture *fixture)
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
-    const char *given = getenv("SEED");
-    fixture->seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)getpid();
-    print_message("SEED=%" PRIu64 "\n", fixture->seed);
+    fixture->seed = take_seed();
     snprintf(fixture->path, sizeof fixture->path, "test_measured_%d.db", (int)getpid());
     *state = fixture;
     return 0;

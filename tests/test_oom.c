@@ -4,12 +4,12 @@
 
 #include "base/random.h"
 #include "device/device.h"
+#include "seed.h"
 #include "story.h"
 #include "trace/recorder.h"
 #include "whatif/relief.h"
 
 #include <inttypes.h>
-#include <time.h>
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
@@ -149,8 +149,7 @@ static void a_change_that_was_simulated_lets_the_run_end(void **state)
 static void wherever_the_limit_is_the_answer_adds_up(void **state)
 {
     (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed();
     for (uint64_t i = 0; i < 2; i++) {
         char options[512];
         snprintf(options, sizeof options, SIZES "--device sim:%" PRIu64 "KiB --alloc policy=%s --steps 2",
@@ -301,8 +300,7 @@ static void what_a_policy_needs_is_what_it_takes(void **state)
 {
     (void)state;
     static const char *const policies[] = {"policy=tight", "policy=torch", "policy=torch,roundup_power2_divisions=4"};
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
+    uint64_t seed = take_seed();
     for (uint64_t i = 0; i < 300; i++) {
         struct mt_alloc_settings settings;
         struct mt_alloc_need need;

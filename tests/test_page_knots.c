@@ -1,5 +1,6 @@
 /* Knots of the timeline page: straight lines between them are as near to every time as they promise. */
 #include "page/page_knots.h"
+#include "seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -81,9 +81,7 @@ static void even_times_take_two_knots(void **unused)
 
 int main(void)
 {
-    const char *given = getenv("SEED");
-    state = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    print_message("SEED=%llu\n", (unsigned long long)state);
+    state = take_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_between_knots_are_near_every_time),
         cmocka_unit_test(even_times_take_two_knots),

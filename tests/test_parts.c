@@ -2,13 +2,12 @@
  * a trace tells them. */
 #include "recorder_fixture.h"
 
+#include "seed.h"
 #include "trace/blocks.h"
 #include "trace/parts.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -93,8 +92,7 @@ static void parts_are_the_bytes_that_have_memory(void **state)
 {
     (void)state;
     static const int64_t nothing[EVENTS + 1][SEGMENTS][BYTES];
-    uint64_t random = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", random);
+    uint64_t random = take_seed();
     for (int round = 0; round < ROUNDS; round++) {
         struct bytes *bytes = calloc(1, sizeof *bytes);
         struct mt_parts parts;

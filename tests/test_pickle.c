@@ -1,15 +1,14 @@
 /* Pickles: those of Python say what its JSON says, and whatever else is read ends in a status. */
 #include "plain_values.h"
 
+#include "seed.h"
 #include "trace/import/document.h"
 #include "trace/import/pickle.h"
 #include "trace/import/whole_file.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -173,8 +172,7 @@ static void check_flips(const struct mt_whole_file *file)
 static void random_damage_ends_in_a_status(void **state)
 {
     (void)state;
-    seed = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", seed);
+    seed = take_seed();
     for_each_small(check_flips);
 }
 
@@ -183,8 +181,7 @@ static void random_instructions_end_in_a_status(void **state)
 {
     (void)state;
     static const char often[] = "(((]])}}NK\1K\2ttaaesu01 2q\0q\1h\0h\1h\2\x85\x86\x87\x94\x94.";
-    uint64_t random = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", random);
+    uint64_t random = take_seed();
     for (int i = 0; i < FLIPS; i++) {
         unsigned char data[300] = {0x80, 4};
         random = mt_splitmix64(random);

@@ -1,5 +1,6 @@
 /* Peaks, categories, the largest blocks and events of random runs, against scans of the same events. */
 #include "random_runs.h"
+#include "seed.h"
 #include "trace_edit.h"
 
 /* The highest running sum of `up` - `down`, and the first event that reached it. */
@@ -339,8 +340,7 @@ static void a_run_that_is_still_being_written_is_answered_for_as_well(void **sta
 {
     (void)state;
     struct synthetic run;
-    struct fixture live = {.seed = mt_splitmix64((uint64_t)getpid()) >> 32};
-    print_message("seed %" PRIu64 "\n", live.seed);
+    struct fixture live = {.seed = take_seed()};
     snprintf(live.path, sizeof live.path, "test_query_live_%d.db", (int)getpid());
     unlink(live.path);
     record_run(live.path, "before", live.seed + 1);

@@ -4,9 +4,8 @@
 #include "base/random.h"
 #include "recording.h"
 #include "request_sequence.h"
+#include "seed.h"
 #include "whatif/replay.h"
-
-#include <time.h>
 
 /* Random lifetimes: many ties, some that stay, in no order. */
 static size_t make_random(uint64_t seed, struct mt_lifetime *out, size_t most)
@@ -48,8 +47,7 @@ enum { MOST_LIFETIMES = 300, ROUNDS = 60 };
 static void the_replay_reaches_the_naive_sum(void **state)
 {
     (void)state;
-    uint64_t seed = (uint64_t)time(NULL);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     static const char *const policies[] = {"policy=tight", "policy=torch"};
     for (uint64_t round = 0; round < ROUNDS; round++) {
         struct mt_lifetime lifetimes[MOST_LIFETIMES];

@@ -3,16 +3,15 @@
 #include "plain_values.h"
 #include "recorder_fixture.h"
 
+#include "seed.h"
 #include "trace/import/document.h"
 #include "trace/import/import_sizes.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/torch_replay.h"
 #include "trace/trace.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -334,8 +333,7 @@ static void whatever_happened_is_accounted_for(void **state)
     (void)state;
     enum { EVENTS = 400, PLACES = 40, ROUNDS = 60 };
     static const uint64_t sizes[] = {0, 1, 512, 700, 4096, 1 << 20, 2 << 20, MT_IMPORT_MOST_BYTES};
-    uint64_t random = (uint64_t)time(NULL);
-    print_message("seed %" PRIu64 "\n", random);
+    uint64_t random = take_seed();
     for (int round = 0; round < ROUNDS; round++) {
         struct mt_torch_event events[EVENTS] = {0};
         struct mt_torch_block blocks[10] = {0};

@@ -1,0 +1,30 @@
+/* Where tests that draw at random begin: of SEED=… in the environment, or else of the time. The program prints it once, so
+ * that a run which failed can be run again. */
+#ifndef MT_TESTS_SEED_H
+#define MT_TESTS_SEED_H
+
+#include "base/random.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+/* Another one, under 2^32, at each call. From one thread. */
+static inline uint64_t take_seed(void)
+{
+    static uint64_t first, taken;
+    if (taken == 0) {
+        const char *given = getenv("SEED");
+        first = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+        print_message("SEED=%" PRIu64 "\n", first);
+    }
+    return mt_splitmix64(first + taken++) >> 32;
+}
+
+#endif
