@@ -130,151 +130,19 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
     return status;
 }
 
-/* The attention that keeps least of those that the heads allow. */
-static mt_attention_kind least_attention(const struct mt_training_config *config)
-{
-    struct mt_training_config flash = *config;
-    flash.attention = MT_ATTENTION_FLASH;
-    return mt_training_config_check(&flash) == MT_OK ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
-}
-
-static bool is_change(const struct mt_run_plan *plan, mt_fit_change change)
-{
-    const struct mt_training_config *config = &plan->config;
-    switch (change) {
-    case MT_CHANGE_ZERO_GRAD:
-        return config->mode == MT_MODE_FWD_BWD && config->zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD &&
-               config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
-    case MT_CHANGE_ALLOC:
-        return plan->alloc.policy != MT_POLICY_TIGHT;
-    case MT_CHANGE_AUTOCAST:
-        return config->parameter_dtype == MT_F32 &&
-               !(config->implementation == MT_IMPLEMENTATION_FUSED && config->autocast);
-    case MT_CHANGE_ATTENTION:
-        return config->attention < least_attention(config);
-    case MT_CHANGE_IMPL:
-        return config->implementation != MT_IMPLEMENTATION_FUSED;
-    case MT_CHANGE_WEIGHT_CAST:
-        return config->implementation == MT_IMPLEMENTATION_FUSED && config->autocast &&
-               config->weight_cast != MT_WEIGHT_CAST_LAYER;
-    case MT_CHANGE_OPTIMIZER:
-        return config->mode == MT_MODE_FWD_BWD && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
-    case MT_CHANGE_CHECKPOINT:
-        return config->mode != MT_MODE_INFER && config->checkpoint != MT_CHECKPOINT_BLOCK;
-    case MT_CHANGE_BATCH:
-        return config->batch > 1;
-    case MT_CHANGE_SEQ:
-        return config->seq > 1;
-    case MT_CHANGE_COUNT:
-        break;
-    }
-    return false;
-}
-
-/* The other one, with casts that the implementation knows. */
-static void apply_autocast(struct mt_training_config *config)
-{
-    config->autocast = !config->autocast;
-    if (config->implementation != MT_IMPLEMENTATION_FUSED)
-        config->weight_cast = MT_WEIGHT_CAST_REGION;
-}
-
-/* What `run` takes with --impl fused and nothing else said, but for the casts of autocast, where it takes the fastest. */
-static void apply_fused(struct mt_training_config *config)
-{
-    config->implementation = MT_IMPLEMENTATION_FUSED;
-    config->attention = least_attention(config);
-    config->weight_cast = config->autocast ? MT_WEIGHT_CAST_LAYER : MT_WEIGHT_CAST_PERSISTENT;
-}
-
-/* Sizes become 1, the least that there is. */
-static void apply(struct mt_run_plan *plan, mt_fit_change change)
-{
-    switch (change) {
-    case MT_CHANGE_ZERO_GRAD:
-        plan->config.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD;
-        return;
-    case MT_CHANGE_ALLOC:
-        plan->alloc = (struct mt_alloc_settings){.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX};
-        return;
-    case MT_CHANGE_AUTOCAST:
-        apply_autocast(&plan->config);
-        return;
-    case MT_CHANGE_ATTENTION:
-        plan->config.attention = least_attention(&plan->config);
-        return;
-    case MT_CHANGE_IMPL:
-        apply_fused(&plan->config);
-        return;
-    case MT_CHANGE_WEIGHT_CAST:
-        plan->config.weight_cast = MT_WEIGHT_CAST_LAYER;
-        return;
-    case MT_CHANGE_OPTIMIZER:
-        plan->config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
-        return;
-    case MT_CHANGE_CHECKPOINT:
-        plan->config.checkpoint = MT_CHECKPOINT_BLOCK;
-        return;
-    case MT_CHANGE_BATCH:
-    case MT_CHANGE_SEQ:
-        *plan = mt_fit_with_size(*plan, change, 1);
-        return;
-    case MT_CHANGE_COUNT:
-        return;
-    }
-}
-
-/* The change, and of an eager run the implementation that knows it. */
-static struct mt_fit_changes changes_for(const struct mt_run_plan *plan, mt_fit_change change)
-{
-    struct mt_fit_changes changes = {0};
-    changes.has[change] = true;
-    if (change == MT_CHANGE_OPTIMIZER || change == MT_CHANGE_CHECKPOINT)
-        changes.has[MT_CHANGE_IMPL] = plan->config.implementation != MT_IMPLEMENTATION_FUSED;
-    return changes;
-}
-
-/* The plan with all of these changes; the dearest of them in *out_dearest. */
-static struct mt_run_plan with_changes(struct mt_run_plan plan, struct mt_fit_changes changes,
-                                       mt_fit_change *out_dearest)
-{
-    for (mt_fit_change change = 0; change < MT_CHANGE_COUNT; change++) {
-        if (!changes.has[change])
-            continue;
-        apply(&plan, change);
-        *out_dearest = change;
-    }
-    return plan;
-}
-
 bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_fit_change change, struct mt_fit_remedy *out)
 {
-    mt_fit_change dearest;
-    *out = (struct mt_fit_remedy){.changes = changes_for(plan, change)};
-    out->plan = with_changes(*plan, out->changes, &dearest);
-    return is_change(plan, change) && mt_training_config_check(&out->plan.config) == MT_OK;
-}
-
-static mt_fit_change dearest_of(struct mt_fit_changes changes)
-{
-    mt_fit_change dearest = MT_CHANGE_COUNT;
-    for (mt_fit_change change = 0; change < MT_CHANGE_COUNT; change++)
-        if (changes.has[change])
-            dearest = change;
-    return dearest;
-}
-
-static bool is_cut(mt_fit_change change)
-{
-    return change == MT_CHANGE_BATCH || change == MT_CHANGE_SEQ;
+    *out = (struct mt_fit_remedy){.changes = mt_fit_changes_for(plan, change)};
+    out->plan = mt_fit_changes_apply(*plan, out->changes);
+    return mt_fit_change_is_one(plan, change) && mt_training_config_check(&out->plan.config) == MT_OK;
 }
 
 /* Measures what comes of the remedy's changes. */
 static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_fit_remedy *remedy)
 {
-    mt_fit_change dearest = MT_CHANGE_COUNT;
-    remedy->plan = with_changes(*plan, remedy->changes, &dearest);
-    if (is_cut(dearest)) {
+    mt_fit_change dearest = mt_fit_changes_dearest(remedy->changes);
+    remedy->plan = mt_fit_changes_apply(*plan, remedy->changes);
+    if (mt_fit_change_is_cut(dearest)) {
         struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_fit_size(plan, dearest));
         struct mt_fit_largest largest;
         mt_status status = mt_fit_find_largest(&asked, dearest, capacity_bytes, &largest);
@@ -293,7 +161,7 @@ static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_fit_chang
     if (change == MT_CHANGE_IMPL || !changes.has[MT_CHANGE_IMPL])
         return false;
     for (size_t i = 0; i < answer->single_count; i++)
-        if (dearest_of(answer->single[i].changes) == MT_CHANGE_IMPL)
+        if (mt_fit_changes_dearest(answer->single[i].changes) == MT_CHANGE_IMPL)
             return answer->single[i].fit.fits;
     return false;
 }
@@ -302,8 +170,8 @@ static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answ
 {
     mt_status status = MT_OK;
     for (mt_fit_change change = 0; change < MT_CHANGE_COUNT && status == MT_OK; change++) {
-        const struct mt_fit_changes changes = changes_for(plan, change);
-        if (!is_change(plan, change) || is_more_than_needed(answer, change, changes))
+        const struct mt_fit_changes changes = mt_fit_changes_for(plan, change);
+        if (!mt_fit_change_is_one(plan, change) || is_more_than_needed(answer, change, changes))
             continue;
         struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
         remedy->changes = changes;
@@ -320,22 +188,14 @@ static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes c
     return make_remedy(plan, answer->fit.capacity_bytes, remedy);
 }
 
-static struct mt_fit_changes joined(struct mt_fit_changes a, struct mt_fit_changes b)
-{
-    struct mt_fit_changes both;
-    for (int change = 0; change < MT_CHANGE_COUNT; change++)
-        both.has[change] = a.has[change] || b.has[change];
-    return both;
-}
-
 /* The first pair that fits, by its dearer change, then by the other one. */
 static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     for (size_t dearer = 1; dearer < answer->single_count; dearer++) {
         for (size_t cheaper = 0; cheaper < dearer; cheaper++) {
-            const struct mt_fit_changes both = joined(answer->single[cheaper].changes, answer->single[dearer].changes);
-            mt_fit_change dearest;
-            const struct mt_run_plan least = with_changes(*plan, both, &dearest);
+            const struct mt_fit_changes both =
+                mt_fit_changes_join(answer->single[cheaper].changes, answer->single[dearer].changes);
+            const struct mt_run_plan least = mt_fit_changes_apply(*plan, both);
             bool fits;
             mt_status status = mt_fit_check(&least, &fits);
             if (status != MT_OK || fits)
@@ -361,17 +221,6 @@ static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer
     return least;
 }
 
-/* What another change of them makes pointless goes: fused comes with an attention of its own, and where gradients update
- * parameters in backward, none are left to let go of. */
-static struct mt_fit_changes without_overlap(struct mt_fit_changes changes)
-{
-    if (changes.has[MT_CHANGE_IMPL])
-        changes.has[MT_CHANGE_ATTENTION] = false;
-    if (changes.has[MT_CHANGE_OPTIMIZER])
-        changes.has[MT_CHANGE_ZERO_GRAD] = false;
-    return changes;
-}
-
 /* All changes that help each by itself; how many in *out_count. */
 static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t *out_count)
 {
@@ -380,10 +229,10 @@ static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t 
     for (size_t i = 0; i < answer->single_count; i++) {
         if (taken_bytes(&answer->single[i].fit) >= taken_bytes(&answer->fit))
             continue;
-        all = joined(all, answer->single[i].changes);
+        all = mt_fit_changes_join(all, answer->single[i].changes);
         ++*out_count;
     }
-    return without_overlap(all);
+    return mt_fit_changes_without_overlap(all);
 }
 
 /* No pair fits: how far the two best go, and all that help together. */
@@ -394,7 +243,7 @@ static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_
     if (helpful_count < 2)
         return MT_OK;
     const struct mt_fit_remedy *best = find_least(answer, NULL), *second = find_least(answer, best);
-    mt_status status = combine(plan, joined(best->changes, second->changes), answer);
+    mt_status status = combine(plan, mt_fit_changes_join(best->changes, second->changes), answer);
     return status == MT_OK && helpful_count > 2 ? combine(plan, all, answer) : status;
 }
 
@@ -412,8 +261,8 @@ static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answ
 {
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
     struct mt_fit_changes changes = free_changes(answer);
-    mt_fit_change cut = best != NULL ? dearest_of(best->changes) : MT_CHANGE_COUNT;
-    if (!is_cut(cut) || dearest_of(changes) == MT_CHANGE_COUNT)
+    mt_fit_change cut = best != NULL ? mt_fit_changes_dearest(best->changes) : MT_CHANGE_COUNT;
+    if (!mt_fit_change_is_cut(cut) || mt_fit_changes_dearest(changes) == MT_CHANGE_COUNT)
         return MT_OK;
     changes.has[cut] = true;
     answer->gentler.changes = changes;

@@ -7,7 +7,7 @@
 #ifndef MT_CLI_FIT_SEARCH_H
 #define MT_CLI_FIT_SEARCH_H
 
-#include "cli/run/simulation.h"
+#include "cli/run/fit_changes.h"
 
 /* How a run and a device get along.
  * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
@@ -29,27 +29,6 @@ static inline int64_t mt_fit_room_bytes(const struct mt_fit *fit)
 }
 
 enum { MT_FIT_UNIT = 2 << 20 };
-
-/* A change to a run that lowers its memory, from the cheapest for who trains to the dearest. */
-typedef enum mt_fit_change {
-    MT_CHANGE_ZERO_GRAD,   /* before-forward */
-    MT_CHANGE_ALLOC,       /* policy=tight */
-    MT_CHANGE_AUTOCAST,    /* the other one: bf16, or off, where the casts of the weights cost more than they save; of
-                              fused not off, since casts of a layer take less */
-    MT_CHANGE_ATTENTION,   /* flash, where heads are of a size for it, else weights */
-    MT_CHANGE_IMPL,        /* fused; under autocast with weights cast layer by layer */
-    MT_CHANGE_WEIGHT_CAST, /* of fused, under autocast: layer by layer */
-    MT_CHANGE_OPTIMIZER,   /* in backward; with fused, which knows it */
-    MT_CHANGE_CHECKPOINT,  /* of blocks; with fused, which knows it */
-    MT_CHANGE_BATCH,       /* smaller */
-    MT_CHANGE_SEQ,         /* shorter */
-    MT_CHANGE_COUNT
-} mt_fit_change;
-
-/* Which of them. */
-struct mt_fit_changes {
-    bool has[MT_CHANGE_COUNT];
-};
 
 /* One or several changes, and what the run would need with them. */
 struct mt_fit_remedy {

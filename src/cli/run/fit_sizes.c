@@ -26,17 +26,6 @@ mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits)
     return status;
 }
 
-int64_t mt_fit_size(const struct mt_run_plan *plan, mt_fit_change change)
-{
-    return change == MT_CHANGE_BATCH ? plan->config.batch : plan->config.seq;
-}
-
-struct mt_run_plan mt_fit_with_size(struct mt_run_plan plan, mt_fit_change change, int64_t size)
-{
-    *(change == MT_CHANGE_BATCH ? &plan.config.batch : &plan.config.seq) = size;
-    return plan;
-}
-
 /* What is asked about sizes: of what, and whether a size has it, which the largest of them is searched by. */
 struct sizes {
     const struct mt_run_plan *plan;

@@ -14,10 +14,6 @@ mt_status mt_fit_simulate_with(const struct mt_placed_run *run, uint64_t capacit
 /* Whether the plan fits its device. A configuration that can't be run does not. */
 mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits);
 
-/* The plan's batch, or with MT_CHANGE_SEQ its sequence, and the plan with another one. */
-int64_t mt_fit_size(const struct mt_run_plan *plan, mt_fit_change change);
-struct mt_run_plan mt_fit_with_size(struct mt_run_plan plan, mt_fit_change change, int64_t size);
-
 /* The largest batch or sequence that fits the plan's device, which has capacity_bytes. The plan's own is where the search
  * begins. */
 mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_fit_change change, uint64_t capacity_bytes,
