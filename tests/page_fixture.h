@@ -3,10 +3,10 @@
 #ifndef MT_TESTS_PAGE_FIXTURE_H
 #define MT_TESTS_PAGE_FIXTURE_H
 
-#include "base/clock.h"
 #include "page/page.h"
 #include "page_reader.h"
 #include "recorder_fixture.h"
+#include "seed.h"
 #include "trace_edit.h"
 
 #include <inttypes.h>
@@ -20,8 +20,7 @@ static inline int set_up(void **state)
     (void)state;
     fixture_path(path);
     trace = NULL;
-    seed = mt_clock_ns() % 1000000;
-    print_message("seed %" PRIu64 "\n", seed);
+    seed = take_seed();
     return 0;
 }
 

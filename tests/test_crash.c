@@ -1,7 +1,7 @@
 /* Whenever a recording process is killed, the next command that opens its trace finds every event that was emitted. */
 #include "recorder_fixture.h"
 
-#include "base/clock.h"
+#include "seed.h"
 #include "trace/recorder.h"
 #include "trace/store.h"
 
@@ -133,8 +133,7 @@ static void check_whole(void)
 static void every_emitted_event_survives_sigkill(void **state)
 {
     (void)state;
-    uint64_t seed = mt_clock_ns() % 1000000;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     for (uint64_t i = 0; i < KILLS; i++) {
         int64_t before = i == 0 ? 0 : newest_run();
         pid_t child = start_child(seed + i, i % 2 == 0 ? 0 : SMALL_RING, UINT64_MAX);

@@ -2,7 +2,7 @@
  * traces that an older program made; and of damaged ones. */
 #include "recorder_fixture.h"
 
-#include "base/clock.h"
+#include "seed.h"
 #include "trace/blocks.h"
 #include "trace/recorder.h"
 
@@ -29,8 +29,7 @@ static int tear_down(void **state)
 
 static uint64_t fresh_seed(void)
 {
-    uint64_t seed = mt_clock_ns() % 1000000;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     return seed;
 }
 

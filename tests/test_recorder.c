@@ -1,7 +1,7 @@
 /* What is emitted into a recorder comes back from the trace, whatever its ring's size, and the trace is left in order. */
 #include "recorder_fixture.h"
 
-#include "base/clock.h"
+#include "seed.h"
 #include "trace/recorder.h"
 #include "trace/store.h"
 
@@ -26,8 +26,7 @@ static int tear_down(void **state)
 
 static uint64_t fresh_seed(void)
 {
-    uint64_t seed = mt_clock_ns() % 1000000;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     return seed;
 }
 

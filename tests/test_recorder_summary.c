@@ -1,8 +1,8 @@
 /* The summaries say what a naive recount of the stored events says, and the containers below them keep their word. */
 #include "recorder_fixture.h"
 
-#include "base/clock.h"
 #include "base/number_map.h"
+#include "seed.h"
 #include "trace/allocations.h"
 #include "trace/store.h"
 #include "trace/summary.h"
@@ -11,8 +11,7 @@ static char path[FIXTURE_PATH_BYTES];
 
 static uint64_t fresh_seed(void)
 {
-    uint64_t seed = mt_clock_ns() % 1000000;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = take_seed();
     return seed;
 }
 
