@@ -1,79 +1,9 @@
 /* The library as programs of others see it: through its header, and where that has no question yet, through the trace. */
-#include "folder.h"
+#include "library_fixture.h"
 #include "seed.h"
 #include "trace/blocks.h"
 
-#include <inttypes.h>
 #include <memtrace.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <sys/wait.h>
-
-#define TRACE "test.db"
-
-enum { MIB = 1 << 20 };
-
-#define assert_ok(call)                                                                                                \
-    do {                                                                                                               \
-        if ((call) != MEMTRACE_OK)                                                                                     \
-            fail_msg("%s: %s", #call, memtrace_last_error());                                                          \
-    } while (0)
-
-static void assert_fails(memtrace_status status, memtrace_status expected, const char *part)
-{
-    assert_int_equal(status, expected);
-    if (strstr(memtrace_last_error(), part) == NULL)
-        fail_msg("\"%s\" is not in: %s", part, memtrace_last_error());
-}
-
-static memtrace_run *open_run(const char *device)
-{
-    memtrace_run_options options = {.size = sizeof options, .trace = TRACE, .device = device};
-    memtrace_run *run = NULL;
-    assert_ok(memtrace_run_open(&options, &run));
-    return run;
-}
-
-static memtrace_label label_of(const char *category)
-{
-    return (memtrace_label){.size = sizeof(memtrace_label), .category = category};
-}
-
-static uint64_t take(memtrace_run *run, uint64_t bytes, const char *category)
-{
-    memtrace_label label = label_of(category);
-    uint64_t address = 0;
-    assert_ok(memtrace_take(run, bytes, 0, &label, &address));
-    assert_true(address != 0);
-    assert_int_equal(address % 512, 0);
-    return address;
-}
-
-/* The trace and its newest run. */
-static memtrace_trace *open_trace(const memtrace_run_row **out_run)
-{
-    memtrace_trace *trace = NULL;
-    assert_ok(memtrace_trace_open(TRACE, &trace));
-    assert_ok(memtrace_trace_find_run(trace, NULL, out_run));
-    return trace;
-}
-
-static const memtrace_peak *peak_of(memtrace_trace *trace, const memtrace_run_row *run, memtrace_measured measured)
-{
-    const memtrace_peak *peak = NULL;
-    assert_ok(memtrace_trace_peak(trace, run, MEMTRACE_ALL_STEPS, measured, &peak));
-    return peak;
-}
-
-static const memtrace_share *share_of(const memtrace_peak *peak, const char *category)
-{
-    for (size_t i = 0; i < peak->share_count; i++)
-        if (strcmp(peak->shares[i]->category, category) == 0)
-            return peak->shares[i];
-    fail_msg("the peak has no %s", category);
-    return NULL;
-}
 
 static void a_peak_is_made_of_what_labels_say(void **state)
 {
@@ -442,168 +372,6 @@ static void structs_of_other_versions_are_understood(void **state)
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
 }
 
-static void memory_of_the_cpu_can_be_written(void **state)
-{
-    (void)state;
-    memtrace_run *run = open_run("cpu:64MiB");
-    uint64_t address = take(run, MIB, "Data");
-    memset(memtrace_pointer(address), 0x5A, MIB);
-    assert_null(memtrace_stream_handle(run, 0));
-    assert_ok(memtrace_use_on(run, address, 3));
-    assert_ok(memtrace_give(run, address));
-    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-}
-
-enum { THREADS = 4, ROUNDS = 300 };
-
-struct worker {
-    memtrace_run *run;
-    int number;
-};
-
-static void *work(void *given)
-{
-    struct worker *worker = given;
-    char name[32];
-    snprintf(name, sizeof name, "worker%c", 'a' + worker->number);
-    assert_ok(memtrace_span_begin(worker->run, name));
-    for (int i = 0; i < ROUNDS; i++) {
-        uint64_t bytes = (uint64_t)(worker->number + 1) * 4096, noted = ((uint64_t)worker->number + 1) << 40;
-        uint64_t address = take(worker->run, bytes, "Data");
-        assert_ok(memtrace_note_take(worker->run, noted, bytes * 3, 0, NULL));
-        assert_ok(memtrace_measure(worker->run, name, i));
-        memtrace_note_give(worker->run, noted);
-        assert_ok(memtrace_give(worker->run, address));
-    }
-    return NULL;
-}
-
-static void threads_have_places_of_their_own(void **state)
-{
-    (void)state;
-    memtrace_run *run = open_run("sim");
-    pthread_t threads[THREADS];
-    struct worker workers[THREADS];
-    for (int i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){run, i};
-        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_fails(memtrace_span_end(run), MEMTRACE_USAGE, "this thread");
-    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-
-    const memtrace_run_row *row;
-    const memtrace_top_row *const *rows;
-    size_t count;
-    memtrace_trace *trace = open_trace(&row);
-    assert_ok(memtrace_trace_top(trace, row, MEMTRACE_WHOLE_RUN, 100, &rows, &count));
-    assert_int_equal(count, 2 * THREADS);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t number = (uint64_t)(rows[i]->span[strlen("worker")] - 'a');
-        bool is_noted = strcmp(rows[i]->category, "Other") == 0;
-        assert_int_equal(rows[i]->count, ROUNDS);
-        assert_int_equal(rows[i]->bytes, (number + 1) * 4096 * (is_noted ? 3 : 1));
-    }
-    memtrace_free(rows);
-    memtrace_trace_close(trace);
-}
-
-static void a_killed_program_leaves_its_run(void **state)
-{
-    (void)state;
-    pid_t child = fork();
-    if (child == 0) {
-        memtrace_run *run = open_run("sim");
-        take(run, 7 * MIB, "Mine");
-        raise(SIGKILL);
-    }
-    int how;
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFSIGNALED(how));
-
-    const memtrace_run_row *row;
-    memtrace_trace *trace = open_trace(&row);
-    assert_string_equal(row->state, "interrupted");
-    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_REQUESTED);
-    assert_int_equal(share_of(peak, "Mine")->requested_bytes, 7 * MIB);
-    memtrace_free(peak);
-    memtrace_trace_close(trace);
-}
-
-static void runs_are_found_by_number_and_name(void **state)
-{
-    (void)state;
-    memtrace_run_options options = {.size = sizeof options,
-                                    .trace = TRACE,
-                                    .name = "baseline",
-                                    .settings = (const char *const[]){"model", "mine", NULL},
-                                    .noted_device = "my card",
-                                    .noted_capacity_bytes = 5 * MIB};
-    memtrace_run *run = NULL;
-    assert_ok(memtrace_run_open(&options, &run));
-    int64_t number = memtrace_run_number(run);
-    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_FAILED));
-    assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
-
-    const memtrace_run_row *newest, *named, *numbered;
-    const memtrace_run_row *const *rows;
-    size_t count;
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, number);
-    memtrace_trace *trace = open_trace(&newest), *other = NULL;
-    assert_ok(memtrace_trace_find_run(trace, "baseline", &named));
-    assert_ok(memtrace_trace_find_run(trace, text, &numbered));
-    assert_ptr_equal(named, numbered);
-    assert_string_equal(named->name, "baseline");
-    assert_string_equal(named->state, "failed");
-    assert_string_equal(named->device, "my card");
-    assert_int_equal(named->capacity_bytes, 5 * MIB);
-    assert_int_equal(newest->number, number + 1);
-    assert_string_equal(newest->name, "");
-    assert_fails(memtrace_trace_find_run(trace, "nobody", &named), MEMTRACE_USAGE, "nobody");
-    assert_ok(memtrace_trace_runs(trace, &rows, &count));
-    assert_ptr_equal(rows[count - 1], newest);
-    memtrace_free(rows);
-    const memtrace_category_row *const *categories;
-    assert_ok(memtrace_trace_open(TRACE, &other));
-    assert_fails(memtrace_trace_categories(other, newest, NULL, &categories, &count), MEMTRACE_USAGE,
-                 "not one of this");
-    memtrace_trace_close(other);
-    memtrace_trace_close(trace);
-    assert_fails(memtrace_trace_open("nothing.db", &other), MEMTRACE_BAD_TRACE, "nothing.db");
-}
-
-static void runs_of_two_traces_do_not_meet(void **state)
-{
-    (void)state;
-    memtrace_run_options options = {.size = sizeof options, .trace = "other.db", .device = "sim"};
-    memtrace_run *run = open_run("sim"), *other = NULL;
-    assert_ok(memtrace_run_open(&options, &other));
-    assert_ok(memtrace_span_begin(run, "here"));
-    assert_ok(memtrace_span_begin(other, "there"));
-    take(run, MIB, "Mine");
-    uint64_t address = take(other, 2 * MIB, "Theirs");
-    memtrace_statistics statistics = {.size = sizeof statistics};
-    assert_ok(memtrace_run_statistics(run, &statistics));
-    assert_int_equal(statistics.requested_bytes, MIB);
-    assert_ok(memtrace_give(other, address));
-    assert_ok(memtrace_run_close(other, MEMTRACE_RUN_DONE));
-    assert_ok(memtrace_span_end(run));
-
-    const memtrace_run_row *row;
-    memtrace_trace *trace = open_trace(&row);
-    assert_string_equal(row->state, "running");
-    memtrace_trace_close(trace);
-    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-    trace = open_trace(&row);
-    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_REQUESTED);
-    assert_int_equal(peak->bytes, MIB);
-    assert_string_equal(peak->span, "here");
-    memtrace_free(peak);
-    memtrace_trace_close(trace);
-}
-
 static void categories_count_what_was_taken(void **state)
 {
     (void)state;
@@ -631,31 +399,19 @@ static void categories_count_what_was_taken(void **state)
     memtrace_trace_close(trace);
 }
 
-static int enter(void **state)
-{
-    *state = enter_folder("library");
-    return 0;
-}
-
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
     const struct CMUnitTest tests[] = {
-        TEST(a_peak_is_made_of_what_labels_say),
-        TEST(every_role_and_dtype_keeps_its_name),
-        TEST(a_number_in_a_span_is_the_layer_of_all_inside),
-        TEST(takes_and_notes_are_one_sequence),
-        TEST(a_pool_reserves_and_its_users_allocate),
-        TEST(refused_requests_are_kept_noted_or_not),
-        TEST(a_refused_request_leaves_the_run_as_it_was),
-        TEST(what_cannot_be_meant_is_refused),
-        TEST(structs_of_other_versions_are_understood),
-        TEST(memory_of_the_cpu_can_be_written),
-        TEST(threads_have_places_of_their_own),
-        TEST(a_killed_program_leaves_its_run),
-        TEST(runs_are_found_by_number_and_name),
-        TEST(runs_of_two_traces_do_not_meet),
-        TEST(categories_count_what_was_taken),
+        LIBRARY_TEST(a_peak_is_made_of_what_labels_say),
+        LIBRARY_TEST(every_role_and_dtype_keeps_its_name),
+        LIBRARY_TEST(a_number_in_a_span_is_the_layer_of_all_inside),
+        LIBRARY_TEST(takes_and_notes_are_one_sequence),
+        LIBRARY_TEST(a_pool_reserves_and_its_users_allocate),
+        LIBRARY_TEST(refused_requests_are_kept_noted_or_not),
+        LIBRARY_TEST(a_refused_request_leaves_the_run_as_it_was),
+        LIBRARY_TEST(what_cannot_be_meant_is_refused),
+        LIBRARY_TEST(structs_of_other_versions_are_understood),
+        LIBRARY_TEST(categories_count_what_was_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
