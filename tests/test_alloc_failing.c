@@ -53,6 +53,24 @@ static void the_failure_of_a_device_is_passed_on(void **state)
     }
 }
 
+/* By the count there is room for what the range lacks, whose last page is half free, and none for a segment. */
+static void a_failure_is_passed_on_where_the_count_refuses_what_comes_after_it(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct mt_block *first, *block;
+    rig_open(&rig, "policy=tight", MIB(100));
+    assert_int_equal(take(&rig, MIB(81), &first), MT_OK);
+    rig.fake.is_broken = true;
+    assert_int_equal(take(&rig, MIB(19), &block), MT_FAILED);
+    expect_its_words();
+    assert_int_equal(count_ooms(&rig), 0);
+    assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
+    rig.fake.is_broken = false;
+    assert_int_equal(take(&rig, MIB(19), &block), MT_OK);
+    rig_close(&rig);
+}
+
 static void a_device_that_works_again_serves_again(void **state)
 {
     (void)state;
@@ -109,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_failure_of_a_device_is_passed_on),
+        cmocka_unit_test(a_failure_is_passed_on_where_the_count_refuses_what_comes_after_it),
         cmocka_unit_test(a_device_that_works_again_serves_again),
         cmocka_unit_test(a_request_that_no_device_can_meet_is_out_of_memory_after_a_failure_too),
         cmocka_unit_test(a_plan_that_a_device_fails_to_hold_says_why),

@@ -117,7 +117,7 @@ struct mt_policy_table {
     struct mt_block *(*take)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
     /* The same of memory that is taken from the device, after releasing what has to go first. NULL if that has no
-     * more. */
+     * more: alloc->growth tells why. */
     struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
     /* Joins a free block that is not in the index with its free neighbours, and puts the whole there. Returns that. */
@@ -163,7 +163,7 @@ struct mt_alloc {
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
 /* Reserves a segment, and says so to the sink. Returns its one block, free and not in the index; NULL if the device
- * refuses: alloc->growth tells why. It is what a policy asks for last. */
+ * refuses: alloc->growth tells why. */
 struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
 
 /* Gives an idle segment in one piece back, and says so. Its block must be in the index. */

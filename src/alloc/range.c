@@ -20,12 +20,13 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 /* ---- growing ---- */
 
 /* A hole gets memory, at most `bytes` (whole pages), and joins its free neighbours in the index; NULL if the device
- * refuses. */
+ * refuses: alloc->growth tells why. */
 static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint64_t bytes)
 {
     struct mt_segment *segment = hole->segment;
     bytes = smaller(bytes, hole->bytes);
-    if (mt_device_range_map(alloc->device, segment->address + hole->offset, bytes) != MT_OK)
+    alloc->growth = mt_device_range_map(alloc->device, segment->address + hole->offset, bytes);
+    if (alloc->growth != MT_OK)
         return NULL;
     if (bytes < hole->bytes)
         mt_block_split(alloc, hole, bytes);
@@ -88,14 +89,18 @@ static void search(struct place *best, const struct mt_segment *segment, uint64_
             consider(best, block, bytes);
 }
 
-/* Opens a range and gives it its first memory; NULL if the device has no more of one or the other. */
+/* Opens a range and gives it its first memory; NULL if the device has no more of one or the other: alloc->growth tells
+ * why, but of more than any range holds. */
 static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
     struct mt_segment like = {.bytes = mt_whole_pages(smaller(alloc->device->capacity_bytes, MOST_BYTES)),
                               .stream = stream,
                               .pool = pool,
                               .is_range = true};
-    if (bytes > like.bytes || mt_device_range_open(alloc->device, like.bytes, &like.address) != MT_OK)
+    if (bytes > like.bytes)
+        return NULL;
+    alloc->growth = mt_device_range_open(alloc->device, like.bytes, &like.address);
+    if (alloc->growth != MT_OK)
         return NULL;
     struct mt_segment *segment = mt_segment_add(alloc, &like);
     struct mt_block *block = fill_up(alloc, segment->first, bytes);

@@ -179,28 +179,43 @@ static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
     return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
 }
 
-/* Memory of the device for a request, as one free block that is not in the index. Where there are no ranges, or no
- * addresses left for one, each request is a segment. */
-static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+/* Memory of a range for a request: what is cached goes back for it, as much as is missing, then all. */
+static struct mt_block *reserve_in_range(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t whole)
 {
-    uint64_t whole;
-    if (!tight_least_segment(bytes, &whole))
-        return NULL;
     mt_pool pool = pool_of(bytes);
-    struct mt_block *block = NULL;
-    bool has_ranges = mt_device_has_ranges(alloc->device);
-    if (has_ranges)
+    struct mt_block *block = mt_range_grow(alloc, stream, pool, bytes);
+    if (block == NULL && mt_segments_release(alloc, whole) >= whole)
         block = mt_range_grow(alloc, stream, pool, bytes);
-    if (block == NULL && has_ranges && mt_segments_release(alloc, whole) >= whole)
+    if (block == NULL && mt_segments_release(alloc, UINT64_MAX) > 0)
         block = mt_range_grow(alloc, stream, pool, bytes);
-    if (block == NULL && has_ranges && mt_segments_release(alloc, UINT64_MAX) > 0)
-        block = mt_range_grow(alloc, stream, pool, bytes);
-    if (block == NULL)
-        block = mt_segment_map(alloc, stream, pool, whole);
+    return block;
+}
+
+static struct mt_block *reserve_segment(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t whole)
+{
+    struct mt_block *block = mt_segment_map(alloc, stream, pool_of(bytes), whole);
     if (block != NULL)
         return block;
     mt_segments_release(alloc, UINT64_MAX);
-    return mt_segment_map(alloc, stream, pool, whole);
+    return mt_segment_map(alloc, stream, pool_of(bytes), whole);
+}
+
+/* Memory of the device for a request, as one free block that is not in the index. Where there are no ranges, or no
+ * addresses left for one, each request is a segment. A device that failed to serve a range otherwise than for want of
+ * memory is asked once more before the count refuses the segment: what it says is why there is none. */
+static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
+{
+    uint64_t whole;
+    bool has_ranges = mt_device_has_ranges(alloc->device);
+    if (!tight_least_segment(bytes, &whole))
+        return NULL;
+    struct mt_block *block = has_ranges ? reserve_in_range(alloc, stream, bytes, whole) : NULL;
+    bool has_failed = block == NULL && alloc->growth != MT_OUT_OF_MEMORY;
+    if (block == NULL)
+        block = reserve_segment(alloc, stream, bytes, whole);
+    if (block == NULL && has_failed && alloc->growth == MT_OUT_OF_MEMORY)
+        block = mt_range_grow(alloc, stream, pool_of(bytes), bytes);
+    return block;
 }
 
 static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
