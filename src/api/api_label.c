@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_PLACES = 16, MOST_LAYER_DIGITS = 9 };
+enum { MOST_LAYER_DIGITS = 9 };
 
 static const struct mt_api_place root = {.span = 0, .layer = -1};
 
@@ -87,10 +87,7 @@ static int layer_of(const char *name, int outer)
 
 static void push(struct mt_api_thread *thread, struct mt_api_place place)
 {
-    if (thread->depth == thread->capacity) {
-        thread->capacity = thread->capacity > 0 ? thread->capacity * 2 : FIRST_PLACES;
-        thread->places = mt_host_resize(thread->places, thread->capacity, sizeof *thread->places);
-    }
+    thread->places = mt_host_room(thread->places, thread->depth, sizeof *thread->places);
     thread->places[thread->depth++] = place;
 }
 

@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-enum { FIRST_BIRTHS = 64 };
-
 static bool has_segment(uint16_t kind)
 {
     return kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP || kind == MT_EVENT_ALLOC ||
@@ -18,10 +16,7 @@ static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
 {
     if (birth < source->count)
         return source->births[birth];
-    if (source->count == source->capacity) {
-        source->capacity = source->capacity > 0 ? source->capacity * 2 : FIRST_BIRTHS;
-        source->births = mt_host_resize(source->births, source->capacity, sizeof *source->births);
-    }
+    source->births = mt_host_room(source->births, source->count, sizeof *source->births);
     source->births[source->count++] = source->joint->births;
     return source->joint->births++;
 }

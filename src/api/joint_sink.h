@@ -21,7 +21,7 @@ struct mt_joint_source {
     struct mt_joint_sink *joint;
     struct mt_sink sink; /* to hand to who emits */
     uint32_t *births;
-    uint32_t count, capacity;
+    uint32_t count;
 };
 
 struct mt_joint_sink {

@@ -21,7 +21,7 @@ struct mt_api_thread {
         mt_span_id span;
         int layer; /* of the innermost span that is one; -1: of none */
     } * places;
-    size_t depth, capacity;
+    size_t depth;
     bool is_idle; /* its thread ended */
 };
 

@@ -7,14 +7,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Invariants: the counts are at most the capacities; spellings[i] is of the name whose number is i. */
+/* Invariant: spellings[i] is of the name whose number is i + 1. */
 struct mt_kernel_log {
     pthread_mutex_t launch_lock; /* of the launches */
     struct mt_kernel_launch *launches;
-    size_t launch_count, launch_capacity;
+    size_t launch_count;
     pthread_mutex_t run_lock; /* of the runs; taken after the other, where both are */
     struct mt_kernel_run *runs;
-    size_t run_count, run_capacity;
+    size_t run_count;
     struct mt_name_set *names; /* as the linker knows them */
     char **spellings;
     size_t spelling_count;
@@ -46,15 +46,6 @@ void mt_kernel_log_destroy(struct mt_kernel_log *log)
     free(log);
 }
 
-/* `items`, grown if needed, so that one more fits after `count`. */
-static void *make_room(void *items, size_t count, size_t *capacity, size_t size)
-{
-    if (count < *capacity)
-        return items;
-    *capacity = *capacity == 0 ? 1024 : *capacity * 2;
-    return mt_host_resize(items, *capacity, size);
-}
-
 static bool launches_equal(const struct mt_kernel_launch *a, const struct mt_kernel_launch *b)
 {
     return a->number == b->number && a->label == b->label && a->step == b->step;
@@ -66,7 +57,7 @@ void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_laun
     pthread_mutex_lock(&log->launch_lock);
     size_t count = log->launch_count;
     if (count == 0 || !launches_equal(&log->launches[count - 1], launch)) {
-        log->launches = make_room(log->launches, count, &log->launch_capacity, sizeof *log->launches);
+        log->launches = mt_host_room(log->launches, count, sizeof *log->launches);
         log->launches[log->launch_count++] = *launch;
     }
     pthread_mutex_unlock(&log->launch_lock);
@@ -75,7 +66,7 @@ void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_laun
 void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *run)
 {
     pthread_mutex_lock(&log->run_lock);
-    log->runs = make_room(log->runs, log->run_count, &log->run_capacity, sizeof *log->runs);
+    log->runs = mt_host_room(log->runs, log->run_count, sizeof *log->runs);
     log->runs[log->run_count++] = *run;
     pthread_mutex_unlock(&log->run_lock);
 }
@@ -121,14 +112,14 @@ static void index_launches(const struct mt_kernel_log *log, struct mt_number_map
 /* A name made readable, once. */
 static const char *find_spelling(struct mt_kernel_log *log, const char *name)
 {
-    uint32_t number = mt_name_set_number(log->names, name != NULL ? name : "", NULL);
-    if (number >= log->spelling_count) {
-        log->spellings = mt_host_resize(log->spellings, number + 1, sizeof *log->spellings);
-        while (log->spelling_count <= number)
-            log->spellings[log->spelling_count++] = NULL;
-        log->spellings[number] = log->spell(mt_name_set_name(log->names, number));
+    bool is_new;
+    uint32_t number = mt_name_set_number(log->names, name != NULL ? name : "", &is_new);
+    const char *known = mt_name_set_name(log->names, number);
+    if (is_new) {
+        log->spellings = mt_host_room(log->spellings, log->spelling_count, sizeof *log->spellings);
+        log->spellings[log->spelling_count++] = log->spell(known);
     }
-    return log->spellings[number] != NULL ? log->spellings[number] : mt_name_set_name(log->names, number);
+    return log->spellings[number - 1] != NULL ? log->spellings[number - 1] : known;
 }
 
 static struct mt_kernel join(struct mt_kernel_log *log, const struct mt_number_map *launches,
@@ -153,12 +144,12 @@ struct stream_end {
 };
 
 /* The entry of `stream`, made if there is none; there are few. */
-static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count, size_t *capacity, uint32_t stream)
+static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count, uint32_t stream)
 {
     for (size_t i = 0; i < *count; i++)
         if ((*ends)[i].stream == stream)
             return &(*ends)[i];
-    *ends = make_room(*ends, *count, capacity, sizeof **ends);
+    *ends = mt_host_room(*ends, *count, sizeof **ends);
     (*ends)[*count] = (struct stream_end){.stream = stream};
     return &(*ends)[(*count)++];
 }
@@ -168,10 +159,10 @@ static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count,
 static void begin_at_turns(struct mt_kernel_log *log)
 {
     struct stream_end *ends = NULL;
-    size_t count = 0, capacity = 0;
+    size_t count = 0;
     for (size_t i = 0; i < log->run_count; i++) {
         struct mt_kernel_run *run = &log->runs[i];
-        struct stream_end *last = end_of_stream(&ends, &count, &capacity, run->stream);
+        struct stream_end *last = end_of_stream(&ends, &count, run->stream);
         if (run->start_ns < last->end_ns)
             run->start_ns = last->end_ns < run->end_ns ? last->end_ns : run->end_ns;
         if (run->end_ns > last->end_ns)

@@ -166,7 +166,7 @@ static uint32_t make_pool(struct mt_account *account, uint64_t number)
     uint32_t found = number != 0 ? find_pool(account, number) : 0, index = account->pool_count;
     if (number == 0 || found != 0 || index == MOST_POOLS)
         return found;
-    account->pools = mt_host_resize(account->pools, ++account->pool_count, sizeof *account->pools);
+    account->pools = mt_host_room(account->pools, account->pool_count++, sizeof *account->pools);
     account->pools[index] = (struct pool){.number = number};
     mt_foreign_reserve(account->foreign, first_pool_address + index * pool_range_bytes, pool_range_bytes, index);
     return index + 1;
@@ -293,11 +293,11 @@ static mt_addr take_own(struct mt_account *account, const struct mt_account_thre
 /* Its index. */
 static uint64_t make_physical(struct mt_account *account, mt_addr block)
 {
-    size_t index = account->first_free > 0 ? account->first_free - 1 : account->physical_count++;
+    size_t index = account->first_free > 0 ? account->first_free - 1 : account->physical_count;
     if (account->first_free > 0)
         account->first_free = account->physical[index].next_free;
     else
-        account->physical = mt_host_resize(account->physical, account->physical_count, sizeof *account->physical);
+        account->physical = mt_host_room(account->physical, account->physical_count++, sizeof *account->physical);
     account->physical[index] = (struct physical){.block = block, .handles = 1};
     return index;
 }
@@ -436,10 +436,7 @@ static bool tells(struct mt_account *account, const struct mt_account_thread *th
 
 static void push(struct mt_account_thread *thread, struct mt_account_range range)
 {
-    if (thread->depth == thread->capacity) {
-        thread->capacity = thread->capacity * 2 + 8;
-        thread->ranges = mt_host_resize(thread->ranges, thread->capacity, sizeof *thread->ranges);
-    }
+    thread->ranges = mt_host_room(thread->ranges, thread->depth, sizeof *thread->ranges);
     thread->ranges[thread->depth++] = range;
 }
 

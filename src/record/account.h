@@ -48,7 +48,7 @@ struct mt_account_thread {
         bool is_told; /* as an event */
         bool is_step; /* which is no span */
     } * ranges;
-    uint32_t depth, capacity;
+    uint32_t depth;
     mt_span_id launch_span; /* that launch_label is of; valid while that is not 0 */
     mt_label_id launch_label;
 };

@@ -7,7 +7,7 @@
 
 void mt_torch_streams_start(struct mt_torch_streams *streams)
 {
-    streams->streams = mt_host_resize(NULL, 1, sizeof *streams->streams);
+    streams->streams = mt_host_room(NULL, 0, sizeof *streams->streams);
     streams->streams[0] = MT_TORCH_STREAM_DEFAULT;
     streams->count = 1;
 }
@@ -30,7 +30,7 @@ static mt_status find_or_add(struct mt_torch_streams *numbers, mt_torch_stream s
     if (numbers->count == MT_TORCH_MOST_STREAMS)
         return mt_fail(MT_FAILED, "memory was asked for on %d streams, and no more are known apart",
                        MT_TORCH_MOST_STREAMS);
-    numbers->streams = mt_host_resize(numbers->streams, numbers->count + 1, sizeof *numbers->streams);
+    numbers->streams = mt_host_room(numbers->streams, numbers->count, sizeof *numbers->streams);
     numbers->streams[numbers->count] = stream;
     *out = (mt_stream)numbers->count++;
     return MT_OK;

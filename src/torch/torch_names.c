@@ -34,10 +34,7 @@ static int layer_of(const char *name, int parent_layer)
 /* The lock is held; the interner's ids are dense. */
 static void append(struct mt_torch_names *names, mt_span_id span, const char *kind)
 {
-    if (span >= names->span_room) {
-        names->span_room = span * 2 + 16;
-        names->spans = mt_host_resize(names->spans, names->span_room, sizeof *names->spans);
-    }
+    names->spans = mt_host_room(names->spans, span, sizeof *names->spans);
     const struct mt_span *known = mt_interner_find_span(names->interner, span);
     int parent_layer = known->parent != 0 ? names->spans[known->parent].layer : -1;
     names->spans[span] = (struct mt_torch_span){.parent = known->parent,

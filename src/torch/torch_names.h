@@ -21,13 +21,13 @@ struct mt_torch_span {
     int layer;        /* the number nearest above that a list of modules gave; -1: none */
 };
 
-/* Invariant: spans[1 .. span_count] are the interner's. */
+/* Invariant: spans[1 .. span_count] are the interner's; spans[0] is nobody's. */
 struct mt_torch_names {
     struct mt_lock lock;
     struct mt_interner *interner;
     struct mt_category_set categories;
     struct mt_torch_span *spans;
-    uint32_t span_count, span_room;
+    uint32_t span_count;
 };
 
 void mt_torch_names_start(struct mt_torch_names *names);
