@@ -18,7 +18,8 @@ static struct {
     const char *user; /* the tool that it is in use by; NULL: none */
     bool refuses_callbacks, refuses_kernels;
     uint64_t now_ns;
-    size_t dropped; /* records, since that was last asked */
+    size_t dropped;               /* records, since that was last asked */
+    void (*on_next_record)(void); /* called as a buffer is read; NULL: nothing happens then */
 
     /* What it was asked. */
     CUpti_CallbackFunc callback;
@@ -128,6 +129,8 @@ CUptiResult cuptiActivityFlushPeriod(uint32_t time)
 CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, CUpti_Activity **record)
 {
     uint8_t *next = *record == NULL ? buffer : (uint8_t *)*record + FAKE_RECORD_BYTES;
+    if (fake_cupti.on_next_record != NULL)
+        fake_cupti.on_next_record();
     if (next + FAKE_RECORD_BYTES > buffer + valid_bytes)
         return CUPTI_ERROR_MAX_LIMIT_REACHED;
     *record = (CUpti_Activity *)next;
@@ -170,12 +173,12 @@ CUptiResult cuptiActivityFlushAll(uint32_t flags)
 {
     size_t done = 0;
     (void)flags;
-    do {
+    while (done < fake_cupti.record_count) {
         size_t left = fake_cupti.record_count - done;
         size_t some = left < FAKE_RECORDS_A_BUFFER ? left : FAKE_RECORDS_A_BUFFER;
         fake_cupti_hand_over(fake_cupti.records[done], some * FAKE_RECORD_BYTES);
         done += some;
-    } while (done < fake_cupti.record_count);
+    }
     fake_cupti.record_count = 0;
     return CUPTI_SUCCESS;
 }

@@ -8,6 +8,8 @@
 #include "seed.h"
 
 #include <cupti.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,6 +168,49 @@ static void buffers_are_zeroed_before_they_are_used_again(void **state)
     assert_int_equal(fake_cupti.dirty_buffers, 0);
 }
 
+static sem_t reading;
+static _Thread_local bool is_cupti;
+
+/* CUPTI's own thread is slow at each record, and tells of the second. */
+static void linger(void)
+{
+    static _Thread_local int records;
+    if (is_cupti && ++records == 2)
+        sem_post(&reading);
+    if (is_cupti)
+        usleep(20000);
+}
+
+static void *hand_over(void *context)
+{
+    (void)context;
+    is_cupti = true;
+    fake_cupti_hand_over(fake_cupti.records, sizeof fake_cupti.records[0] * fake_cupti.record_count);
+    return NULL;
+}
+
+/* What it has not read to its end by then would be handed over at the next time, and of launches that are forgotten. */
+static void a_buffer_that_is_being_read_is_collected_whole(void **state)
+{
+    (void)state;
+    pthread_t cupti;
+    begin();
+    mt_device_tag(device, 5);
+    for (uint32_t i = 0; i < FAKE_RECORDS_A_BUFFER; i++)
+        launch(i, "k", CLOCK_SHIFT + i * 10, CLOCK_SHIFT + i * 10 + 5);
+    fake_cupti.on_next_record = linger;
+    sem_init(&reading, 0, 0);
+    assert_int_equal(pthread_create(&cupti, NULL, hand_over, NULL), 0);
+    sem_wait(&reading);
+    fake_cupti.record_count = 0; /* there is none beside those */
+    collect();
+    pthread_join(cupti, NULL);
+    sem_destroy(&reading);
+    assert_int_equal(taken.count, FAKE_RECORDS_A_BUFFER);
+    for (size_t i = 0; i < taken.count; i++)
+        assert_int_equal(taken.kernels[i].label, 5);
+}
+
 /* A domain as a whole would call back at each of the program's calls. */
 static void nothing_but_launches_is_heard(void **state)
 {
@@ -283,6 +328,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(times_are_on_the_clock_of_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_that_are_missing_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(buffers_are_zeroed_before_they_are_used_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_buffer_that_is_being_read_is_collected_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_but_launches_is_heard, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_tool_is_named_and_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_version_is_declined, set_up, tear_down),

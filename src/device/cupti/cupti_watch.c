@@ -34,7 +34,7 @@ struct cupti_watch {
 
 /* The watch of this process, for CUPTI's buffer callbacks, which are told nothing else; NULL: none. */
 static struct cupti_watch *current_watch;
-static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* held by whoever looks at it */
+static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* held by whoever looks at it, or at what it read */
 static struct mt_cupti_buffers buffers = MT_CUPTI_BUFFERS(MT_CUPTI_KERNEL_BUFFER_BYTES);
 
 /* Called by CUPTI within every launch. */
@@ -118,8 +118,10 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
         status = mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
     if (status == MT_OK)
         status = mt_cupti_find_shift(now_ns, watch->device, &shift_ns);
+    pthread_mutex_lock(&current_lock); /* so that a buffer that CUPTI's thread is handing over is read to its end */
     if (status == MT_OK)
         mt_kernel_log_take(watch->log, shift_ns, take, context);
+    pthread_mutex_unlock(&current_lock);
     watch->watch.lost_kernels = atomic_load(&watch->lost);
     return status;
 }
