@@ -12,7 +12,9 @@
  *   lose COUNT                records that CUPTI drops
  *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand over
  *                             kernels; says how many those were
+ *   haunt                     a thread that is in ranges when it ends, and in one more while it does
  *   hears                     says whether CUPTI was asked to call back at launches
+ *   uses                      says whether CUPTI is in use
  *   fork                      a child that exits at once
  *   await SIGNAL              blocks the signal, sends it to its own process, and waits for it
  *   say WORDS, sleep MS, exit CODE, leave CODE (without exit's handlers), die SIGNAL, count-interrupts MS
@@ -185,6 +187,11 @@ static void range(CUpti_CallbackId id, const void *given)
         fake_cupti_call_back(CUPTI_CB_DOMAIN_NVTX, id, &data);
 }
 
+static void push(const char *name)
+{
+    range(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){name});
+}
+
 static void set_cupti_up(void)
 {
     const char *version = getenv("FAKE_CUPTI_VERSION"), *refused = getenv("FAKE_CUPTI_REFUSES");
@@ -252,7 +259,7 @@ enum { ROUNDS = 1000, MOST_THREADS = 8 };
 static void *act_in_storm(void *address)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        range(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){"storm"});
+        push("storm");
         take_from_pool((uint64_t)(uintptr_t)address, 512);
         begin_call();
         call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, NULL, 0);
@@ -293,6 +300,32 @@ static void storm(int count)
     is_over = true;
     pthread_join(other, &kernels);
     printf("%lld\n", (long long)(uintptr_t)kernels);
+}
+
+static pthread_key_t haunting;
+
+/* At the end of a thread, when other libraries' keys may have been told of it already. */
+static void haunt_once_more(void *rounds)
+{
+    push("ghost");
+    if ((uintptr_t)rounds > 1)
+        pthread_setspecific(haunting, (void *)((uintptr_t)rounds - 1));
+}
+
+static void *live_in_ranges(void *rounds)
+{
+    push("left");
+    push("behind");
+    pthread_setspecific(haunting, rounds);
+    return NULL;
+}
+
+static void haunt(void)
+{
+    pthread_t thread;
+    pthread_key_create(&haunting, haunt_once_more);
+    pthread_create(&thread, NULL, live_in_ranges, (void *)(uintptr_t)2);
+    pthread_join(thread, NULL);
 }
 
 static void fork_child(void)
@@ -336,7 +369,7 @@ static int act(char **words)
     if (count > 0)
         return count;
     if (strcmp(word, "push") == 0)
-        return range(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){first}), 2;
+        return push(first), 2;
     if (strcmp(word, "pop") == 0)
         return range(CUPTI_CBID_NVTX_nvtxRangePop, NULL), 1;
     if (strcmp(word, "launch") == 0)
@@ -345,8 +378,12 @@ static int act(char **words)
         return fake_cupti.dropped += (size_t)atoi(first), 2;
     if (strcmp(word, "storm") == 0)
         return storm(atoi(first)), 2;
+    if (strcmp(word, "haunt") == 0)
+        return haunt(), 1;
     if (strcmp(word, "hears") == 0)
         return say_what_is_heard(), 1;
+    if (strcmp(word, "uses") == 0)
+        return printf("CUPTI is %s\n", fake_cupti.is_subscribed ? "in use" : "free"), 1;
     if (strcmp(word, "await") == 0)
         return await_signal(atoi(first)), 2;
     if (strcmp(word, "fork") == 0)

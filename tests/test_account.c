@@ -72,8 +72,8 @@ static void open_with(const struct mt_account_settings *settings)
 
 static void close_account(void)
 {
-    mt_account_forget_thread(account, &main_thread);
-    mt_account_forget_thread(account, &other_thread);
+    mt_account_forget_thread(account, &main_thread, now_ns++);
+    mt_account_forget_thread(account, &other_thread, now_ns++);
     mt_account_destroy(account);
     recording_close(&recording);
 }
@@ -215,6 +215,24 @@ static void ranges_are_events_of_one_thread(void **state)
     assert_int_equal(recording.events[0].kind, MT_EVENT_SPAN_BEGIN);
     assert_int_equal(recording.events[1].kind, MT_EVENT_SPAN_END);
     assert_int_equal(recording.events[0].span, recording.events[1].span);
+}
+
+/* What comes after it would be part of them, and of their step. */
+static void a_thread_that_ends_within_its_ranges_ends_them(void **state)
+{
+    (void)state;
+    mt_account_enter(account, &main_thread, now_ns++, "step");
+    mt_account_enter(account, &main_thread, now_ns++, "a");
+    mt_account_enter(account, &main_thread, now_ns++, "b");
+    mt_account_forget_thread(account, &main_thread, now_ns++);
+    static const mt_event_kind kinds[] = {MT_EVENT_STEP_BEGIN, MT_EVENT_SPAN_BEGIN, MT_EVENT_SPAN_BEGIN,
+                                          MT_EVENT_SPAN_END,   MT_EVENT_SPAN_END,   MT_EVENT_STEP_END};
+    assert_int_equal(recording.count, sizeof kinds / sizeof kinds[0]);
+    for (size_t i = 0; i < recording.count; i++)
+        assert_int_equal(recording.events[i].kind, kinds[i]);
+    assert_int_equal(recording.events[1].span, recording.events[4].span);
+    mt_account_enter(account, &other_thread, now_ns++, "c");
+    assert_int_equal(recording.count, sizeof kinds / sizeof kinds[0] + 1);
 }
 
 static void ranges_of_a_name_are_steps_and_no_part_of_the_path(void **state)
@@ -584,6 +602,7 @@ int main(void)
         TEST(each_kind_of_memory_has_a_category_of_its_own),
         TEST(a_block_belongs_to_the_ranges_of_its_thread),
         TEST(ranges_are_events_of_one_thread),
+        TEST(a_thread_that_ends_within_its_ranges_ends_them),
         TEST(ranges_of_a_name_are_steps_and_no_part_of_the_path),
         TEST(what_was_not_taken_here_is_not_given_back),
         TEST(an_address_that_comes_again_ends_the_block_whose_end_was_lost),

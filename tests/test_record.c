@@ -270,6 +270,22 @@ static void a_trace_tells_what_a_program_that_goes_on_holds(void **state)
     json_decref(answer);
 }
 
+/* Else all that comes after it would lie in its ranges, or be no event at all. */
+static void a_thread_that_ends_within_its_ranges_leaves_them(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "haunt push model take 0 7 pop")->code, 0);
+    assert_string_equal(ask_trace("SELECT group_concat(told, ', ') FROM (SELECT k.name || ' ' || s.path AS told FROM"
+                                  " event AS e JOIN event_kind AS k ON k.id = e.kind JOIN span AS s ON s.id = e.span"
+                                  " WHERE k.name LIKE 'span%' AND s.path <> 'ghost' ORDER BY e.id)"),
+                        "span_begin left, span_begin left.behind, span_end left.behind, span_end left,"
+                        " span_begin model, span_end model");
+    assert_string_equal(ask_trace("SELECT count(*) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                  " JOIN span AS s ON s.id = e.span WHERE k.name = 'span_end' AND s.path LIKE"
+                                  " '%ghost'"),
+                        "2");
+}
+
 static void ranges_of_a_name_are_steps(void **state)
 {
     (void)state;
@@ -348,6 +364,14 @@ static void what_keeps_a_process_from_being_recorded_is_one_line(void **state)
     }
 }
 
+/* What follows may want it for itself. */
+static void cupti_is_free_where_it_can_not_be_listened_with(void **state)
+{
+    (void)state;
+    assert_string_equal(shell("FAKE_CUPTI_REFUSES=callbacks " RECORD "take 0 7 uses")->out, "CUPTI is free\n");
+    assert_string_equal(shell(RECORD "take 0 7 uses")->out, "CUPTI is in use\n");
+}
+
 static void where_kernels_can_not_be_had_memory_is_recorded(void **state)
 {
     (void)state;
@@ -402,6 +426,7 @@ int main(void)
         TEST(launches_are_heard_once_there_are_ranges),
         TEST(what_threads_do_at_once_is_all_there),
         TEST(a_trace_tells_what_a_program_that_goes_on_holds),
+        TEST(a_thread_that_ends_within_its_ranges_leaves_them),
         TEST(ranges_of_a_name_are_steps),
         TEST(what_is_missing_is_counted_and_said),
         TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),
@@ -410,6 +435,7 @@ int main(void)
         TEST(processes_side_by_side_have_traces_of_their_own),
         TEST(processes_one_after_another_are_runs_of_one_trace),
         TEST(what_keeps_a_process_from_being_recorded_is_one_line),
+        TEST(cupti_is_free_where_it_can_not_be_listened_with),
         TEST(where_kernels_can_not_be_had_memory_is_recorded),
         TEST(a_signal_that_the_program_waits_for_is_the_programs),
         TEST(an_interrupt_is_the_recorded_programs_to_handle),

@@ -471,8 +471,10 @@ void mt_account_leave(struct mt_account *account, struct mt_account_thread *thre
     account->step = MT_NO_STEP;
 }
 
-void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread)
+void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns)
 {
+    while (thread->depth > 0)
+        mt_account_leave(account, thread, time_ns);
     if (account->teller == thread)
         account->teller = NULL;
     free(thread->ranges);

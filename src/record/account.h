@@ -123,10 +123,10 @@ void mt_account_record(struct mt_account *account, const struct mt_memory_record
 
 /* A range begins in a thread, or the innermost one ends; an end without a beginning is ignored. Spans and steps are
  * told as events of the first thread that has ranges, since those of several do not nest; the blocks of every thread
- * have theirs. */
+ * have theirs. A thread that ends leaves all of its ranges. */
 void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns, const char *name);
 void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns);
-void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread);
+void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns);
 
 /* The label of kernels that the thread launches now. */
 mt_label_id mt_account_launch_label(struct mt_account *account, struct mt_account_thread *thread);

@@ -100,13 +100,17 @@ static void begin_run(CUcontext context)
 
 /* ---- threads ---- */
 
+/* At the end of this very thread, which may go on for a while: other libraries have destructors, too. */
 static void forget_thread(void *thread)
 {
+    is_known_thread = false;
     if (watch.is_over)
         return;
     pthread_mutex_lock(&watch.lock);
-    if (watch.run != NULL)
-        mt_account_forget_thread(mt_process_run_account(watch.run), &((struct mt_listening_thread *)thread)->account);
+    struct mt_process_run *run = watch.run;
+    if (run != NULL)
+        mt_account_forget_thread(mt_process_run_account(run), &((struct mt_listening_thread *)thread)->account,
+                                 mt_process_run_now_ns(run));
     pthread_mutex_unlock(&watch.lock);
 }
 
@@ -405,6 +409,14 @@ static mt_status join_process(void)
     return MT_OK;
 }
 
+/* Leaves CUPTI to whoever wants it next. */
+static void end_watch(void)
+{
+    watch.is_over = true;
+    if (watch.subscriber != NULL)
+        cuptiUnsubscribe(watch.subscriber);
+}
+
 static mt_status begin_watch(void)
 {
     mt_status status = mt_cupti_check_version();
@@ -424,12 +436,12 @@ static mt_status begin_watch(void)
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
-    if (!mt_record_request_take(&watch.request) || watch.subscriber != NULL)
+    if (!mt_record_request_take(&watch.request) || watch.subscriber != NULL || watch.is_over)
         return 1;
     if (watch.request.watches_kernels)
         watch.buffers.bytes = MT_CUPTI_KERNEL_BUFFER_BYTES;
     if (begin_watch() != MT_OK) {
-        watch.is_over = true;
+        end_watch();
         note("this process is not recorded");
         return 1;
     }
