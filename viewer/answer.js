@@ -1,8 +1,11 @@
 /** The page's first sentence: how high memory went, where, and what it was. Says so, too, where the trace disagrees. */
 import { compositionAt } from "./composition.js";
 import { make } from "./dom.js";
-import { changeText, exactBytes, percentText, sizeText } from "./numbers.js";
-import { describeMoment, placeText, runName } from "./where.js";
+import { changeText, exactBytes, percentText, plural, sizeText } from "./numbers.js";
+import { describeMoment, inPlaceText, runName } from "./where.js";
+
+/** A page tells no larger request (docs/page.md). */
+const MOST_REQUESTED = 2 ** 48 - 1;
 
 /** The categories at a run's peak, largest first: [{ name, bytes }]. */
 export function peakShares(scene, number) {
@@ -25,15 +28,13 @@ function oneRun(scene) {
     const run = scene.runs[0];
     const { allocated, reserved } = run.peaks;
     if (allocated.bytes === 0) return [make("p", {}, "Nothing was allocated in this run.")];
-    const place = placeText(describeMoment(scene.description, run, allocated.event));
+    const place = inPlaceText(describeMoment(scene.description, run, allocated.event));
     return [
         make(
             "p",
             {},
             make("strong", { id: "peak-size" }, sizeText(allocated.bytes)),
-            " allocated at the peak, in ",
-            place,
-            ": ",
+            ` allocated at the peak${place && ","}${place}: `,
             sharesText(peakShares(scene, 0), allocated.bytes),
             ". ",
             make(
@@ -52,12 +53,12 @@ function outOfMemoryText(scene, number) {
         const what =
             label > 0 ? `${categories[run.labels.category[label]]} (${texts[run.labels.op[label]]})` : "a block";
         const place = describeMoment(scene.description, run, event);
-        const where = placeText({ ...place, span: texts[span] || place.span });
+        const where = inPlaceText({ ...place, span: texts[span] || place.span });
         return make(
             "p",
             { class: "alarm" },
             make("strong", {}, "Out of memory: "),
-            `${sizeText(bytes)} for ${what} could not be had in ${where} on ${run.info.device}.`,
+            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be had${where} on ${run.info.device}.`,
         );
     });
 }
@@ -106,11 +107,26 @@ function disagreements(scene) {
     );
 }
 
+/** Runs of which the trace has not every event. */
+function losses(scene) {
+    return scene.runs
+        .filter(({ info }) => info.lost_events > 0)
+        .map(({ info }) =>
+            make(
+                "p",
+                { class: "alarm", role: "alert" },
+                `${plural(info.lost_events, "event")} of ${runName(info)} could not be stored: what they took or gave ` +
+                    "back is missing here.",
+            ),
+        );
+}
+
 /** Writes the answer into `element`. */
 export function showAnswer(element, scene) {
     element.replaceChildren(
         ...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),
         ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)),
+        ...losses(scene),
         ...disagreements(scene),
     );
 }

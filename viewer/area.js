@@ -16,8 +16,8 @@ function reservedByColumn(run, number, axis, view, width) {
         const x = ((xs[event[i]] - view.x0) / (view.x1 - view.x0)) * width;
         if (x >= width) break;
         while (column < Math.floor(x)) highest[column++] = Math.max(highest[column - 1], now);
+        if (x >= 0) highest[column] = Math.max(highest[column], now, bytes[i]);
         now = bytes[i];
-        if (x >= 0 && now > highest[column]) highest[column] = now;
     }
     const end = Math.min(width, Math.ceil(((xs[run.eventCount] - view.x0) / (view.x1 - view.x0)) * width));
     while (column < end) {

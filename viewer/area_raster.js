@@ -2,7 +2,7 @@
  * The stacked area as pixels. Each column of pixels is a bucket of events and shows the composition at the highest of
  * its moments, so a peak that lasted for one event is there at every zoom.
  */
-import { momentBefore } from "./axis.js";
+import { AFTER_ALL, momentBefore } from "./axis.js";
 import { compositionAt, findHighest } from "./composition.js";
 import { isHatchLine } from "./colors.js";
 
@@ -20,10 +20,12 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
     };
     const pixel = (view.x1 - view.x0) / width;
     const end = axis.xs[number].at(-1);
+    const reachesEnd = view.x1 >= axis.length; // where the last event may lie on the very edge, and is of the last column
     let before = momentBefore(axis, number, view.x0);
     for (let x = 0; x < width; x++) {
-        const last = momentBefore(axis, number, view.x0 + (x + 1) * pixel, before);
-        columns.moments[x] = -1;
+        const isAll = reachesEnd && x + 1 === width;
+        const last = isAll ? run.eventCount - 1 : momentBefore(axis, number, view.x0 + (x + 1) * pixel, before);
+        columns.moments[x] = AFTER_ALL;
         if (view.x0 + x * pixel > end) continue; // this run is over, the other is not
         const found = findHighest(run.memory, peakIndex, before, last);
         columns.moments[x] = found.moment;

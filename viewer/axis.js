@@ -15,6 +15,10 @@ import { intervalAt, lastAtMost } from "./marks.js";
 
 export const AXIS_KINDS = ["time", "event", "phase"];
 
+/** Moments that are no event's: before the first of a run, and after its end, where the other run goes on. */
+export const BEFORE_ALL = -1;
+export const AFTER_ALL = -2;
+
 function timeAxis(runs) {
     const xs = runs.map((run) => run.time);
     return { kind: "time", length: Math.max(1, ...xs.map((x) => x.at(-1))), xs, shortest: 20 };
@@ -25,42 +29,56 @@ function eventAxis(runs) {
     return { kind: "event", length: Math.max(1, ...runs.map((run) => run.eventCount)), xs, shortest: 4 };
 }
 
+/** Where pieces begin: with each phase, and with each step that has none. [event, step or -1, name], in order. */
+function pieceBegins({ steps, phases }, names) {
+    const begins = Array.from(phases.begin, (event, i) => {
+        const step = intervalAt(steps, event);
+        return [event, step < 0 ? -1 : steps.text[step], names[phases.text[i]] ?? ""];
+    });
+    steps.begin.forEach((event, i) => {
+        const last = lastAtMost(phases.begin, steps.end[i] - 1);
+        if (last < 0 || phases.begin[last] < event) begins.push([event, steps.text[i], ""]);
+    });
+    return begins.sort((a, b) => a[0] - b[0]);
+}
+
 /**
- * The pieces of a run that can be laid over another's: key, first event, step, name. What lies between two phases is
- * a piece too, so that no event is left out.
+ * The pieces of a run that can be laid over another's: key, class, first event, step, name. What lies between two phases
+ * belongs to the first of them, so that no event is left out; what comes before all is a piece, too.
  */
-function piecesOf(run, phases) {
-    const { steps, phases: lane } = run.lanes;
+function piecesOf(run, names) {
     const pieces = [];
-    let at = 0;
-    const add = (first, step, name) => {
-        if (first < at) return;
-        const times = pieces.filter((piece) => piece.step === step && piece.name === name).length;
-        pieces.push({ key: `${step}/${name}/${times}`, class: `${name}/${times}`, first, step, name });
-        at = first;
-    };
-    for (let i = 0; i < lane.begin.length; i++) {
-        const step = intervalAt(steps, lane.begin[i]);
-        add(lane.begin[i], step < 0 ? (pieces.at(-1)?.step ?? -1) : steps.text[step], phases[lane.text[i]] ?? "");
+    const counts = new Map();
+    let step = -1; // a phase outside of all steps is counted to the one before it
+    for (const [first, number, name] of pieceBegins(run.lanes, names)) {
+        step = number < 0 ? step : number;
+        const kind = `${step}/${name}`;
+        const count = counts.get(kind) ?? 0;
+        counts.set(kind, count + 1);
+        pieces.push({ key: `${kind}/${count}`, class: `${name}/${count}`, first, step, name });
     }
-    if (pieces.length === 0 || pieces[0].first > 0) {
-        pieces.unshift({ key: "-1//0", class: "/0", first: 0, step: -1, name: "" });
-    }
+    if (pieces.length === 0 || pieces[0].first > 0)
+        pieces.unshift({ key: "before", class: "before", first: 0, step: -1, name: "" });
     return pieces;
 }
 
-/** The keys of all runs, in each run's own order: what only a later run has goes after what preceded it. */
-function mergedPieces(all) {
-    const merged = [...all[0]];
-    for (const pieces of all.slice(1)) {
-        let after = -1;
-        for (const piece of pieces) {
-            const known = merged.findIndex(({ key }) => key === piece.key);
-            if (known < 0) merged.splice(++after, 0, piece);
-            else after = known;
-        }
+/** The pieces of two runs, in each one's own order: what only the second has goes after what preceded it. */
+function mergePieces(first, second) {
+    const places = new Map(first.map(({ key }, place) => [key, place]));
+    const after = Array.from({ length: first.length + 1 }, () => []); // by place + 1
+    let place = -1;
+    for (const piece of second) {
+        const known = places.get(piece.key);
+        place = known ?? place;
+        if (known === undefined) after[place + 1].push(piece);
     }
-    return merged;
+    return [...after[0], ...first.flatMap((piece, i) => [piece, ...after[i + 1]])];
+}
+
+/** "3 forward", "init", "step 3" of a step without phases. */
+function pieceText({ step, name }) {
+    if (step < 0) return name;
+    return name ? `${step} ${name}` : `step ${step}`;
 }
 
 /** Every piece of a class is as wide as the longest of them, in events, so that steps are laid under each other. */
@@ -93,10 +111,10 @@ function phaseAxis(runs, phases) {
     const widths = widthsByClass(runs, all);
     const begins = new Map();
     let length = 0;
-    const pieces = mergedPieces(all).map((piece) => {
+    const pieces = all.reduce(mergePieces).map((piece) => {
         begins.set(piece.key, length);
         length += widths.get(piece.class);
-        return { x: begins.get(piece.key), text: piece.step < 0 ? piece.name : `${piece.step} ${piece.name}` };
+        return { x: begins.get(piece.key), text: pieceText(piece) };
     });
     const xs = runs.map((run, number) => spreadEvents(run, all[number], begins, widths));
     return { kind: "phase", length, xs, shortest: 4, pieces };
@@ -109,7 +127,7 @@ export function makeAxis(kind, runs, phases) {
     return timeAxis(runs);
 }
 
-/** The last event of a run at or before x, where there is any before its end; -1: none. */
+/** The last event of a run at or before x; BEFORE_ALL: none. */
 export function momentAt(axis, run, x) {
     const xs = axis.xs[run];
     return lastAtMost(xs, x, xs.length - 1);

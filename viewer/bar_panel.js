@@ -9,7 +9,7 @@ import { byId, make, setText, shortText } from "./dom.js";
 import { lastAtMost } from "./marks.js";
 import { plural, sizeText, timeText } from "./numbers.js";
 import { withRange } from "./view.js";
-import { describeMoment, placeText } from "./where.js";
+import { describeMoment, listText, placeText } from "./where.js";
 
 /** "softmax.div in model.layers.31.attn" */
 export function launcherText(scene, label) {
@@ -71,7 +71,7 @@ function kernelFacts(scene, run, lane, i) {
     return [
         ["name", shortText(scene.description.texts[lane.text[i]])],
         ...launcherFacts(scene, run, lane.label[i], moment),
-        ["began", `${timeText(lane.begin[i])}, ${placeText({ ...place, span: "" })}`],
+        ["began", listText(timeText(lane.begin[i]), placeText({ ...place, span: "" }))],
         ["took", timeText(lane.end[i] - lane.begin[i])],
         ["on", lane.name.replace("kernels", "stream")],
     ];
@@ -85,7 +85,7 @@ function intervalFacts(scene, run, lane, i) {
     const pin = () => scene.pin(scene.moments.map((each, number) => (number === scene.mapRun ? moment : each)));
     return [
         ["name", shortText(intervalText(scene, { lane }, i))],
-        ["began", `${time}, ${placeText({ ...place, span: "" })}`],
+        ["began", listText(time, placeText({ ...place, span: "" }))],
         ["took", `${timeText(run.time[end] - run.time[begin])}, ${plural(end - begin, "event")}`],
         ["allocated", link(`at most ${sizeText(bytes)}`, pin)],
     ];

@@ -1,7 +1,7 @@
 /** The side panel's other half: everything that is known of the selected block, and which others are like it. */
 import { byId, make, setText, shortText } from "./dom.js";
 import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
-import { describeMoment, placeText } from "./where.js";
+import { describeMoment, listText, placeText } from "./where.js";
 
 /** Labels that differ from `label` in nothing but the layer. 1 by label. */
 export function twinLabels(run, label) {
@@ -49,7 +49,7 @@ function freeText(scene, run, block) {
     const event = run.blocks.free[block];
     if (event === run.eventCount) return "not in this run";
     const { time, ...place } = describeMoment(scene.description, run, event);
-    return `${time}, ${placeText(place)}`;
+    return listText(time, placeText(place));
 }
 
 function useTexts(scene, run, block) {
@@ -110,7 +110,7 @@ function facts(scene, run, block) {
         ...pair("dtype, shape", `${text("dtype")} [${text("shape").replaceAll(",", ", ")}]`),
         ...pair("requested", `${sizeText(requested)} (${exactBytes(requested)})`),
         ...pair("block", `${sizeText(bytes)} (${exactBytes(bytes)})`),
-        ...pair("allocated", `${allocated.time}, ${placeText(allocated)}, event ${countText(allocated.event)}`),
+        ...pair("allocated", listText(allocated.time, placeText(allocated), allocated.event)),
         ...pair("freed", freeText(scene, run, block)),
         ...pair("lived for", lifeText(scene, run, block)),
         ...useTexts(scene, run, block),

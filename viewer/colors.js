@@ -68,7 +68,7 @@ export function categoryColors(categories) {
     return categories.map((name) => {
         if (name === UNLABELLED)
             return { name, css: NEUTRAL, rgb: channels(NEUTRAL), hatch: hatchOf(channels(NEUTRAL)) };
-        const [color, hatched] = OWN[name] ?? [next++ % PETROFF.length, true];
+        const [color, hatched] = Object.hasOwn(OWN, name) ? OWN[name] : [next++ % PETROFF.length, true];
         const rgb = channels(PETROFF[color]);
         return { name, css: PETROFF[color], rgb, hatch: hatched ? hatchOf(rgb) : null };
     });

@@ -4,7 +4,7 @@
  * State is kept as it is after every LEAF events (`checkpoints`), the rest is replayed. Over the leaves lies a tree of
  * highest moments, so that a range costs two replays and a walk over a few nodes.
  *
- * A *moment* is an event: what is live after it. -1 is the moment before the first.
+ * A *moment* is an event: what is live after it. One below 0 is outside of the run, where nothing is live (axis.js).
  *
  * @typedef {Object} Memory   of a run, as far as this file needs it
  * @property {Int32Array} changes   by event: row of the sizes + 1 for an allocation, -(row + 1) for a free, else 0

@@ -64,6 +64,12 @@ export function commandFor(scene) {
     );
 }
 
+/** Takes away a command that is not the one for what is shown any more. */
+export function forgetCommand(scene) {
+    const command = byId("command");
+    if (!command.hidden && byId("command-text").textContent !== commandFor(scene)) command.hidden = true;
+}
+
 /** Copies it, and says so; where copying is not allowed, it stands there to be copied by hand. */
 export async function copyCommand(scene) {
     const text = commandFor(scene);

@@ -1,17 +1,16 @@
 /** The view in the URL's hash, so that a link shows what its sender saw. Whatever does not fit the page is left out. */
-import { AXIS_KINDS } from "./axis.js";
+import { AFTER_ALL, AXIS_KINDS } from "./axis.js";
 import { allLanes } from "./marks.js";
-
-const exact = (number) => String(Number(number.toPrecision(12)));
+import { withAddresses, withRange } from "./view.js";
 
 /** The part after "#". */
 export function hashOf(scene) {
     const { view, axis } = scene;
-    const values = new URLSearchParams({ x: axis.kind, from: exact(view.x0), to: exact(view.x1) });
+    const values = new URLSearchParams({ x: axis.kind, from: String(view.x0), to: String(view.x1) });
     const wholeAddresses = Math.max(1, scene.runs[scene.mapRun].addressBytes);
     if (view.low !== 0 || view.high !== wholeAddresses) {
-        values.set("low", exact(view.low));
-        values.set("high", exact(view.high));
+        values.set("low", String(view.low));
+        values.set("high", String(view.high));
     }
     if (scene.mapRun > 0) values.set("map", String(scene.mapRun));
     if (!scene.pinnedAtPeak) values.set("at", scene.moments.join(","));
@@ -26,44 +25,62 @@ export function hashOf(scene) {
     return values.toString();
 }
 
-function numberIn(values, name, least, most) {
-    const number = values.has(name) ? Number(values.get(name)) : NaN;
-    return number >= least && number <= most ? number : undefined;
+/** A number as a hash has it; NaN for what is none, "" among it. */
+function numberOf(text) {
+    return text === null || text.trim() === "" ? NaN : Number(text);
+}
+
+/** The two ends of a range from 0 to `most`; null: there is no such range. A little beyond is what rounding left. */
+function rangeIn(values, names, most) {
+    const [from, to] = names.map((name) => numberOf(values.get(name)));
+    return from >= 0 && from < to && from < most ? [from, Math.min(to, most)] : null;
+}
+
+/** A place in a list of `count`; -1: none that there is. */
+function placeIn(values, name, count) {
+    const place = numberOf(values.get(name));
+    return Number.isInteger(place) && place >= 0 && place < count ? place : -1;
+}
+
+/** The pinned moments, one a run; null: none that there are, which is how a hash says that the peaks are pinned. */
+function momentsIn(values, runs) {
+    const moments = (values.get("at") ?? "").split(",").map(numberOf);
+    const fits = (at, i) => Number.isInteger(at) && at >= AFTER_ALL && at < runs[i].eventCount;
+    return moments.length === runs.length && moments.every(fits) ? moments : null;
 }
 
 /** The bar that a hash names by its lane and its place in it; null: none that there is. */
 function barIn(values, run) {
-    const [number, i] = (values.get("bar") ?? "").split(",").map(Number);
+    const [number, i] = (values.get("bar") ?? "").split(",").map(numberOf);
     const lane = allLanes(run.lanes)[number];
     return lane?.begin[i] === undefined ? null : { lane, i };
 }
 
-/** Brings the scene to what a hash says. */
+/** The view that a hash tells, of the axis and the map that the scene has by now. */
+function viewIn(values, scene, run) {
+    const { axis, view } = scene;
+    const [x0, x1] = rangeIn(values, ["from", "to"], axis.length) ?? [0, axis.length];
+    const [low, high] = rangeIn(values, ["low", "high"], run.addressBytes) ?? [0, Math.max(1, run.addressBytes)];
+    return withAddresses(withRange(view, axis, x0, x1), run.addressBytes, low, high);
+}
+
+/** Brings the scene to what a hash says. What it does not say is as in a page that was just opened. */
 export function applyHash(scene, hash) {
     const values = new URLSearchParams(hash.replace(/^#/, ""));
     if (AXIS_KINDS.includes(values.get("x"))) scene.setAxis(values.get("x"));
-    const changes = {};
-    changes.mapRun = numberIn(values, "map", 0, scene.runs.length - 1) ?? scene.mapRun;
-    const run = scene.runs[Math.floor(changes.mapRun)];
-    const view = { ...scene.view };
-    const from = numberIn(values, "from", 0, scene.axis.length);
-    const to = numberIn(values, "to", 0, scene.axis.length);
-    if (from < to) Object.assign(view, { x0: from, x1: to });
-    const low = numberIn(values, "low", 0, run.addressBytes);
-    const high = numberIn(values, "high", 0, run.addressBytes);
-    Object.assign(view, low < high ? { low, high } : { low: 0, high: Math.max(1, run.addressBytes) });
-    const moments = (values.get("at") ?? "").split(",").map(Number);
-    if (
-        moments.length === scene.runs.length &&
-        moments.every((at, i) => at >= -1 && at < scene.runs[i].eventCount) &&
-        values.has("at")
-    )
-        Object.assign(changes, { moments, pinnedAtPeak: false });
-    changes.selected = Math.floor(numberIn(values, "block", 0, run.blocks.count - 1) ?? -1);
-    changes.bar = barIn(values, run);
-    changes.allDepths = values.get("spans") === "all";
-    changes.isolated = scene.colors.findIndex(({ name }) => name === values.get("only"));
-    scene.set({ ...changes, view });
+    scene.setMapRun(Math.max(0, placeIn(values, "map", scene.runs.length)));
+    const run = scene.runs[scene.mapRun];
+    const moments = momentsIn(values, scene.runs);
+    if (moments) scene.pin(moments);
+    else scene.pinPeaks();
+    scene.set({
+        view: viewIn(values, scene, run),
+        selected: placeIn(values, "block", run.blocks.count),
+        bar: barIn(values, run),
+        measured: null,
+        allDepths: values.get("spans") === "all",
+        isolated: scene.colors.findIndex(({ name }) => name === values.get("only")),
+    });
     scene.search(values.get("q") ?? "");
 }
 

@@ -1,5 +1,5 @@
 /** The keyboard, and the list of keys that `?` shows: one table for both. */
-import { AXIS_KINDS } from "./axis.js";
+import { AFTER_ALL, AXIS_KINDS, BEFORE_ALL } from "./axis.js";
 import { barBeside, selectedBar } from "./bars.js";
 import { byId, make, setText } from "./dom.js";
 import { panAddressBy, panBy, revealX, wholeView, withRange, zoomAt } from "./view.js";
@@ -20,7 +20,9 @@ const panAddress = (part) => (scene) =>
 /** The neighbouring event, of the run whose map is shown. */
 const step = (by) => (scene) => {
     const moments = [...scene.moments];
-    moments[scene.mapRun] = Math.min(scene.runs[scene.mapRun].eventCount - 1, Math.max(-1, moments[scene.mapRun] + by));
+    const count = scene.runs[scene.mapRun].eventCount;
+    const at = moments[scene.mapRun] === AFTER_ALL ? count : moments[scene.mapRun];
+    moments[scene.mapRun] = Math.min(count - 1, Math.max(BEFORE_ALL, at + by));
     scene.pin(moments);
     scene.showX(scene.pinnedX(scene.mapRun));
 };
@@ -28,6 +30,7 @@ const step = (by) => (scene) => {
 function letGo(scene) {
     scene.set({ selected: -1, bar: null, twins: null, measured: null, isolated: -1 });
     scene.search("");
+    byId("command").hidden = true;
 }
 
 function nextAxis(scene) {
@@ -87,8 +90,14 @@ const MOUSE = [
     ["drag", "move"],
     ["Shift drag", "measure a range"],
     ["click", "pin a moment; over the map, select a block, over the bars a bar"],
+    ["two fingers", "zoom and move"],
     ["double click", "zoom to a step, phase, span or kernel"],
 ];
+
+/** What a list of choices needs itself; letters would choose by name, and there are few to choose from. */
+function isKeyOfSelect(key) {
+    return key === " " || (key.length > 1 && key !== "Escape");
+}
 
 export function listenToKeys(scene) {
     byId("key-list").replaceChildren(
@@ -99,8 +108,8 @@ export function listenToKeys(scene) {
     );
     window.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
-        if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
         const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+        if (event.target.tagName === "INPUT" || (event.target.tagName === "SELECT" && isKeyOfSelect(key))) return;
         const inReach = event.target.id === "bars" ? [...BAR_KEYS, ...KEYS] : KEYS;
         const found = inReach.find(([keys]) => keys.includes(key));
         if (!found) return;

@@ -11,13 +11,14 @@ import { byId, make, setText, shortText } from "./dom.js";
 import { applyHash } from "./hash.js";
 import { listenToKeys } from "./keys.js";
 import { prepareMap } from "./map.js";
+import { sizeText } from "./numbers.js";
 import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
 import { Scene } from "./scene.js";
 import { findLabels } from "./search.js";
 import { timesBetween } from "./times.js";
 import { revealX, withRange } from "./view.js";
-import { runName } from "./where.js";
+import { describeMoment, momentText, runName } from "./where.js";
 
 const page = byId("page");
 
@@ -58,7 +59,14 @@ class PageScene extends Scene {
         const x = this.pinnedX(this.mapRun);
         const span = Math.min(this.view.x1 - this.view.x0, this.axis.length / 8);
         this.set({ view: withRange(this.view, this.axis, x - span / 2, x + span / 2) });
-        setText(byId("said"), byId("answer").textContent);
+        setText(byId("said"), this.isolated < 0 ? byId("answer").textContent : this.isolatedPeakText());
+    }
+
+    /** "Softmax: 1.20 GiB at its peak, step 1 · forward": of the run whose map is shown. */
+    isolatedPeakText() {
+        const { bytes, event } = this.shownPeak(this.mapRun);
+        const place = momentText(describeMoment(this.description, this.runs[this.mapRun], event));
+        return `${this.colors[this.isolated].name}: ${sizeText(bytes)} at its peak, ${place}`;
     }
 
     copy() {
@@ -85,6 +93,7 @@ const TOLD_SETTINGS = ["model", "batch", "seq", "mode", "autocast"];
 function showRuns(scene) {
     const names = scene.runs.map((run) => runName(run.info));
     setText(byId("run-title"), shortText(names.join(" and ")));
+    document.title = `${shortText(names.join(" and "))} · memtrace`;
     setText(
         byId("run-facts"),
         shortText(
@@ -117,9 +126,21 @@ function listen(scene, painter) {
     byId("theme").addEventListener("click", () => scene.toggleTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
     listenToKeys(scene);
-    new Pointer(scene, byId("charts"));
+    const pointer = new Pointer(scene, byId("charts"));
+    scene.rehover = () => pointer.rehover();
     new ResizeObserver(() => painter.resized()).observe(byId("charts"));
+    watchPixels(painter);
     printInLight(scene, painter);
+}
+
+/** A window that is moved to a screen with other pixels keeps its size, but not its sharpness. */
+function watchPixels(painter) {
+    const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+    const changed = () => {
+        painter.refit();
+        watchPixels(painter);
+    };
+    query.addEventListener("change", changed, { once: true });
 }
 
 /** Paper is white: what is printed is drawn in light colours, in the size that it has there. */
@@ -198,7 +219,6 @@ class Reader {
         setText(byId("progress"), `Read run ${number + 1} of ${description.runs.length} …`);
         if (number + 1 < description.runs.length) return;
         this.scene ??= makeScene(description, runs);
-        this.scene.pinPeaks();
         applyHash(this.scene, location.hash);
         if (isOverview(this.scene)) this.show();
     }

@@ -10,6 +10,7 @@ import { exactBytes, plural, sizeText } from "./numbers.js";
 import { describeMoment, momentText, runName } from "./where.js";
 
 const ROWS = 60;
+const PRINTED_ROWS = 20; // as page.css has it
 
 /** The blocks that are live after a moment, largest first. */
 export function liveBlocks(scene, number, moment) {
@@ -95,6 +96,12 @@ function liveRow(scene, run, block) {
     );
 }
 
+/** What is said of the blocks that have no row. */
+function restText(run, rest) {
+    const bytes = rest.reduce((sum, block) => sum + run.sizes.block[run.blocks.size[block]], 0);
+    return rest.length > 0 ? `and ${plural(rest.length, "smaller one")}, ${sizeText(bytes)} together` : "";
+}
+
 export class MomentPanel {
     constructor(scene) {
         this.scene = scene;
@@ -122,10 +129,7 @@ export class MomentPanel {
         const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
         setText(byId("live-title"), `${plural(live.length, "block")}${of} live, largest first`);
         byId("live").replaceChildren(...live.slice(0, ROWS).map((block) => liveRow(scene, run, block)));
-        const rest = live.slice(ROWS).reduce((sum, block) => sum + run.sizes.block[run.blocks.size[block]], 0);
-        setText(
-            byId("live-rest"),
-            live.length > ROWS ? `and ${plural(live.length - ROWS, "smaller one")}, ${sizeText(rest)} together` : "",
-        );
+        setText(byId("live-rest"), restText(run, live.slice(ROWS)));
+        setText(byId("live-rest-printed"), restText(run, live.slice(PRINTED_ROWS)));
     }
 }

@@ -10,7 +10,7 @@ import { blockBox } from "./map.js";
 import { allocatedAt } from "./moment_panel.js";
 import { changeText, countText, plural, sizeText, timeText } from "./numbers.js";
 import { launcherText } from "./bar_panel.js";
-import { LEFT } from "./plot.js";
+import { insideOf, LEFT } from "./plot.js";
 import { describeMoment, momentText } from "./where.js";
 
 /** A vertical line through all charts. */
@@ -151,16 +151,16 @@ export class Overlay {
     }
 
     topOf(canvas) {
-        return canvas.getBoundingClientRect().top - this.charts.getBoundingClientRect().top;
+        return canvas.getBoundingClientRect().top - insideOf(this.charts)[1];
     }
 
     fit(plotWidth) {
-        const box = this.charts.getBoundingClientRect();
+        const { width, height } = this.canvas.getBoundingClientRect();
         const ratio = Math.min(2, window.devicePixelRatio || 1);
-        this.canvas.width = Math.round(box.width * ratio);
-        this.canvas.height = Math.round(box.height * ratio);
+        this.canvas.width = Math.round(width * ratio);
+        this.canvas.height = Math.round(height * ratio);
         this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
-        Object.assign(this, { width: box.width, height: box.height, plotWidth });
+        Object.assign(this, { width, height, plotWidth });
     }
 
     draw(scene) {

@@ -7,6 +7,7 @@ import { BarPanel } from "./bar_panel.js";
 import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
+import { forgetCommand } from "./copy_command.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { HashKeeper } from "./hash.js";
 import { Legend } from "./legend.js";
@@ -84,8 +85,12 @@ export class Painter {
 
     /** Its first call comes without any change. */
     resized() {
-        const { width, height } = byId("charts").getBoundingClientRect();
+        const { width, height } = byId("overlay").getBoundingClientRect();
         if (width === this.overlay.width && height === this.overlay.height) return;
+        this.refit();
+    }
+
+    refit() {
         this.fitted = [];
         this.later();
     }
@@ -125,6 +130,7 @@ export class Painter {
         drawBars(scene.plots.bars, scene);
         drawMap(scene.plots.map, scene);
         this.minimap.draw(scene);
+        scene.rehover?.();
         this.overlay.draw(scene);
         scene.told("frame", performance.now() - began);
         for (const panel of this.panels) panel.update();
@@ -137,6 +143,7 @@ export class Painter {
         byId("axis").value = scene.axis.kind;
         byId("map-run").value = String(scene.mapRun);
         setText(byId("measure"), measuredText(scene));
+        forgetCommand(scene);
         Object.assign(this.page.dataset, {
             axis: scene.axis.kind,
             from: scene.view.x0,

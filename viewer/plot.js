@@ -7,6 +7,12 @@
 export const LEFT = 78;
 export const RIGHT = 12;
 
+/** Where an element begins inside of its border, which is where what it holds is placed from: [left, top]. */
+export function insideOf(element) {
+    const { left, top } = element.getBoundingClientRect();
+    return [left + element.clientLeft, top + element.clientTop];
+}
+
 export class Plot {
     /** @param {HTMLCanvasElement} canvas */
     constructor(canvas) {

@@ -1,11 +1,18 @@
-/** The mouse over the charts: wheel, drag, shift-drag, click, double click, and the minimap's window. */
+/**
+ * The mouse over the charts, or fingers on them: wheel, drag, shift-drag, click, double click, pinch, and the minimap's
+ * window. What is held by a button or a finger is a drag of one of these kinds:
+ *
+ *   click ──moved──▶ drag         pinch ──one of two fingers is gone──▶ rest ──moved──▶ drag
+ */
 import { momentAt } from "./axis.js";
 import { barAt } from "./bars.js";
 import { blockAt } from "./map.js";
-import { LEFT } from "./plot.js";
+import { insideOf, LEFT } from "./plot.js";
 import { panAddressBy, withRange, zoomAddressAt, zoomAt } from "./view.js";
 
 const CLICK_SLACK = 4; // pixels that a hand may move between press and release
+const PIXELS_OF_WHEEL = [1, 20, 400]; // of what a wheel counts in: pixels, lines, pages
+const LEAST_SPREAD = 20; // pixels between two fingers, nearer than which they say nothing
 
 /** What a chart's canvas is: its data-chart, and for areas the run. */
 function chartOf(target) {
@@ -14,15 +21,14 @@ function chartOf(target) {
 
 export class Pointer {
     constructor(scene, charts) {
-        Object.assign(this, { scene, charts, drag: null });
+        Object.assign(this, { scene, charts, drag: null, last: null });
+        this.fingers = new Map(); // that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
         charts.addEventListener("pointerdown", (event) => this.press(event));
         charts.addEventListener("pointermove", (event) => this.move(event));
         charts.addEventListener("pointerup", (event) => this.release(event));
-        charts.addEventListener("pointercancel", () => {
-            this.drag = null;
-        });
-        charts.addEventListener("pointerleave", () => scene.setHover(null));
+        charts.addEventListener("pointercancel", (event) => this.letGo(event));
+        charts.addEventListener("pointerleave", () => this.leave());
         charts.addEventListener("dblclick", (event) => this.zoomToBar(event));
     }
 
@@ -31,15 +37,15 @@ export class Pointer {
         const { scene } = this;
         const { view, plots } = scene;
         const target = this.drag?.target ?? event.target;
-        const box = this.charts.getBoundingClientRect();
+        const [left, top] = insideOf(this.charts);
         const inChart = event.clientY - target.getBoundingClientRect().top;
-        const part = (event.clientX - box.left - LEFT) / plots.map.width;
+        const part = (event.clientX - left - LEFT) / plots.map.width;
         return {
             ...chartOf(target),
             target,
             part,
-            left: event.clientX - box.left,
-            top: event.clientY - box.top,
+            left: event.clientX - left,
+            top: event.clientY - top,
             inChart,
             x: view.x0 + Math.min(1, Math.max(0, part)) * (view.x1 - view.x0),
             address: view.high - (inChart / plots.map.height) * (view.high - view.low),
@@ -75,13 +81,14 @@ export class Pointer {
         event.preventDefault();
         const { scene } = this;
         const at = this.at(event);
-        const amount = event.deltaY * (event.deltaMode === 1 ? 20 : 1);
-        const factor = Math.exp(Math.max(-1, Math.min(1, amount * 0.002)));
+        const [right, down] = [event.deltaX, event.deltaY].map((each) => each * PIXELS_OF_WHEEL[event.deltaMode]);
+        // A pinch on a trackpad comes as a wheel with Ctrl that turns by little.
+        const factor = Math.exp(Math.max(-1, Math.min(1, down * (event.ctrlKey ? 0.01 : 0.002))));
         const bytes = scene.runs[scene.mapRun].addressBytes;
         if (at.chart === "map" && event.altKey)
             scene.set({ view: zoomAddressAt(scene.view, bytes, at.address, factor) });
-        else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-            const by = (event.deltaX / scene.plots.map.width) * (scene.view.x1 - scene.view.x0);
+        else if (Math.abs(right) > Math.abs(down)) {
+            const by = (right / scene.plots.map.width) * (scene.view.x1 - scene.view.x0);
             scene.set({ view: this.moved(scene.view, by) });
         } else scene.set({ view: zoomAt(scene.view, scene.axis, at.x, factor) });
     }
@@ -96,13 +103,46 @@ export class Pointer {
     press(event) {
         if (event.button !== 0 || !event.target.dataset?.chart) return;
         const at = this.at(event);
+        this.fingers.set(event.pointerId, at.part);
+        if (this.fingers.size > 1) return this.pinch();
         this.drag = { target: event.target, from: at, view: this.scene.view, kind: "click", measuring: event.shiftKey };
         if (at.chart === "minimap") this.dragMinimap(at);
     }
 
+    /** Two fingers hold on to what lies under them from now on. */
+    pinch() {
+        const { view } = this.scene;
+        const span = view.x1 - view.x0;
+        const held = [...this.fingers.values()].map((part) => view.x0 + part * span);
+        this.drag = { ...this.drag, kind: "pinch", held };
+    }
+
+    movePinch() {
+        const { scene } = this;
+        const { held } = this.drag;
+        const parts = [...this.fingers.values()];
+        if (Math.abs(parts[1] - parts[0]) * scene.plots.map.width < LEAST_SPREAD) return;
+        const span = (held[1] - held[0]) / (parts[1] - parts[0]);
+        if (!(span > 0)) return; // they crossed
+        const begin = held[0] - parts[0] * span;
+        scene.set({ view: withRange(scene.view, scene.axis, begin, begin + span) });
+    }
+
+    /** Takes a finger away, or the mouse. */
+    letGo(event) {
+        this.fingers.delete(event.pointerId);
+        const isHeld = this.drag?.kind === "pinch" && this.fingers.size > 0;
+        this.drag = isHeld ? { ...this.drag, kind: "rest" } : null;
+    }
+
     move(event) {
+        // A button that was let go outside of the window is told of by what it does not hold here.
+        if (event.buttons === 0 && this.fingers.has(event.pointerId)) this.letGo(event);
         const at = this.at(event);
-        if (!this.drag) return this.hover(at);
+        if (!this.drag) return this.hover(event, at);
+        if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, at.part);
+        if (this.drag.kind === "pinch") return this.movePinch();
+        if (this.drag.kind === "rest") this.drag = { ...this.drag, kind: "drag", from: at, view: this.scene.view };
         const { from } = this.drag;
         if (this.drag.kind === "click") {
             if (Math.hypot(at.left - from.left, at.top - from.top) <= CLICK_SLACK) return;
@@ -134,24 +174,35 @@ export class Pointer {
         scene.set({ view: this.moved(scene.view, middle - (scene.view.x0 + scene.view.x1) / 2) });
     }
 
-    hover(at) {
-        const { scene } = this;
-        if (at.part < 0 || at.part > 1 || !at.chart || at.chart === "minimap") return scene.setHover(null);
-        const hover = { ...at };
-        if (at.chart === "map") hover.block = this.blockUnder(at);
-        else if (at.chart === "bars") hover.bar = barAt(scene, at.x, at.inChart);
-        else {
-            hover.moments = this.momentsAt(at);
-            hover.moment = hover.moments[at.number];
-        }
-        scene.setHover(hover);
+    hover({ clientX, clientY, target }, at) {
+        this.last = { clientX, clientY, target };
+        this.scene.setHover(this.hoverAt(at));
+    }
+
+    /** What is under a pointer that rests may have moved. Draws nothing. */
+    rehover() {
+        if (this.last && !this.drag) this.scene.hover = this.hoverAt(this.at(this.last));
+    }
+
+    leave() {
+        this.last = null;
+        this.scene.setHover(null);
+    }
+
+    /** What the pointer is over; null: nothing that can be told. */
+    hoverAt(at) {
+        if (at.part < 0 || at.part > 1 || !at.chart || at.chart === "minimap") return null;
+        if (at.chart === "map") return { ...at, block: this.blockUnder(at) };
+        if (at.chart === "bars") return { ...at, bar: barAt(this.scene, at.x, at.inChart) };
+        const moments = this.momentsAt(at);
+        return { ...at, moments, moment: moments[at.number] };
     }
 
     release(event) {
         if (!this.drag) return;
         const at = this.at(event);
         const wasClick = this.drag.kind === "click";
-        this.drag = null;
+        this.letGo(event);
         if (wasClick && !event.shiftKey && at.chart !== "minimap" && at.part >= 0 && at.part <= 1) this.click(at);
     }
 

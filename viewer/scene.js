@@ -2,7 +2,7 @@
  * What the page shows now, and what follows from it. The one place with state: others read it, and change it by `set`,
  * after which everything is drawn again in the next frame. What is costly is kept until what it depends on changes.
  */
-import { makeAxis, momentAt } from "./axis.js";
+import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makePeakIndex } from "./composition.js";
 import { makeLevels } from "./levels.js";
@@ -20,6 +20,13 @@ function remember() {
         }
         return value;
     };
+}
+
+/** The axis that a page begins with: two runs are compared by phases, and one that took no time has its events only. */
+function firstAxisKind(runs) {
+    if (runs.length > 1) return "phase";
+    const { time } = runs[0];
+    return time.at(-1) > time[0] ? "time" : "event";
 }
 
 export class Scene {
@@ -47,9 +54,9 @@ export class Scene {
             emphasis: remember(),
             wanted: remember(),
         };
-        this.axis = makeAxis(runs.length > 1 ? "phase" : "time", runs, description.phases);
+        this.axis = makeAxis(firstAxisKind(runs), runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
-        this.moments = runs.map(() => -1); // pinned, one a run
+        this.moments = runs.map(() => BEFORE_ALL); // pinned, one a run
         this.pinnedAtPeak = false;
         this.hover = null; // { x, y, … } of the pointer
     }

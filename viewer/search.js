@@ -59,7 +59,7 @@ export class Search {
         const run = scene.runs[scene.mapRun];
         if (!scene.found) return;
         const { count, label } = run.blocks;
-        let block = scene.selected;
+        let block = scene.selected < 0 && direction < 0 ? count : scene.selected;
         for (let i = 0; i < count; i++) {
             block = (block + direction + count) % count;
             if (scene.found[label[block]]) return scene.reveal(block);

@@ -10,6 +10,7 @@ export function wholeView(axis, addressBytes) {
 }
 
 function clampRange(from, to, least, most) {
+    if (from >= 0 && to <= most && to - from >= least) return [from, to];
     const span = Math.min(most, Math.max(least, to - from));
     const middle = (from + to) / 2;
     const begin = Math.min(Math.max(0, to - from === span ? from : middle - span / 2), most - span);
@@ -39,12 +40,18 @@ export function panBy(view, axis, part) {
 
 const LEAST_ADDRESS_SPAN = 4096;
 
+/** The view with another range of addresses, kept inside. */
+export function withAddresses(view, addressBytes, from, to) {
+    const most = Math.max(1, addressBytes);
+    const [low, high] = clampRange(from, to, Math.min(LEAST_ADDRESS_SPAN, most), most);
+    return { ...view, low, high };
+}
+
 export function zoomAddressAt(view, addressBytes, address, factor) {
     const most = Math.max(1, addressBytes);
     const span = Math.min(most, Math.max(Math.min(LEAST_ADDRESS_SPAN, most), (view.high - view.low) * factor));
     const begin = address - ((address - view.low) / (view.high - view.low)) * span;
-    const [low, high] = clampRange(begin, begin + span, 1, most);
-    return { ...view, low, high };
+    return withAddresses(view, addressBytes, begin, begin + span);
 }
 
 export function panAddressBy(view, addressBytes, part) {

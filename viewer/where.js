@@ -1,5 +1,6 @@
 /** Where in the program a moment is: in words, with the names that the trace has for it. */
-import { intervalAt } from "./marks.js";
+import { AFTER_ALL } from "./axis.js";
+import { intervalAt, lastAtMost } from "./marks.js";
 import { countText, timeText } from "./numbers.js";
 
 /** The innermost span around a moment, ""  outside of all. */
@@ -12,33 +13,53 @@ function spanAt(run, texts, moment) {
     return "";
 }
 
+/** "step 2", or where among the steps it is otherwise; "" of a run that has none. */
+function stepText(steps, moment) {
+    const last = lastAtMost(steps.begin, moment);
+    if (last >= 0) return `${moment < steps.end[last] ? "" : "after "}step ${steps.text[last]}`;
+    return steps.begin.length > 0 ? "before the first step" : "";
+}
+
+const NOWHERE = { step: "", phase: "", span: "", time: "" };
+
 /**
- * @returns {{step: string, phase: string, span: string, time: string, event: number}} "" where there is none;
+ * @returns {{step: string, phase: string, span: string, time: string, event: string}} "" where there is none;
  *   the event as the trace numbers it
  */
 export function describeMoment(description, run, moment) {
-    if (moment < 0) return { step: "", phase: "", span: "", time: timeText(0), event: run.info.first_event };
+    if (moment < 0)
+        return { ...NOWHERE, event: moment === AFTER_ALL ? "after the end of the run" : "before the first event" };
     const { steps, phases } = run.lanes;
-    const step = intervalAt(steps, moment);
     const phase = intervalAt(phases, moment);
     return {
-        step: step < 0 ? "" : `step ${steps.text[step]}`,
+        step: stepText(steps, moment),
         phase: phase < 0 ? "" : (description.phases[phases.text[phase]] ?? ""),
         span: spanAt(run, description.texts, moment),
         time: run.timed ? timeText(run.time[moment]) : "",
-        event: run.info.first_event + moment,
+        event: `event ${countText(run.info.first_event + moment)}`,
     };
 }
 
-/** "step 1, backward, model.layers.7.ffn" */
+/** "step 1, backward, model.layers.7.ffn"; "" if the trace tells nothing of it. */
 export function placeText(place) {
-    const named = [place.step || "before the first step", place.phase, place.span];
-    return [...new Set(named)].filter((text) => text).join(", ");
+    return [...new Set([place.step, place.phase, place.span])].filter((text) => text).join(", ");
+}
+
+/** The same after a verb: " in step 1, backward", " before the first step, init", "". */
+export function inPlaceText(place) {
+    const text = placeText(place);
+    if (text === "") return "";
+    return /^(before|after) /.test(place.step) ? ` ${text}` : ` in ${text}`;
+}
+
+/** Texts of a list, without those that are empty. */
+export function listText(...texts) {
+    return texts.filter((text) => text).join(", ");
 }
 
 /** "step 1 · backward · model.layers.7 · 64.204 ms · event 17,041" */
 export function momentText(place) {
-    return [...new Set([place.step, place.phase, place.span]), place.time, `event ${countText(place.event)}`]
+    return [...new Set([place.step, place.phase, place.span]), place.time, place.event]
         .filter((text) => text)
         .join(" · ");
 }

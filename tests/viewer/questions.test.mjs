@@ -8,6 +8,7 @@ import { makeLevels, visitLive } from "../../viewer/levels.js";
 import { blockAt } from "../../viewer/map.js";
 import { shellQuote } from "../../viewer/copy_command.js";
 import { sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
+import { describeMoment, placeText } from "../../viewer/where.js";
 import { wholeView, withRange, zoomAt } from "../../viewer/view.js";
 import { makeRandom, makeRun } from "./random_run.mjs";
 import { CATEGORIES, PHASES } from "./synthetic.mjs";
@@ -219,6 +220,55 @@ test("phases of two runs are laid over each other", async () => {
     const count = Math.min(...runs.map((each) => each.lanes.phases.begin.length));
     assert.ok(count > 4);
     for (let i = 0; i < count; i++) assert.equal(xOfPhase(0, i), xOfPhase(1, i));
+});
+
+/** What of a run an axis of phases is made of: steps [begin, end, number] and phases [begin, end, phase]. */
+function runOf(eventCount, steps, phases) {
+    const lane = (intervals) => ({
+        begin: intervals.map(([begin]) => begin),
+        end: intervals.map(([, end]) => end),
+        text: intervals.map(([, , text]) => text),
+    });
+    return { eventCount, lanes: { steps: lane(steps), phases: lane(phases), spans: [], kernels: [] } };
+}
+
+test("steps without phases are laid over each other, too", () => {
+    const first = runOf(50, [[10, 20, 1], [20, 30, 2]], []); // prettier-ignore
+    const second = runOf(90, [[5, 45, 1], [50, 60, 2], [60, 70, 3]], []); // prettier-ignore
+    const axis = makeAxis("phase", [first, second], PHASES);
+    assert.deepEqual(
+        axis.pieces.map(({ text }) => text),
+        ["", "step 1", "step 2", "step 3"],
+    );
+    assert.equal(axis.xs[0][10], axis.xs[1][5]);
+    assert.equal(axis.xs[0][20], axis.xs[1][50]);
+    assert.equal(axis.xs[0][0], axis.xs[1][0]);
+    assert.ok(axis.xs[0][30] < axis.pieces[3].x && axis.xs[1][60] === axis.pieces[3].x);
+});
+
+test("a hundred thousand steps are laid over each other at once", () => {
+    const many = (count) =>
+        runOf(
+            count * 10,
+            Array.from({ length: count }, (_, i) => [i * 10, i * 10 + 10, i]),
+            Array.from({ length: count * 2 }, (_, i) => [i * 5, i * 5 + 5, 1 + (i % 2)]),
+        );
+    const runs = [many(100000), many(90000)];
+    const began = performance.now();
+    const axis = makeAxis("phase", runs, PHASES);
+    assert.equal(axis.pieces.length, 200000);
+    assert.ok(performance.now() - began < 5000, "pieces that were compared with each other took minutes");
+});
+
+test("a moment is told by its step, or by the one that was before", () => {
+    const told = (moment) => placeText(describeMoment({ phases: PHASES, texts: [""] }, cut, moment));
+    const cut = { ...runOf(50, [[10, 20, 1], [20, 30, 2]], [[0, 5, 0], [10, 20, 1]]), info: { first_event: 1 } }; // prettier-ignore
+    assert.equal(told(2), "before the first step, init");
+    assert.equal(told(15), "step 1, forward");
+    assert.equal(told(29), "step 2");
+    assert.equal(told(30), "after step 2");
+    const none = { ...runOf(50, [], []), info: { first_event: 1 } };
+    assert.equal(placeText(describeMoment({ phases: PHASES, texts: [""] }, none, 4)), "");
 });
 
 test("spans are nested, and one that the run cut off ends with it", async () => {

@@ -1,0 +1,56 @@
+/** What a person does to a page, and reads off it: keys, clicks and the numbers that it then tells. */
+import assert from "node:assert/strict";
+import { settle, stateOf } from "./browser.mjs";
+
+/** Runs `body` with an opened page, which has no problem left in the end. */
+export async function withOpened(started, url, options, body) {
+    const page = await started.open(url, options);
+    try {
+        await body(page);
+        assert.deepEqual(page.problems, []);
+    } finally {
+        await page.context().close();
+    }
+}
+
+/** The data attributes of #page that are numbers, as such. */
+export async function numbers(page) {
+    const state = await stateOf(page);
+    return {
+        from: Number(state.from),
+        to: Number(state.to),
+        length: Number(state.length),
+        low: Number(state.low),
+        high: Number(state.high),
+        selected: Number(state.selected),
+        moments: state.moments.split(",").map(Number),
+        axis: state.axis,
+    };
+}
+
+export async function press(page, ...keys) {
+    for (const key of keys) await page.keyboard.press(key);
+    await settle(page);
+}
+
+/** A point of a chart, by parts of what lies between its margins (plot.js). */
+export async function pointOf(page, selector, x, y) {
+    const box = await page.locator(selector).boundingBox();
+    return [box.x + 78 + x * (box.width - 90), box.y + y * box.height];
+}
+
+export async function clickAt(page, selector, x, y) {
+    await page.mouse.click(...(await pointOf(page, selector, x, y)));
+    await settle(page);
+}
+
+/** Bytes by category, as the legend tells them. */
+export const legendOf = (page) =>
+    page.evaluate(() =>
+        Object.fromEntries(
+            [...document.querySelectorAll("#legend button")].map((button) => [
+                button.children[1].textContent,
+                Number(button.dataset.bytes),
+            ]),
+        ),
+    );

@@ -1,0 +1,206 @@
+/** Hands of other kinds than a mouse and its wheel: fingers, trackpads, the keyboard on a control; paper and what is copied. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { settle, startBrowser } from "./browser.mjs";
+import { clickAt, numbers, pointOf, press, withOpened } from "./hands.mjs";
+import { makeSyntheticPage } from "./synthetic.mjs";
+
+let started;
+const urls = {};
+
+before(async () => {
+    started = await startBrowser();
+    urls.one = started.write("one", makeSyntheticPage(3000, ["small", "kernels"]));
+});
+after(() => started.close());
+
+const withPage = (options, body) => withOpened(started, urls.one, options, body);
+
+/** Sends a pointer event to a chart; playwright has no second finger. */
+const finger = (page, type, selector, pointerId, x, y) =>
+    page.evaluate(
+        ([type, selector, pointerId, x, y]) =>
+            document.querySelector(selector).dispatchEvent(
+                new PointerEvent(type, {
+                    pointerId,
+                    pointerType: "touch",
+                    isPrimary: pointerId === 1,
+                    button: type === "pointermove" ? -1 : 0,
+                    buttons: type === "pointerup" ? 0 : 1,
+                    clientX: x,
+                    clientY: y,
+                    bubbles: true,
+                }),
+            ),
+        [type, selector, pointerId, x, y],
+    );
+
+const spanOf = ({ from, to }) => to - from;
+
+test("two fingers zoom at what is between them, and move it", () =>
+    withPage({}, async (page) => {
+        const [left, y] = await pointOf(page, "#area-0", 0.4, 0.5);
+        const [right] = await pointOf(page, "#area-0", 0.6, 0.5);
+        const [farLeft] = await pointOf(page, "#area-0", 0.3, 0.5);
+        const [farRight] = await pointOf(page, "#area-0", 0.7, 0.5);
+        const before = await numbers(page);
+        await finger(page, "pointerdown", "#area-0", 1, left, y);
+        await finger(page, "pointerdown", "#area-0", 2, right, y);
+        await finger(page, "pointermove", "#area-0", 1, farLeft, y);
+        await finger(page, "pointermove", "#area-0", 2, farRight, y);
+        await settle(page);
+        const wide = await numbers(page);
+        assert.ok(Math.abs(spanOf(wide) / spanOf(before) - 0.5) < 0.01, "twice as far apart, half as much");
+        assert.ok(Math.abs((wide.from + wide.to) / 2 - before.length / 2) < 0.01 * before.length);
+        await finger(page, "pointerup", "#area-0", 1, farLeft, y);
+        for (const by of [0, 100, 200]) await finger(page, "pointermove", "#area-0", 2, farRight - by, y);
+        await finger(page, "pointerup", "#area-0", 2, farRight - 200, y);
+        await settle(page);
+        const after = await numbers(page);
+        assert.ok(Math.abs(spanOf(after) - spanOf(wide)) < 1, "what one finger does is not zooming");
+        assert.ok(after.from > wide.from);
+        assert.equal(await page.textContent("#moment-title"), "At the peak", "and none of it was a click");
+    }));
+
+test("a finger that moves up or down scrolls the page", () =>
+    withPage({ width: 390, height: 844 }, async (page) => {
+        assert.equal(
+            await page.evaluate(() => getComputedStyle(document.getElementById("charts")).touchAction),
+            "pan-y",
+        );
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "and not sideways");
+    }));
+
+/** Turns the wheel as a device says it; playwright knows pixels only. */
+const wheel = (page, selector, x, y, values) =>
+    page.evaluate(
+        ([selector, x, y, values]) =>
+            document
+                .querySelector(selector)
+                .dispatchEvent(
+                    new WheelEvent("wheel", { clientX: x, clientY: y, bubbles: true, cancelable: true, ...values }),
+                ),
+        [selector, x, y, values],
+    );
+
+test("wheels that count in lines or pages, and a trackpad's pinch, zoom and move as others do", () =>
+    withPage({}, async (page) => {
+        const point = await pointOf(page, "#area-0", 0.5, 0.5);
+        const spanAfter = async (values) => {
+            await press(page, "0");
+            await wheel(page, "#area-0", ...point, values);
+            await settle(page);
+            return spanOf(await numbers(page)) / (await numbers(page)).length;
+        };
+        const pixels = await spanAfter({ deltaY: -60 });
+        assert.ok(Math.abs((await spanAfter({ deltaY: -3, deltaMode: 1 })) - pixels) < 0.02, "lines");
+        assert.ok((await spanAfter({ deltaY: -1, deltaMode: 2 })) < pixels, "a page is more than three lines");
+        assert.ok((await spanAfter({ deltaY: -10, ctrlKey: true })) < 0.92, "a pinch counts in little");
+        await press(page, "0", "w", "w", "w");
+        const before = await numbers(page);
+        await wheel(page, "#area-0", ...point, { deltaX: 3, deltaMode: 1 });
+        await settle(page);
+        const after = await numbers(page);
+        assert.ok(after.from - before.from > spanOf(before) * 0.03, "lines sideways");
+    }));
+
+test("a button that was let go outside of the window drags nothing", () =>
+    withPage({}, async (page) => {
+        await press(page, "w", "w", "w");
+        const before = await numbers(page);
+        const [x, y] = await pointOf(page, "#area-0", 0.5, 0.5);
+        await page.mouse.move(x, y);
+        await finger(page, "pointerdown", "#area-0", 1, x, y); // and no pointerup comes
+        await page.mouse.move(x + 50, y);
+        await page.mouse.move(x + 100, y);
+        await settle(page);
+        assert.deepEqual(await numbers(page), before);
+    }));
+
+test("with the focus on a select, letters are keys of the page", () =>
+    withPage({}, async (page) => {
+        await page.focus("#axis");
+        await clickAt(page, "#area-0", 0.8, 0.5);
+        await page.focus("#axis");
+        await press(page, "p", "w");
+        assert.equal((await numbers(page)).axis, "time");
+        assert.equal(await page.textContent("#moment-title"), "At the peak");
+        await press(page, "ArrowDown");
+        assert.equal((await numbers(page)).axis, "event");
+    }));
+
+test("what the pointer rests on is told anew when the view moves under it", () =>
+    withPage({}, async (page) => {
+        const [x, top] = await pointOf(page, "#bars", 0.5, 0);
+        await page.mouse.move(x, top + 28); // the steps, under the ticks
+        await settle(page);
+        assert.match(await page.textContent("#tip"), /step \d+\n[\d.]+ [mµ]s$/);
+        await press(page, "x");
+        assert.match(await page.textContent("#tip"), /step \d+\n[\d,]+ events$/);
+        await page.mouse.move(...(await pointOf(page, "#area-0", 0.3, 0.5)));
+        await settle(page);
+        const before = await page.textContent("#tip");
+        await press(page, "w", "w", "d", "d", "d");
+        assert.notEqual(await page.textContent("#tip"), before);
+        assert.equal(await page.isVisible("#tip"), true);
+    }));
+
+test("Shift+Enter in the search goes to the last block first", () =>
+    withPage({}, async (page) => {
+        await press(page, "/");
+        await page.keyboard.type("e");
+        await settle(page);
+        await press(page, "Shift+Enter");
+        const last = (await numbers(page)).selected;
+        await press(page, "Enter", "Shift+Enter");
+        assert.equal((await numbers(page)).selected, last);
+        const blocks = makeSyntheticPage(3000, ["small", "kernels"]).runs[0].tables;
+        const names = makeSyntheticPage(3000, ["small", "kernels"]).texts;
+        const found = blocks.blocks.label.findLastIndex((label) =>
+            [blocks.labels.op[label], blocks.labels.span[label]].some((text) => names[text].includes("e")),
+        );
+        assert.equal(last, found);
+    }));
+
+test("a command that was copied is gone once the page shows something else", () =>
+    withPage({}, async (page) => {
+        await press(page, "c");
+        assert.equal(await page.isVisible("#command"), true);
+        await press(page, "w");
+        assert.equal(await page.isVisible("#command"), true, "it is still the one for what is shown");
+        await press(page, ".");
+        assert.equal(await page.isVisible("#command"), false);
+        await press(page, "c");
+        assert.equal(await page.isVisible("#command"), true);
+        await press(page, "Escape");
+        assert.equal(await page.isVisible("#command"), false);
+    }));
+
+test("on paper the list of blocks and what it leaves out sum up", () =>
+    withPage({}, async (page) => {
+        const tell = () =>
+            page.evaluate(() => ({
+                rows: [...document.querySelectorAll("#live tr")].filter((row) => row.offsetHeight > 0).length,
+                rest: [...document.querySelectorAll("#live-rest, #live-rest-printed")].find(
+                    (each) => each.offsetHeight > 0,
+                ).textContent,
+                title: document.getElementById("live-title").textContent,
+            }));
+        for (const [media, rows] of [
+            ["screen", 60],
+            ["print", 20],
+        ]) {
+            await page.emulateMedia({ media });
+            const told = await tell();
+            const all = Number(/^[\d,]+/.exec(told.title)[0].replaceAll(",", ""));
+            assert.equal(told.rows, rows, media);
+            assert.match(told.rest, new RegExp(`^and ${(all - rows).toLocaleString("en-US")} smaller ones, `), media);
+        }
+    }));
+
+test("the peak of a category alone is what p tells", () =>
+    withPage({}, async (page) => {
+        await page.click('#legend button:has-text("Softmax")');
+        await press(page, "p");
+        assert.match(await page.textContent("#said"), /^Softmax: [\d.]+ MiB at its peak, step \d+ · /);
+    }));
