@@ -4,8 +4,8 @@ import { lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
 import { drawSizeAxis, LEFT } from "./plot.js";
 
-/** The highest reserved bytes of each column. */
-function reservedByColumn(run, number, axis, view, width) {
+/** The highest reserved bytes of each column, as far as the run goes. */
+export function reservedByColumn(run, number, axis, view, width) {
     const { event, bytes } = run.reserved;
     const highest = new Float64Array(width);
     const xs = axis.xs[number];
@@ -24,7 +24,7 @@ function reservedByColumn(run, number, axis, view, width) {
         highest[column] = Math.max(highest[column], now);
         column++;
     }
-    return highest;
+    return highest.subarray(0, Math.max(0, end));
 }
 
 function drawReserved(plot, theme, columns, top, most, height) {

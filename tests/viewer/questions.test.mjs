@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
+import { reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
 import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
@@ -150,6 +151,19 @@ test("columns of a view leave no event out, so that the peak is in one of them a
             assert.equal(Math.max(...columns.bytes), run.peaks.allocated.bytes, `${kind} ${view.x0} ${view.x1}`);
         }
     }
+});
+
+test("the line of what is reserved keeps what falls within a column, and ends with its run", () => {
+    const spike = {
+        eventCount: 10,
+        reserved: { event: Float64Array.of(0, 4, 5), bytes: Float64Array.of(7, 9, 2) },
+    };
+    const axis = { length: 20, xs: [Float64Array.from({ length: 11 }, (_, event) => event)] };
+    const line = (view, width) => [...reservedByColumn(spike, 0, axis, view, width)];
+    assert.deepEqual(line({ x0: 0, x1: 20 }, 4), [9, 9]);
+    assert.deepEqual(line({ x0: 0, x1: 20 }, 20), [7, 7, 7, 7, 9, 9, 2, 2, 2, 2]);
+    assert.deepEqual(line({ x0: 6, x1: 8 }, 3), [2, 2, 2]);
+    assert.deepEqual(line({ x0: 12, x1: 20 }, 3), []);
 });
 
 test("what is live is found on every axis", () => {
