@@ -1,5 +1,5 @@
-/* Training with --cuda-graph on a card: the losses are those without, bit by bit; the events are the simulation's; and steps
- * are really replayed, and not only when they should not be. */
+/* Training with --cuda-graph on a card: the losses are those without, bit by bit; the events are the simulation's; steps are
+ * really replayed, and not only when they should not be; and one that fails while it is captured is not launched. */
 #include "gpu.h"
 #include "recording.h"
 
@@ -171,12 +171,132 @@ static void phases_of_a_replayed_step_are_timed(void **state)
     recording_close(&recording);
 }
 
+/* A card whose graphs are watched. In the begin of number `breaks_at` (0: in none) the third product finds no memory; what the
+ * first one of the step before wrote is then another pattern, which is still there afterwards if nothing was launched. */
+enum { PATTERN_BYTES = 4096, PATTERN = 0x5A };
+static struct {
+    const struct mt_device_table *card; /* the device's own */
+    const struct mtk_table *card_kernels;
+    struct mt_device_table table;
+    struct mtk_table kernels;
+    int begins, first_repeated, breaks_at;
+    int products; /* since begin */
+    mt_addr first_product;
+    bool is_intact;
+} watch;
+
+static mt_status watched_product(const struct mtk_product *product, const struct mtk_view *out,
+                                 const struct mtk_view *a, const struct mtk_view *b, mt_addr workspace,
+                                 uint64_t workspace_bytes, struct mtk_queue *queue)
+{
+    if (++watch.products == 1)
+        watch.first_product = out->address;
+    if (watch.products == 3 && watch.begins == watch.breaks_at)
+        return mt_fail(MT_OUT_OF_MEMORY, "the third product was made to find no memory");
+    return watch.card_kernels->matmul(product, out, a, b, workspace, workspace_bytes, queue);
+}
+
+static mt_status watched_begin(struct mt_device *device, uint64_t key)
+{
+    uint8_t pattern[PATTERN_BYTES];
+    memset(pattern, PATTERN, sizeof pattern);
+    watch.products = 0;
+    if (++watch.begins == watch.breaks_at)
+        assert_int_equal(watch.card->write(device, watch.first_product, pattern, sizeof pattern, 0), MT_OK);
+    mt_status status = watch.card->graph_begin(device, key);
+    if (device->kernels != NULL)
+        device->kernels = &watch.kernels;
+    else if (watch.first_repeated == 0)
+        watch.first_repeated = watch.begins;
+    return status;
+}
+
+static void look_at_pattern(struct mt_device *device)
+{
+    uint8_t found[PATTERN_BYTES];
+    watch.is_intact = watch.begins == watch.breaks_at && watch.card->synchronize(device) == MT_OK &&
+                      watch.card->read(device, found, watch.first_product, sizeof found, 0) == MT_OK;
+    for (int i = 0; i < PATTERN_BYTES; i++)
+        watch.is_intact = watch.is_intact && found[i] == PATTERN;
+}
+
+static mt_status watched_end(struct mt_device *device)
+{
+    mt_status status = watch.card->graph_end(device);
+    look_at_pattern(device);
+    return status;
+}
+
+static mt_status watched_drop(struct mt_device *device)
+{
+    mt_status status = watch.card->graph_drop(device);
+    look_at_pattern(device);
+    return status;
+}
+
+static void watch_graphs(struct mt_device *device, int breaks_at)
+{
+    watch.card = device->table;
+    watch.card_kernels = device->kernels;
+    watch.table = *device->table;
+    watch.table.graph_begin = watched_begin;
+    watch.table.graph_end = watched_end;
+    watch.table.graph_drop = watched_drop;
+    watch.kernels = *device->kernels;
+    watch.kernels.matmul = watched_product;
+    watch.begins = watch.first_repeated = 0;
+    watch.breaks_at = breaks_at;
+    device->table = &watch.table;
+}
+
+/* Trains on a card that is open; afterwards the allocator is whole, and all is given back. */
+static mt_status train_on(struct mt_device *device, const struct mt_training_config *config)
+{
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct mt_alloc_settings settings;
+    struct mt_alloc_stats stats;
+    struct mt_alloc *alloc;
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    mt_status status = mt_training_run(device, alloc, config, NULL);
+    assert_int_equal(mt_alloc_check(alloc), MT_OK);
+    mt_alloc_stats(alloc, &stats);
+    assert_int_equal(stats.all.blocks, 0);
+    mt_alloc_destroy(alloc);
+    mt_interner_destroy(interner);
+    return status;
+}
+
+static void a_step_that_fails_while_it_is_captured_is_not_launched(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    struct mt_training_config config = config_of(0);
+    config.cuda_graph = true;
+    assert_int_equal(mt_device_open("cuda", &device), MT_OK);
+    const struct mt_device_table *card = device->table;
+    watch_graphs(device, 0);
+    assert_int_equal(train_on(device, &config), MT_OK);
+    assert_true(watch.first_repeated > 1);
+    device->table = card;
+    watch_graphs(device, watch.first_repeated - 1); /* which captured what is repeated then */
+    assert_int_equal(train_on(device, &config), MT_OUT_OF_MEMORY);
+    assert_non_null(strstr(mt_last_error(), "the third product was made to find no memory"));
+    assert_int_equal(watch.first_repeated, 0);
+    assert_true(watch.is_intact);
+    device->table = card;
+    assert_int_equal(train_on(device, &config), MT_OK); /* the queue works as before */
+    mt_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_without_a_graph),
         cmocka_unit_test(the_events_are_the_simulations),
         cmocka_unit_test(phases_of_a_replayed_step_are_timed),
+        cmocka_unit_test(a_step_that_fails_while_it_is_captured_is_not_launched),
     };
     if (!gpu_is_there())
         return SKIPPED;

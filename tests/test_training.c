@@ -49,6 +49,7 @@ static void break_graph(struct mt_device_table *table)
 {
     table->graph_begin = begin_graph;
     table->graph_end = fail_graph_end;
+    table->graph_drop = fail_graph_end;
 }
 
 /* Trains on such a card of `capacity_bytes`; the words at the end are the last error's. */

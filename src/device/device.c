@@ -166,6 +166,17 @@ mt_status mt_device_graph_end(struct mt_device *device)
     return device->table->graph_end != NULL ? device->table->graph_end(device) : MT_OK;
 }
 
+mt_status mt_device_graph_drop(struct mt_device *device)
+{
+    return device->table->graph_drop != NULL ? device->table->graph_drop(device) : MT_OK;
+}
+
+void mt_device_graph_forget(struct mt_device *device)
+{
+    if (device->table->graph_forget != NULL)
+        device->table->graph_forget(device);
+}
+
 mt_status mt_device_mark(struct mt_device *device, int number)
 {
     assert(number >= 0 && number < MT_DEVICE_MARKS);

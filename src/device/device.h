@@ -85,11 +85,15 @@ struct mt_device_table {
     /* What the driver calls that stream, a cudaStream_t, for programs that queue work of their own. Optional: NULL. */
     void *(*stream_handle)(struct mt_device *device, mt_stream stream);
 
-    /* Between the two, stream 0 is given work that is the same whenever `key` is: then it may be queued as one, by what was
-     * learned from earlier times, and while it is, device->kernels is NULL until the end. No reads and writes come between.
-     * Optional, both or none. */
+    /* Between begin and end, stream 0 is given work that is the same whenever `key` is: then it may be queued as one, by what
+     * was learned from earlier times, and while it is, device->kernels is NULL until the end. No reads and writes come
+     * between. In the place of an end, drop: nothing is learned of the work, what was known of its key is forgotten, and what
+     * is not queued yet never is; MT_FAILED unless the work was queued as it was given. And forget: all keys. Optional, all
+     * or none. */
     mt_status (*graph_begin)(struct mt_device *device, uint64_t key);
     mt_status (*graph_end)(struct mt_device *device);
+    mt_status (*graph_drop)(struct mt_device *device);
+    void (*graph_forget)(struct mt_device *device);
 
     /* Remembers the moment at which the work queued so far is done, under a number below MT_DEVICE_MARKS, and tells the
      * time between two of them, waiting for the later. Optional, both or none: then a moment is now. */
@@ -188,10 +192,14 @@ struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
 /* What the driver calls `stream`: on a card a cudaStream_t, the device's; NULL where nothing is queued. */
 void *mt_device_stream_handle(struct mt_device *device, mt_stream stream);
 
-/* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end for each begin, also
- * after a failure in between; not for a begin that failed. */
+/* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end or a drop for each
+ * begin, but for one that failed: a drop where work failed in between, or memory was asked for, which then came or went while
+ * the work that uses it was to be queued at once. Keys are whose who begins: before somebody else does, or gives memory back
+ * that the work uses, they are forgotten. */
 mt_status mt_device_graph_begin(struct mt_device *device, uint64_t key);
 mt_status mt_device_graph_end(struct mt_device *device);
+mt_status mt_device_graph_drop(struct mt_device *device);
+void mt_device_graph_forget(struct mt_device *device);
 
 /* Marks a moment of the queued work under `number` (below MT_DEVICE_MARKS); the milliseconds between two of them. */
 mt_status mt_device_mark(struct mt_device *device, int number);

@@ -68,6 +68,15 @@ static void zero_grad(struct mt_runtime *rt, void *model)
     mt_optimizer_zero_grad(rt, &((struct eager *)model)->model);
 }
 
+static uint64_t gradient_places(const void *model)
+{
+    const struct mt_transformer *transformer = &((const struct eager *)model)->model;
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < transformer->parameter_count; i++)
+        sum = mt_parameter_fold_place(sum, &transformer->parameters[i]);
+    return sum;
+}
+
 static void end_step(struct mt_runtime *rt, void *model)
 {
     struct eager *eager = model;
@@ -84,5 +93,6 @@ const struct mt_implementation mt_eager_implementation = {
     .backward = backward,
     .update = update,
     .zero_grad = zero_grad,
+    .gradient_places = gradient_places,
     .end_step = end_step,
 };

@@ -47,6 +47,15 @@ static void zero_grad(struct mt_runtime *rt, void *model)
     mt_fused_zero_grad(rt, model);
 }
 
+static uint64_t gradient_places(const void *model)
+{
+    const struct mt_fused_model *fused = model;
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < fused->weight_count; i++)
+        sum = mt_parameter_fold_place(sum, &fused->weights[i].parameter);
+    return sum;
+}
+
 static void end_step(struct mt_runtime *rt, void *model)
 {
     mt_fused_end_step(rt, model);
@@ -60,5 +69,6 @@ const struct mt_implementation mt_fused_implementation = {
     .backward = backward,
     .update = update,
     .zero_grad = zero_grad,
+    .gradient_places = gradient_places,
     .end_step = end_step,
 };

@@ -35,6 +35,10 @@ struct mt_implementation {
     void (*update)(struct mt_runtime *rt, void *model, int64_t step);
     void (*zero_grad)(struct mt_runtime *rt, void *model);
 
+    /* Where the gradients are that have not been let go, as one number: all that moves of what a model holds between steps,
+     * and by addresses, since it tells of work that was queued with them. */
+    uint64_t (*gradient_places)(const void *model);
+
     /* Lets go of what the step made. */
     void (*end_step)(struct mt_runtime *rt, void *model);
 };

@@ -48,6 +48,11 @@ void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config 
     mt_scope_leave(rt, outer);
 }
 
+uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parameter)
+{
+    return mt_splitmix64(sum ^ (parameter->grad != NULL ? parameter->grad->address : 0));
+}
+
 void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
     mt_tensor_release(rt, parameter->moments[0]);

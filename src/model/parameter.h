@@ -39,6 +39,9 @@ struct mt_parameter_shape {
 void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config *config, const char *module,
                          const struct mt_parameter_shape *shape, struct mt_parameter *out);
 
+/* `sum`, with the address of the gradient folded in: another number for another place, or for none. */
+uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parameter);
+
 /* Lets go of its tensors. */
 void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter);
 

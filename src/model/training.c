@@ -1,6 +1,7 @@
 #include "model/training.h"
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "model/implementation.h"
 #include "model/token_source.h"
 #include "model/use.h"
@@ -17,6 +18,7 @@ struct training {
     const struct mt_implementation *implementation;
     void *model; /* of the implementation */
     struct mt_token_source *tokens;
+    uint64_t reserves_before_graph; /* the device's count when the last graph began */
 };
 
 /* One element of what was read back. */
@@ -74,14 +76,18 @@ static struct mt_gradient_watch watch_of_step(struct training *run, int64_t step
     return (struct mt_gradient_watch){.visit = reports ? report_grad_norm : NULL, .context = run};
 }
 
-/* Forward and backward of a step are the same work as in an earlier one if the allocator is as it was then: the model asks
- * for the same blocks and gets them. The tokens are there already, and the loss is read afterwards. */
-static bool begin_graph(struct training *run)
+/* Forward and backward of a step are the same work as in an earlier one if the allocator is as it was then, and gradients that
+ * go on the way lie where they lay: the model asks for the same blocks and gets them. The tokens are there already, and the
+ * loss is read afterwards; in a step whose gradients are reported, they are read between. */
+static bool begin_graph(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
-    if (!run->config->cuda_graph || rt->status != MT_OK)
+    if (!run->config->cuda_graph || rt->status != MT_OK || watch_of_step(run, step).visit != NULL)
         return false;
-    mt_runtime_fail(rt, mt_device_graph_begin(rt->device, mt_alloc_fingerprint(rt->alloc)));
+    uint64_t places = run->implementation->gradient_places(run->model);
+    uint64_t key = mt_splitmix64(mt_alloc_fingerprint(rt->alloc) ^ places);
+    run->reserves_before_graph = rt->device->reserve_count;
+    mt_runtime_fail(rt, mt_device_graph_begin(rt->device, key));
     return rt->status == MT_OK;
 }
 
@@ -104,10 +110,18 @@ static mt_status device_graph_end(struct training *run)
     return mt_device_graph_end(run->rt.device);
 }
 
+static mt_status device_graph_drop(struct training *run)
+{
+    return mt_device_graph_drop(run->rt.device);
+}
+
+/* What failed on its way is not to be done, and what asked the device for memory (which gives none back but to be asked again)
+ * is not to be repeated: what was mapped then need not be when the work begins. */
 static void end_graph(struct training *run, bool has_begun)
 {
+    bool repeats = run->rt.status == MT_OK && run->rt.device->reserve_count == run->reserves_before_graph;
     if (has_begun)
-        bring_to_end(run, device_graph_end);
+        bring_to_end(run, repeats ? device_graph_end : device_graph_drop);
 }
 
 /* Backward and update; gradients of the last step go first or went before forward, as configured. */
@@ -133,7 +147,7 @@ static double run_step(struct training *run, int64_t step)
     if (learns && run->config->zero_grad == MT_ZERO_GRAD_BEFORE_FORWARD)
         run->implementation->zero_grad(rt, run->model);
     mt_token_source_next(rt, run->tokens, step, &inputs, &targets);
-    bool in_graph = begin_graph(run);
+    bool in_graph = begin_graph(run, step);
     run->implementation->forward(rt, run->model, inputs, learns ? targets : NULL);
     if (learns)
         learn(run, step, in_graph);
@@ -253,6 +267,7 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
         mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
     run_steps(&run);
     collect_kernels(&run, 1);
+    mt_device_graph_forget(device);
     run.implementation->destroy(&run.rt, run.model);
     mt_runtime_close(&run.rt);
     mt_token_source_close(run.tokens);

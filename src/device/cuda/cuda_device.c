@@ -164,6 +164,18 @@ static mt_status cuda_graph_end(struct mt_device *device)
     return mt_cuda_graph_end(&cuda->graphs, cuda->streams.first.queue.stream);
 }
 
+static mt_status cuda_graph_drop(struct mt_device *device)
+{
+    struct cuda *cuda = cuda_of(device);
+    device->kernels = &mtk_cuda;
+    return mt_cuda_graph_drop(&cuda->graphs, cuda->streams.first.queue.stream);
+}
+
+static void cuda_graph_forget(struct mt_device *device)
+{
+    mt_cuda_graphs_forget(&cuda_of(device)->graphs);
+}
+
 static mt_status cuda_mark(struct mt_device *device, int number)
 {
     struct cuda *cuda = cuda_of(device);
@@ -224,7 +236,7 @@ static void cuda_close(struct mt_device *device)
         for (int i = 0; i < MT_DEVICE_MARKS; i++)
             if (cuda->marks[i] != NULL)
                 (void)cudaEventDestroy(cuda->marks[i]);
-        mt_cuda_graphs_destroy(&cuda->graphs);
+        mt_cuda_graphs_forget(&cuda->graphs);
         mt_cuda_streams_end(&cuda->streams);
     }
     mt_process_memory_close(&cuda->process_memory);
@@ -247,6 +259,8 @@ static const struct mt_device_table cuda_table = {
     .follow = cuda_follow,
     .graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
+    .graph_drop = cuda_graph_drop,
+    .graph_forget = cuda_graph_forget,
     .mark = cuda_mark,
     .elapsed_ms = cuda_elapsed_ms,
     .memory = cuda_memory,

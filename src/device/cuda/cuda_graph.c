@@ -83,6 +83,29 @@ mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream)
     return status;
 }
 
+/* A capture that something in it has broken ends with an error, and with nothing captured. */
+static void throw_capture_away(cudaStream_t stream)
+{
+    cudaGraph_t captured = NULL;
+    (void)cudaStreamEndCapture(stream, &captured);
+    if (captured != NULL)
+        (void)cudaGraphDestroy(captured);
+    (void)cudaGetLastError(); /* which would otherwise be the next launch's error */
+}
+
+mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream)
+{
+    mt_cuda_graph_mode mode = graphs->mode;
+    if (mode == MT_CUDA_GRAPH_CAPTURES)
+        throw_capture_away(stream);
+    forget(graphs->current);
+    graphs->mode = MT_CUDA_GRAPH_QUEUES;
+    graphs->current = NULL;
+    if (mode == MT_CUDA_GRAPH_QUEUES)
+        return MT_OK;
+    return fail_step(mt_fail(MT_FAILED, "memory was asked for in a step that had been done without"));
+}
+
 mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t event, cudaStream_t stream)
 {
     if (graphs->mode == MT_CUDA_GRAPH_REPLAYS)
@@ -91,7 +114,7 @@ mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t ev
     return mtk_cuda_check(cudaEventRecordWithFlags(event, stream, flags), "cudaEventRecordWithFlags");
 }
 
-void mt_cuda_graphs_destroy(struct mt_cuda_graphs *graphs)
+void mt_cuda_graphs_forget(struct mt_cuda_graphs *graphs)
 {
     for (int i = 0; i < MT_CUDA_GRAPHS; i++)
         forget(&graphs->list[i]);

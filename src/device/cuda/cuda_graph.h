@@ -40,9 +40,14 @@ struct mt_cuda_graphs {
 mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaStream_t stream);
 mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream);
 
+/* In the place of end: forgets the key, with what was captured, which is not launched. MT_FAILED unless the work was queued
+ * as it was given. */
+mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream);
+
 /* Remembers the moment in the queue, also in what is captured; a graph that replays does it by itself. */
 mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t event, cudaStream_t stream);
 
-void mt_cuda_graphs_destroy(struct mt_cuda_graphs *graphs);
+/* Forgets every key, outside of begin and end: so they are destroyed, too. */
+void mt_cuda_graphs_forget(struct mt_cuda_graphs *graphs);
 
 #endif

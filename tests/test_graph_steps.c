@@ -1,0 +1,155 @@
+/* What a device that repeats steps is told by a training run (--cuda-graph on): that a step is an earlier one again only if
+ * every launch of it has the same addresses, and nothing of a step that failed or that took memory. */
+#include "repeating_device.h"
+
+#include "alloc/alloc.h"
+#include "base/interner.h"
+#include "model/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 300 };
+
+static const struct setup {
+    mt_implementation_kind implementation;
+    bool autocast;
+    mt_zero_grad zero_grad;
+    const char *alloc;
+    int64_t vocab, d_model, seq;
+} setups[] = {
+    {MT_IMPLEMENTATION_EAGER, false, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 1024, 64, 128},
+    {MT_IMPLEMENTATION_EAGER, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 256, 128, 512},
+    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 64, 128, 32},
+    {MT_IMPLEMENTATION_EAGER, false, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch", 1024, 64, 128},
+    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=tight", 1024, 64, 128},
+};
+enum { SETUPS = sizeof setups / sizeof setups[0] };
+
+static struct mt_training_config config_of(const struct setup *setup)
+{
+    bool is_fused = setup->implementation == MT_IMPLEMENTATION_FUSED;
+    struct mt_training_config config = mt_training_config_default();
+    config.model = (struct mt_model_config){.name = "custom",
+                                            .vocab = setup->vocab,
+                                            .d_model = setup->d_model,
+                                            .d_ff = setup->d_model,
+                                            .layers = 1,
+                                            .heads = 1};
+    config.batch = 1;
+    config.seq = setup->seq;
+    config.steps = STEPS;
+    config.implementation = setup->implementation;
+    config.autocast = setup->autocast;
+    config.zero_grad = setup->zero_grad;
+    config.attention = is_fused ? MT_ATTENTION_FLASH : MT_ATTENTION_CUSTOM;
+    config.cuda_graph = true;
+    return config;
+}
+
+/* Trains on such a device; afterwards the allocator is whole and all is given back. */
+static mt_status train(struct repeating_device *repeating, const struct setup *setup)
+{
+    const struct mt_training_config config = config_of(setup);
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct mt_alloc_settings settings;
+    struct mt_alloc_stats stats;
+    struct mt_alloc *alloc;
+    assert_int_equal(mt_alloc_settings_parse(setup->alloc, &settings), MT_OK);
+    assert_int_equal(mt_alloc_create(&repeating->device, &sink, &settings, &alloc), MT_OK);
+    mt_status status = mt_training_run(&repeating->device, alloc, &config, NULL);
+    assert_int_equal(mt_alloc_check(alloc), MT_OK);
+    mt_alloc_stats(alloc, &stats);
+    assert_int_equal(stats.all.blocks, 0);
+    mt_alloc_destroy(alloc);
+    mt_interner_destroy(interner);
+    return status;
+}
+
+static void steps_that_repeat_are_equal_to_the_address(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SETUPS; i++) {
+        struct repeating_device repeating;
+        repeating_device_init(&repeating, UINT64_C(1) << 32);
+        assert_int_equal(train(&repeating, &setups[i]), MT_OK);
+        if (repeating.faults > 0)
+            fail_msg("setup %zu: %d of %d steps were not as they were told", i, repeating.faults, repeating.begins);
+        assert_true(repeating.repeats > 0);
+        repeating_device_end(&repeating);
+    }
+}
+
+/* The first takes all that there is, the second what its optimizer has left of it. */
+static void steps_that_take_memory_are_dropped(void **state)
+{
+    (void)state;
+    struct repeating_device repeating;
+    repeating_device_init(&repeating, UINT64_C(1) << 32);
+    assert_int_equal(train(&repeating, &setups[SETUPS - 1]), MT_OK);
+    assert_int_equal(repeating.faults, 0);
+    assert_in_range(repeating.drops, 1, 2);
+    assert_int_equal(repeating.begins, STEPS);
+    repeating_device_end(&repeating);
+}
+
+static void a_step_that_fails_while_it_repeats_is_dropped(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SETUPS; i++) {
+        struct repeating_device repeating;
+        repeating_device_init(&repeating, UINT64_C(1) << 32);
+        repeating.fail_launch = 20;
+        assert_int_equal(train(&repeating, &setups[i]), MT_OUT_OF_MEMORY);
+        assert_non_null(strstr(mt_last_error(), "launch number 20 was made to find no memory"));
+        assert_int_equal(repeating.repeats, 1);
+        assert_true(repeating.has_failed);
+        assert_false(repeating.has_begun);
+        assert_int_equal(repeating.faults, 0);
+        assert_true(repeating.drops > 0);
+        repeating_device_end(&repeating);
+    }
+}
+
+/* The parameters fit, and the workspace of the first product does not. */
+static void a_first_step_that_finds_no_memory_is_dropped(void **state)
+{
+    (void)state;
+    struct repeating_device repeating;
+    repeating_device_init(&repeating, UINT64_C(8) << 20);
+    assert_int_equal(train(&repeating, &setups[0]), MT_OUT_OF_MEMORY);
+    assert_non_null(strstr(mt_last_error(), "out of device memory"));
+    assert_int_equal(repeating.begins, 1);
+    assert_int_equal(repeating.drops, 1);
+    assert_int_equal(repeating.known, 0);
+    repeating_device_end(&repeating);
+}
+
+/* An allocator counts its segments from 0, as the one before it did, but has others. */
+static void steps_of_another_run_are_not_repeated(void **state)
+{
+    (void)state;
+    struct repeating_device repeating;
+    repeating_device_init(&repeating, UINT64_C(1) << 32);
+    for (int run = 0; run < 2; run++)
+        assert_int_equal(train(&repeating, &setups[SETUPS - 1]), MT_OK);
+    assert_int_equal(repeating.begins, 2 * STEPS);
+    assert_true(repeating.repeats > STEPS);
+    assert_int_equal(repeating.faults, 0);
+    repeating_device_end(&repeating);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_that_repeat_are_equal_to_the_address),
+        cmocka_unit_test(steps_that_take_memory_are_dropped),
+        cmocka_unit_test(a_step_that_fails_while_it_repeats_is_dropped),
+        cmocka_unit_test(steps_of_another_run_are_not_repeated),
+        cmocka_unit_test(a_first_step_that_finds_no_memory_is_dropped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
