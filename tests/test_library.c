@@ -280,6 +280,18 @@ static void refused_requests_are_kept_noted_or_not(void **state)
     assert_int_equal(bytes, 107 * MIB);
 }
 
+/* As of a length that was counted below 0: no program gets it, and the trace says what it holds at most. */
+static void a_refused_request_may_be_of_any_size(void **state)
+{
+    (void)state;
+    uint64_t address, bytes;
+    memtrace_run *run = open_run("sim:64MiB");
+    assert_int_equal(memtrace_take(run, UINT64_MAX, 0, NULL, &address), MEMTRACE_OUT_OF_MEMORY);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_OUT_OF_MEMORY));
+    assert_int_equal(count_refusals(&bytes), 1);
+    assert_int_equal(bytes, INT64_MAX);
+}
+
 static void a_refused_request_leaves_the_run_as_it_was(void **state)
 {
     (void)state;
@@ -408,6 +420,7 @@ int main(void)
         LIBRARY_TEST(takes_and_notes_are_one_sequence),
         LIBRARY_TEST(a_pool_reserves_and_its_users_allocate),
         LIBRARY_TEST(refused_requests_are_kept_noted_or_not),
+        LIBRARY_TEST(a_refused_request_may_be_of_any_size),
         LIBRARY_TEST(a_refused_request_leaves_the_run_as_it_was),
         LIBRARY_TEST(what_cannot_be_meant_is_refused),
         LIBRARY_TEST(structs_of_other_versions_are_understood),

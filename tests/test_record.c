@@ -307,6 +307,15 @@ static void a_refused_request_that_ends_the_program_is_the_end_of_memory(void **
     assert_int_equal(MEMTRACE("oom")->code, 0);
 }
 
+/* Of bytes that were counted below 0. */
+static void a_refused_request_of_any_size_leaves_a_whole_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "take 0 7 refuse 18446744073709551615 exit 1")->code, 1);
+    assert_int_equal(MEMTRACE("oom")->code, 0);
+    assert_int_equal(MEMTRACE("export --format perfetto -o trace.json")->code, 0);
+}
+
 /* Killed, or left without exit's handlers: all that calls told is there. */
 static void what_a_program_did_before_it_died_is_there(void **state)
 {
@@ -430,6 +439,7 @@ int main(void)
         TEST(ranges_of_a_name_are_steps),
         TEST(what_is_missing_is_counted_and_said),
         TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),
+        TEST(a_refused_request_of_any_size_leaves_a_whole_trace),
         TEST(what_a_program_did_before_it_died_is_there),
         TEST(a_child_that_exits_ends_nothing),
         TEST(processes_side_by_side_have_traces_of_their_own),

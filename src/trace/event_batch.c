@@ -21,6 +21,12 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
     [MT_EVENT_PHASE] = ALWAYS | 1u << REQUESTED,
 };
 
+/* Whatever a program asked for in vain has a size: a column holds half of what a number of bytes may be. */
+static void result_bytes(sqlite3_context *context, uint64_t bytes)
+{
+    sqlite3_result_int64(context, bytes <= INT64_MAX ? (int64_t)bytes : INT64_MAX);
+}
+
 static void result_id(sqlite3_context *context, int64_t id)
 {
     if (id != 0)
@@ -50,7 +56,7 @@ static int give_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, in
         result_id(context, row->span);
         break;
     case REQUESTED:
-        sqlite3_result_int64(context, (int64_t)event->requested_bytes);
+        result_bytes(context, event->requested_bytes);
         break;
     case BLOCK:
         sqlite3_result_int64(context, (int64_t)event->block_bytes);

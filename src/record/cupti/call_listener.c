@@ -1,5 +1,7 @@
 #include "record/cupti/call_listener.h"
 
+#include "base/checked.h"
+
 #include <generated_nvtx_meta.h>
 #include <wchar.h>
 
@@ -46,12 +48,14 @@ static void begin_call(struct mt_account *account, struct mt_listening_thread *t
 
 /* ---- at the end ---- */
 
-/* The bytes that were taken; of a request that was refused, with rows as long as was asked. */
+/* The bytes that were taken; of a request that was refused, with rows as long as was asked, which may be any number. */
 static uint64_t bytes_of(const struct mt_call_arguments *given, int result)
 {
+    uint64_t bytes = UINT64_MAX;
     if (given->pitch == NULL)
         return given->bytes;
-    return given->rows * (result == SUCCEEDED ? *given->pitch : given->bytes);
+    (void)mt_checked_mul(given->rows, result == SUCCEEDED ? *given->pitch : given->bytes, &bytes);
+    return bytes;
 }
 
 /* The pool that a call took of; 0: none, or nobody knows. */

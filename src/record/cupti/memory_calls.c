@@ -1,5 +1,7 @@
 #include "record/cupti/memory_calls.h"
 
+#include "base/checked.h"
+
 /* read_NAME of a function whose parameters have these fields. A CUdeviceptr, a handle and a pointer are 64 bits each.
  * */
 #define READS_RESULT(name, pointer, size)                                                                              \
@@ -70,7 +72,8 @@ static void read_cudaMalloc3D_v3020(const void *parameters, struct mt_call_argum
     out->result = (const uint64_t *)&given->pitchedDevPtr->ptr;
     out->pitch = &given->pitchedDevPtr->pitch;
     out->bytes = given->extent.width;
-    out->rows = given->extent.height * given->extent.depth;
+    out->rows = UINT64_MAX;
+    (void)mt_checked_mul(given->extent.height, given->extent.depth, &out->rows);
 }
 
 static void read_cuMemCreate(const void *parameters, struct mt_call_arguments *out)
