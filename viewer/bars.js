@@ -8,6 +8,7 @@ import { countText, decimalStep, timeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
 
 export const TICKS_HEIGHT = 20;
+const BETWEEN_TICKS = 14; // pixels, of texts that are not evenly spaced
 const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
 /** Rows of spans, unless all are asked for. */
 export const FEW_DEPTHS = 5;
@@ -171,9 +172,13 @@ function drawTick(plot, theme, x, text) {
     context.moveTo(LEFT + Math.round(x) + 0.5, TICKS_HEIGHT - 5);
     context.lineTo(LEFT + Math.round(x) + 0.5, TICKS_HEIGHT - 1);
     context.stroke();
-    const width = context.measureText(text).width;
     context.fillStyle = theme.faint;
-    context.fillText(text, Math.min(LEFT + plot.width - width, Math.max(LEFT, LEFT + x - width / 2)), 8);
+    context.fillText(text, LEFT + placeOfText(plot, x, context.measureText(text).width), 8);
+}
+
+/** Where a text of that width begins that is centred on x as far as the plot has room. */
+function placeOfText(plot, x, width) {
+    return Math.min(plot.width - width, Math.max(0, x - width / 2));
 }
 
 function drawPieces(plot, scene) {
@@ -181,9 +186,12 @@ function drawPieces(plot, scene) {
     let next = -Infinity;
     for (const piece of axis.pieces) {
         const x = ((piece.x - view.x0) / (view.x1 - view.x0)) * plot.width;
-        if (x < -1 || x > plot.width || x < next) continue;
+        if (x < -1 || x > plot.width) continue;
+        const { width } = plot.context.measureText(piece.text);
+        const left = placeOfText(plot, x, width);
+        if (left < next) continue;
         drawTick(plot, theme, x, piece.text);
-        next = x + plot.context.measureText(piece.text).width + 18;
+        next = left + width + BETWEEN_TICKS;
     }
 }
 

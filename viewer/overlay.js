@@ -147,7 +147,7 @@ const TIPS = { area: areaTip, map: mapTip, bars: barTip, difference: differenceT
 
 export class Overlay {
     constructor(canvas, charts) {
-        Object.assign(this, { canvas, charts, context: canvas.getContext("2d"), tip: byId("tip") });
+        Object.assign(this, { canvas, charts, context: canvas.getContext("2d"), tip: byId("tip"), isEmpty: true });
     }
 
     topOf(canvas) {
@@ -160,11 +160,13 @@ export class Overlay {
         this.canvas.width = Math.round(width * ratio);
         this.canvas.height = Math.round(height * ratio);
         this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
-        Object.assign(this, { width, height, plotWidth });
+        Object.assign(this, { width, height, plotWidth, isEmpty: true });
     }
 
     draw(scene) {
-        this.context.clearRect(0, 0, this.width, this.height);
+        // On paper, clearing would wipe out the charts under the overlay; there, it has just been made to fit.
+        if (!this.isEmpty) this.context.clearRect(0, 0, this.width, this.height);
+        this.isEmpty = false;
         if (scene.measured) shadeMeasured(this, scene);
         scene.runs.forEach((_, number) => {
             if (scene.moments[number] >= 0 && (scene.axis.kind !== "phase" || number === scene.mapRun))

@@ -1,10 +1,13 @@
 /** Hands of other kinds than a mouse and its wheel: fingers, trackpads, the keyboard on a control; paper and what is copied. */
 import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
 import { clickAt, numbers, pointOf, press, withOpened } from "./hands.mjs";
 import { makeSyntheticPage } from "./synthetic.mjs";
 
+const noPoppler = spawnSync("pdftoppm", ["-v"]).error ? "pdftoppm (poppler-utils) is not there" : false;
 let started;
 const urls = {};
 
@@ -197,6 +200,27 @@ test("on paper the list of blocks and what it leaves out sum up", () =>
             assert.match(told.rest, new RegExp(`^and ${(all - rows).toLocaleString("en-US")} smaller ones, `), media);
         }
     }));
+
+/** The share of a page of a PDF that is coloured, neither white nor black nor grey. */
+function colouredShare(path) {
+    const picture = execFileSync("pdftoppm", ["-r", "40", "-f", "1", "-l", "1", path], { maxBuffer: 2 ** 26 });
+    const head = /^P6\s+(\d+) (\d+)\s+255\s/.exec(picture.subarray(0, 40).toString("latin1"));
+    let coloured = 0;
+    for (let at = head[0].length; at < picture.length; at += 3) {
+        const [r, g, b] = picture.subarray(at, at + 3);
+        if (Math.max(r, g, b) - Math.min(r, g, b) > 60) coloured++;
+    }
+    return coloured / (head[1] * head[2]);
+}
+
+test("paper shows the charts, in light colours", { skip: noPoppler }, async () => {
+    for (const scheme of ["light", "dark"])
+        await withPage({ scheme }, async (page) => {
+            const path = join(started.folder, `${scheme}.pdf`);
+            await page.pdf({ path, format: "A4", printBackground: true });
+            assert.ok(colouredShare(path) > 0.1, `${scheme}: ${colouredShare(path)}`);
+        });
+});
 
 test("the peak of a category alone is what p tells", () =>
     withPage({}, async (page) => {

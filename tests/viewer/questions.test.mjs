@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
 import { reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
+import { drawBars } from "../../viewer/bars.js";
 import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
 import { blockAt } from "../../viewer/map.js";
@@ -258,6 +259,29 @@ test("steps without phases are laid over each other, too", () => {
     assert.equal(axis.xs[0][20], axis.xs[1][50]);
     assert.equal(axis.xs[0][0], axis.xs[1][0]);
     assert.ok(axis.xs[0][30] < axis.pieces[3].x && axis.xs[1][60] === axis.pieces[3].x);
+});
+
+test("the names of phases never run into each other", () => {
+    const written = [];
+    const context = new Proxy(
+        {
+            measureText: (text) => ({ width: text.length * 6 }),
+            fillText: (text, left) => written.push([left, left + text.length * 6]),
+        },
+        { get: (target, name) => target[name] ?? (() => {}), set: () => true },
+    );
+    const pieces = Array.from({ length: 400 }, (_, i) => ({ x: i * i, text: `${i} backward` }));
+    const axis = { kind: "phase", pieces };
+    for (const [x0, x1] of [
+        [0, 160000],
+        [0, 900],
+        [400, 500],
+    ]) {
+        written.length = 0;
+        drawBars({ begin() {}, width: 900, context }, { axis, view: { x0, x1 }, theme: {}, barRows: [] });
+        assert.ok(written.length > 2);
+        for (let i = 1; i < written.length; i++) assert.ok(written[i][0] > written[i - 1][1] + 4, `${x0} ${i}`);
+    }
 });
 
 test("a hundred thousand steps are laid over each other at once", () => {
