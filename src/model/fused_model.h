@@ -65,6 +65,7 @@ struct mt_fused_model {
     struct mt_tensor *loss;         /* a scalar, held until the step ends */
     struct mtk_adamw adamw;         /* the numbers of the step's update, whichever op makes it */
     struct mt_gradient_watch watch; /* of the backward that runs */
+    bool has_updates_beside;        /* that the model's stream does not follow yet */
 };
 
 /* Takes and initializes every parameter. Borrows config. On failure (the runtime's status) it is partly filled and still
@@ -85,7 +86,7 @@ void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model);
 struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fused_part *part, struct mt_tensor *of);
 
 /* AdamW number `step` (from 1) over all parameters that have a gradient, as one op; or, where updates go beside backward,
- * what is queued from now on follows them. */
+ * what is queued from now on follows them, also after a failure. */
 void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step);
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model);
 

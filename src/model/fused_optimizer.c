@@ -93,17 +93,18 @@ void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *mo
 static const mt_stream UPDATE_STREAM = 1;
 
 /* Queues the update of a few parameters on the other stream, after what is queued so far. Their moments are there. */
-static void update_beside(struct mt_runtime *rt, const struct mt_fused_model *model, int count,
+static void update_beside(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                           const struct mt_adamw_tensors *parameters)
 {
     mt_stream backward_stream = rt->stream;
     mt_runtime_fail(rt, mt_device_follow(rt->device, UPDATE_STREAM, backward_stream));
     rt->stream = UPDATE_STREAM;
+    model->has_updates_beside = true;
     mt_op_adamw(rt, &model->adamw, count, parameters);
     rt->stream = backward_stream;
 }
 
-void mt_fused_block_complete(struct mt_runtime *rt, const struct mt_fused_model *model, int count,
+void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                              struct mt_fused_weight *const *weights)
 {
     struct mt_adamw_tensors parameters[MT_FUSED_BLOCK_WEIGHTS];
@@ -140,12 +141,19 @@ static void update_all(struct mt_runtime *rt, struct mt_fused_model *model, int6
     free(parameters);
 }
 
+static mt_status follow_updates(void *context)
+{
+    const struct mt_runtime *rt = context;
+    return mt_device_follow(rt->device, rt->stream, UPDATE_STREAM);
+}
+
 void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
 {
     if (model->config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_BESIDE)
         update_all(rt, model, step);
-    else if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_device_follow(rt->device, rt->stream, UPDATE_STREAM));
+    if (model->has_updates_beside)
+        mt_runtime_settle(rt, follow_updates, rt);
+    model->has_updates_beside = false;
 }
 
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model)

@@ -52,7 +52,7 @@ void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *mo
 /* To be said of a block's weights, or of those outside of blocks, once all their gradients are complete: where updates go
  * beside backward, theirs is queued, after all that is queued so far. Borrows the list. */
 enum { MT_FUSED_BLOCK_WEIGHTS = 6 };
-void mt_fused_block_complete(struct mt_runtime *rt, const struct mt_fused_model *model, int count,
+void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                              struct mt_fused_weight *const *weights);
 
 /* Sets the numbers of update number `step`, from 1. */

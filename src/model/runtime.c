@@ -1,6 +1,9 @@
 #include "model/runtime.h"
 
+#include "base/memory.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 
 void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc)
 {
@@ -17,6 +20,18 @@ void mt_runtime_close(struct mt_runtime *rt)
 void mt_runtime_fail(struct mt_runtime *rt, mt_status status)
 {
     rt->status = mt_status_keep(rt->status, status);
+}
+
+void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), void *context)
+{
+    if (rt->status == MT_OK) {
+        mt_runtime_fail(rt, act(context));
+        return;
+    }
+    char *words = mt_host_strdup(mt_last_error());
+    (void)act(context);
+    mt_fail(rt->status, "%s", words);
+    free(words);
 }
 
 void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase)

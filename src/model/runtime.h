@@ -44,6 +44,9 @@ void mt_runtime_close(struct mt_runtime *rt);
 /* Keeps the first failure. Its text is the thread's last error, so nothing that may fail is called after it. */
 void mt_runtime_fail(struct mt_runtime *rt, mt_status status);
 
+/* Calls `act` in any case, and keeps its failure if it is the first. Where it fails after another, the words stay that one's. */
+void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), void *context);
+
 /* Begins a phase: later blocks are labelled with it, and the trace is told. */
 void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase);
 

@@ -19,6 +19,7 @@ struct training {
     void *model; /* of the implementation */
     struct mt_token_source *tokens;
     uint64_t reserves_before_graph; /* the device's count when the last graph began */
+    bool graph_repeats;             /* it has ended, and as one that may be repeated */
 };
 
 /* One element of what was read back. */
@@ -91,37 +92,19 @@ static bool begin_graph(struct training *run, int64_t step)
     return rt->status == MT_OK;
 }
 
-/* Does what a run that has failed has to do as well. Where that fails, too, the words stay the first failure's. */
-static void bring_to_end(struct training *run, mt_status (*act)(struct training *run))
+static mt_status end_or_drop_graph(void *context)
 {
-    struct mt_runtime *rt = &run->rt;
-    if (rt->status == MT_OK) {
-        mt_runtime_fail(rt, act(run));
-        return;
-    }
-    char *words = mt_host_strdup(mt_last_error());
-    (void)act(run);
-    mt_fail(rt->status, "%s", words);
-    free(words);
-}
-
-static mt_status device_graph_end(struct training *run)
-{
-    return mt_device_graph_end(run->rt.device);
-}
-
-static mt_status device_graph_drop(struct training *run)
-{
-    return mt_device_graph_drop(run->rt.device);
+    const struct training *run = context;
+    return run->graph_repeats ? mt_device_graph_end(run->rt.device) : mt_device_graph_drop(run->rt.device);
 }
 
 /* What failed on its way is not to be done, and what asked the device for memory (which gives none back but to be asked again)
  * is not to be repeated: what was mapped then need not be when the work begins. */
 static void end_graph(struct training *run, bool has_begun)
 {
-    bool repeats = run->rt.status == MT_OK && run->rt.device->reserve_count == run->reserves_before_graph;
+    run->graph_repeats = run->rt.status == MT_OK && run->rt.device->reserve_count == run->reserves_before_graph;
     if (has_begun)
-        bring_to_end(run, repeats ? device_graph_end : device_graph_drop);
+        mt_runtime_settle(&run->rt, end_or_drop_graph, run);
 }
 
 /* Backward and update; gradients of the last step go first or went before forward, as configured. */
@@ -201,9 +184,9 @@ static void take_kernel(void *context, const struct mt_kernel *kernel)
     mt_alloc_kernel(((struct training *)context)->rt.alloc, kernel);
 }
 
-static mt_status device_collect(struct training *run)
+static mt_status device_collect(void *context)
 {
-    return mt_device_collect(run->rt.device, take_kernel, run);
+    return mt_device_collect(((struct training *)context)->rt.device, take_kernel, context);
 }
 
 /* Hands over what ran until now, if as much waits as is asked for; also of a run that failed, since memory that ran out
@@ -211,7 +194,7 @@ static mt_status device_collect(struct training *run)
 static void collect_kernels(struct training *run, uint64_t least)
 {
     if (mt_device_waiting_kernels(run->rt.device) >= least)
-        bring_to_end(run, device_collect);
+        mt_runtime_settle(&run->rt, device_collect, run);
 }
 
 /* A step that failed has no end. */
