@@ -87,7 +87,8 @@ static void close_bed(struct bed *bed)
         mt_alloc_give(bed->alloc, bed->live[i].block);
     check(bed);
     mt_alloc_destroy(bed->alloc);
-    assert_int_equal(bed->shadow.reserved_bytes, 0);
+    assert_int_equal(bed->shadow.contradictions, 0);
+    assert_int_equal(bed->shadow.reserved_bytes == 0, bed->shadow.allocated_bytes == 0);
     assert_int_equal(bed->fake.device.reserved_bytes, 0);
     mt_interner_destroy(bed->interner);
 }

@@ -80,6 +80,8 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
 {
     if (alloc == NULL)
         return;
+    mt_segments_release(alloc, UINT64_MAX);
+    alloc->sink.emit = NULL; /* what is left has blocks that are out, and a block lies in memory */
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         abandon_blocks(alloc, segment);
     mt_segments_release(alloc, UINT64_MAX);

@@ -63,7 +63,8 @@ struct mt_block;
 mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
                           const struct mt_alloc_settings *settings, struct mt_alloc **out);
 
-/* Gives every segment back to the device (and says so to the sink). Blocks that are still out die with it. */
+/* Gives every segment back to the device. Blocks that are still out die with it; the sink is told of the memory without
+ * any, and so keeps them as live. */
 void mt_alloc_destroy(struct mt_alloc *alloc);
 
 /* Hands out a block of at least `bytes`, for work on `stream`. `span` and `label` come from mt_alloc_intern_*. MT_USAGE
