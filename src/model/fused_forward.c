@@ -21,12 +21,15 @@ static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *st
     return sum;
 }
 
-/* Adds what is to be added to the stream, and returns the norm of that; keeps what backward needs. */
+/* Adds what is to be added to the stream, and returns the norm of that; keeps what backward needs. Nothing is left to be added
+ * afterwards, also after a failure. */
 static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                                    struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
 {
-    if (stream->sum == NULL || rt->status != MT_OK)
+    if (stream->sum == NULL || rt->status != MT_OK) {
+        mt_fused_drop(rt, &stream->addend);
         return NULL;
+    }
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_NORM, "norm");
     struct mt_tensor *x = stream->sum, *sum = next_sum(rt, stream);
     const int64_t column[] = {x->shape[0], x->shape[1], 1};
