@@ -147,9 +147,9 @@ typedef enum memtrace_outcome {
 } memtrace_outcome;
 
 /* Ends a run: gives the device's memory back (blocks that are still out die, and the trace keeps them as live at the
- * end), stores the rest and frees `run`, in any case. No other thread may be using it. Returns the first error that the
- * recording had in its life: a full disk does not stop a program that is watched, it is reported here. NULL is
- * allowed. */
+ * end), stores the rest and frees `run`, in any case. No other thread may be using it, nor one that has used it be
+ * ending meanwhile: join it first. Returns the first error that the recording had in its life: a full disk does not
+ * stop a program that is watched, it is reported here. NULL is allowed. */
 MEMTRACE_API memtrace_status memtrace_run_close(memtrace_run *run, memtrace_outcome outcome);
 
 /* Its number in the trace, from 1. */
@@ -209,8 +209,8 @@ typedef struct memtrace_label {
 /* Enters and leaves a place in the program; places nest, and each thread has a stack of its own. What is taken in
  * between belongs to the innermost one, whose path questions show: "model.layers.7.ffn". A name may have dots itself.
  * Where it is a number, or ends with a dot and a number ("7", "layers.7"), that is the layer, of all that is inside
- * too: questions merge what differs by the layer alone. Names are copied. MEMTRACE_USAGE for a name that is NULL or "",
- * and for an end without its begin on this thread. */
+ * too: questions merge what differs by the layer alone. A thread that ends leaves all of its places. Names are copied.
+ * MEMTRACE_USAGE for a name that is NULL or "", and for an end without its begin on this thread. */
 MEMTRACE_API memtrace_status memtrace_span_begin(memtrace_run *run, const char *name);
 MEMTRACE_API memtrace_status memtrace_span_end(memtrace_run *run);
 

@@ -4,6 +4,9 @@
 #include "trace/blocks.h"
 
 #include <memtrace.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void a_peak_is_made_of_what_labels_say(void **state)
 {
@@ -246,26 +249,26 @@ static void a_pool_reserves_and_its_users_allocate(void **state)
     memtrace_trace_close(trace);
 }
 
-/* The newest run's refused requests, and what they asked for. */
-static size_t count_refusals(uint64_t *out_bytes)
+/* The newest run's marks of a kind, and what their values sum up to. */
+static size_t count_marks(mt_event_kind kind, uint64_t *out_sum)
 {
     struct mt_trace *trace;
     const struct mt_run *run;
     struct mt_mark_row *marks;
-    size_t count, refusals = 0;
+    size_t count, found = 0;
     assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
     assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
     assert_int_equal(
         mt_trace_marks(trace, run, run->first_event, run->first_event + run->event_count - 1, &marks, &count), MT_OK);
-    *out_bytes = 0;
+    *out_sum = 0;
     for (size_t i = 0; i < count; i++)
-        if (marks[i].kind == MT_EVENT_OOM) {
-            refusals++;
-            *out_bytes += marks[i].value;
+        if (marks[i].kind == kind) {
+            found++;
+            *out_sum += marks[i].value;
         }
     free(marks);
     mt_trace_close(trace);
-    return refusals;
+    return found;
 }
 
 static void refused_requests_are_kept_noted_or_not(void **state)
@@ -276,7 +279,7 @@ static void refused_requests_are_kept_noted_or_not(void **state)
     assert_int_equal(memtrace_take(run, 100 * MIB, 0, NULL, &address), MEMTRACE_OUT_OF_MEMORY);
     assert_ok(memtrace_note_refusal(run, 7 * MIB, 0, NULL));
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_OUT_OF_MEMORY));
-    assert_int_equal(count_refusals(&bytes), 2);
+    assert_int_equal(count_marks(MT_EVENT_OOM, &bytes), 2);
     assert_int_equal(bytes, 107 * MIB);
 }
 
@@ -288,8 +291,56 @@ static void a_refused_request_may_be_of_any_size(void **state)
     memtrace_run *run = open_run("sim:64MiB");
     assert_int_equal(memtrace_take(run, UINT64_MAX, 0, NULL, &address), MEMTRACE_OUT_OF_MEMORY);
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_OUT_OF_MEMORY));
-    assert_int_equal(count_refusals(&bytes), 1);
+    assert_int_equal(count_marks(MT_EVENT_OOM, &bytes), 1);
     assert_int_equal(bytes, INT64_MAX);
+}
+
+static void *end_within_spans(void *run)
+{
+    assert_ok(memtrace_span_begin(run, "left"));
+    assert_ok(memtrace_span_begin(run, "behind"));
+    return NULL;
+}
+
+/* Else what other threads do later would lie within them. */
+static void a_thread_that_ends_within_spans_leaves_them(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    uint64_t sum;
+    memtrace_run *run = open_run(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, end_within_spans, run), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(count_marks(MT_EVENT_SPAN_BEGIN, &sum), 2);
+    assert_int_equal(count_marks(MT_EVENT_SPAN_END, &sum), 2);
+}
+
+/* In the child it is the one that returns, and so the child's end. */
+static void *fork_within_a_span(void *run)
+{
+    int code = -1;
+    assert_ok(memtrace_span_begin(run, "parent's"));
+    pid_t child = fork();
+    if (child == 0)
+        return NULL;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
+    assert_ok(memtrace_span_end(run));
+    return NULL;
+}
+
+static void the_end_of_a_child_ends_no_span_of_its_parent(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    uint64_t sum;
+    memtrace_run *run = open_run(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, fork_within_a_span, run), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(count_marks(MT_EVENT_SPAN_BEGIN, &sum), 1);
+    assert_int_equal(count_marks(MT_EVENT_SPAN_END, &sum), 1);
 }
 
 static void a_refused_request_leaves_the_run_as_it_was(void **state)
@@ -421,6 +472,8 @@ int main(void)
         LIBRARY_TEST(a_pool_reserves_and_its_users_allocate),
         LIBRARY_TEST(refused_requests_are_kept_noted_or_not),
         LIBRARY_TEST(a_refused_request_may_be_of_any_size),
+        LIBRARY_TEST(a_thread_that_ends_within_spans_leaves_them),
+        LIBRARY_TEST(the_end_of_a_child_ends_no_span_of_its_parent),
         LIBRARY_TEST(a_refused_request_leaves_the_run_as_it_was),
         LIBRARY_TEST(what_cannot_be_meant_is_refused),
         LIBRARY_TEST(structs_of_other_versions_are_understood),

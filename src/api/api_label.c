@@ -6,18 +6,31 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_LAYER_DIGITS = 9 };
 
 static const struct mt_api_place root = {.span = 0, .layer = -1};
 
-/* The thread of these places ends. */
+static void end_innermost(struct memtrace_run *run, struct mt_api_thread *thread)
+{
+    mt_span_id span = thread->places[--thread->depth].span;
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_span_end(run->notes, mt_api_now_ns(run), span);
+    mt_lock_give(&run->notes_lock);
+}
+
+/* The thread of these places ends, and so do its spans. In a child of fork that is the child's end: the run is its
+ * parent's. */
 static void leave_thread(void *context)
 {
     struct mt_api_thread *thread = context;
     struct memtrace_run *run = thread->run;
+    if (getpid() != run->process)
+        return;
+    while (thread->depth > 0)
+        end_innermost(run, thread);
     mt_lock_take(&run->threads_lock);
-    thread->depth = 0;
     thread->is_idle = true;
     mt_lock_give(&run->threads_lock);
 }
@@ -117,10 +130,7 @@ memtrace_status memtrace_span_end(memtrace_run *run)
     struct mt_api_thread *thread = enter_thread(run);
     if (thread->depth == 0)
         return mt_api_status(mt_fail(MT_USAGE, "a span ends that this thread did not begin"));
-    mt_span_id span = thread->places[--thread->depth].span;
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_span_end(run->notes, mt_api_now_ns(run), span);
-    mt_lock_give(&run->notes_lock);
+    end_innermost(run, thread);
     return MEMTRACE_OK;
 }
 

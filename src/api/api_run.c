@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define DEFAULT_TRACE "memtrace.db"
 #define DEFAULT_NOTED_DEVICE "noted"
@@ -106,6 +107,7 @@ memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_
         return mt_api_status(status);
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
     mt_number_map_create(&run->blocks);
+    run->process = getpid();
     status = open_parts(run, &known);
     if (status == MT_OK)
         *out_run = run;

@@ -11,6 +11,7 @@
 #include <memtrace.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /* The places that one thread is in, innermost last. The run owns them all, so that it can end before its threads do;
  * those of a thread that ended are the next one's. */
@@ -38,6 +39,7 @@ struct memtrace_run {
     struct mt_lock notes_lock;
     struct mt_foreign *notes; /* also of steps, phases and spans */
 
+    pid_t process; /* that opened it */
     struct mt_lock threads_lock;
     struct mt_api_thread *threads;
     pthread_key_t thread_key; /* struct mt_api_thread * */
