@@ -310,7 +310,36 @@ static int live_as_child(void *block)
         return 1;
     if (mt_torch_take(1000, 0, 0, &address) != MT_NO_DEVICE || strstr(memtrace_torch_last_error(), "spawn") == NULL)
         return 2;
+    if (memtrace_torch_configure("", NULL, NULL) != MT_NO_DEVICE)
+        return 3;
     return 0;
+}
+
+/* What a labelled piece of a program says, wherever it runs. */
+static int label_as_child(void)
+{
+    alarm(5); /* else it would wait for ever */
+    uint32_t depth = memtrace_torch_span_begin(memtrace_torch_span(0, "model", "Model"), MT_CATEGORY_NORM);
+    (void)memtrace_torch_category("mine");
+    memtrace_torch_phase(memtrace_torch_phase_number("forward"), MT_CATEGORY_DATA);
+    memtrace_torch_place(0, MT_CATEGORY_NORM);
+    memtrace_torch_span_end(depth);
+    return memtrace_torch_category_name(MT_CATEGORY_NORM) != NULL;
+}
+
+/* Whatever another thread was just doing. */
+static void a_child_of_fork_waits_for_no_lock_of_its_parents(void **state)
+{
+    (void)state;
+    int code = -1;
+    take(1000, 0, 0);
+    mt_lock_take(&mt_torch_names_of_all()->lock);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(label_as_child());
+    mt_lock_give(&mt_torch_names_of_all()->lock);
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(code, 0);
 }
 
 static void a_child_of_fork_touches_nothing(void **state)
@@ -350,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup(a_label_is_of_one_thread, forget),
         cmocka_unit_test_setup(many_threads_leave_nothing_behind, forget),
         cmocka_unit_test_setup(a_child_of_fork_touches_nothing, forget),
+        cmocka_unit_test_setup(a_child_of_fork_waits_for_no_lock_of_its_parents, forget),
     };
     return cmocka_run_group_tests(tests, NULL, forget);
 }

@@ -12,12 +12,12 @@ const char *memtrace_torch_last_error(void)
 
 uint32_t memtrace_torch_span(uint32_t parent, const char *name, const char *kind)
 {
-    return mt_torch_names_span(mt_torch_names_of_all(), parent, name, kind);
+    return mt_torch_is_child() ? 0 : mt_torch_names_span(mt_torch_names_of_all(), parent, name, kind);
 }
 
 const char *memtrace_torch_category_name(int category)
 {
-    return category >= 0 && category < MT_MOST_CATEGORIES
+    return category >= 0 && category < MT_MOST_CATEGORIES && !mt_torch_is_child()
                ? mt_torch_names_category_name(mt_torch_names_of_all(), (mt_category)category)
                : NULL;
 }

@@ -37,6 +37,17 @@ static void start(void)
     pthread_atfork(NULL, NULL, become_child);
 }
 
+bool mt_torch_is_child(void)
+{
+    return library.is_child;
+}
+
+static mt_status fail_child(void)
+{
+    return mt_fail(MT_NO_DEVICE, "this process was forked from one that uses the card, and CUDA does not survive that: "
+                                 "start it with the method \"spawn\"");
+}
+
 /* The library, started. */
 static struct library *enter(void)
 {
@@ -127,9 +138,7 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
         return mt_fail(MT_NO_DEVICE, "memory was asked for on card %d; there are at most %d", device,
                        MT_TORCH_MOST_CARDS);
     if (library.is_child)
-        return mt_fail(MT_NO_DEVICE,
-                       "this process was forked from one that uses the card, and CUDA does not survive that: "
-                       "start it with the method \"spawn\"");
+        return fail_child();
     *out = mt_torch_memory_of(device);
     if (*out != NULL)
         return MT_OK;
@@ -171,7 +180,7 @@ static void set_text(char **place, const char *text)
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program)
 {
     struct mt_alloc_settings settings;
-    mt_status status = mt_alloc_settings_parse(alloc != NULL ? alloc : "", &settings);
+    mt_status status = library.is_child ? fail_child() : mt_alloc_settings_parse(alloc != NULL ? alloc : "", &settings);
     if (status != MT_OK)
         return status;
     (void)enter();

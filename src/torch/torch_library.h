@@ -14,6 +14,9 @@ enum { MT_TORCH_MOST_CARDS = 64 };
  * when it is first asked for something. */
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out);
 
+/* Whether this process was forked from one that had begun: other threads of that may have held any lock. */
+bool mt_torch_is_child(void);
+
 /* The memory of a card in use; NULL for others, and in a child of fork. */
 struct mt_torch_memory *mt_torch_memory_of(int device);
 
@@ -27,7 +30,7 @@ void mt_torch_limit(int device, double fraction);
 void mt_torch_count_unknown_free(void);
 uint64_t mt_torch_unknown_frees(void);
 
-/* What all cards know by one number. */
+/* What all cards know by one number. Not in a child. */
 struct mt_torch_names *mt_torch_names_of_all(void);
 
 /* Forgets everything that was configured, taken and named, as if nothing had been. For tests; nobody else calls meanwhile. */
