@@ -3,8 +3,10 @@
 #include "fake_card.h"
 #include "folder.h"
 #include "torch/torch_library.h"
+#include "trace/blocks.h"
 #include "trace/trace.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -135,6 +137,83 @@ static void a_step_is_in_the_trace_as_it_was_told(void **state)
     mt_trace_close(ended.trace);
 }
 
+/* Spans of the run as they begin and end, "+" and "-" with the last part of their path. */
+static struct mt_text spans_of(const struct ended *ended)
+{
+    struct mt_text text = {0};
+    struct mt_mark_row *marks;
+    size_t count;
+    int64_t first = ended->run->first_event;
+    assert_int_equal(
+        mt_trace_marks(ended->trace, ended->run, first, first + ended->run->event_count - 1, &marks, &count), MT_OK);
+    for (size_t i = 0; i < count; i++)
+        if (marks[i].kind == MT_EVENT_SPAN_BEGIN || marks[i].kind == MT_EVENT_SPAN_END)
+            mt_text_add(&text, "%c%s ", marks[i].kind == MT_EVENT_SPAN_BEGIN ? '+' : '-', marks[i].span);
+        else if (marks[i].kind == MT_EVENT_PHASE)
+            mt_text_add(&text, "%s ", mt_phase_name((mt_phase)marks[i].value));
+    free(marks);
+    return text;
+}
+
+static void assert_spans(const char *expected)
+{
+    assert_int_equal(memtrace_torch_close(0), 0);
+    struct ended ended = open_ended("run.db");
+    struct mt_text text = spans_of(&ended);
+    assert_string_equal(mt_text_get(&text), expected);
+    mt_text_release(&text);
+    mt_trace_close(ended.trace);
+}
+
+static void *come_to(void *span)
+{
+    memtrace_torch_place((uint32_t)(uintptr_t)span, MT_CATEGORY_EINSUM);
+    return NULL;
+}
+
+static void come_to_in_another_thread(uint32_t span)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, come_to, (void *)(uintptr_t)span), 0);
+    pthread_join(thread, NULL);
+}
+
+/* Nobody tells where backward leaves the last: else the next step's spans would lie in it, and deeper in each step. */
+static void a_place_ends_with_the_next_and_with_the_phase(void **state)
+{
+    (void)state;
+    uint32_t first = memtrace_torch_span(0, "first", "Linear"), last = memtrace_torch_span(0, "last", "Linear");
+    take(1000, 0);
+    for (int step = 0; step < 2; step++) {
+        phase("forward", MT_CATEGORY_DATA);
+        memtrace_torch_span_end(memtrace_torch_span_begin(first, MT_CATEGORY_EINSUM));
+        phase("backward", MT_CATEGORY_LOSS);
+        come_to_in_another_thread(last);
+        come_to_in_another_thread(first);
+        come_to_in_another_thread(first);
+    }
+    assert_spans("init forward +first -first backward +last -last +first -first forward +first -first backward +last "
+                 "-last +first -first ");
+}
+
+/* What is not kept does not begin. */
+static void calls_too_deep_end_as_they_began(void **state)
+{
+    (void)state;
+    enum { TOO_DEEP = MT_TORCH_MOST_DEPTH + 3 };
+    uint32_t span = memtrace_torch_span(0, "s", "Call");
+    struct mt_text expected = {0};
+    take(1000, 0);
+    for (int i = 0; i < TOO_DEEP; i++)
+        (void)memtrace_torch_span_begin(span, MT_CATEGORY_BLOCK);
+    memtrace_torch_span_end(0);
+    mt_text_add(&expected, "init ");
+    for (int i = 0; i < 2 * MT_TORCH_MOST_DEPTH; i++)
+        mt_text_add(&expected, i < MT_TORCH_MOST_DEPTH ? "+s " : "-s ");
+    assert_spans(expected.data);
+    mt_text_release(&expected);
+}
+
 /* One that comes into use within a step knows of that step, and of names that were given before. */
 static void each_card_has_a_trace_of_its_own(void **state)
 {
@@ -217,6 +296,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_step_is_in_the_trace_as_it_was_told, begin, end),
+        cmocka_unit_test_setup_teardown(a_place_ends_with_the_next_and_with_the_phase, begin, end),
+        cmocka_unit_test_setup_teardown(calls_too_deep_end_as_they_began, begin, end),
         cmocka_unit_test_setup_teardown(each_card_has_a_trace_of_its_own, begin, end),
         cmocka_unit_test_setup_teardown(memory_outlives_its_trace, begin, end),
         cmocka_unit_test_setup_teardown(a_trace_that_can_t_be_written_is_said_by_the_first_block, begin, end),

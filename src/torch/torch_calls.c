@@ -58,7 +58,7 @@ static void mark_span(mt_event_kind kind, mt_span_id span)
 uint32_t memtrace_torch_span_begin(uint32_t span, int category)
 {
     uint32_t depth = mt_torch_label_begin(span, known(category));
-    mark_span(MT_EVENT_SPAN_BEGIN, span);
+    mark_span(MT_EVENT_SPAN_BEGIN, mt_torch_label_span_at(depth + 1));
     return depth;
 }
 
@@ -81,11 +81,8 @@ int memtrace_torch_category_now(void)
 
 void memtrace_torch_place(uint32_t span, int category)
 {
-    mt_span_id before = mt_torch_label_place(span, known(category));
-    if (before == span)
-        return;
-    mark_span(MT_EVENT_SPAN_END, before);
-    mark_span(MT_EVENT_SPAN_BEGIN, span);
+    if (mt_torch_label_place(span, known(category)) != span)
+        mt_torch_mark_place(span);
 }
 
 void memtrace_torch_come_to(uint32_t span, int category, void *gradient)

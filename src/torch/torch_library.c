@@ -22,6 +22,7 @@ static struct library {
     int64_t steps;                        /* that began */
     bool in_step;
     mt_phase phase;
+    mt_span_id place; /* that the traces were told has begun, and not ended; 0: none */
     atomic_uint_fast64_t unknown_frees;
     atomic_bool is_child;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
@@ -215,6 +216,7 @@ void mt_torch_forget(void)
     mt_torch_label_end(0);
     (void)mt_torch_label_phase(MT_PHASE_INIT, MT_CATEGORY_OTHER);
     library.phase = MT_PHASE_INIT;
+    library.place = 0;
     leave();
 }
 
@@ -265,19 +267,51 @@ int memtrace_torch_category(const char *name)
 struct mark {
     mt_event_kind kind;
     uint64_t value;
+    mt_span_id span;
 };
 
 static void tell_mark(struct mt_torch_memory *memory, void *context)
 {
     const struct mark *mark = context;
-    mt_torch_memory_mark(memory, mark->kind, mark->value, 0);
+    mt_torch_memory_mark(memory, mark->kind, mark->value, mark->span);
 }
 
 /* The lock is held. */
 static void mark_all(mt_event_kind kind, uint64_t value)
 {
-    struct mark mark = {kind, value};
+    struct mark mark = {.kind = kind, .value = value};
     mt_torch_each(tell_mark, &mark);
+}
+
+/* The lock is held: so every beginning has its end, whichever thread comes first. */
+static void move_place(mt_span_id span)
+{
+    struct mark ended = {.kind = MT_EVENT_SPAN_END, .span = library.place};
+    struct mark begun = {.kind = MT_EVENT_SPAN_BEGIN, .span = span};
+    if (library.place == span)
+        return;
+    if (ended.span != 0)
+        mt_torch_each(tell_mark, &ended);
+    if (begun.span != 0)
+        mt_torch_each(tell_mark, &begun);
+    library.place = span;
+}
+
+static void look_for_trace(struct mt_torch_memory *memory, void *is_recorded)
+{
+    if (mt_torch_trace_is_open(mt_torch_memory_trace(memory)))
+        *(bool *)is_recorded = true;
+}
+
+void mt_torch_mark_place(mt_span_id span)
+{
+    bool is_recorded = false;
+    mt_torch_each(look_for_trace, &is_recorded); /* where nothing is, no thread waits for another */
+    if (!is_recorded)
+        return;
+    (void)enter();
+    move_place(span);
+    leave();
 }
 
 void memtrace_torch_phase(int phase, int category)
@@ -286,6 +320,7 @@ void memtrace_torch_phase(int phase, int category)
         return;
     (void)enter();
     library.phase = (mt_phase)phase;
+    move_place(0);
     if (mt_torch_label_phase((mt_phase)phase, (mt_category)category))
         mark_all(MT_EVENT_PHASE, (uint64_t)phase);
     leave();
@@ -348,6 +383,7 @@ int memtrace_torch_close(int outcome)
     if (library.is_child)
         return MT_OK;
     (void)enter();
+    move_place(0);
     end_step();
     mt_torch_each(end_trace, &ended);
     leave();

@@ -26,6 +26,10 @@ void mt_torch_each(void (*visit)(struct mt_torch_memory *memory, void *context),
 /* For the card that is in use next; of one that is, at once. */
 void mt_torch_limit(int device, double fraction);
 
+/* Backward has come to this span, in whatever thread: in the traces the one before ends, and this one begins. It ends with the
+ * phase. */
+void mt_torch_mark_place(mt_span_id span);
+
 /* Counts a free of what was not taken here. */
 void mt_torch_count_unknown_free(void);
 uint64_t mt_torch_unknown_frees(void);
