@@ -7,8 +7,8 @@
  *
  * A backend fills a table of functions; the wrappers below check once for all of them and supply what is optional.
  *
- * Threads: reserve, release, ranges, follow, synchronize, the memory figures and the clock may be called from any thread;
- * everything else from the one that runs the model. */
+ * Threads: reserve, release, ranges, follow, synchronize, stream handles, the memory figures and the clock may be called from
+ * any thread; everything else from the one that runs the model. */
 #ifndef MT_DEVICE_DEVICE_H
 #define MT_DEVICE_DEVICE_H
 
@@ -189,7 +189,8 @@ mt_status mt_device_synchronize(struct mt_device *device);
 /* What kernels of `stream` take as their queue. */
 struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
 
-/* What the driver calls `stream`: on a card a cudaStream_t, the device's; NULL where nothing is queued. */
+/* What the driver calls `stream`: on a card a cudaStream_t, the device's; NULL where nothing is queued, or the card fails.
+ * From any thread. */
 void *mt_device_stream_handle(struct mt_device *device, mt_stream stream);
 
 /* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end or a drop for each

@@ -135,9 +135,10 @@ static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
     return mt_cuda_stream_queue(&cuda_of(device)->streams, stream);
 }
 
+/* A stream that is made for it is the card's, whatever the thread spoke to before. */
 static void *cuda_stream_handle(struct mt_device *device, mt_stream stream)
 {
-    return cuda_queue(device, stream)->stream;
+    return use_card(cuda_of(device)) == MT_OK ? cuda_queue(device, stream)->stream : NULL;
 }
 
 /* The thread that comes may be the allocator's caller. */
