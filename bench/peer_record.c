@@ -9,56 +9,31 @@
  *   step COUNT    milliseconds of a step, in which memory is taken, filled and given back: the median
  *   empty         bytes in use by the driver's count, before the program takes any: asked first
  *   full          the same at the highest point of a step, where the program stays until it is asked for something else */
-#include "bench/report.h"
+#include "tests/card_program.h"
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { PIECES = 8, MOST_STEPS = 1000 };
 static const size_t piece_bytes = (size_t)64 << 20;
 
-/* The driver's functions for virtual memory. */
+/* The driver's functions for ranges of addresses. */
 static struct {
     CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
-    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
     CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
     CUresult (*allow)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
     CUresult (*unmap)(CUdeviceptr, size_t);
-    CUresult (*release)(CUmemGenericAllocationHandle);
 } driver;
 
 static CUdeviceptr range; /* of addresses, for one piece more than is kept */
 
-static void check(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "peer_record: %s failed\n", what);
-    exit(1);
-}
-
-static void *find(const char *name)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *function = NULL;
-    if (library != NULL)
-        function = dlsym(library, name);
-    check(function != NULL, name);
-    return function;
-}
-
 static void find_driver(void)
 {
     *(void **)&driver.reserve = find("cuMemAddressReserve");
-    *(void **)&driver.create = find("cuMemCreate");
     *(void **)&driver.map = find("cuMemMap");
     *(void **)&driver.allow = find("cuMemSetAccess");
     *(void **)&driver.unmap = find("cuMemUnmap");
-    *(void **)&driver.release = find("cuMemRelease");
 }
 
 static double used_bytes(void)
@@ -153,10 +128,8 @@ static void rise_managed(void)
 static CUmemGenericAllocationHandle map_piece(CUdeviceptr where)
 {
     const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
-    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here};
     const CUmemAccessDesc access = {.location = here, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle = 0;
-    check(driver.create(&handle, piece_bytes, &kind, 0) == CUDA_SUCCESS, "cuMemCreate");
+    CUmemGenericAllocationHandle handle = make_memory(piece_bytes);
     check(driver.map(where, piece_bytes, 0, handle, 0) == CUDA_SUCCESS, "cuMemMap");
     check(driver.allow(where, piece_bytes, &access, 1) == CUDA_SUCCESS, "cuMemSetAccess");
     return handle;
@@ -168,7 +141,7 @@ static void keep_mapped(void)
     find_driver();
     check(driver.reserve(&range, piece_bytes * (PIECES + 1), 0, 0, 0) == CUDA_SUCCESS, "cuMemAddressReserve");
     for (int i = 0; i < PIECES; i++)
-        check(driver.release(map_piece(range + (size_t)i * piece_bytes)) == CUDA_SUCCESS, "cuMemRelease");
+        release_memory(map_piece(range + (size_t)i * piece_bytes));
 }
 
 static CUmemGenericAllocationHandle last_handle;
@@ -189,7 +162,7 @@ static void fall_virtual(void)
 {
     check(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
     check(driver.unmap(last_place(), piece_bytes) == CUDA_SUCCESS, "cuMemUnmap");
-    check(driver.release(last_handle) == CUDA_SUCCESS, "cuMemRelease");
+    release_memory(last_handle);
 }
 
 /* ---- answers ---- */

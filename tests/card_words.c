@@ -11,56 +11,19 @@
  *   say WORDS, exit CODE, leave CODE (without exit's handlers), die SIGNAL
  *
  * What fails and should not is said on stderr, and ends it with 98. */
-#include <cuda.h>
+#include "card_program.h"
+
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SLOTS = 16, FAILED = 98 };
+enum { SLOTS = 16 };
 
 static void *memory[SLOTS];
 static CUmemGenericAllocationHandle handles[SLOTS];
-
-static void check(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "card_words: %s failed\n", what);
-    exit(FAILED);
-}
-
-/* A function of the driver. */
-static void *find(const char *name)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *function = NULL;
-    if (library != NULL)
-        function = dlsym(library, name);
-    check(function != NULL, name);
-    return function;
-}
-
-static void make(int slot, size_t bytes)
-{
-    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
-    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    *(void **)&create = find("cuMemCreate");
-    check(create(&handles[slot], bytes, &kind, 0) == CUDA_SUCCESS, "cuMemCreate");
-}
-
-static void drop(int slot)
-{
-    CUresult (*release)(CUmemGenericAllocationHandle);
-    *(void **)&release = find("cuMemRelease");
-    check(release(handles[slot]) == CUDA_SUCCESS, "cuMemRelease");
-}
 
 static void refuse(const char *bytes)
 {
@@ -111,9 +74,9 @@ static int act_on_memory(const char *word, int slot, size_t bytes)
         return check(cudaMallocManaged(&memory[slot], bytes, cudaMemAttachGlobal) == cudaSuccess, "cudaMallocManaged"),
                3;
     if (strcmp(word, "make") == 0)
-        return make(slot, bytes), 3;
+        return handles[slot] = make_memory(bytes), 3;
     if (strcmp(word, "drop") == 0)
-        return drop(slot), 2;
+        return release_memory(handles[slot]), 2;
     return 0;
 }
 
@@ -141,7 +104,7 @@ static int act(char **words)
     if (strcmp(words[0], "die") == 0)
         return raise(number), 2;
     fprintf(stderr, "card_words: what is \"%s\"?\n", words[0]);
-    exit(FAILED);
+    exit(CARD_PROGRAM_FAILED);
 }
 
 int main(int count, char **arguments)
