@@ -13,7 +13,7 @@ static struct mt_tensor *linear_product(struct mt_runtime *rt, mt_role role, str
     const int64_t in = weight->value->shape[1], out = weight->value->shape[0], rows = mt_tensor_count(x) / in;
     struct mt_tensor *x_operand = mt_autocast_operand(rt, MT_ROLE_SAVED, x);
     struct mt_tensor *w_operand = mt_autocast_weight(rt, weight);
-    struct mt_tensor *a = mt_view(rt, x_operand, 3, (const int64_t[]){1, rows, in});
+    struct mt_tensor *a = mt_reshape(rt, MT_ROLE_SAVED, "copy", x_operand, 3, (const int64_t[]){1, rows, in});
     struct mt_tensor *w = mt_view(rt, w_operand, 3, (const int64_t[]){1, out, in});
     struct mt_tensor *b = mt_permute(rt, w, swap_last);
     struct mt_tensor *product = mt_bmm(rt, role, NULL, a, b);

@@ -9,7 +9,8 @@ static struct mt_tensor *binary_output(struct mt_runtime *rt, mt_role role, cons
 {
     if (a == NULL || b == NULL)
         return NULL;
-    const struct mt_tensor *wide = mt_tensor_count(a) >= mt_tensor_count(b) ? a : b;
+    int64_t more = mt_tensor_count(a) - mt_tensor_count(b);
+    const struct mt_tensor *wide = more > 0 || (more == 0 && a->dims >= b->dims) ? a : b;
     struct mt_tensor *out =
         mt_tensor_empty(rt, mt_effective_role(rt, role), name, mt_promoted(a, b), wide->dims, wide->shape);
     mt_op_binary(rt, op, 0, out, a, b);
