@@ -336,13 +336,60 @@ static void every_backward_agrees_with_central_differences(void **state)
          f_flash_attention,
          {{4, {1, 1, 70, 2}, -1, 1}, {4, {1, 1, 70, 2}, -1, 1}, {4, {1, 1, 70, 2}, -1, 1}}},
         {"where", f_where, {{3, {2, 4, 4}, -1, 1}}},
+        {"mean of one", f_mean_last, {{3, {2, 3, 1}, -2, 2}}},
+        {"maximum of one", f_max_last, {{2, {1, 1}, -2, 2}}},
+        {"logsumexp of one", f_logsumexp, {{3, {1, 3, 1}, -2, 2}}},
+        {"mean of all of one", f_mean_all, {{1, {1}, -2, 2}}},
+        {"add one to one of more dimensions", f_add, {{1, {1}, -1, 1}, {3, {1, 1, 1}, -1, 1}}},
+        {"multiply one by a scalar of more dimensions", f_multiply, {{1, {1}, -1, 1}, {4, {1, 1, 1, 1}, -1, 1}}},
+        {"divide a row of one by a column of one", f_divide, {{3, {1, 1, 1}, -1, 1}, {1, {1}, 0.5, 2}}},
+        {"bmm of ones", f_bmm, {{3, {1, 1, 1}, -1, 1}, {3, {1, 1, 1}, -1, 1}}},
+        {"bmm of a column and a row", f_bmm, {{3, {2, 4, 1}, -1, 1}, {3, {2, 1, 5}, -1, 1}}},
+        {"rotate one position", f_rotate, {{4, {1, 1, 1, 2}, -1, 1}}},
+        {"softmax of one", f_softmax, {{4, {1, 2, 3, 1}, -2, 2}}},
+        {"causal weights of one", f_causal_weights, {{4, {2, 1, 1, 1}, -2, 2}}},
+        {"flash attention of one",
+         f_flash_attention,
+         {{4, {2, 1, 1, 1}, -1, 1}, {4, {2, 1, 1, 1}, -1, 1}, {4, {2, 1, 1, 1}, -1, 1}}},
     };
     for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++)
         check_subject(&subjects[i]);
 }
 
+/* What a node kept goes when it has run, so it can't run again: not from the end that it ran from, nor from another. */
+static void a_graph_that_has_run_is_refused_from_every_end(void **state)
+{
+    (void)state;
+    static const double values[] = {1, 2, 3};
+    for (int other_end = 0; other_end < 2; other_end++) {
+        struct laboratory lab;
+        struct mt_parameter parameter = {0};
+        open_laboratory(&lab);
+        struct mt_tensor *x = upload(&lab.rt, 1, (const int64_t[]){3}, values);
+        parameter.value = x;
+        x->node = mt_node_accumulator(&lab.rt, &parameter);
+        struct mt_tensor *maximum = mt_max_last(&lab.rt, MT_ROLE_SAVED, NULL, x);
+        struct mt_tensor *one_end = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);
+        struct mt_tensor *another = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);
+        mt_graph_backward(&lab.rt, one_end);
+        assert_int_equal(lab.rt.status, MT_OK);
+        mt_graph_backward(&lab.rt, other_end ? another : one_end);
+        assert_int_equal(lab.rt.status, MT_FAILED);
+        assert_string_equal(mt_last_error(), "backward has run through this graph already");
+        mt_tensor_release(&lab.rt, another);
+        mt_tensor_release(&lab.rt, one_end);
+        mt_tensor_release(&lab.rt, maximum);
+        mt_tensor_release(&lab.rt, parameter.grad);
+        mt_tensor_release(&lab.rt, x);
+        close_laboratory(&lab);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_backward_agrees_with_central_differences)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_backward_agrees_with_central_differences),
+        cmocka_unit_test(a_graph_that_has_run_is_refused_from_every_end),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

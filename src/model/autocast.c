@@ -12,7 +12,7 @@ struct mt_cast_cache {
         const struct mt_parameter *parameter; /* borrowed */
         struct mt_tensor *copy;               /* held */
     } * casts;
-    size_t count, capacity;
+    size_t count;
 };
 
 void mt_autocast_begin(struct mt_runtime *rt)
@@ -55,10 +55,7 @@ struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, const struct mt_para
         if (cache->casts[i].parameter == parameter)
             return mt_tensor_retain(cache->casts[i].copy);
     struct mt_tensor *copy = cast(rt, MT_ROLE_WEIGHT_CAST, parameter->value, MT_BF16);
-    if (cache->count == cache->capacity) {
-        cache->capacity = cache->capacity * 2 + 16;
-        cache->casts = mt_host_resize(cache->casts, cache->capacity, sizeof *cache->casts);
-    }
+    cache->casts = mt_host_room(cache->casts, cache->count, sizeof *cache->casts);
     cache->casts[cache->count++] = (struct cached_cast){.parameter = parameter, .copy = mt_tensor_retain(copy)};
     return copy;
 }

@@ -87,7 +87,7 @@ void mt_node_release(struct mt_runtime *rt, struct mt_node *node)
     if (node == NULL || --node->references > 0)
         return;
     struct mt_node **dying = NULL;
-    size_t count = 0, capacity = 0;
+    size_t count = 0;
     while (node != NULL) {
         release_saved(rt, node);
         mt_tensor_release(rt, node->grad);
@@ -95,8 +95,7 @@ void mt_node_release(struct mt_runtime *rt, struct mt_node *node)
             struct mt_node *input = node->edges[i].node;
             if (input == NULL || --input->references > 0)
                 continue;
-            if (count == capacity)
-                dying = mt_host_resize(dying, capacity = capacity * 2 + 8, sizeof(struct mt_node *));
+            dying = mt_host_room(dying, count, sizeof(struct mt_node *));
             dying[count++] = input;
         }
         free(node);
@@ -108,7 +107,7 @@ void mt_node_release(struct mt_runtime *rt, struct mt_node *node)
 /* Nodes that are ready to run, highest sequence first: a binary heap. */
 struct ready_heap {
     struct mt_node **nodes;
-    size_t count, capacity;
+    size_t count;
 };
 
 static void heap_swap(struct ready_heap *heap, size_t a, size_t b)
@@ -120,10 +119,7 @@ static void heap_swap(struct ready_heap *heap, size_t a, size_t b)
 
 static void heap_push(struct ready_heap *heap, struct mt_node *node)
 {
-    if (heap->count == heap->capacity) {
-        heap->capacity = heap->capacity * 2 + 16;
-        heap->nodes = mt_host_resize(heap->nodes, heap->capacity, sizeof *heap->nodes);
-    }
+    heap->nodes = mt_host_room(heap->nodes, heap->count, sizeof(struct mt_node *));
     size_t at = heap->count++;
     heap->nodes[at] = node;
     for (; at > 0 && heap->nodes[(at - 1) / 2]->sequence < heap->nodes[at]->sequence; at = (at - 1) / 2)
@@ -247,15 +243,24 @@ static void accumulate(struct mt_runtime *rt, struct mt_node *node)
     mt_tensor_release(rt, grad);
 }
 
+/* The gradients of a node's inputs from its own, which may be NULL. */
+static void differentiate(struct mt_runtime *rt, struct mt_node *node, struct mt_tensor *grad, struct mt_tensor **out)
+{
+    bool is_second = node->has_run;
+    if (is_second && rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_fail(MT_FAILED, "backward has run through this graph already"));
+    if (!is_second && grad != NULL)
+        node->backward(rt, node, grad, out);
+    node->has_run = true;
+}
+
 /* Runs one node: first its inputs' gradients, then its own gradient goes, then what it kept, then they are sent. */
 static void run_node(struct mt_runtime *rt, struct mt_node *node)
 {
     struct mt_tensor *out[MT_NODE_EDGES] = {NULL};
     struct mt_tensor *grad = node->grad;
     node->grad = NULL;
-    node->has_run = true;
-    if (grad != NULL)
-        node->backward(rt, node, grad, out);
+    differentiate(rt, node, grad, out);
     for (int i = 0; i < MT_NODE_EDGES; i++)
         out[i] = fit_to_input(rt, &node->edges[i], out[i]);
     mt_tensor_release(rt, grad);
@@ -287,10 +292,6 @@ void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss)
 {
     if (loss == NULL || loss->node == NULL)
         return;
-    if (loss->node->has_run) {
-        mt_runtime_fail(rt, mt_fail(MT_FAILED, "backward has run through this graph already"));
-        return;
-    }
     struct mt_scope outer = rt->scope;
     bool outer_grad_enabled = rt->grad_enabled;
     struct mt_node *root = loss->node;

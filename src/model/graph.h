@@ -74,7 +74,7 @@ struct mt_node *mt_node_accumulator(struct mt_runtime *rt, struct mt_parameter *
 void mt_node_release(struct mt_runtime *rt, struct mt_node *node);
 
 /* Runs backward from a scalar, or from the sum of what is none: afterwards every parameter that it depends on has its
- * gradient, added to what it had. A graph runs once: a second time is MT_FAILED. */
+ * gradient, added to what it had. Each part of a graph runs once: a second time is MT_FAILED, wherever it begins. */
 void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss);
 
 #endif
