@@ -122,7 +122,7 @@ static struct mt_training_config config_of(const struct setup *setup)
 {
     struct mt_training_config config = mt_training_config_default();
     config.model = (struct mt_model_config){
-        .name = "custom", .vocab = 3000, .d_model = 512, .d_ff = 1500, .layers = 2, .heads = 8, .rope = setup->rope};
+        .name = "custom", .vocab = 3000, .d_model = 512, .d_ff = 1500, .layers = 1, .heads = 8, .rope = setup->rope};
     config.mode = setup->mode;
     config.batch = 2;
     config.seq = 700;
@@ -170,7 +170,7 @@ static void any_launch_may_fail(void **state)
         assert_int_equal(train(&setups[i], 0, 0), MT_OK);
         int launches = card.launches;
         card_close();
-        for (int n = 1; n <= launches; n += 1 + n / 200) {
+        for (int n = 1; n <= launches; n += 1 + n / 40) {
             assert_int_equal(train(&setups[i], n, 0), MT_FAILED);
             expect_words(i, (uint64_t)n, "was made to fail");
             assert_int_equal(card.launches, n);

@@ -11,18 +11,18 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 3, MOST_PARAMETERS = 32 };
+enum { STEPS = 2, MOST_PARAMETERS = 32 };
 
 static const struct size {
     int64_t d_model, heads, d_ff, layers, seq, batch, vocab;
     bool rope;
 } sizes[] = {
-    {1, 1, 1, 1, 1, 1, 2, false},      {1, 1, 5, 1, 33, 3, 7, false},   {2, 2, 1, 2, 2, 3, 33, false},
-    {3, 3, 5, 1, 5, 2, 7, false},      {2, 1, 3, 1, 3, 1, 2, true},     {4, 2, 1, 1, 1, 3, 3, true},
-    {16, 1, 24, 1, 1, 1, 2, true},     {17, 1, 1, 2, 33, 1, 7, false},  {16, 1, 5, 1, 31, 3, 257, false},
-    {80, 1, 7, 1, 65, 2, 2, true},     {128, 1, 1, 1, 33, 1, 3, false}, {72, 3, 24, 2, 64, 1, 33, true},
-    {160, 2, 5, 1, 1, 3, 7, true},     {34, 2, 5, 1, 2, 3, 33, false},  {5, 5, 300, 1, 63, 1, 300, false},
-    {272, 17, 261, 1, 32, 1, 5, true},
+    {1, 1, 1, 1, 1, 1, 2, false},   {1, 1, 5, 1, 33, 3, 7, false},   {2, 2, 1, 2, 2, 3, 33, false},
+    {3, 3, 5, 1, 5, 2, 7, false},   {2, 1, 3, 1, 3, 1, 2, true},     {4, 2, 1, 1, 1, 3, 3, true},
+    {16, 1, 24, 1, 1, 1, 2, true},  {17, 1, 1, 2, 33, 1, 7, false},  {16, 1, 5, 1, 31, 3, 257, false},
+    {80, 1, 7, 1, 65, 1, 2, true},  {128, 1, 1, 1, 33, 1, 3, false}, {72, 3, 24, 1, 33, 1, 33, true},
+    {160, 2, 5, 1, 1, 3, 7, true},  {34, 2, 5, 1, 2, 3, 33, false},  {5, 5, 300, 1, 63, 1, 300, false},
+    {272, 17, 9, 1, 3, 1, 5, true},
 };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
