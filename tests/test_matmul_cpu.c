@@ -13,6 +13,7 @@
 #include "strided.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
 
 enum { SEED = 7100, ROUNDS = 150 };
 
@@ -191,6 +192,28 @@ static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state
     strided_destroy(&out);
 }
 
+/* Two rows so far apart that no int counts the elements between them: addresses are taken for all, memory for two pages. */
+static void rows_far_apart_are_read_where_they_are(void **state)
+{
+    (void)state;
+    const int64_t apart = ((int64_t)1 << 32) + 4; /* cut to an int: 4 */
+    const size_t bytes = (size_t)(apart + 4) * sizeof(float);
+    float *far = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    float near[] = {1, 2, 3, 4, 5, 6}, sums[4] = {0};
+    assert_ptr_not_equal(far, MAP_FAILED);
+    for (int i = 0; i < 3; i++) {
+        far[i] = (float)(i + 1);
+        far[apart + i] = (float)(i + 10);
+    }
+    const struct mtk_view a = {(mt_addr)(uintptr_t)far, MT_F32, {1, 1, 2, 3}, {0, 0, apart, 1}};
+    const struct mtk_view b = {(mt_addr)(uintptr_t)near, MT_F32, {1, 1, 3, 2}, {6, 6, 2, 1}};
+    const struct mtk_view out = {(mt_addr)(uintptr_t)sums, MT_F32, {1, 1, 2, 2}, {4, 4, 2, 1}};
+    assert_int_equal(mtk_cpu.matmul(&plain, &out, &a, &b, 0, 0, 0), MT_OK);
+    munmap(far, bytes);
+    static const float expected[] = {22, 28, 103, 136};
+    assert_memory_equal(sums, expected, sizeof expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +223,7 @@ int main(void)
         cmocka_unit_test(operands_whose_rows_or_columns_share_elements_are_read_as_such),
         cmocka_unit_test(the_output_is_written_and_not_added_to),
         cmocka_unit_test(bf16_products_accumulate_in_fp32_and_round_to_even_once),
+        cmocka_unit_test(rows_far_apart_are_read_where_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

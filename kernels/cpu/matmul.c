@@ -7,11 +7,13 @@
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
  *   b ──BLOCK_K x BLOCK_N──┘        (added up over k, to beta times out)
  *
- * Views that no BLAS reads, because a matrix repeats its rows or columns, are summed plainly in double. */
+ * Views that no BLAS reads, because a matrix repeats its rows or columns or is beyond what an int counts, are summed plainly
+ * in double. */
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/element.h"
 
 #include <cblas.h>
+#include <limits.h>
 
 enum { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 256 };
 
@@ -44,12 +46,12 @@ static char *matrix_at(const struct matrix *m, int64_t row, int64_t column)
     return m->at + (row * m->row_stride + column * m->column_stride) * (int64_t)mt_dtype_bytes(m->dtype);
 }
 
-/* The distance of rows if BLAS can read them as rows, else 0. What is only one has no distance that matters. */
+/* The distance of rows if BLAS can read them as rows, and count them, else 0. What is only one has no distance that matters. */
 static int rows_apart(const struct matrix *m)
 {
     bool columns_adjoin = m->column_stride == 1 || m->columns == 1;
     int64_t apart = m->rows == 1 ? m->columns : m->row_stride;
-    return columns_adjoin && apart >= m->columns ? (int)apart : 0;
+    return columns_adjoin && apart >= m->columns && apart <= INT_MAX && m->rows <= INT_MAX ? (int)apart : 0;
 }
 
 static struct layout layout_of(const struct matrix *m)
