@@ -31,10 +31,14 @@ static mt_label_id scope_label(struct mt_runtime *rt, mt_role role, const char *
 static mt_status shape_bytes(mt_dtype dtype, int dims, const int64_t *shape, uint64_t *out)
 {
     uint64_t bytes = mt_dtype_bytes(dtype);
-    for (int i = 0; i < dims; i++)
-        if (shape[i] <= 0 || !mt_checked_mul(bytes, (uint64_t)shape[i], &bytes))
+    for (int i = 0; i < dims; i++) {
+        if (shape[i] <= 0)
+            return mt_fail(MT_USAGE, "a tensor has %lld elements in dimension %d; each needs one at least",
+                           (long long)shape[i], i);
+        if (!mt_checked_mul(bytes, (uint64_t)shape[i], &bytes))
             return mt_fail(MT_USAGE, "a tensor of %s with %lld in dimension %d does not fit into 64 bits",
                            mt_dtype_name(dtype), (long long)shape[i], i);
+    }
     *out = bytes;
     return MT_OK;
 }

@@ -31,14 +31,14 @@ static double element(const void *data, mt_dtype dtype, size_t i)
 /* The value of a scalar; NAN where nothing is computed. */
 static double read_scalar(struct mt_runtime *rt, const struct mt_tensor *scalar)
 {
-    char data[sizeof(double)] = {0};
+    double room = 0; /* of either dtype, aligned to both */
     if (scalar == NULL || rt->status != MT_OK)
         return NAN;
     mt_use_read(rt, scalar);
     if (!mt_device_executes(rt->device))
         return NAN;
-    mt_runtime_fail(rt, mt_device_read(rt->device, data, scalar->address, mt_tensor_bytes(scalar), rt->stream));
-    return element(data, scalar->dtype, 0);
+    mt_runtime_fail(rt, mt_device_read(rt->device, &room, scalar->address, mt_tensor_bytes(scalar), rt->stream));
+    return element(&room, scalar->dtype, 0);
 }
 
 /* The Euclidean norm of a contiguous tensor, read back piece by piece. */
