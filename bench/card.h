@@ -96,11 +96,19 @@ static inline double number_of(struct bench *bench, const char *sql)
     return number;
 }
 
+static inline void remove_trace_at(const char *trace)
+{
+    static const char *const endings[] = {"", "-wal", "-shm", "-ring"};
+    char file[LONGEST];
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        snprintf(file, sizeof file, "%s%s", trace, endings[i]);
+        unlink(file);
+    }
+}
+
 static inline void remove_trace(void)
 {
-    static const char *const files[] = {TRACE, TRACE "-wal", TRACE "-shm", TRACE "-ring"};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        unlink(files[i]);
+    remove_trace_at(TRACE);
 }
 
 /* A part's statistic of the newest run, in milliseconds. */

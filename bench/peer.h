@@ -4,12 +4,15 @@
  *   it writes   712.4                  a line of numbers on its stdout, or "failed"
  *
  * Before that it writes "ready", once it is; where its library or a card is missing it ends instead, and every answer is
- * NAN. What it says on stderr passes through. It ends when its stdin does. */
+ * NAN. What it says on stderr passes through. It ends when its stdin does; one that says nothing for longer than any model
+ * takes to compile is ended, with all that it has started. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,14 +22,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { PEER_MOST_SECONDS = 300 };
+
 struct peer {
-    pid_t process; /* 0: there is none */
+    pid_t process; /* and the group of what it starts; 0: there is none */
     FILE *to, *from;
 };
+
+/* Waits for a line; it is never behind another, since each is asked for. */
+static inline void peer_wait(struct peer *peer)
+{
+    struct pollfd said = {.fd = fileno(peer->from), .events = POLLIN, .revents = 0};
+    int count;
+    do
+        count = poll(&said, 1, PEER_MOST_SECONDS * 1000);
+    while (count < 0 && errno == EINTR);
+    if (count != 0)
+        return;
+    fprintf(stderr, "a peer has said nothing for %d s: it is ended\n", PEER_MOST_SECONDS);
+    kill(-peer->process, SIGKILL);
+}
 
 /* Reads a line into `line`, without its end; false if there is none. */
 static inline bool peer_read(struct peer *peer, char *line, size_t bytes)
 {
+    peer_wait(peer);
     if (fgets(line, (int)bytes, peer->from) == NULL)
         return false;
     line[strcspn(line, "\n")] = '\0';
@@ -46,6 +66,7 @@ static inline void peer_close(struct peer *peer)
 /* In the child: becomes the shell's command. The pipes' own ends close with that. */
 static inline void peer_become(const char *command, const int in[2], const int out[2])
 {
+    setpgid(0, 0);
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
@@ -70,6 +91,7 @@ static inline struct peer peer_start(const char *command)
     peer.process = fork();
     if (peer.process == 0)
         peer_become(command, in, out);
+    setpgid(peer.process, peer.process); /* here and there, since either may come first */
     close(in[0]);
     close(out[1]);
     peer.to = fdopen(in[1], "w");
