@@ -64,12 +64,25 @@ static void unescape(const char *page, char *out)
     *out = '\0';
 }
 
+/* Makes one blank of line breaks and the blanks around them: lines may be broken anywhere. */
+static void join_lines(char *text)
+{
+    char *out = text;
+    for (const char *at = text; *at != '\0'; at++)
+        if (!isspace((unsigned char)*at))
+            *out++ = *at;
+        else if (out > text && out[-1] != ' ')
+            *out++ = ' ';
+    *out = '\0';
+}
+
 /* The page says of each option what the table says, and so does --help. */
 static void check_options(const json_t *command, const char *page)
 {
     static char shown[OUTPUT_BYTES], help[OUTPUT_BYTES];
     unescape(page, shown);
     strcpy(help, shell("\"$M\" %s --help", text_of(command, "name"))->out);
+    join_lines(help);
     assert_says(help, text_of(command, "summary"));
     const json_t *options = json_object_get(command, "options");
     for (size_t i = 0; i < json_array_size(options); i++) {
@@ -115,8 +128,7 @@ static void every_exit_code_is_told(void **state)
     (void)state;
     char *help = strdup(MEMTRACE("help")->out);
     char *page = strdup(MEMTRACE("help --man")->out);
-    for (char *at = help; (at = strchr(at, '\n')) != NULL;) /* lines may be broken anywhere */
-        *at = ' ';
+    join_lines(help);
 #define X(name, code, words)                                                                                           \
     if (strstr(help, #code " " words) == NULL)                                                                         \
         fail_msg("help does not say %d %s", code, words);                                                              \

@@ -33,6 +33,7 @@ static char *on_terminal(unsigned short columns, const char *command)
     assert_true(side >= 0 && ioctl(side, TIOCSWINSZ, &size) == 0);
     pid_t child = fork();
     if (child == 0) {
+        unsetenv("COLUMNS");
         dup2(side, STDOUT_FILENO);
         close(terminal);
         execl("/bin/sh", "sh", "-c", command, NULL);
@@ -95,6 +96,64 @@ static void a_table_fits_a_narrow_terminal(void **state)
     assert_non_null(strstr(numbers, "12345678901234567"));
     assert_non_null(strstr(numbers, "00000000000000000000000000000000000000000000000000000000002"));
     free(numbers);
+}
+
+/* Of a table with columns that can be spared, some are left out, and a note says which. */
+static void columns_are_left_out_where_there_is_no_room(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"runs", "steps", "steps --full", "top", "top --each", "top --at peak"};
+    assert_int_equal(shell("\"$M\" run --device sim --model 2.7B --name \"a name that is long\"")->code, 0);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char command[200];
+        char *whole = strdup(shell("\"$M\" %s", commands[i])->out);
+        snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s 2>note", commands[i]);
+        char *wide = on_terminal(500, command);
+        assert_string_equal(wide, whole);
+        assert_string_equal(shell("cat note")->out, "");
+        char *narrow = on_terminal(80, command);
+        if (longest_line(narrow) > 80)
+            fail_msg("%s: %s", commands[i], narrow);
+        assert_says(shell("cat note")->out, "memtrace: no room in 80 columns for ");
+        assert_says(shell("cat note")->out, " (--json has all)\n");
+        assert_null(strstr(narrow, i == 0 ? "events" : i < 3 ? "warm-up" : "role"));
+        free(whole);
+        free(wide);
+        free(narrow);
+    }
+}
+
+static void help_is_as_wide_as_the_terminal(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"help", "help run", "help check", "help steps", "help attention"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char command[100];
+        snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s", commands[i]);
+        char *narrow = on_terminal(80, command);
+        *strstr(narrow, "\nExamples:") = '\0'; /* which are to be copied as they are */
+        for (char *line = strtok(narrow, "\n"); line != NULL; line = strtok(NULL, "\n"))
+            if (longest_line(line) > 80 && (line[0] != ' ' || strspn(line, " ") > 2)) /* no option, nor an example */
+                fail_msg("%s: %s", commands[i], line);
+        free(narrow);
+    }
+}
+
+static void the_variable_columns_is_believed_on_a_terminal_only(void **state)
+{
+    (void)state;
+    char *narrow = on_terminal(500, "COLUMNS=80 TERM=dumb " MT_PROGRAM " runs 2>note");
+    assert_true(longest_line(narrow) <= 80);
+    for (size_t i = 0; i < 4; i++) {
+        static const char *const wrong[] = {"", "0", "-3", "many"};
+        char command[100];
+        snprintf(command, sizeof command, "COLUMNS=%s TERM=dumb " MT_PROGRAM " runs 2>note", wrong[i]);
+        char *said = on_terminal(80, command);
+        assert_string_equal(said, narrow);
+        free(said);
+    }
+    free(narrow);
+    assert_true(longest_line(shell("COLUMNS=80 \"$M\" runs")->out) > 80);
 }
 
 static void names_from_a_trace_do_not_reach_a_terminal_raw(void **state)
@@ -186,6 +245,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_WITH_TWO_RUNS(no_line_of_a_table_ends_in_blanks),
         TEST_WITH_TWO_RUNS(a_table_fits_a_narrow_terminal),
+        TEST_WITH_TWO_RUNS(columns_are_left_out_where_there_is_no_room),
+        TEST_WITH_TWO_RUNS(help_is_as_wide_as_the_terminal),
+        TEST_WITH_TWO_RUNS(the_variable_columns_is_believed_on_a_terminal_only),
         TEST_WITH_TWO_RUNS(names_from_a_trace_do_not_reach_a_terminal_raw),
         TEST_WITH_TWO_RUNS(a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one),
         TEST_WITH_TWO_RUNS(what_cannot_be_written_has_one_exit_code),

@@ -165,13 +165,22 @@ static mt_status list_run(void *context, struct mt_trace *trace, const struct mt
     return status;
 }
 
+static void print_what_estimates_are(void)
+{
+    putchar('\n');
+    mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
+}
+
 static mt_status print_table(struct mt_trace *trace, const char *which, struct listing *listing)
 {
+    static const char *const spare[] = {"warm-up", "device", "mode", "batch",     "steps",
+                                        "model",   "seq",    "note", "precision", NULL};
+    mt_table_spare(listing->table, spare);
     mt_status status = mt_runs_visit(trace, which, list_run, listing);
     if (status == MT_OK)
         mt_table_print(listing->table);
     if (status == MT_OK && listing->has_estimates)
-        puts("\nTimes on sim are estimates: each op's roofline time on the card that it stands for.");
+        print_what_estimates_are();
     mt_table_destroy(listing->table);
     return status;
 }

@@ -84,7 +84,9 @@ static void print_table(const struct mt_question *question, const struct top_opt
         {"dtype", MT_ALIGN_LEFT},    {"shape", MT_ALIGN_LEFT},
         {"span", MT_ALIGN_LEFT}};
     mt_question_print_title(question);
+    static const char *const spare[] = {"role", "dtype", "phase", "shape", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < answer->count; i++)
         add_row(table, &answer->rows[i], top->each);
     mt_table_print(table);

@@ -16,6 +16,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* More than any terminal has. */
+enum { MOST_COLUMNS = 10000 };
+
 void mt_output_begin(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -69,10 +72,22 @@ bool mt_output_is_styled(void)
     return mt_output_is_terminal() && !refused && able;
 }
 
+/* What COLUMNS says; 0: nothing of use. */
+static int columns_wanted(void)
+{
+    const char *text = getenv("COLUMNS");
+    long columns = text != NULL ? strtol(text, NULL, 10) : 0;
+    return columns > 0 && columns <= MOST_COLUMNS ? (int)columns : 0;
+}
+
 int mt_output_columns(void)
 {
     struct winsize size;
-    return mt_output_is_terminal() && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    if (!mt_output_is_terminal())
+        return 0;
+    if (columns_wanted() > 0)
+        return columns_wanted();
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 int mt_output_width(void)
@@ -91,22 +106,28 @@ size_t mt_text_width(const char *text, size_t bytes)
     return width;
 }
 
-void mt_print_wrapped(const char *text, size_t indent)
+void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent)
 {
     size_t column = indent;
     for (const char *word = text; *word != '\0';) {
         size_t bytes = strcspn(word, " "), width = mt_text_width(word, bytes);
         if (column > indent && column + 1 + width > (size_t)mt_output_width()) {
-            printf("\n%*s", (int)indent, "");
+            mt_text_add(out, "\n%*s", (int)indent, "");
             column = indent;
         }
-        if (column > indent)
-            putchar(' ');
-        printf("%.*s", (int)bytes, word);
+        mt_text_add(out, "%s%.*s", column > indent ? " " : "", (int)bytes, word);
         column += width + (column > indent);
         word += bytes + (word[bytes] == ' ');
     }
-    putchar('\n');
+    mt_text_add(out, "\n");
+}
+
+void mt_print_wrapped(const char *text, size_t indent)
+{
+    struct mt_text lines = {0};
+    mt_text_add_wrapped(&lines, text, indent);
+    fputs(mt_text_get(&lines), stdout);
+    mt_text_release(&lines);
 }
 
 bool mt_notes_are_on_terminal(void)

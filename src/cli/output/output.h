@@ -26,7 +26,8 @@ bool mt_output_is_terminal(void);
 bool mt_output_is_styled(void);
 bool mt_notes_are_on_terminal(void);
 
-/* The columns of the terminal that stdout is; 0: it is none, or does not say. */
+/* The columns of the terminal that stdout is, or as many of them as the variable COLUMNS asks for; 0: it is none, or does
+ * not say. */
 int mt_output_columns(void);
 
 /* How many columns sentences on stdout may take: those of the terminal, MT_LEAST_WIDTH at least and MT_MOST_WIDTH, which
@@ -44,8 +45,10 @@ static inline bool mt_continues_character(char byte)
 /* The columns that text of that many bytes takes: a column a character. */
 size_t mt_text_width(const char *text, size_t bytes);
 
-/* Prints words from column `indent` on, which is reached, with lines broken between them, and ends the last line. */
+/* Prints, or adds, words from column `indent` on, which is reached, with lines broken between them, and ends the last
+ * line. */
 void mt_print_wrapped(const char *text, size_t indent);
+void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent);
 
 /* A line on stderr, "memtrace: …". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

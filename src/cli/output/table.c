@@ -8,20 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2, LEAST_SHORTENED = 10 };
+/* Texts are as short as LEAST_SHORTENED at least, and as EASILY_READ before columns are left out for them. */
+enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2, LEAST_SHORTENED = 10, EASILY_READ = 20 };
+
+enum { LEFT_OUT = -1 };
 
 /* Cells row by row, their texts one after another.
  * Invariants: starts[i] < text.length; widths[c] >= the width of every cell of column c
- * that was added. */
+ * that was added; least[c] <= widths[c], or LEAST_SHORTENED. */
 struct mt_table {
     const struct mt_column *columns;
     size_t column_count;
-    int *widths; /* in characters */
-    int *shown;  /* what of it is shown: less where a terminal is too narrow */
+    const char *const *spare; /* titles; NULL: none */
+    int *widths;              /* in characters */
+    int *least;               /* what the column can be shortened to */
+    int *shown;               /* what of it is shown: less where a terminal is too narrow, or LEFT_OUT */
     struct mt_text text;
     size_t *starts; /* of the cells in `text`; each ends with '\n', which no visible text has */
     size_t cell_count;
-    bool has_header; /* printed already */
+    bool has_header; /* printed already: what is left out is settled */
 };
 
 static int width_of(const char *text, size_t bytes)
@@ -35,10 +40,25 @@ static size_t cell_bytes(const struct mt_table *table, size_t cell)
     return end - table->starts[cell] - 1;
 }
 
-static void widen(struct mt_table *table, size_t column, int width)
+static void widen(int *width, int at_least)
 {
-    if (width > table->widths[column])
-        table->widths[column] = width;
+    if (at_least > *width)
+        *width = at_least;
+}
+
+/* Whether it is a number or a date, and would mean something else if it were shortened. */
+static bool is_number(const char *text, size_t bytes)
+{
+    return strspn(text, "+-.0123456789e:TZ") >= bytes;
+}
+
+/* Makes room for a text in a column: what is right-aligned is numbers, and not shortened at all. */
+static void make_room(struct mt_table *table, size_t column, const char *text, size_t bytes)
+{
+    int width = width_of(text, bytes);
+    widen(&table->widths[column], width);
+    if (table->columns[column].align == MT_ALIGN_RIGHT || is_number(text, bytes))
+        widen(&table->least[column], width);
 }
 
 struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
@@ -46,9 +66,14 @@ struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
     struct mt_table *table = mt_host_alloc(sizeof *table);
     *table = (struct mt_table){.columns = columns, .column_count = count};
     table->widths = mt_host_alloc(count * sizeof *table->widths);
+    table->least = mt_host_alloc(count * sizeof *table->least);
     table->shown = mt_host_alloc(count * sizeof *table->shown);
-    for (size_t i = 0; i < count; i++)
-        widen(table, i, width_of(columns[i].title, strlen(columns[i].title)));
+    for (size_t i = 0; i < count; i++) {
+        make_room(table, i, columns[i].title, strlen(columns[i].title));
+        table->least[i] = table->widths[i];
+        if (columns[i].align == MT_ALIGN_LEFT)
+            widen(&table->least[i], LEAST_SHORTENED);
+    }
     return table;
 }
 
@@ -59,8 +84,14 @@ void mt_table_destroy(struct mt_table *table)
     mt_text_release(&table->text);
     free(table->starts);
     free(table->widths);
+    free(table->least);
     free(table->shown);
     free(table);
+}
+
+void mt_table_spare(struct mt_table *table, const char *const *titles)
+{
+    table->spare = titles;
 }
 
 void mt_table_add(struct mt_table *table, const char *text)
@@ -70,8 +101,7 @@ void mt_table_add(struct mt_table *table, const char *text)
     table->starts[cell] = table->text.length;
     mt_text_add_visible(&table->text, text);
     mt_text_add(&table->text, "\n");
-    int width = width_of(table->text.data + table->starts[cell], cell_bytes(table, cell));
-    widen(table, cell % table->column_count, width);
+    make_room(table, cell % table->column_count, table->text.data + table->starts[cell], cell_bytes(table, cell));
     if (table->cell_count == ROWS_AT_ONCE * table->column_count)
         mt_table_print(table);
 }
@@ -89,51 +119,89 @@ void mt_table_add_bytes(struct mt_table *table, uint64_t bytes)
     mt_table_add(table, mt_format_bytes(bytes, text));
 }
 
-/* How narrow a column may become: what is right-aligned is numbers, and not shortened at all. */
-static int least_width(const struct mt_table *table, size_t column)
+/* Shows all columns in full, without those that are left out. Returns how wide that is. */
+static int show_whole(struct mt_table *table)
 {
-    const char *title = table->columns[column].title;
-    int least = width_of(title, strlen(title));
-    if (table->columns[column].align == MT_ALIGN_RIGHT)
-        return table->widths[column];
-    return least > LEAST_SHORTENED ? least : LEAST_SHORTENED;
+    int total = -COLUMN_GAP;
+    for (size_t i = 0; i < table->column_count; i++) {
+        if (table->shown[i] == LEFT_OUT)
+            continue;
+        table->shown[i] = table->widths[i];
+        total += table->widths[i] + COLUMN_GAP;
+    }
+    return total;
 }
 
-/* The column that is widest beyond its least width; column_count: there is none. */
-static size_t find_widest(const struct mt_table *table)
+/* The widest column that can be shortened, and is wider than `readable`; column_count: there is none. */
+static size_t find_widest(const struct mt_table *table, int readable)
 {
     size_t widest = table->column_count;
     for (size_t i = 0; i < table->column_count; i++)
-        if (table->shown[i] > least_width(table, i) &&
+        if (table->shown[i] > table->least[i] && table->shown[i] > readable &&
             (widest == table->column_count || table->shown[i] > table->shown[widest]))
             widest = i;
     return widest;
 }
 
-/* On a terminal that is too narrow the widest columns of text are shortened. Where that is not enough lines break anyway,
- * and all is shown. */
-static void fit(struct mt_table *table)
+/* Shortens the widest columns, to `readable` characters at least, until all have room. Whether they do. */
+static bool shorten(struct mt_table *table, int columns, int readable)
 {
-    int columns = mt_output_columns(), total = -COLUMN_GAP;
-    for (size_t i = 0; i < table->column_count; i++) {
-        table->shown[i] = table->widths[i];
-        total += table->widths[i] + COLUMN_GAP;
-    }
-    while (columns > 0 && total > columns) {
-        size_t widest = find_widest(table);
-        if (widest == table->column_count) {
-            memcpy(table->shown, table->widths, table->column_count * sizeof *table->shown);
-            return;
-        }
+    for (int total = show_whole(table); total > columns; total--) {
+        size_t widest = find_widest(table, readable);
+        if (widest == table->column_count)
+            return false;
         table->shown[widest]--;
-        total--;
+    }
+    return true;
+}
+
+/* The column with a title. */
+static size_t find_column(const struct mt_table *table, const char *title)
+{
+    size_t column = 0;
+    while (strcmp(table->columns[column].title, title) != 0)
+        column++;
+    return column;
+}
+
+/* Leaves columns out, in their order, until the rest has room that is easily read; and puts back, the last first, for
+ * which there is room all the same: they are of unlike width. */
+static void leave_columns_out(struct mt_table *table, int columns)
+{
+    const char *const *next = table->spare;
+    while (*next != NULL && !shorten(table, columns, EASILY_READ))
+        table->shown[find_column(table, *next++)] = LEFT_OUT;
+    while (next-- > table->spare) {
+        size_t column = find_column(table, *next);
+        table->shown[column] = 0;
+        if (!shorten(table, columns, EASILY_READ))
+            table->shown[column] = LEFT_OUT;
     }
 }
 
-/* Whether it is a number or a date, and would mean something else if it were shortened. */
-static bool is_number(const char *text, size_t bytes)
+/* Decides what the terminal shows. Part of a table that goes on has the columns of its header. */
+static void fit(struct mt_table *table)
 {
-    return strspn(text, "+-.0123456789e:TZ") >= bytes;
+    int columns = mt_output_columns();
+    if (columns > 0 && !table->has_header && table->spare != NULL)
+        leave_columns_out(table, columns);
+    if (columns > 0 && (shorten(table, columns, EASILY_READ) || shorten(table, columns, 0)))
+        return;
+    if (!table->has_header)
+        memset(table->shown, 0, table->column_count * sizeof *table->shown);
+    show_whole(table);
+}
+
+/* Says on stderr what the terminal has no room for. */
+static void note_what_is_left_out(const struct mt_table *table)
+{
+    struct mt_text titles = {0};
+    for (size_t i = 0; i < table->column_count; i++)
+        if (table->shown[i] == LEFT_OUT)
+            mt_text_add(&titles, "%s%s", titles.length > 0 ? ", " : "", table->columns[i].title);
+    if (titles.length > 0)
+        mt_note("no room in %d columns for %s (--json has all)", mt_output_columns(), mt_text_get(&titles));
+    mt_text_release(&titles);
 }
 
 /* What is printed of a cell: all, or its beginning and its end with an ellipsis in between, since names begin alike in one
@@ -164,46 +232,59 @@ static struct shown shown_of(const struct mt_table *table, size_t column, const 
 }
 
 /* Blanks wait for text after them, so that no line ends in some: `pending` stand before this cell. Returns how many stand
- * before the next one. */
+ * behind it. */
 static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
     struct shown shown = shown_of(table, column, text, bytes);
     int padding = table->shown[column] > shown.width ? table->shown[column] - shown.width : 0;
     bool is_right = table->columns[column].align == MT_ALIGN_RIGHT;
-    if (bytes == 0 || is_right)
-        pending += padding;
-    if (bytes > 0) {
-        printf("%*s%.*s", pending, "", (int)shown.head_bytes, text);
-        if (shown.tail_bytes > 0)
-            printf("…%.*s", (int)shown.tail_bytes, text + bytes - shown.tail_bytes);
-        pending = is_right ? 0 : padding;
+    if (bytes == 0)
+        return pending + padding;
+    printf("%*s%.*s", is_right ? pending + padding : pending, "", (int)shown.head_bytes, text);
+    if (shown.tail_bytes > 0)
+        printf("…%.*s", (int)shown.tail_bytes, text + bytes - shown.tail_bytes);
+    return is_right ? 0 : padding;
+}
+
+/* Prints a line of the cells from `first` on, or of the titles. */
+enum { TITLES = -1 };
+static void print_line(const struct mt_table *table, int64_t first)
+{
+    int pending = 0;
+    bool is_first = true;
+    for (size_t column = 0; column < table->column_count; column++) {
+        if (table->shown[column] == LEFT_OUT)
+            continue;
+        size_t cell = (size_t)first + column;
+        const char *title = table->columns[column].title;
+        pending += is_first ? 0 : COLUMN_GAP;
+        is_first = false;
+        pending = first == TITLES ? print_cell(table, column, title, strlen(title), pending)
+                                  : print_cell(table, column, table->text.data + table->starts[cell],
+                                               cell_bytes(table, cell), pending);
     }
-    if (column + 1 < table->column_count)
-        return pending + COLUMN_GAP;
     putchar('\n');
-    return 0;
 }
 
 static void print_header(struct mt_table *table)
 {
     bool styled = mt_output_is_styled();
     fputs(styled ? "\033[1m" : "", stdout);
-    int pending = 0;
-    for (size_t i = 0; i < table->column_count; i++)
-        pending = print_cell(table, i, table->columns[i].title, strlen(table->columns[i].title), pending);
+    print_line(table, TITLES);
     fputs(styled ? "\033[0m" : "", stdout);
     table->has_header = true;
 }
 
 void mt_table_print(struct mt_table *table)
 {
+    bool is_first = !table->has_header;
     fit(table);
-    if (!table->has_header)
+    if (is_first)
         print_header(table);
-    int pending = 0;
-    for (size_t cell = 0; cell < table->cell_count; cell++)
-        pending = print_cell(table, cell % table->column_count, table->text.data + table->starts[cell],
-                             cell_bytes(table, cell), pending);
+    for (size_t cell = 0; cell < table->cell_count; cell += table->column_count)
+        print_line(table, (int64_t)cell);
     table->cell_count = 0;
     table->text.length = 0;
+    if (is_first)
+        note_what_is_left_out(table);
 }

@@ -5,6 +5,7 @@
 #include "cli/program/man_page.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A shell that completions are made for. */
 enum { NO_SHELL = -1 };
@@ -39,14 +40,41 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
+/* Prints the sentences that have gathered, if any. */
+static void end_paragraph(struct mt_text *sentences)
+{
+    if (sentences->length > 0)
+        mt_print_wrapped(mt_text_get(sentences), 0);
+    mt_text_release(sentences);
+}
+
+/* Prints lines, whose sentences are broken as the terminal is wide; what is indented stays as it is. */
+static void print_details(const char *details)
+{
+    struct mt_text sentences = {0};
+    for (const char *line = details; *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        if (bytes == 0 || line[0] == ' ') {
+            end_paragraph(&sentences);
+            printf("%.*s\n", (int)bytes, line);
+        } else {
+            mt_text_add(&sentences, "%s%.*s", sentences.length > 0 ? " " : "", (int)bytes, line);
+        }
+        line += bytes + (line[bytes] == '\n');
+    }
+    end_paragraph(&sentences);
+}
+
 void mt_help_print(const struct mt_command *command)
 {
     struct mt_text list = {0};
     mt_options_describe(command->options, &list);
-    printf("%s\n\nusage: memtrace %s%s%s\n", command->summary, command->name, command->usage[0] != '\0' ? " " : "",
-           command->usage);
-    if (command->details != NULL)
-        printf("\n%s", command->details);
+    mt_print_wrapped(command->summary, 0);
+    printf("\nusage: memtrace %s%s%s\n", command->name, command->usage[0] != '\0' ? " " : "", command->usage);
+    if (command->details != NULL) {
+        putchar('\n');
+        print_details(command->details);
+    }
     printf("\nOptions:\n%s\nExamples:\n%s", list.data, command->examples);
     mt_text_release(&list);
 }
@@ -66,11 +94,15 @@ static void print_exit_codes(void)
 
 void mt_help_print_all(void)
 {
+    enum { SUMMARY_COLUMN = 14 };
     puts(MT_PROGRAM_SUMMARY "\n\nusage: memtrace COMMAND [OPTIONS]\n\nCommands:");
-    for (const struct mt_command *const *command = mt_commands; *command != NULL; command++)
-        printf("  %-12s%s\n", (*command)->name, (*command)->summary);
+    for (const struct mt_command *const *command = mt_commands; *command != NULL; command++) {
+        printf("  %-12s", (*command)->name);
+        mt_print_wrapped((*command)->summary, SUMMARY_COLUMN);
+    }
     putchar('\n');
     print_exit_codes();
+    mt_print_wrapped("On a terminal, NO_COLOR leaves styles out, and COLUMNS tells how wide tables may be.", 0);
     puts("\nExamples:");
     fputs(MT_PROGRAM_EXAMPLES, stdout);
 }

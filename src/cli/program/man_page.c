@@ -189,6 +189,14 @@ static void add_files(struct mt_text *out)
                      " opened next.\n");
 }
 
+static void add_environment(struct mt_text *out)
+{
+    mt_text_add(out, ".SH ENVIRONMENT\n"
+                     ".TP\n.B COLUMNS\nHow many columns the terminal is taken to have. Nothing is shortened where the"
+                     " output is no terminal.\n"
+                     ".TP\n.B NO_COLOR\nIf it is there and not empty, nothing is printed in bold or colour.\n");
+}
+
 static void add_see_also(struct mt_text *out, const struct mt_command *self)
 {
     mt_text_add(out, ".SH \"SEE ALSO\"\n");
@@ -234,6 +242,7 @@ static void add_program_page(struct mt_text *out)
     add_examples(out, MT_PROGRAM_EXAMPLES);
     add_exit_status(out, NULL);
     add_files(out);
+    add_environment(out);
 }
 
 static void add_command_page(const struct mt_command *command, struct mt_text *out)
@@ -251,6 +260,7 @@ static void add_command_page(const struct mt_command *command, struct mt_text *o
     add_exit_status(out, command);
     if (asks_a_trace(command))
         add_files(out);
+    add_environment(out);
 }
 
 void mt_man_page_add(const struct mt_command *command, struct mt_text *out)

@@ -1,5 +1,7 @@
 #include "cli/program/options.h"
 
+#include "cli/output/output.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -174,14 +176,15 @@ static void describe_name(const struct mt_option *option, struct mt_text *out)
 
 void mt_options_describe(const struct mt_option *options, struct mt_text *out)
 {
-    enum { HELP_COLUMN = 30 };
+    enum { NAME_WIDTH = 30, HELP_COLUMN = 2 + NAME_WIDTH + 2 };
     for (const struct mt_option *option = options; option->name != NULL; option++) {
         struct mt_text name = {0};
         describe_name(option, &name);
-        if (name.length + 2 > HELP_COLUMN)
-            mt_text_add(out, "  %s\n  %-*s  %s\n", name.data, HELP_COLUMN, "", option->help);
+        if (name.length + 2 > NAME_WIDTH)
+            mt_text_add(out, "  %s\n%*s", name.data, HELP_COLUMN, "");
         else
-            mt_text_add(out, "  %-*s  %s\n", HELP_COLUMN, name.data, option->help);
+            mt_text_add(out, "  %-*s  ", NAME_WIDTH, name.data);
+        mt_text_add_wrapped(out, option->help, HELP_COLUMN);
         mt_text_release(&name);
     }
 }

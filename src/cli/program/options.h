@@ -60,7 +60,7 @@ bool mt_option_is_positional(const struct mt_option *option);
  * a missing or wrong value or a superfluous argument is MT_USAGE with the list of what there is and the nearest. */
 mt_status mt_options_parse(const struct mt_option *options, int count, char **arguments, void *fields);
 
-/* Adds the list of options, aligned, one a line, with choices where there are some. */
+/* Adds the list of options, aligned, with choices where there are some, as wide as sentences on stdout may be. */
 void mt_options_describe(const struct mt_option *options, struct mt_text *out);
 
 #endif

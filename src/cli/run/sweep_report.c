@@ -246,7 +246,7 @@ static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
         printf("; %zu were in the trace already (--again runs them anew)", tally->there);
     putchar('\n');
     if (mt_device_is_simulated(sweep->grid->cells[0].plan.device))
-        puts("Times on sim are estimates: each op's roofline time on the card that it stands for.");
+        mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
 }
 
 mt_status mt_sweep_print_table(const struct mt_sweep *sweep)
