@@ -24,6 +24,7 @@ import pathlib
 import re
 import sys
 import threading
+import weakref
 from collections import OrderedDict
 
 import torch
@@ -201,7 +202,7 @@ class Memtrace:
         self.local = threading.local()  # .calls: modules that are under way in this thread, with their places and depths
         self.phase_now = ("init", self.other)
         self.phases_before = {}  # of optimizers that are under way
-        self.known_state = {}  # of optimizers: how many tensors of state are labelled
+        self.known_state = weakref.WeakKeyDictionary()  # of optimizers: how many tensors of state are labelled
         self.handles = []
 
     # ---- names ----
@@ -221,13 +222,17 @@ class Memtrace:
 
     def watch(self, model, name="model"):
         """Gives the memory of a model's modules spans and categories, and its parameters and gradients theirs. The model
-        is on its card by now."""
+        is on its card by now; one that was moved since is watched again."""
         if not self.handles:
             self._watch_calls()
-        self._place(model, name, ROOT, self.other)
-        for module, place in list(self.places.items()):
+        known, found = set(self.places), {}
+        self._place(model, name, ROOT, self.other, found)
+        for module, place in found.items():
             for own_name, parameter in module.named_parameters(recurse=False):
-                self._watch_parameter(parameter, self._span(place.span, own_name, "Parameter"))
+                span = self._span(place.span, own_name, "Parameter")
+                self.relabel(parameter, self.param, span)
+                if parameter.requires_grad and module not in known:
+                    self._watch_gradient(parameter, span)
             for own_name, buffer in module.named_buffers(recurse=False):
                 self.relabel(buffer, self.data, self._span(place.span, own_name, "Buffer"))
         return self
@@ -242,18 +247,18 @@ class Memtrace:
     def _span(self, parent, name, kind):
         return self.library.memtrace_torch_span(parent, name.encode(), kind.encode())
 
-    def _place(self, module, name, parent, around):
-        category = self.rule_for(module, name, around)
-        self.places[module] = place = Place(self.library, self._span(parent, name, type(module).__name__), category)
+    def _place(self, module, name, parent, around, found):
+        """The places of a module and of those inside, new or known, go to `found`."""
+        if module not in self.places:
+            category = self.rule_for(module, name, around)
+            self.places[module] = Place(self.library, self._span(parent, name, type(module).__name__), category)
+        found[module] = place = self.places[module]
         for child_name, child in module.named_children():
-            if child not in self.places:
-                self._place(child, child_name, place.span, category)
+            if child not in found:
+                self._place(child, child_name, place.span, place.category, found)
 
-    def _watch_parameter(self, parameter, span):
+    def _watch_gradient(self, parameter, span):
         """A product that becomes a gradient is one from then on: it keeps its memory."""
-        self.relabel(parameter, self.param, span)
-        if not parameter.requires_grad:
-            return
         relabel, gradient = self.library.memtrace_torch_relabel, self.gradient
 
         def on_gradient(parameter):
@@ -382,9 +387,9 @@ class Memtrace:
     def label_state(self, optimizer):
         """Labels what an optimizer keeps, as it first has it. One of torch.optim is told by itself."""
         count = sum(len(state) for state in optimizer.state.values())
-        if self.known_state.get(id(optimizer)) == count:
+        if self.known_state.get(optimizer) == count:
             return
-        self.known_state[id(optimizer)] = count
+        self.known_state[optimizer] = count
         for state in optimizer.state.values():
             for tensor in tensors_of(state):
                 self.relabel(tensor, self.state)
@@ -520,7 +525,7 @@ def install(trace=None, alloc="", rules=RULES, program=None):
     memtrace = Memtrace(load_library(path), rules)
     name = program or pathlib.Path(sys.argv[0]).name or "PyTorch"
     memtrace._check(memtrace.library.memtrace_torch_configure(
-        alloc.encode(), os.fsencode(trace) if trace else None, name.encode()))
+        alloc.encode(), os.fsencode(trace) if trace else None, os.fsencode(name)))
     memtrace.plugged = plug_in(path, memtrace.library)
     replace_statistics(memtrace)
     close_at_exit(memtrace)

@@ -126,6 +126,24 @@ class Hooks(unittest.TestCase):
         optimizer.step()
         self.assertEqual(now("Opt State"), 7 * MIB)
 
+    def test_an_optimizer_that_comes_after_another_has_its_own_state(self):
+        for _ in range(5):  # each where the one before was
+            optimizer = Adam(self.model.ln.weight)
+            optimizer.step()
+            self.assertEqual(now("Opt State"), 7 * MIB)
+            del optimizer
+            gc.collect()
+
+    def test_what_was_watched_before_is_not_watched_twice(self):
+        other = FeedForward()
+        before = len(MEMTRACE.handles)
+        MEMTRACE.watch(other, "other")
+        self.assertEqual(len(MEMTRACE.handles), before + 1)  # of its one parameter
+        MEMTRACE.relabel(other.ln.weight, MEMTRACE.category("Other"))  # as what was moved to another place is
+        MEMTRACE.watch(other, "other")
+        self.assertEqual(len(MEMTRACE.handles), before + 1)
+        self.assertEqual(now("Param"), 2 * MIB)
+
     def test_an_exception_in_forward_leaves_no_label(self):
         self.model.fails = True
         with self.assertRaises(ValueError):
