@@ -4,8 +4,8 @@
  *   bench_attention [--peer COMMAND] [LONGEST]
  *
  * COMMAND starts a peer (peer.h, pytorch_attention.py) that takes turns with the ops. LONGEST is the longest sequence, 16384
- * unless given. Medians of some launches, by the card's clock. Where there is no
- * usable card nothing is measured. */
+ * unless given. Medians of some launches, by the card's clock. Where there is no usable card nothing is measured. */
+#include "base/text.h"
 #include "bench/peer.h"
 #include "bench/report.h"
 #include "device/device.h"
@@ -182,15 +182,33 @@ static void measure(struct bench *bench, int64_t longest)
     measure_softmax(bench, MT_BF16, longest / 4);
 }
 
+/* What the largest call takes: of attention with the widest heads, or of a softmax over a quarter of the length squared. */
+static uint64_t bytes_for(int64_t longest)
+{
+    enum { HEADS = 8, COLUMNS = 2 };
+    uint64_t length = (uint64_t)longest, quarter = length / 4;
+    uint64_t attention =
+        BATCH * length * (HEADS * MTK_MOST_HEAD_FEATURES * mt_dtype_bytes(MT_BF16) + COLUMNS * mt_dtype_bytes(MT_F32));
+    uint64_t softmax = 2 * BATCH * quarter * quarter * mt_dtype_bytes(MT_F32);
+    return attention > softmax ? attention : softmax;
+}
+
 int main(int argc, char **argv)
 {
+    enum { SHORTEST = 64, FARTHEST = 1 << 20 };
     bool has_peer = argc > 2 && strcmp(argv[1], "--peer") == 0;
-    int64_t longest = argc > (has_peer ? 3 : 1) ? atoll(argv[argc - 1]) : 16384;
-    struct bench bench = {.bytes = (uint64_t)4 << 30};
+    int64_t longest = 16384;
+    struct bench bench = {0};
+    if (argc > (has_peer ? 3 : 1) &&
+        mt_parse_integer("LONGEST", argv[argc - 1], SHORTEST, FARTHEST, &longest) != MT_OK) {
+        fprintf(stderr, "bench_attention: %s\n", mt_last_error());
+        return 2;
+    }
     if (mt_device_open("cuda", &bench.device) != MT_OK) {
         fprintf(stderr, "bench_attention: nothing is measured: %s\n", mt_last_error());
         return 0;
     }
+    bench.bytes = bytes_for(longest);
     bench.queue = mt_device_queue(bench.device, 0);
     mt_status status = mt_device_reserve(bench.device, bench.bytes, &bench.memory);
     if (status == MT_OK) {
