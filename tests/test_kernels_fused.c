@@ -163,8 +163,9 @@ struct dtypes {
 
 static struct dtypes roll_dtypes(struct dice *dice)
 {
-    static const struct dtypes all[] = {{MT_F32, MT_F32}, {MT_F32, MT_BF16}, {MT_F64, MT_F64}};
-    return all[roll(dice, 3)];
+    static const struct dtypes all[] = {{MT_F32, MT_F32}, {MT_F32, MT_BF16}, {MT_F64, MT_F64},
+                                        {MT_F32, MT_F64}, {MT_F64, MT_F32},  {MT_F64, MT_BF16}};
+    return all[roll(dice, sizeof all / sizeof all[0])];
 }
 
 static const double EPSILON = 1e-5;
@@ -367,7 +368,8 @@ static void check_loss(struct dice *dice, double spread)
     roll_sizes(dice, &rows, &V);
     double scale = roll(dice, 2) == 0 ? 1 : 0.125;
     struct buffer logits = buffer_create(dice, "logits", dtype, rows, V, spread);
-    struct buffer loss = buffer_create(dice, "loss", dtype == MT_F64 ? MT_F64 : MT_F32, rows, 1, 1);
+    struct buffer loss =
+        buffer_create(dice, "loss", dtype == MT_F64 || roll(dice, 4) == 0 ? MT_F64 : MT_F32, rows, 1, 1);
     struct buffer target = buffer_create(dice, "target", MT_I64, rows, 1, 1);
     int64_t *targets = mt_host_alloc((size_t)rows * sizeof *targets);
     for (int64_t r = 0; r < rows; r++) {

@@ -100,6 +100,8 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
             squares += x[u][e] * x[u][e];
     }
     T scale = inverse_root(mtk_block_sum(squares, of_warp) / (T)c.columns + (T)c.epsilon);
+    if (sizeof(T) == sizeof(double) && c.x.dtype != MT_F64) /* computed wider than it is kept */
+        scale = (T)(float)scale;
     if (threadIdx.x == 0 && c.rstd.base != nullptr)
         mtk_store<T>(c.rstd.at(blockIdx.x), c.rstd.dtype, scale);
 #pragma unroll
@@ -247,6 +249,15 @@ static mt_status row_count(const char *op, const struct mtk_view *x, uint32_t *o
     return MT_OK;
 }
 
+/* Whether some view is computed in double; views that are not there don't count. */
+static bool is_any_wide(const struct mtk_view *const *views, int count)
+{
+    bool is_wide = false;
+    for (int i = 0; i < count; i++)
+        is_wide |= views[i] != nullptr && views[i]->address != 0 && mtk_is_wide(views[i]->dtype);
+    return is_wide;
+}
+
 /* The dtypes that kernels are compiled for besides any. */
 enum known_dtypes { KNOWN_NONE, KNOWN_F32, KNOWN_BF16 };
 
@@ -304,7 +315,7 @@ mt_status mtk_cuda_rms_norm(double epsilon, const struct mtk_view *out, const st
                             const struct mtk_view *sum, const struct mtk_view *x, const struct mtk_view *y,
                             const struct mtk_view *weight, struct mtk_queue *queue)
 {
-    const struct mtk_view *const views[] = {out, sum, x, y, weight};
+    const struct mtk_view *const views[] = {out, sum, x, y, weight, rstd};
     struct cut cut = {};
     uint32_t count = 0;
     mt_status status = row_count("rms_norm", x, &count);
@@ -315,14 +326,14 @@ mt_status mtk_cuda_rms_norm(double epsilon, const struct mtk_view *out, const st
     norm_call call = {rows_of(out), rows_of(rstd),   rows_of(sum),          rows_of(x),
                       rows_of(y),   rows_of(weight), (uint32_t)x->shape[3], epsilon};
     const struct mtk_view *const wide[] = {x, sum, weight}, *const narrow[] = {out, y};
-    return launch_cut<norm_launch>(&cut, mtk_is_wide(x->dtype), known_of(wide, 3, narrow, 2), call, count, queue);
+    return launch_cut<norm_launch>(&cut, is_any_wide(views, 6), known_of(wide, 3, narrow, 2), call, count, queue);
 }
 
-static mt_status sum_parts(const struct mtk_norm_grad *grad, uint32_t parts, struct mtk_queue *queue)
+static mt_status sum_parts(const struct mtk_norm_grad *grad, bool is_wide, uint32_t parts, struct mtk_queue *queue)
 {
     uint32_t columns = (uint32_t)grad->x.shape[3];
     dim3 blocks((unsigned)mtk_ceiling(columns, SUM_COLUMNS)), threads(SUM_COLUMNS, SUM_GROUPS);
-    if (mtk_is_wide(grad->x.dtype))
+    if (is_wide)
         return mtk_launch("rms_norm_grad's sum", sum_parts_kernel<double>, blocks, threads, queue,
                           rows_of(&grad->dweight), rows_of(&grad->partial_sum), columns, parts, grad->beta);
     return mtk_launch("rms_norm_grad's sum", sum_parts_kernel<float>, blocks, threads, queue, rows_of(&grad->dweight),
@@ -331,8 +342,8 @@ static mt_status sum_parts(const struct mtk_norm_grad *grad, uint32_t parts, str
 
 mt_status mtk_cuda_rms_norm_grad(const struct mtk_norm_grad *grad, struct mtk_queue *queue)
 {
-    const struct mtk_view *const views[] = {&grad->dx, &grad->before, &grad->cast,       &grad->grad,
-                                            &grad->x,  &grad->weight, &grad->partial_sum};
+    const struct mtk_view *const views[] = {&grad->dx,     &grad->before,      &grad->cast, &grad->grad,   &grad->x,
+                                            &grad->weight, &grad->partial_sum, &grad->rstd, &grad->dweight};
     struct cut cut = {};
     uint32_t count = 0;
     mt_status status = row_count("rms_norm_grad", &grad->x, &count);
@@ -350,6 +361,7 @@ mt_status mtk_cuda_rms_norm_grad(const struct mtk_norm_grad *grad, struct mtk_qu
     const struct mtk_view *const narrow[] = {&grad->grad};
     bool casts_usually = grad->cast.address == 0 || grad->cast.dtype == MT_BF16;
     enum known_dtypes known = casts_usually ? known_of(wide, 5, narrow, 1) : KNOWN_NONE;
-    status = launch_cut<norm_grad_launch>(&cut, mtk_is_wide(grad->x.dtype), known, call, parts, queue);
-    return status == MT_OK ? sum_parts(grad, parts, queue) : status;
+    bool is_wide = is_any_wide(views, 9);
+    status = launch_cut<norm_grad_launch>(&cut, is_wide, known, call, parts, queue);
+    return status == MT_OK ? sum_parts(grad, is_wide, parts, queue) : status;
 }

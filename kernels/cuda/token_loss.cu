@@ -131,7 +131,7 @@ mt_status mtk_cuda_cross_entropy(double scale, const struct mtk_view *logits, co
         return mt_fail(MT_FAILED, "cross_entropy: a row of %lld logits is longer than a launch numbers",
                        (long long)logits->shape[3]);
     bool in_eights = call.columns % VEC == 0 && logits->address % (mt_addr)(VEC * mtk_size_of(logits->dtype)) == 0;
-    bool is_wide = mtk_is_wide(logits->dtype);
+    bool is_wide = mtk_is_wide(logits->dtype) || mtk_is_wide(loss->dtype);
     return mtk_launch("cross_entropy",
                       is_wide ? (in_eights ? token_loss_kernel<double, 8> : token_loss_kernel<double, 1>)
                               : (in_eights ? token_loss_kernel<float, 8> : token_loss_kernel<float, 1>),
