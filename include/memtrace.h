@@ -123,11 +123,13 @@ typedef struct memtrace_run_options {
      * "alloc". */
     const char *alloc;
 
-    /* Any facts to keep with the run, for whoever reads it: name, value, name, value, …, NULL. NULL: none. */
+    /* Any facts to keep with the run, for whoever reads it: name, value, name, value, …, NULL. Of two by one name the last
+     * counts, and of "alloc" what the allocator was set to. NULL: none. */
     const char *const *settings;
 
     /* Without a device: what the trace calls the memory that is noted ("cuda:0 by my pool"; NULL: "noted"), and how
-     * many bytes there are of it at most (0: not known). With one, both are the device's own and these are ignored. */
+     * many bytes there are of it at most (0, or more than 2^63 - 1: not known). With one, both are the device's own and
+     * these are ignored. */
     const char *noted_device;
     uint64_t noted_capacity_bytes;
 } memtrace_run_options;

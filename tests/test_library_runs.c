@@ -1,5 +1,6 @@
 /* The library's runs: threads, memory that is there, programs that end badly, several runs and traces. */
 #include "library_fixture.h"
+#include "trace/trace.h"
 
 #include <inttypes.h>
 #include <memtrace.h>
@@ -140,6 +141,42 @@ static void runs_are_found_by_number_and_name(void **state)
     assert_fails(memtrace_trace_open("nothing.db", &other), MEMTRACE_BAD_TRACE, "nothing.db");
 }
 
+/* As of a program that knows of no limit. */
+static void a_capacity_that_no_device_has_is_not_known(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {.size = sizeof options, .trace = TRACE, .noted_capacity_bytes = UINT64_MAX};
+    memtrace_run *run;
+    const memtrace_run_row *row;
+    assert_ok(memtrace_run_open(&options, &run));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    memtrace_trace *trace = open_trace(&row);
+    assert_int_equal(row->capacity_bytes, 0);
+    memtrace_trace_close(trace);
+}
+
+static void how_the_allocator_was_set_is_the_librarys_to_say(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"alloc", "mine", "author", "me", NULL};
+    memtrace_run_options options = {
+        .size = sizeof options, .trace = TRACE, .device = "sim", .alloc = "policy=torch", .settings = settings};
+    memtrace_run *run;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    struct mt_setting_row *known;
+    size_t count;
+    assert_ok(memtrace_run_open(&options, &run));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(mt_trace_settings(trace, row, &known, &count), MT_OK);
+    assert_int_equal(strncmp(mt_setting_find(known, count, "alloc"), "policy=torch", strlen("policy=torch")), 0);
+    assert_string_equal(mt_setting_find(known, count, "author"), "me");
+    free(known);
+    mt_trace_close(trace);
+}
+
 static void runs_of_two_traces_do_not_meet(void **state)
 {
     (void)state;
@@ -173,9 +210,13 @@ static void runs_of_two_traces_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIBRARY_TEST(memory_of_the_cpu_can_be_written), LIBRARY_TEST(threads_have_places_of_their_own),
-        LIBRARY_TEST(a_killed_program_leaves_its_run),  LIBRARY_TEST(runs_are_found_by_number_and_name),
+        LIBRARY_TEST(memory_of_the_cpu_can_be_written),
+        LIBRARY_TEST(threads_have_places_of_their_own),
+        LIBRARY_TEST(a_killed_program_leaves_its_run),
+        LIBRARY_TEST(runs_are_found_by_number_and_name),
         LIBRARY_TEST(runs_of_two_traces_do_not_meet),
+        LIBRARY_TEST(a_capacity_that_no_device_has_is_not_known),
+        LIBRARY_TEST(how_the_allocator_was_set_is_the_librarys_to_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,16 +24,16 @@ static size_t count_settings(const char *const *pairs)
     return count;
 }
 
-/* How the allocator was set, if there is one, and what the caller says; texts are borrowed, the array is the
- * caller's. */
+/* What the caller says, and how the allocator was set, if there is one: of two by one name the last is kept. Texts are
+ * borrowed, the array is the caller's. */
 static struct mt_run_setting *make_settings(const memtrace_run_options *options, const char *alloc, size_t *out_count)
 {
     size_t given = count_settings(options->settings), count = 0;
     struct mt_run_setting *settings = mt_host_alloc((given + 1) * sizeof *settings);
-    if (alloc != NULL)
-        settings[count++] = (struct mt_run_setting){ALLOC_SETTING, alloc};
     for (size_t i = 0; i < given; i++)
         settings[count++] = (struct mt_run_setting){options->settings[2 * i], options->settings[2 * i + 1]};
+    if (alloc != NULL)
+        settings[count++] = (struct mt_run_setting){ALLOC_SETTING, alloc};
     *out_count = count;
     return settings;
 }
@@ -41,6 +41,11 @@ static struct mt_run_setting *make_settings(const memtrace_run_options *options,
 static const char *noted_device(const memtrace_run_options *options)
 {
     return options->noted_device != NULL ? options->noted_device : DEFAULT_NOTED_DEVICE;
+}
+
+static uint64_t noted_capacity(const memtrace_run_options *options)
+{
+    return options->noted_capacity_bytes <= INT64_MAX ? options->noted_capacity_bytes : 0;
 }
 
 static mt_status open_recorder(struct memtrace_run *run, const memtrace_run_options *options,
@@ -51,8 +56,7 @@ static mt_status open_recorder(struct memtrace_run *run, const memtrace_run_opti
     const struct mt_device *device = run->device;
     struct mt_run_info info = {.name = options->name,
                                .device = device != NULL ? device->name : noted_device(options),
-                               .capacity_bytes =
-                                   device != NULL ? device->capacity_bytes : options->noted_capacity_bytes};
+                               .capacity_bytes = device != NULL ? device->capacity_bytes : noted_capacity(options)};
     struct mt_run_setting *settings =
         make_settings(options, device != NULL ? mt_text_get(&alloc_text) : NULL, &info.setting_count);
     info.settings = settings;
