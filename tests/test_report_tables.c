@@ -1,0 +1,206 @@
+/* The tables of the page: their bytes are the trace's, their sums add up, and sentences and published figures stand where
+ * the runs support them. */
+#include "program.h"
+#include "report_reader.h"
+#include "trace/recorder.h"
+#include "trace/trace.h"
+
+static void accumulation_is_the_published_one(void **state)
+{
+    (void)state;
+    static const char *const expected[][3] = {{"fp32", "fp32", "10.0001"},
+                                              {"fp16", "fp16", "9.9531"},
+                                              {"bf16", "bf16", "4.0000"},
+                                              {"fp32", "fp16", "10.0021"},
+                                              {"fp32", "bf16", "10.0098"}};
+    run(TINY "--seq 8");
+    json_t *page = report(), *table = table_of(page, "accumulation", "accumulation");
+    assert_int_equal(json_array_size(rows_of(table)), sizeof expected / sizeof expected[0]);
+    for (size_t row = 0; row < sizeof expected / sizeof expected[0]; row++) {
+        assert_string_equal(cell_text(table, row, "sum in"), expected[row][0]);
+        assert_string_equal(cell_text(table, row, "addends in"), expected[row][1]);
+        assert_string_equal(cell_text(table, row, "result"), expected[row][2]);
+    }
+    assert_true(is_said(page, "accumulation", "bf16 sum of bf16 addends stands still at 4"));
+    assert_false(is_said(page, "accumulation", "fp16 sum of fp16 addends stands still"));
+    json_decref(page);
+}
+
+static json_int_t peak_bytes(struct mt_trace *trace, const char *number, mt_measure measure)
+{
+    const struct mt_run *found;
+    struct mt_peak_row peak;
+    assert_int_equal(mt_trace_find_run(trace, number, &found), MT_OK);
+    assert_int_equal(mt_trace_peak(trace, found, measure, &peak), MT_OK);
+    json_int_t bytes = (json_int_t)peak.bytes;
+    mt_peak_row_release(&peak);
+    return bytes;
+}
+
+static void peaks_are_those_of_the_trace(void **state)
+{
+    (void)state;
+    struct mt_trace *trace;
+    run_both_precisions();
+    json_t *page = report(), *wide = table_of(page, "peaks", "peaks"), *narrow = table_of(page, "autocast", "peaks");
+    assert_int_equal(mt_trace_open("memtrace.db", &trace), MT_OK);
+    assert_int_equal(json_array_size(rows_of(wide)), 2);
+    assert_int_equal(json_array_size(rows_of(narrow)), 2);
+    static const char *const runs[][2] = {{"1", "2"}, {"3", "4"}};
+    for (size_t row = 0; row < 2; row++) {
+        assert_int_equal(cell_bytes(wide, row, "allocated"), peak_bytes(trace, runs[row][0], MT_MEASURE_ALLOCATED));
+        assert_int_equal(cell_bytes(wide, row, "reserved"), peak_bytes(trace, runs[row][0], MT_MEASURE_RESERVED));
+        assert_int_equal(cell_bytes(narrow, row, "allocated"), peak_bytes(trace, runs[row][1], MT_MEASURE_ALLOCATED));
+        assert_int_equal(cell_bytes(narrow, row, "reserved"), peak_bytes(trace, runs[row][1], MT_MEASURE_RESERVED));
+    }
+    mt_trace_close(trace);
+    json_decref(page);
+}
+
+/* Each column of causes sums to its last row, which is the difference of the comparison. */
+static void causes_sum_to_the_difference(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"seq 8", "seq 32"};
+    run_both_precisions();
+    json_t *page = report(), *causes = table_of(page, "autocast", "causes");
+    json_t *comparison = table_of(page, "autocast", "comparison");
+    size_t last = json_array_size(rows_of(causes)) - 1;
+    assert_true(last >= 2);
+    for (size_t i = 0; i < 2; i++) {
+        json_int_t sum = 0, delta = cell_bytes(comparison, i, "difference");
+        for (size_t row = 0; row < last; row++)
+            sum += cell_bytes(causes, row, titles[i]);
+        assert_int_not_equal(delta, 0);
+        assert_int_equal(sum, delta);
+        assert_int_equal(cell_bytes(causes, last, titles[i]), delta);
+        assert_int_equal(
+            cell_bytes(comparison, i, "allocated, autocast") - cell_bytes(comparison, i, "allocated, fp32"), delta);
+    }
+    json_decref(page);
+}
+
+static void residual_stream_is_what_the_formula_says(void **state)
+{
+    (void)state;
+    static const int lengths[] = {8, 32};
+    run_both_precisions();
+    json_t *page = report(), *table = table_of(page, "residual", "residual");
+    assert_int_equal(json_array_size(rows_of(table)), 4);
+    for (size_t row = 0; row < 4; row++) {
+        json_int_t bytes = (json_int_t)TINY_BATCH * lengths[row % 2] * TINY_WIDTH * 4;
+        assert_int_equal(cell_bytes(table, row, "by formula"), bytes);
+        assert_int_equal(cell_bytes(table, row, "in the trace"), bytes);
+    }
+    assert_true(is_said(page, "residual", "stays fp32 under autocast"));
+    json_decref(page);
+}
+
+static void dtypes_are_read_from_labels(void **state)
+{
+    (void)state;
+    static const char *const expected[][3] = {{"parameters", "fp32", "fp32"},
+                                              {"first linear layer's output", "fp32", "bf16"},
+                                              {"first feed-forward layer's output", "fp32", "bf16"},
+                                              {"norm's output", "fp32", "fp32"},
+                                              {"logits", "fp32", "bf16"},
+                                              {"loss", "fp32", "fp32"},
+                                              {"gradients of parameters", "fp32", "fp32"}};
+    run_both_precisions();
+    json_t *page = report(), *table = table_of(page, "dtypes", "dtypes");
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        size_t row = row_of(table, "tensor", expected[i][0]);
+        assert_string_equal(cell_text(table, row, "fp32"), expected[i][1]);
+        assert_string_equal(cell_text(table, row, "bf16 autocast"), expected[i][2]);
+    }
+    json_decref(page);
+}
+
+static void published_figures_stand_beside_ours(void **state)
+{
+    (void)state;
+    run("run --device sim --model 2.7B --seq 128 --mode fwd --steps 2 --alloc policy=torch");
+    json_t *page = report(), *table = table_of(page, "peaks", "published");
+    assert_int_equal(json_array_size(rows_of(table)), 1);
+    assert_string_equal(cell_text(table, 0, "published reserved"), "18.51 GiB");
+    assert_int_equal(cell_bytes(table, 0, "allocated"), INT64_C(19675807744));
+    assert_int_equal(cell_bytes(table, 0, "reserved"), INT64_C(19883098112));
+    assert_int_equal(cell_bytes(table, 0, "difference"), 0);
+    json_t *hints = json_object_get(section_of(page, "peaks"), "hints");
+    assert_int_equal(json_array_size(hints), 1);
+    assert_says(text_of(json_array_get(hints, 0), "reason"), "1 of the 6 published");
+    assert_says(text_of(json_array_get(hints, 0), "command"), "report --study --trace memtrace.db");
+    json_decref(page);
+}
+
+/* Figures of PyTorch's allocator are not held against another one, and sentences say which they are of. */
+static void allocators_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--seq 128", "--seq 256", "--seq 128 --alloc policy=torch",
+                                          "--seq 256 --alloc policy=torch"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        char command[128];
+        snprintf(command, sizeof command, "run --device sim --model 2.7B --mode fwd --steps 2 %s", options[i]);
+        run(command);
+    }
+    json_t *page = report();
+    assert_int_equal(json_array_size(rows_of(table_of(page, "peaks", "published"))), 2);
+    assert_int_equal(json_array_size(rows_of(table_of(page, "peaks", "peaks"))), 2);
+    json_decref(page);
+    const struct said *said = MEMTRACE("report");
+    assert_says(said->out, "2.7B, forward pass, policy=tight: for 2 times the tokens");
+    assert_says(said->out, "2.7B, forward pass, policy=torch: for 2 times the tokens");
+    assert_null(strstr(said->out, "± 0.00"));
+}
+
+/* Two kernels of a step, one of them a product's. */
+static void give_kernels(const struct mt_sink *sink)
+{
+    static const char *const ops[] = {"einsum.matmul", "softmax.exp"};
+    struct mt_event begin = {.kind = MT_EVENT_STEP_BEGIN}, end = {.kind = MT_EVENT_STEP_END};
+    sink->emit(sink->context, &begin);
+    for (int i = 0; i < 2; i++) {
+        struct mt_label label = {.category = MT_CATEGORY_EINSUM, .phase = MT_PHASE_FORWARD, .op = ops[i], .layer = -1};
+        struct mt_kernel kernel = {.end_ns = i == 0 ? 3000000 : 1000000,
+                                   .name = i == 0 ? "gemm" : "exp|kernel",
+                                   .label = sink->intern_label(sink->context, &label)};
+        sink->kernel(sink->context, &kernel);
+    }
+    sink->emit(sink->context, &end);
+}
+
+static void kernels_are_shown_by_phase(void **state)
+{
+    (void)state;
+    static const struct mt_run_setting settings[] = {
+        {"model", "tiny"}, {"batch", "2"}, {"seq", "8"}, {"kernels", "on"}};
+    const struct mt_run_info info = {
+        .device = "cuda:0", .capacity_bytes = 1 << 30, .settings = settings, .setting_count = 4};
+    struct mt_recorder *recorder;
+    run(TINY "--seq 8");
+    assert_int_equal(mt_recorder_open("memtrace.db", &info, &recorder), MT_OK);
+    give_kernels(mt_recorder_sink(recorder));
+    assert_int_equal(mt_recorder_close(recorder, MT_RUN_DONE), MT_OK);
+    json_t *page = report(), *table = table_of(page, "kernels", "kernels");
+    assert_int_equal(json_array_size(rows_of(table)), 1);
+    assert_string_equal(cell_text(table, 0, "phase"), "forward");
+    assert_string_equal(cell_text(table, 0, "ms"), "4.000");
+    assert_string_equal(cell_text(table, 0, "products"), "3.000");
+    assert_string_equal(cell_text(table, 0, "share of phase"), "75.0 %");
+    assert_string_equal(cell_text(table, 0, "largest other"), "1.000");
+    assert_true(is_said(page, "kernels", "Matrix products take 75.0 %"));
+    assert_int_equal(json_array_size(json_object_get(section_of(page, "kernels"), "hints")), 0);
+    json_decref(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(accumulation_is_the_published_one), TEST(peaks_are_those_of_the_trace),
+        TEST(causes_sum_to_the_difference),      TEST(residual_stream_is_what_the_formula_says),
+        TEST(dtypes_are_read_from_labels),       TEST(published_figures_stand_beside_ours),
+        TEST(allocators_are_told_apart),         TEST(kernels_are_shown_by_phase),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
