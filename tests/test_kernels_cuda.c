@@ -351,6 +351,21 @@ static void rotation_is_its_twin(void **state)
     }
 }
 
+/* As in a large batch of short sequences: three launches. */
+static void rotation_at_more_places_than_a_launch_has_is_its_twin(void **state)
+{
+    (void)state;
+    struct dice dice = dice_of_seed(SEED + 36);
+    const int64_t shape[MT_MAX_DIMS] = {3, 300000, 2, 2};
+    struct strided all[] = {strided_create(&dice, MT_F32, shape), strided_create(&dice, MT_F32, shape)};
+    struct call call = {"rotate", all, 2};
+    struct mtk_view views[2];
+    upload_all(call.all, call.count, views);
+    expect_done(call.name, mtk_cpu.rotate(10000, 1, &all[0].view, &all[1].view, NULL));
+    expect_done(call.name, ops()->rotate(10000, 1, &views[0], &views[1], queue()));
+    finish(&call, &views[0], slack_of(MT_F32, 4));
+}
+
 static void random_elements_are_the_twins_to_the_bit(void **state)
 {
     (void)state;
@@ -388,6 +403,7 @@ int main(void)
         cmocka_unit_test(scattered_rows_are_added_in_order),
         cmocka_unit_test(picked_and_placed_elements_are_the_indexed_ones),
         cmocka_unit_test(rotation_is_its_twin),
+        cmocka_unit_test(rotation_at_more_places_than_a_launch_has_is_its_twin),
         cmocka_unit_test(random_elements_are_the_twins_to_the_bit),
     };
     return gpu_is_there() ? cmocka_run_group_tests(tests, open_card, close_card) : SKIPPED;

@@ -31,17 +31,42 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-mt_status mtk_cuda_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
-                          struct mtk_queue *queue)
+/* Queues what one launch numbers: MOST_PLACES at most. */
+static mt_status launch(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
+                        struct mtk_queue *queue)
 {
     int64_t pairs = in->shape[3] / 2, turns = in->shape[2] * pairs, places = in->shape[0] * in->shape[1];
-    if (turns == 0 || places == 0)
-        return MT_OK;
     int64_t blocks = mtk_ceiling(turns, THREADS), rows = mtk_ceiling(places, SHARERS);
-    if (turns > MTK_MOST_UNITS || rows > UINT16_MAX)
-        return mt_fail(MT_FAILED, "rotate: %lld pairs at %lld places are more than a launch numbers", (long long)turns,
-                       (long long)places);
     return mtk_launch("rotate", rotate_kernel, dim3((unsigned)blocks, (unsigned)rows), THREADS, queue, theta, direction,
                       mtk_device_view_of(out), mtk_device_view_of(in), mtk_divisor_of(pairs), (uint32_t)turns,
                       mtk_divisor_of(in->shape[1]), (uint32_t)places, in->shape[3]);
+}
+
+/* Places [first, first + count) of the first dimension. */
+static struct mtk_view slab_of(const struct mtk_view *view, int64_t first, int64_t count)
+{
+    struct mtk_view slab = *view;
+    slab.address += (mt_addr)(first * view->stride[0] * mtk_size_of(view->dtype));
+    slab.shape[0] = count;
+    return slab;
+}
+
+mt_status mtk_cuda_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
+                          struct mtk_queue *queue)
+{
+    constexpr int64_t MOST_PLACES = (int64_t)UINT16_MAX * SHARERS;
+    int64_t turns = in->shape[2] * (in->shape[3] / 2), heads = in->shape[1];
+    if (turns == 0 || in->shape[0] * heads == 0)
+        return MT_OK;
+    if (turns > MTK_MOST_UNITS || heads > MOST_PLACES)
+        return mt_fail(MT_FAILED, "rotate: %lld pairs at %lld places are more than a launch numbers", (long long)turns,
+                       (long long)heads);
+    mt_status status = MT_OK;
+    int64_t most = MOST_PLACES / heads;
+    for (int64_t first = 0; first < in->shape[0] && status == MT_OK; first += most) {
+        int64_t count = in->shape[0] - first < most ? in->shape[0] - first : most;
+        struct mtk_view to = slab_of(out, first, count), from = slab_of(in, first, count);
+        status = launch(theta, direction, &to, &from, queue);
+    }
+    return status;
 }
