@@ -8,7 +8,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* In a child: no file may grow past `bytes`, as if the disk ended there. Returns the close's status as exit code. */
+/* In a child: no file may grow past `bytes`, as if the disk ended there; that the system sends a signal for it besides is not
+ * to end the program. Returns the close's status as exit code. */
 static void record_under_limit(uint64_t bytes, uint64_t ring_records, uint64_t count, const char *words)
 {
     int how;
@@ -17,7 +18,6 @@ static void record_under_limit(uint64_t bytes, uint64_t ring_records, uint64_t c
         const struct rlimit limit = {bytes, bytes};
         const struct mt_run_info info = {.device = "sim", .capacity_bytes = 1, .ring_records = ring_records};
         struct mt_recorder *recorder;
-        signal(SIGXFSZ, SIG_IGN);
         setrlimit(RLIMIT_FSIZE, &limit);
         mt_status status = mt_recorder_open(path, &info, &recorder);
         if (status == MT_OK) {

@@ -1,6 +1,7 @@
 #include "trace/recorder.h"
 
 #include "base/clock.h"
+#include "base/file_limit.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/name_set.h"
@@ -305,7 +306,7 @@ static mt_status close_database(struct mt_recorder *recorder)
     return recorder->database == NULL ? MT_OK : mt_database_close_as_one_file(recorder->database);
 }
 
-mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out)
+static mt_status open_recorder(const char *path, const struct mt_run_info *info, struct mt_recorder **out)
 {
     struct mt_recorder *recorder = mt_host_alloc(sizeof *recorder);
     recorder->sink = (struct mt_sink){.context = recorder,
@@ -332,6 +333,15 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     return status;
 }
 
+mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out)
+{
+    sigset_t before;
+    mt_file_limit_hold(&before);
+    mt_status status = open_recorder(path, info, out);
+    mt_file_limit_let_go(&before);
+    return status;
+}
+
 /* Says what became of the events, after the writer's failure `status`. The ring stays: the next opening stores it. */
 static mt_status explain_failure(const struct mt_recorder *recorder, mt_status status)
 {
@@ -352,7 +362,7 @@ static mt_status store_end(struct mt_recorder *recorder, mt_run_state state)
     return mt_intake_end(recorder->intake, &end);
 }
 
-mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
+static mt_status end_run(struct mt_recorder *recorder, mt_run_state state)
 {
     mt_status status = mt_writer_stop(recorder->writer);
     recorder->writer = NULL;
@@ -366,11 +376,18 @@ mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
     return status;
 }
 
-mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
+mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
 {
-    if (recorder == NULL)
-        return MT_OK;
-    mt_status status = recorder->writer != NULL ? mt_recorder_end(recorder, state) : MT_OK;
+    sigset_t before;
+    mt_file_limit_hold(&before);
+    mt_status status = end_run(recorder, state);
+    mt_file_limit_let_go(&before);
+    return status;
+}
+
+static mt_status close_recorder(struct mt_recorder *recorder, mt_run_state state)
+{
+    mt_status status = recorder->writer != NULL ? end_run(recorder, state) : MT_OK;
     char *reason = mt_host_strdup(mt_last_error());
     bool is_stored = recorder->ring->header == NULL || !writer_failed(recorder);
     mt_status closed = close_database(recorder);
@@ -383,4 +400,15 @@ mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
         mt_fail(status, "%s", reason);
     free(reason);
     return mt_status_keep(status, closed);
+}
+
+mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
+{
+    sigset_t before;
+    if (recorder == NULL)
+        return MT_OK;
+    mt_file_limit_hold(&before);
+    mt_status status = close_recorder(recorder, state);
+    mt_file_limit_let_go(&before);
+    return status;
 }
