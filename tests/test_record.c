@@ -338,10 +338,11 @@ static void a_child_that_exits_ends_nothing(void **state)
 static void processes_side_by_side_have_traces_of_their_own(void **state)
 {
     (void)state;
-    const struct said *said = shell("\"$M\" record -- sh -c '" MT_FAKE_CUDA " take 0 1000 say first sleep 500 & sleep "
-                                    "0.2; " MT_FAKE_CUDA " take 0 2000 & wait'");
+    const struct said *said =
+        shell("\"$M\" record -- sh -c '" MT_FAKE_CUDA " take 0 1000 say first sleep 30000 >first & "
+              "until grep -q first first; do sleep 0.01; done; " MT_FAKE_CUDA " take 0 2000; kill $!; wait'");
     assert_int_equal(said->code, 0);
-    assert_says(said->err, "run 1 of memtrace.db: peak 1000 B; see memtrace peak --run 1\n");
+    assert_says(said->err, "run 1 of memtrace.db: peak 1000 B (interrupted); see memtrace peak --run 1\n");
     assert_says(said->err, "run 1 of memtrace.db-");
     assert_says(said->err, "peak 1.95 KiB; see memtrace peak --run 1 --trace memtrace.db-");
 }
