@@ -42,7 +42,8 @@ static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tens
 /* Whether `vector` is (C) for rows of C. */
 static bool is_vector_of(const struct mt_tensor *vector, const struct mt_tensor *rows)
 {
-    return vector->dims == 1 && vector->shape[0] == rows->shape[rows->dims - 1] && mt_tensor_is_contiguous(vector);
+    return vector->dims == 1 && vector->shape[0] == rows->shape[rows->dims - 1] && mt_tensor_is_contiguous(vector) &&
+           mt_is_floating(vector->dtype);
 }
 
 /* Whether `column` has one element for each row. */
@@ -50,7 +51,7 @@ static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor 
 {
     int last = rows->dims - 1;
     return column->dims == rows->dims && column->shape[last] == 1 && mt_tensor_is_contiguous(column) &&
-           mt_tensor_count(column) == mt_tensor_count(rows) / rows->shape[last];
+           mt_is_floating(column->dtype) && mt_tensor_count(column) == mt_tensor_count(rows) / rows->shape[last];
 }
 
 static bool vector_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *vector,
@@ -97,14 +98,26 @@ static const struct mtk_view *pointer_if(const struct mtk_view *view)
     return view->address != 0 ? view : NULL;
 }
 
+/* The sum is there where something is added, and then the norm lies elsewhere. */
+static bool norm_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_tensors *norm)
+{
+    const struct mt_tensor *const needed[] = {norm->x, norm->out, norm->sum}, *const rows[] = {norm->x, norm->y,
+                                                                                               norm->sum};
+    bool adds = norm->y != NULL;
+    if (!mt_op_ready(rt, op, needed, adds ? 3 : 2) || !rows_fit(rt, op, rows, adds ? 3 : 1) ||
+        !rows_fit(rt, op, (const struct mt_tensor *[]){norm->out, norm->x}, 2) ||
+        !vector_fits(rt, op, norm->weight, norm->x) ||
+        (norm->rstd != NULL && !column_fits(rt, op, norm->rstd, norm->x)))
+        return false;
+    if (!adds || norm->out->storage != norm->sum->storage)
+        return true;
+    mt_op_fail_shapes(rt, op, norm->out, norm->sum);
+    return false;
+}
+
 void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm)
 {
-    const struct mt_tensor *const rows[] = {norm->x, norm->y, norm->sum};
-    if (!mt_op_ready(rt, "rms_norm", (const struct mt_tensor *[]){norm->x, norm->out}, 2) ||
-        !rows_fit(rt, "rms_norm", rows, norm->y != NULL ? 3 : 1) ||
-        !rows_fit(rt, "rms_norm", (const struct mt_tensor *[]){norm->out, norm->x}, 2) ||
-        !vector_fits(rt, "rms_norm", norm->weight, norm->x) ||
-        (norm->rstd != NULL && !column_fits(rt, "rms_norm", norm->rstd, norm->x)))
+    if (!norm_fits(rt, "rms_norm", norm))
         return;
     mt_use_note(rt, norm->out, (const struct mt_tensor *[]){norm->x, norm->weight, norm->y}, norm->y != NULL ? 3 : 2);
     if (norm->y != NULL)
@@ -235,8 +248,8 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
     if (!mt_op_ready(rt, "cross_entropy", (const struct mt_tensor *[]){logits, losses, targets}, 3))
         return;
     if (!has_one_a_row(losses, logits) || !has_one_a_row(targets, logits) || targets->dtype != MT_I64 ||
-        !mt_is_floating(logits->dtype) || !mt_tensor_is_contiguous(logits)) {
-        mt_op_fail_shapes(rt, "cross_entropy", logits, targets);
+        !mt_is_floating(logits->dtype) || !mt_is_floating(losses->dtype) || !mt_tensor_is_contiguous(logits)) {
+        mt_op_fail_shapes(rt, "cross_entropy", logits, mt_is_floating(losses->dtype) ? targets : losses);
         return;
     }
     mt_use_note(rt, logits, (const struct mt_tensor *[]){logits, targets}, 2);

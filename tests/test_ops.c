@@ -1,0 +1,332 @@
+/* What ops refuse, on a device that computes nothing: operands that do not fit, are of the wrong dtype, share memory with what
+ * is written, or are not there. Each case is an op that is accepted, and then with one thing wrong. */
+#include "base/interner.h"
+#include "model/ops.h"
+#include "model/ops_fused.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST_TENSORS = 9 };
+
+static struct laboratory {
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    struct mt_interner *interner;
+    struct mt_sink sink;
+    struct mt_runtime rt;
+} lab;
+
+static int open_laboratory(void **state)
+{
+    (void)state;
+    struct mt_alloc_settings settings;
+    lab.interner = mt_interner_create();
+    lab.sink = mt_sink_discarding(lab.interner);
+    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
+    assert_int_equal(mt_device_open("sim", &lab.device), MT_OK);
+    assert_int_equal(mt_alloc_create(lab.device, &lab.sink, &settings, &lab.alloc), MT_OK);
+    mt_runtime_open(&lab.rt, lab.device, lab.alloc);
+    mt_scope_enter(&lab.rt, "test", MT_CATEGORY_BLOCK, "test");
+    return 0;
+}
+
+static int close_laboratory(void **state)
+{
+    (void)state;
+    struct mt_alloc_stats stats;
+    mt_runtime_close(&lab.rt);
+    mt_alloc_stats(lab.alloc, &stats);
+    assert_int_equal(stats.all.blocks, 0);
+    mt_alloc_destroy(lab.alloc);
+    mt_device_close(lab.device);
+    mt_interner_destroy(lab.interner);
+    return 0;
+}
+
+/* A tensor of a case. */
+struct shape {
+    mt_dtype dtype;
+    int dims;
+    int64_t shape[MT_MAX_DIMS];
+};
+
+/* What is wrong in the second call: the tensor of that number is of another shape or dtype, or is not there, or shares its
+ * memory with the one before it in the list, turned around so that it is another view. */
+struct wrong {
+    int tensor;
+    enum { IS_ANOTHER, IS_MISSING, IS_TURNED } how;
+    struct shape is;
+};
+
+struct op_case {
+    const char *name;
+    void (*call)(struct mt_tensor *const *t);
+    struct shape tensors[MOST_TENSORS]; /* up to one without a dtype */
+    struct wrong wrongs[6];
+    int wrong_count;
+};
+
+static struct mt_tensor *make(const struct shape *shape)
+{
+    return mt_tensor_empty(&lab.rt, MT_ROLE_TEMPORARY, NULL, shape->dtype, shape->dims, shape->shape);
+}
+
+/* The last two dimensions of `of` exchanged: of a square it has the same shape, but other elements at its places. */
+static struct mt_tensor *turn(struct mt_tensor *of)
+{
+    int64_t shape[MT_MAX_DIMS], stride[MT_MAX_DIMS];
+    memcpy(shape, of->shape, sizeof shape);
+    memcpy(stride, of->stride, sizeof stride);
+    shape[of->dims - 1] = of->shape[of->dims - 2];
+    shape[of->dims - 2] = of->shape[of->dims - 1];
+    stride[of->dims - 1] = of->stride[of->dims - 2];
+    stride[of->dims - 2] = of->stride[of->dims - 1];
+    return mt_tensor_view(&lab.rt, of, of->dims, shape, stride, 0);
+}
+
+static mt_status call(const struct op_case *c, const struct wrong *wrong)
+{
+    struct mt_tensor *tensors[MOST_TENSORS] = {NULL};
+    for (int i = 0; i < MOST_TENSORS && c->tensors[i].dtype != MT_NONE; i++) {
+        bool is_wrong = wrong != NULL && wrong->tensor == i;
+        if (is_wrong && wrong->how == IS_MISSING)
+            continue;
+        if (is_wrong && wrong->how == IS_TURNED)
+            tensors[i] = turn(tensors[0]);
+        else
+            tensors[i] = make(is_wrong ? &wrong->is : &c->tensors[i]);
+    }
+    c->call(tensors);
+    mt_status status = lab.rt.status;
+    lab.rt.status = MT_OK;
+    for (int i = 0; i < MOST_TENSORS; i++)
+        mt_tensor_release(&lab.rt, tensors[i]);
+    return status;
+}
+
+static void call_add(struct mt_tensor *const *t)
+{
+    mt_op_binary(&lab.rt, MTK_ADD, 0, t[0], t[1], t[2]);
+}
+
+static void call_sum(struct mt_tensor *const *t)
+{
+    mt_op_reduce(&lab.rt, MTK_SUM, t[0], t[1]);
+}
+
+static void call_matmul(struct mt_tensor *const *t)
+{
+    mt_op_matmul(&lab.rt, t[0], t[1], t[2]);
+}
+
+static void call_gather_rows(struct mt_tensor *const *t)
+{
+    mt_op_gather_rows(&lab.rt, t[0], t[1], t[2]);
+}
+
+static void call_pick(struct mt_tensor *const *t)
+{
+    mt_op_pick(&lab.rt, t[0], t[1], t[2]);
+}
+
+static void call_rotate(struct mt_tensor *const *t)
+{
+    mt_op_rotate(&lab.rt, 10000, 1, t[0], t[1]);
+}
+
+static void call_softmax(struct mt_tensor *const *t)
+{
+    mt_op_softmax(&lab.rt, 1, MTK_KEYS_ALL, t[0], t[2], t[1]);
+}
+
+static void call_attention(struct mt_tensor *const *t)
+{
+    const struct mt_attention attention = {.scale = 1, .out = t[0], .q = t[1], .k = t[2], .v = t[3], .lse = t[4]};
+    mt_op_attention(&lab.rt, &attention);
+}
+
+static void call_rms_norm(struct mt_tensor *const *t)
+{
+    const struct mt_norm_tensors norm = {.out = t[0], .x = t[1], .y = t[2], .sum = t[3], .weight = t[4], .rstd = t[5]};
+    mt_op_rms_norm(&lab.rt, &norm);
+}
+
+static void call_swiglu(struct mt_tensor *const *t)
+{
+    mt_op_swiglu(&lab.rt, t[0], t[1]);
+}
+
+static void call_cross_entropy(struct mt_tensor *const *t)
+{
+    mt_op_cross_entropy(&lab.rt, 1, t[0], t[1], t[2]);
+}
+
+static void call_adamw(struct mt_tensor *const *t)
+{
+    const struct mtk_adamw how = {.dtype = MT_F32};
+    const struct mt_adamw_tensors parameter = {.value = t[0], .grad = t[1], .mean = t[2], .square = t[3], .cast = t[4]};
+    mt_op_adamw(&lab.rt, &how, 1, &parameter);
+}
+
+static const struct op_case cases[] = {
+    {"add",
+     call_add,
+     {{MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 4}}, {MT_BF16, 1, {4}}},
+     {{1, IS_ANOTHER, {MT_F32, 2, {4, 5}}},
+      {2, IS_ANOTHER, {MT_F32, 3, {2, 4, 4}}},
+      {2, IS_MISSING, {0}},
+      {1, IS_TURNED, {0}}},
+     4},
+    {"reduce",
+     call_sum,
+     {{MT_F32, 2, {4, 1}}, {MT_F32, 2, {4, 5}}},
+     {{0, IS_ANOTHER, {MT_F32, 2, {3, 1}}}, {1, IS_MISSING, {0}}},
+     2},
+    {"matmul",
+     call_matmul,
+     {{MT_F32, 3, {2, 4, 4}}, {MT_BF16, 3, {2, 4, 4}}, {MT_BF16, 3, {2, 4, 4}}},
+     {{0, IS_ANOTHER, {MT_F32, 3, {2, 4, 5}}},
+      {1, IS_ANOTHER, {MT_F32, 3, {2, 4, 4}}},
+      {2, IS_ANOTHER, {MT_BF16, 3, {3, 4, 4}}},
+      {0, IS_ANOTHER, {MT_F64, 3, {2, 4, 4}}},
+      {1, IS_TURNED, {0}}},
+     5},
+    {"gather_rows",
+     call_gather_rows,
+     {{MT_F32, 3, {2, 3, 4}}, {MT_F32, 2, {9, 4}}, {MT_I64, 2, {2, 3}}},
+     {{1, IS_ANOTHER, {MT_F32, 2, {9, 5}}},
+      {2, IS_ANOTHER, {MT_I64, 2, {3, 3}}},
+      {2, IS_ANOTHER, {MT_F32, 2, {2, 3}}},
+      {2, IS_MISSING, {0}}},
+     4},
+    {"pick",
+     call_pick,
+     {{MT_F32, 2, {2, 3}}, {MT_F32, 3, {2, 3, 9}}, {MT_I64, 2, {2, 3}}},
+     {{0, IS_ANOTHER, {MT_F32, 2, {3, 2}}}, {2, IS_ANOTHER, {MT_I64, 1, {2}}}},
+     2},
+    {"rotate",
+     call_rotate,
+     {{MT_F32, 3, {2, 4, 4}}, {MT_F32, 3, {2, 4, 4}}},
+     {{0, IS_ANOTHER, {MT_F32, 3, {2, 4, 5}}}, {1, IS_ANOTHER, {MT_F32, 3, {3, 4, 4}}}, {1, IS_TURNED, {0}}},
+     3},
+    {"softmax",
+     call_softmax,
+     {{MT_BF16, 3, {2, 4, 4}}, {MT_BF16, 3, {2, 4, 4}}, {MT_F32, 3, {2, 4, 1}}},
+     {{1, IS_ANOTHER, {MT_BF16, 3, {2, 1, 4}}},
+      {2, IS_ANOTHER, {MT_BF16, 3, {2, 4, 1}}},
+      {2, IS_ANOTHER, {MT_F32, 3, {2, 4, 4}}},
+      {1, IS_TURNED, {0}}},
+     4},
+    {"attention",
+     call_attention,
+     {{MT_F32, 4, {1, 2, 16, 16}},
+      {MT_F32, 4, {1, 2, 16, 16}},
+      {MT_F32, 4, {1, 2, 16, 16}},
+      {MT_F32, 4, {1, 2, 16, 16}},
+      {MT_F32, 4, {1, 2, 16, 1}}},
+     {{1, IS_ANOTHER, {MT_BF16, 4, {1, 2, 16, 16}}},
+      {2, IS_ANOTHER, {MT_F32, 4, {1, 2, 15, 16}}},
+      {4, IS_ANOTHER, {MT_F32, 4, {1, 2, 15, 1}}},
+      {3, IS_MISSING, {0}},
+      {1, IS_TURNED, {0}}},
+     5},
+    {"rms_norm",
+     call_rms_norm,
+     {{MT_BF16, 3, {2, 4, 4}},
+      {MT_F32, 3, {2, 4, 4}},
+      {MT_BF16, 3, {2, 4, 4}},
+      {MT_F32, 3, {2, 4, 4}},
+      {MT_F32, 1, {4}},
+      {MT_F32, 3, {2, 4, 1}}},
+     {{0, IS_ANOTHER, {MT_I64, 3, {2, 4, 4}}},
+      {2, IS_ANOTHER, {MT_BF16, 3, {2, 3, 4}}},
+      {4, IS_ANOTHER, {MT_F32, 1, {5}}},
+      {5, IS_ANOTHER, {MT_I64, 3, {2, 4, 1}}},
+      {3, IS_MISSING, {0}},
+      {1, IS_TURNED, {0}}},
+     6},
+    {"swiglu",
+     call_swiglu,
+     {{MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 8}}},
+     {{1, IS_ANOTHER, {MT_F32, 2, {4, 4}}}, {1, IS_ANOTHER, {MT_BF16, 2, {4, 8}}}},
+     2},
+    {"cross_entropy",
+     call_cross_entropy,
+     {{MT_BF16, 3, {2, 3, 9}}, {MT_F32, 2, {2, 3}}, {MT_I64, 2, {2, 3}}},
+     {{1, IS_ANOTHER, {MT_F32, 2, {3, 2}}},
+      {1, IS_ANOTHER, {MT_I64, 2, {2, 3}}},
+      {2, IS_ANOTHER, {MT_F32, 2, {2, 3}}},
+      {0, IS_ANOTHER, {MT_U8, 3, {2, 3, 9}}}},
+     4},
+    {"adamw",
+     call_adamw,
+     {{MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 4}}, {MT_BF16, 2, {4, 4}}},
+     {{1, IS_ANOTHER, {MT_BF16, 2, {4, 4}}},
+      {2, IS_ANOTHER, {MT_F32, 2, {4, 5}}},
+      {4, IS_ANOTHER, {MT_F32, 2, {4, 4}}},
+      {1, IS_TURNED, {0}}},
+     4},
+};
+
+static void what_does_not_fit_is_refused_with_the_ops_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct op_case *c = &cases[i];
+        if (call(c, NULL) != MT_OK)
+            fail_msg("%s: %s", c->name, mt_last_error());
+        for (int w = 0; w < c->wrong_count; w++) {
+            if (call(c, &c->wrongs[w]) != MT_FAILED)
+                fail_msg("%s, wrong %d: was accepted", c->name, w);
+            if (strncmp(mt_last_error(), c->name, strlen(c->name)) != 0)
+                fail_msg("%s, wrong %d: \"%s\"", c->name, w, mt_last_error());
+        }
+    }
+}
+
+/* The sum would be written twice, as itself and as its norm. */
+static void a_norm_has_another_place_than_the_sum_that_it_is_of(void **state)
+{
+    (void)state;
+    const struct shape rows = {MT_F32, 2, {4, 4}}, row = {MT_F32, 1, {4}};
+    struct mt_tensor *x = make(&rows), *y = make(&rows), *weight = make(&row);
+    const struct mt_norm_tensors norm = {.out = x, .x = x, .y = y, .sum = x, .weight = weight};
+    mt_op_rms_norm(&lab.rt, &norm);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    const struct mt_norm_tensors in_place = {.out = x, .x = x, .weight = weight};
+    mt_op_rms_norm(&lab.rt, &in_place);
+    assert_int_equal(lab.rt.status, MT_OK);
+    mt_tensor_release(&lab.rt, weight);
+    mt_tensor_release(&lab.rt, y);
+    mt_tensor_release(&lab.rt, x);
+}
+
+static void a_shape_without_elements_is_refused(void **state)
+{
+    (void)state;
+    const struct shape empty = {MT_F32, 3, {2, 0, 4}}, endless = {MT_F32, 3, {INT64_MAX, INT64_MAX, 4}};
+    assert_null(make(&empty));
+    assert_int_equal(lab.rt.status, MT_USAGE);
+    assert_string_equal(mt_last_error(), "a tensor has 0 elements in dimension 1; each needs one at least");
+    lab.rt.status = MT_OK;
+    assert_null(make(&endless));
+    assert_int_equal(lab.rt.status, MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "does not fit into 64 bits"));
+    lab.rt.status = MT_OK;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_does_not_fit_is_refused_with_the_ops_name),
+        cmocka_unit_test(a_norm_has_another_place_than_the_sum_that_it_is_of),
+        cmocka_unit_test(a_shape_without_elements_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_laboratory, close_laboratory);
+}
