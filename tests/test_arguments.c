@@ -86,7 +86,9 @@ static void what_is_said_names_what_could_be_meant(void **state)
     static const char *const cases[][2] = {
         {"run --device sim:24GX", "\"24GX\" is not a size"},
         {"run --device sim:24GX", "or name a card"},
-        {"run --model nope.json", "nope.json: "},
+        {"run --model nope.json", "the model's sizes can't be read: unable to open nope.json: No such file"},
+        {"check --budget nope.json", "the budget can't be read: unable to open nope.json: No such file"},
+        {"import memtrace.db", "it is a trace already: memtrace runs --trace FILE lists"},
         {"run --device sim --data .", "no regular file"},
         {"run --device sim --data /dev/zero", "no regular file"},
         {"run --device sim --name ''", "--name"},

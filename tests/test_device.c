@@ -131,6 +131,8 @@ static void capacities_that_are_no_sizes_are_refused(void **state)
     (void)state;
     expect_refused("sim:24XB", MT_USAGE, "not a size");
     expect_refused("sim:0", MT_USAGE, "above 0");
+    expect_refused("sim:24", MT_USAGE,
+                   "\"24\": a device of 24 bytes has no room for anything: write the unit, as in 24GiB");
     expect_refused("cpu:0GiB", MT_USAGE, "above 0");
     expect_refused("cpu:much", MT_USAGE, "not a size");
     expect_refused("cpu:", MT_USAGE, "not a size");

@@ -97,10 +97,13 @@ mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int6
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < low || value > high)
-        return mt_fail(MT_USAGE, "%s %s: expected a whole number from %" PRId64 " to %" PRId64, what, text, low, high);
-    *out = value;
-    return MT_OK;
+    if (end != text && *end == '\0' && errno == 0 && value >= low && value <= high) {
+        *out = value;
+        return MT_OK;
+    }
+    if (high == INT64_MAX)
+        return mt_fail(MT_USAGE, "%s %s: expected a whole number, %" PRId64 " or more", what, text, low);
+    return mt_fail(MT_USAGE, "%s %s: expected a whole number from %" PRId64 " to %" PRId64, what, text, low, high);
 }
 
 enum { LONGEST_WORD = 63 };

@@ -65,6 +65,9 @@ mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **o
     return MT_OK;
 }
 
+/* Less than a page of any machine: a unit was forgotten. */
+enum { LEAST_CAPACITY_BYTES = 4096 };
+
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)
 {
     uint64_t bytes;
@@ -73,6 +76,11 @@ mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)
         return status;
     if (bytes == 0)
         return mt_fail(MT_USAGE, "\"%s\": a device needs a capacity above 0", text);
+    if (bytes < LEAST_CAPACITY_BYTES)
+        return mt_fail(MT_USAGE,
+                       "\"%s\": a device of %" PRIu64 " bytes has no room for anything: write the unit, as in %" PRIu64
+                       "GiB",
+                       text, bytes, bytes);
     *out_bytes = bytes;
     return MT_OK;
 }

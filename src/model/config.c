@@ -83,7 +83,7 @@ mt_status mt_model_config_read(const char *path, struct mt_model_config *out)
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && error.line < 1) /* it could not be read at all */
-        return mt_fail(MT_USAGE, "%s: %s", path, error.text);
+        return mt_fail(MT_USAGE, "the model's sizes can't be read: %s", error.text);
     if (root == NULL)
         return mt_fail(MT_USAGE, "%s, line %d: %s", path, error.line, error.text);
     mt_status status = MT_OK;

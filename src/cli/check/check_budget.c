@@ -210,7 +210,7 @@ mt_status mt_budget_read(const char *path, struct mt_budget *budget)
     json_error_t error;
     json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (object == NULL && error.line < 0)
-        return mt_fail(MT_USAGE, "the budget %s can't be read: %s", path, error.text);
+        return mt_fail(MT_USAGE, "the budget can't be read: %s", error.text);
     if (object == NULL)
         return mt_fail(MT_USAGE, "the budget %s is no JSON: line %d: %s", path, error.line, error.text);
     mt_status status = read_keys(budget, object);
