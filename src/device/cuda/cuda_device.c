@@ -70,13 +70,21 @@ static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     return MT_OK;
 }
 
+/* Of a call in a cleanup, whose failure nobody is told: the runtime keeps it for the next launch, which may be well. What
+ * the card's work fails of stays all the same, and shows to whoever waits for it next. */
+static void pass_over(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        (void)cudaGetLastError();
+}
+
 /* cudaFree waits for the work that may still use the memory. What fails here is not recorded: this may be the cleanup
  * after the failure that the caller is to read about. */
 static void cuda_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)bytes;
     if (cudaSetDevice(cuda_of(device)->ordinal) == cudaSuccess)
-        (void)cudaFree(pointer(address));
+        pass_over(cudaFree(pointer(address)));
 }
 
 static mt_status cuda_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
@@ -97,12 +105,11 @@ static mt_status cuda_range_map(struct mt_device *device, mt_addr address, uint6
     return status == MT_OK ? mt_cuda_range_map(&cuda_of(device)->range, address, bytes) : status;
 }
 
-/* What the work fails of shows to whoever waits for it next. */
 static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     if (cudaSetDevice(cuda_of(device)->ordinal) != cudaSuccess)
         return;
-    (void)cudaDeviceSynchronize();
+    pass_over(cudaDeviceSynchronize());
     mt_cuda_range_unmap(&cuda_of(device)->range, address, bytes);
 }
 
