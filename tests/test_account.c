@@ -473,14 +473,19 @@ static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
     mt_account_take_kernels(account, -1000, tell_kernel, account);
     run_kernel(1, "a", 1100);
     run_kernel(99, "nobody's", 1400);
+    run_kernel(0, "of no call", 1500);
     mt_account_take_kernels(account, -1000, tell_kernel, account);
     static const struct {
         const char *name, *path;
         int64_t step;
         uint64_t start_ns;
-    } expected[] = {{"b", "forward", 0, 200}, {"c", "", 0, 300}, {"a", "", -1, 100}, {"nobody's", "", -1, 400}};
-    assert_int_equal(ran.count, 4);
-    for (size_t i = 0; i < 4; i++) {
+    } expected[] = {{"b", "forward", 0, 200},
+                    {"c", "", 0, 300},
+                    {"a", "", -1, 100},
+                    {"nobody's", "", -1, 400},
+                    {"of no call", "", -1, 500}};
+    assert_int_equal(ran.count, 5);
+    for (size_t i = 0; i < 5; i++) {
         const struct mt_label *label = mt_interner_find_label(recording.interner, ran.kernels[i].label);
         assert_string_equal(ran.names[i], expected[i].name);
         assert_int_equal(ran.kernels[i].step, expected[i].step);

@@ -507,7 +507,7 @@ void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run)
 {
     struct launch *launch = &account->launches[run->launch % LAUNCH_SLOTS];
     uint64_t known = atomic_load_explicit(&launch->number_and_label, memory_order_acquire);
-    if (known >> 32 == run->launch) {
+    if (run->launch != 0 && known >> 32 == run->launch) {
         const struct mt_kernel_launch told = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
                                               .label = (mt_label_id)known,
                                               .number = run->launch};
