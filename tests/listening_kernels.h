@@ -1,12 +1,12 @@
-/* Kernels that compute nothing, and tell somebody of each launch: what they were called with, and on which of a device's
- * queues. */
+/* Kernels that compute nothing, and tell somebody of each launch: what they were called with, and on which of a
+ * device's queues. */
 #ifndef MT_TESTS_LISTENING_KERNELS_H
 #define MT_TESTS_LISTENING_KERNELS_H
 
 #include "kernels/kernels.h"
 
-/* What the device gives such kernels as their queue. `launch` is told the views of an op, of which NULL are not there, and
- * a number that is another for another op; what it returns is the op's outcome. */
+/* What the device gives such kernels as their queue. `launch` is told the views of an op, of which NULL are not
+ * there, and a number that is another for another op; what it returns is the op's outcome. */
 struct listening_queue {
     mt_status (*launch)(struct listening_queue *queue, uint64_t op, const struct mtk_view *const *views, int count);
     void *context;

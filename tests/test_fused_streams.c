@@ -1,5 +1,5 @@
-/* Updates that are queued beside backward (--optimizer-in-backward beside): work that touches bytes comes after all that
- * touched them before, whichever stream that was on, and also where a step fails half-way. */
+/* Updates that are queued beside backward (--optimizer-in-backward beside): work that touches bytes comes after all
+ * that touched them before, whichever stream that was on, and also where a step fails half-way. */
 #include "queued_device.h"
 
 #include "alloc/alloc.h"

@@ -1,5 +1,6 @@
-/* Training with --cuda-graph on a card: the losses are those without, bit by bit; the events are the simulation's; steps are
- * really replayed, and not only when they should not be; and one that fails while it is captured is not launched. */
+/* Training with --cuda-graph on a card: the losses are those without, bit by bit; the events are the simulation's;
+ * steps are really replayed, and not only when they should not be; and one that fails while it is captured is not
+ * launched. */
 #include "gpu.h"
 #include "recording.h"
 
@@ -10,8 +11,8 @@
 
 enum { STEPS = 20, FIRST_REPLAYED = 6 };
 
-/* What a run told, with the steps in which events came while a graph did the work. Invariant: recording comes first, since
- * its functions are called with this. */
+/* What a run told, with the steps in which events came while a graph did the work. Invariant: recording comes first,
+ * since its functions are called with this. */
 struct run {
     struct recording recording;
     const struct mt_device *device;
@@ -171,8 +172,9 @@ static void phases_of_a_replayed_step_are_timed(void **state)
     recording_close(&recording);
 }
 
-/* A card whose graphs are watched. In the begin of number `breaks_at` (0: in none) the third product finds no memory; what the
- * first one of the step before wrote is then another pattern, which is still there afterwards if nothing was launched. */
+/* A card whose graphs are watched. In the begin of number `breaks_at` (0: in none) the third product finds no
+ * memory; what the first one of the step before wrote is then another pattern, which is still there afterwards if
+ * nothing was launched. */
 enum { PATTERN_BYTES = 4096, PATTERN = 0x5A };
 static struct {
     const struct mt_device_table *card; /* the device's own */

@@ -1,5 +1,5 @@
-/* What a device that repeats steps is told by a training run (--cuda-graph on): that a step is an earlier one again only if
- * every launch of it has the same addresses, and nothing of a step that failed or that took memory. */
+/* What a device that repeats steps is told by a training run (--cuda-graph on): that a step is an earlier one again
+ * only if every launch of it has the same addresses, and nothing of a step that failed or that took memory. */
 #include "repeating_device.h"
 
 #include "alloc/alloc.h"

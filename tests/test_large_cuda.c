@@ -1,6 +1,7 @@
-/* Ops on tensors of more elements than 31 bits count, on a card: each is independent along the first dimension, so that the
- * first, a middle and the last part of what the card makes are held against their twins on the CPU. Takes 36 GiB of the
- * card's memory, and is skipped where there is less. With a device as its argument (cpu:1GiB) sizes are small. */
+/* Ops on tensors of more elements than 31 bits count, on a card: each is independent along the first dimension, so
+ * that the first, a middle and the last part of what the card makes are held against their twins on the CPU. Takes
+ * 36 GiB of the card's memory, and is skipped where there is less. With a device as its argument (cpu:1GiB) sizes
+ * are small. */
 #include "gpu.h"
 #include "strided.h"
 

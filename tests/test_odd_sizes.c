@@ -1,5 +1,5 @@
-/* Training at sizes at the edge of what there is: one of everything, heads of one feature, one token, one layer. All ways to
- * compute the model give the losses and gradients of the one that goes op by op. */
+/* Training at sizes at the edge of what there is: one of everything, heads of one feature, one token, one layer. All
+ * ways to compute the model give the losses and gradients of the one that goes op by op. */
 #include "model/parameter.h"
 #include "recording.h"
 

@@ -1,5 +1,5 @@
-/* What ops refuse, on a device that computes nothing: operands that do not fit, are of the wrong dtype, share memory with what
- * is written, or are not there. Each case is an op that is accepted, and then with one thing wrong. */
+/* What ops refuse, on a device that computes nothing: operands that do not fit, are of the wrong dtype, share memory
+ * with what is written, or are not there. Each case is an op that is accepted, and then with one thing wrong. */
 #include "base/interner.h"
 #include "model/ops.h"
 #include "model/ops_fused.h"
@@ -55,8 +55,8 @@ struct shape {
     int64_t shape[MT_MAX_DIMS];
 };
 
-/* What is wrong in the second call: the tensor of that number is of another shape or dtype, or is not there, or shares its
- * memory with the one before it in the list, turned around so that it is another view. */
+/* What is wrong in the second call: the tensor of that number is of another shape or dtype, or is not there, or
+ * shares its memory with the one before it in the list, turned around so that it is another view. */
 struct wrong {
     int tensor;
     enum { IS_ANOTHER, IS_MISSING, IS_TURNED } how;

@@ -46,7 +46,8 @@ static char *matrix_at(const struct matrix *m, int64_t row, int64_t column)
     return m->at + (row * m->row_stride + column * m->column_stride) * (int64_t)mt_dtype_bytes(m->dtype);
 }
 
-/* The distance of rows if BLAS can read them as rows, and count them, else 0. What is only one has no distance that matters. */
+/* The distance of rows if BLAS can read them as rows, and count them, else 0. What is only one has no distance that
+ * matters. */
 static int rows_apart(const struct matrix *m)
 {
     bool columns_adjoin = m->column_stride == 1 || m->columns == 1;

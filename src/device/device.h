@@ -59,9 +59,9 @@ struct mt_device_table {
     mt_status (*reserve)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
     void (*release)(struct mt_device *device, mt_addr address, uint64_t bytes);
 
-    /* A range of addresses with no memory, and memory under parts of it. All four are told multiples of MT_DEVICE_PAGE; map
-     * MT_OUT_OF_MEMORY if there is none; unmap takes any pages that were mapped, however they were, after the queued work
-     * that may use them. Optional, all or none: then memory comes by reserve alone. */
+    /* A range of addresses with no memory, and memory under parts of it. All four are told multiples of
+     * MT_DEVICE_PAGE; map MT_OUT_OF_MEMORY if there is none; unmap takes any pages that were mapped, however they
+     * were, after the queued work that may use them. Optional, all or none: then memory comes by reserve alone. */
     mt_status (*range_open)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
     void (*range_close)(struct mt_device *device, mt_addr address, uint64_t bytes);
     mt_status (*range_map)(struct mt_device *device, mt_addr address, uint64_t bytes);
@@ -85,11 +85,11 @@ struct mt_device_table {
     /* What the driver calls that stream, a cudaStream_t, for programs that queue work of their own. Optional: NULL. */
     void *(*stream_handle)(struct mt_device *device, mt_stream stream);
 
-    /* Between begin and end, stream 0 is given work that is the same whenever `key` is: then it may be queued as one, by what
-     * was learned from earlier times, and while it is, device->kernels is NULL until the end. No reads and writes come
-     * between. In the place of an end, drop: nothing is learned of the work, what was known of its key is forgotten, and what
-     * is not queued yet never is; MT_FAILED unless the work was queued as it was given. And forget: all keys. Optional, all
-     * or none. */
+    /* Between begin and end, stream 0 is given work that is the same whenever `key` is: then it may be queued as
+     * one, by what was learned from earlier times, and while it is, device->kernels is NULL until the end. No reads
+     * and writes come between. In the place of an end, drop: nothing is learned of the work, what was known of its
+     * key is forgotten, and what is not queued yet never is; MT_FAILED unless the work was queued as it was given.
+     * And forget: all keys. Optional, all or none. */
     mt_status (*graph_begin)(struct mt_device *device, uint64_t key);
     mt_status (*graph_end)(struct mt_device *device);
     mt_status (*graph_drop)(struct mt_device *device);
@@ -133,8 +133,8 @@ struct mt_kernel_watch {
     uint64_t lost_kernels; /* that ran, but of which there is no record; as of the last collect */
 };
 
-/* Invariant: reserved_bytes <= capacity_bytes, unless that was lowered since; reserved_bytes is the sum of what reserve gave
- * and release did not take back. Backends embed this as their first member. */
+/* Invariant: reserved_bytes <= capacity_bytes, unless that was lowered since; reserved_bytes is the sum of what
+ * reserve gave and release did not take back. Backends embed this as their first member. */
 struct mt_device {
     const struct mt_device_table *table;
     const struct mtk_table *kernels; /* NULL: nothing is executed */
@@ -169,8 +169,8 @@ const char *const *mt_device_cards(void);
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
 
-/* Ranges of addresses (see the table), where mt_device_has_ranges; mapped bytes count as reserved, and each map as a call of
- * reserve. Bytes must not be 0; what is closed has no memory any more. */
+/* Ranges of addresses (see the table), where mt_device_has_ranges; mapped bytes count as reserved, and each map as a
+ * call of reserve. Bytes must not be 0; what is closed has no memory any more. */
 bool mt_device_has_ranges(const struct mt_device *device);
 mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t bytes);
@@ -189,14 +189,14 @@ mt_status mt_device_synchronize(struct mt_device *device);
 /* What kernels of `stream` take as their queue. */
 struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
 
-/* What the driver calls `stream`: on a card a cudaStream_t, the device's; NULL where nothing is queued, or the card fails.
- * From any thread. */
+/* What the driver calls `stream`: on a card a cudaStream_t, the device's; NULL where nothing is queued, or the card
+ * fails. From any thread. */
 void *mt_device_stream_handle(struct mt_device *device, mt_stream stream);
 
-/* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end or a drop for each
- * begin, but for one that failed: a drop where work failed in between, or memory was asked for, which then came or went while
- * the work that uses it was to be queued at once. Keys are whose who begins: before somebody else does, or gives memory back
- * that the work uses, they are forgotten. */
+/* Work that is the same whenever `key` is, launch by launch, may be queued as one (see the table). An end or a drop
+ * for each begin, but for one that failed: a drop where work failed in between, or memory was asked for, which then
+ * came or went while the work that uses it was to be queued at once. Keys are whose who begins: before somebody else
+ * does, or gives memory back that the work uses, they are forgotten. */
 mt_status mt_device_graph_begin(struct mt_device *device, uint64_t key);
 mt_status mt_device_graph_end(struct mt_device *device);
 mt_status mt_device_graph_drop(struct mt_device *device);
@@ -206,14 +206,15 @@ void mt_device_graph_forget(struct mt_device *device);
 mt_status mt_device_mark(struct mt_device *device, int number);
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
 
-/* Watches the device's kernels from now on, until it is closed. MT_FAILED where no kernels run (sim, cpu), where what it
- * takes is missing, or where another tool watches already, which the message names: whoever asked may go on without. */
+/* Watches the device's kernels from now on, until it is closed. MT_FAILED where no kernels run (sim, cpu), where
+ * what it takes is missing, or where another tool watches already, which the message names: whoever asked may go on
+ * without. */
 mt_status mt_device_watch_kernels(struct mt_device *device);
 
-/* Whether kernels are watched: then launches are preceded by mt_device_tag, steps by mt_device_tag_step (MT_NO_STEP where
- * they end), and mt_device_collect hands over what ran, by start, since it was last called. It waits for the queued work
- * and takes some tenths of a microsecond a kernel, so it has no place in what is timed. waiting: how many kernels it
- * would hand over. lost: how many there were until then of which no record came. */
+/* Whether kernels are watched: then launches are preceded by mt_device_tag, steps by mt_device_tag_step (MT_NO_STEP
+ * where they end), and mt_device_collect hands over what ran, by start, since it was last called. It waits for the
+ * queued work and takes some tenths of a microsecond a kernel, so it has no place in what is timed. waiting: how
+ * many kernels it would hand over. lost: how many there were until then of which no record came. */
 bool mt_device_watches_kernels(const struct mt_device *device);
 uint64_t mt_device_lost_kernels(const struct mt_device *device);
 uint64_t mt_device_waiting_kernels(const struct mt_device *device);

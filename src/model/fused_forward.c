@@ -10,7 +10,8 @@ struct stream {
     struct mt_tensor *sum, *addend;
 };
 
-/* Where the norm puts the sum that it normalizes: in the place of the old one, if nobody keeps that. A new reference. */
+/* Where the norm puts the sum that it normalizes: in the place of the old one, if nobody keeps that. A new
+ * reference. */
 static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *stream)
 {
     if (stream->addend == NULL || mt_tensor_is_exclusive(stream->sum))
@@ -21,8 +22,8 @@ static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *st
     return sum;
 }
 
-/* Adds what is to be added to the stream, and returns the norm of that; keeps what backward needs. Nothing is left to be added
- * afterwards, also after a failure. */
+/* Adds what is to be added to the stream, and returns the norm of that; keeps what backward needs. Nothing is left
+ * to be added afterwards, also after a failure. */
 static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                                    struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
 {

@@ -9,8 +9,8 @@
 #include "model/config.h"
 #include "model/runtime.h"
 
-/* Who is told of each parameter's gradient once it is complete, at the end of backward at the latest; `grad` is contiguous
- * and borrowed. Invariant: no visit, nobody is told. */
+/* Who is told of each parameter's gradient once it is complete, at the end of backward at the latest; `grad` is
+ * contiguous and borrowed. Invariant: no visit, nobody is told. */
 struct mt_gradient_watch {
     void (*visit)(void *context, const char *parameter, const struct mt_tensor *grad);
     void *context;
@@ -35,8 +35,8 @@ struct mt_implementation {
     void (*update)(struct mt_runtime *rt, void *model, int64_t step);
     void (*zero_grad)(struct mt_runtime *rt, void *model);
 
-    /* Where the gradients are that have not been let go, as one number: all that moves of what a model holds between steps,
-     * and by addresses, since it tells of work that was queued with them. */
+    /* Where the gradients are that have not been let go, as one number: all that moves of what a model holds between
+     * steps, and by addresses, since it tells of work that was queued with them. */
     uint64_t (*gradient_places)(const void *model);
 
     /* Lets go of what the step made. */

@@ -37,14 +37,16 @@ struct mt_runtime {
     uint64_t next_sequence;          /* of graph nodes */
 };
 
-/* Begins in phase init, outside of every span. Closing gives the workspaces back; everything else was released before. */
+/* Begins in phase init, outside of every span. Closing gives the workspaces back; everything else was released
+ * before. */
 void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc);
 void mt_runtime_close(struct mt_runtime *rt);
 
 /* Keeps the first failure. Its text is the thread's last error, so nothing that may fail is called after it. */
 void mt_runtime_fail(struct mt_runtime *rt, mt_status status);
 
-/* Calls `act` in any case, and keeps its failure if it is the first. Where it fails after another, the words stay that one's. */
+/* Calls `act` in any case, and keeps its failure if it is the first. Where it fails after another, the words stay
+ * that one's. */
 void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), void *context);
 
 /* Begins a phase: later blocks are labelled with it, and the trace is told. */

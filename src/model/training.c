@@ -77,9 +77,9 @@ static struct mt_gradient_watch watch_of_step(struct training *run, int64_t step
     return (struct mt_gradient_watch){.visit = reports ? report_grad_norm : NULL, .context = run};
 }
 
-/* Forward and backward of a step are the same work as in an earlier one if the allocator is as it was then, and gradients that
- * go on the way lie where they lay: the model asks for the same blocks and gets them. The tokens are there already, and the
- * loss is read afterwards; in a step whose gradients are reported, they are read between. */
+/* Forward and backward of a step are the same work as in an earlier one if the allocator is as it was then, and
+ * gradients that go on the way lie where they lay: the model asks for the same blocks and gets them. The tokens are
+ * there already, and the loss is read afterwards; in a step whose gradients are reported, they are read between. */
 static bool begin_graph(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
@@ -98,8 +98,8 @@ static mt_status end_or_drop_graph(void *context)
     return run->graph_repeats ? mt_device_graph_end(run->rt.device) : mt_device_graph_drop(run->rt.device);
 }
 
-/* What failed on its way is not to be done, and what asked the device for memory (which gives none back but to be asked again)
- * is not to be repeated: what was mapped then need not be when the work begins. */
+/* What failed on its way is not to be done, and what asked the device for memory (which gives none back but to be
+ * asked again) is not to be repeated: what was mapped then need not be when the work begins. */
 static void end_graph(struct training *run, bool has_begun)
 {
     run->graph_repeats = run->rt.status == MT_OK && run->rt.device->reserve_count == run->reserves_before_graph;
@@ -210,8 +210,8 @@ static void end_step(struct training *run, int64_t step)
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
 }
 
-/* Records of kernels wait until the run ends, so that their hand-over is in no step's time; only where so many are there
- * that they would take much memory, and more room than the recorder's ring has, they go before a step. */
+/* Records of kernels wait until the run ends, so that their hand-over is in no step's time; only where so many are
+ * there that they would take much memory, and more room than the recorder's ring has, they go before a step. */
 enum { MOST_WAITING_KERNELS = 1 << 18 };
 
 static void run_steps(struct training *run)

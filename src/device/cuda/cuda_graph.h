@@ -1,6 +1,6 @@
-/* Steps that a card repeats. What is queued between begin and end is known by a key: the first time that one comes up, work
- * is queued as always; the second time it is captured as a graph, which is then launched; from then on the graph is launched
- * at begin, and what the host would queue until end is left out.
+/* Steps that a card repeats. What is queued between begin and end is known by a key: the first time that one comes up,
+ * work is queued as always; the second time it is captured as a graph, which is then launched; from then on the graph
+ * is launched at begin, and what the host would queue until end is left out.
  *
  * Captured work writes and reads the addresses that it was captured with: equal keys promise equal launches. */
 #ifndef MT_DEVICE_CUDA_GRAPH_H
@@ -28,7 +28,8 @@ struct mt_cuda_graph {
 
 enum { MT_CUDA_GRAPHS = 8 };
 
-/* All zero at first. Invariant: keys of the used ones differ; `current` is one of them, or NULL outside of begin and end. */
+/* All zero at first. Invariant: keys of the used ones differ; `current` is one of them, or NULL outside of begin and
+ * end. */
 struct mt_cuda_graphs {
     struct mt_cuda_graph list[MT_CUDA_GRAPHS];
     struct mt_cuda_graph *current;
@@ -40,8 +41,8 @@ struct mt_cuda_graphs {
 mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaStream_t stream);
 mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream);
 
-/* In the place of end: forgets the key, with what was captured, which is not launched. MT_FAILED unless the work was queued
- * as it was given. */
+/* In the place of end: forgets the key, with what was captured, which is not launched. MT_FAILED unless the work was
+ * queued as it was given. */
 mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream);
 
 /* Remembers the moment in the queue, also in what is captured; a graph that replays does it by itself. */
