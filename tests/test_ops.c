@@ -307,6 +307,57 @@ static void a_norm_has_another_place_than_the_sum_that_it_is_of(void **state)
     mt_tensor_release(&lab.rt, x);
 }
 
+/* A row that stands for four. */
+static void what_repeats_itself_is_read_and_never_written(void **state)
+{
+    (void)state;
+    const struct shape row = {MT_F32, 2, {1, 4}}, rows = {MT_F32, 2, {4, 4}};
+    struct mt_tensor *one = make(&row), *four = make(&rows);
+    struct mt_tensor *repeated = mt_tensor_view(&lab.rt, one, 2, rows.shape, (const int64_t[]){0, 1}, 0);
+    mt_op_unary(&lab.rt, MTK_EXP, 0, four, repeated);
+    assert_int_equal(lab.rt.status, MT_OK);
+    mt_op_unary(&lab.rt, MTK_EXP, 0, repeated, four);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    mt_op_fill(&lab.rt, repeated, 1);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    mt_tensor_release(&lab.rt, repeated);
+    mt_tensor_release(&lab.rt, four);
+    mt_tensor_release(&lab.rt, one);
+}
+
+/* It would be written over while it is read. */
+static void scratch_of_attentions_gradient_is_not_its_log_sum_exp(void **state)
+{
+    (void)state;
+    const struct shape heads = {MT_F32, 4, {1, 2, 16, 16}}, column = {MT_F32, 4, {1, 2, 16, 1}};
+    struct mt_tensor *t[8], *lse = make(&column), *delta = make(&column);
+    for (int i = 0; i < 8; i++)
+        t[i] = make(&heads);
+    struct mt_attention attention = {.scale = 1,
+                                     .q = t[0],
+                                     .k = t[1],
+                                     .v = t[2],
+                                     .out = t[3],
+                                     .grad = t[4],
+                                     .dq = t[5],
+                                     .dk = t[6],
+                                     .dv = t[7],
+                                     .lse = lse,
+                                     .delta = delta};
+    mt_op_attention_grad(&lab.rt, &attention);
+    assert_int_equal(lab.rt.status, MT_OK);
+    attention.delta = lse;
+    mt_op_attention_grad(&lab.rt, &attention);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    for (int i = 0; i < 8; i++)
+        mt_tensor_release(&lab.rt, t[i]);
+    mt_tensor_release(&lab.rt, delta);
+    mt_tensor_release(&lab.rt, lse);
+}
+
 static void a_shape_without_elements_is_refused(void **state)
 {
     (void)state;
@@ -326,6 +377,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_fit_is_refused_with_the_ops_name),
         cmocka_unit_test(a_norm_has_another_place_than_the_sum_that_it_is_of),
+        cmocka_unit_test(what_repeats_itself_is_read_and_never_written),
+        cmocka_unit_test(scratch_of_attentions_gradient_is_not_its_log_sum_exp),
         cmocka_unit_test(a_shape_without_elements_is_refused),
     };
     return cmocka_run_group_tests(tests, open_laboratory, close_laboratory);

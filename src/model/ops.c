@@ -91,6 +91,15 @@ bool mt_op_alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in
            memcmp(out->stride, in->stride, (size_t)out->dims * sizeof out->stride[0]) == 0;
 }
 
+/* Whether several elements of a tensor are one in memory: then it can't be written. */
+static bool repeats(const struct mt_tensor *tensor)
+{
+    for (int i = 0; i < tensor->dims; i++)
+        if (tensor->shape[i] > 1 && tensor->stride[i] == 0)
+            return true;
+    return false;
+}
+
 void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                  bool matrix_product)
 {
@@ -137,6 +146,10 @@ static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_t
         return false;
     const struct mt_tensor *out = tensors[0];
     views[0] = mt_op_view(out);
+    if (repeats(out)) {
+        mt_op_fail_shapes(rt, op, out, out);
+        return false;
+    }
     for (int i = 1; i < count; i++) {
         if (broadcast_view(tensors[i], out->dims, out->shape, &views[i]) && mt_op_alias_allowed(out, tensors[i]))
             continue;
@@ -191,7 +204,7 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
     struct mtk_view seen_as_in, out_view;
     if (!mt_op_ready(rt, "reduce", tensors, 2))
         return;
-    if (!broadcast_view(out, in->dims, in->shape, &seen_as_in) || out->storage == in->storage) {
+    if (!broadcast_view(out, in->dims, in->shape, &seen_as_in) || out->storage == in->storage || repeats(out)) {
         mt_op_fail_shapes(rt, "reduce", out, in);
         return;
     }
@@ -225,7 +238,7 @@ static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, 
     int dims = out->dims;
     bool fits = (dims == 3 || dims == 4) && a->dims == dims && b->dims == dims && a->dtype == b->dtype &&
                 (out->dtype == a->dtype || (out->dtype == MT_F32 && a->dtype == MT_BF16)) &&
-                out->storage != a->storage && out->storage != b->storage && is_readable_matrix(out) &&
+                out->storage != a->storage && out->storage != b->storage && !repeats(out) && is_readable_matrix(out) &&
                 is_readable_matrix(a) && is_readable_matrix(b);
     for (int i = 0; fits && i < dims - 2; i++)
         fits = out->shape[i] == a->shape[i] && out->shape[i] == b->shape[i];

@@ -172,6 +172,10 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     const struct mt_tensor *const columns[] = {a->lse, a->delta};
     if (!heads_fit(rt, "attention_grad", heads, 8, 3) || !columns_fit(rt, "attention_grad", columns, 2, a->q))
         return;
+    if (a->lse->storage == a->delta->storage) {
+        mt_op_fail_shapes(rt, "attention_grad", a->delta, a->lse);
+        return;
+    }
     mt_use_note(rt, a->dq, (const struct mt_tensor *[]){a->q, a->k, a->v, a->grad, a->out, a->lse}, 6);
     mt_use_write(rt, a->dk);
     mt_use_write(rt, a->dv);
