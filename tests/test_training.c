@@ -1,4 +1,5 @@
 /* What a training run that fails says: the words of its first failure, whatever else fails while it is brought to an end. */
+#include "model/token_source.h"
 #include "model/training.h"
 #include "recording.h"
 
@@ -6,6 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -104,12 +107,32 @@ static void what_fails_first_at_the_end_says_so(void **state)
     expect_words("the graph does not end");
 }
 
+/* Nobody writes into it, so who opened it to read would wait for ever. */
+static void a_pipe_is_no_text_to_train_on(void **state)
+{
+    (void)state;
+    char path[64];
+    struct mt_training_config config = small_config();
+    struct mt_token_source *tokens = NULL;
+    snprintf(path, sizeof path, "test_training_%d.pipe", (int)getpid());
+    config.data = MT_DATA_FILE;
+    config.data_file = path;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    mt_status status = mt_token_source_open(&config, &tokens);
+    alarm(0);
+    unlink(path);
+    assert_int_equal(status, MT_FAILED);
+    expect_words("is no regular file");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_among_the_parameters_keeps_its_words),
         cmocka_unit_test(a_failure_inside_of_a_graph_keeps_its_words),
         cmocka_unit_test(what_fails_first_at_the_end_says_so),
+        cmocka_unit_test(a_pipe_is_no_text_to_train_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

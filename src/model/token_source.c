@@ -20,13 +20,14 @@ struct mt_token_source {
     int64_t *tokens; /* room for batch rows; NULL until a device wants them */
 };
 
+/* What it is is asked first: to open a pipe would wait for somebody who writes into it. */
 static mt_status open_file(struct mt_token_source *source)
 {
     const char *path = source->config->data_file;
-    source->file = fopen(path, "rb");
     struct stat about;
-    if (source->file != NULL && fstat(fileno(source->file), &about) == 0 && !S_ISREG(about.st_mode))
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
         return mt_fail(MT_FAILED, "%s is no regular file", path);
+    source->file = fopen(path, "rb");
     if (source->file == NULL || fseek(source->file, 0, SEEK_END) != 0)
         return mt_fail(MT_FAILED, "can't read %s: %s", path, strerror(errno));
     source->file_bytes = ftell(source->file);
