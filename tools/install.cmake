@@ -7,6 +7,14 @@
 #   cuda          memtrace-cuda     the modules that need CUDA, where they were built
 include(CMakePackageConfigHelpers)
 
+# All that is installed, and none of the tests.
+add_custom_target(installed DEPENDS share memtrace memtrace_shared memtrace_static)
+foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch)
+    if(TARGET ${module})
+        add_dependencies(installed ${module})
+    endif()
+endforeach()
+
 set(library_folder ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS memtrace RUNTIME)
 install(DIRECTORY ${share}/ DESTINATION ${CMAKE_INSTALL_DATADIR})
