@@ -161,7 +161,8 @@ static void record(mt_memory_kind kind, bool releases, uint64_t address, uint64_
                                           .releases = releases,
                                           .address = address,
                                           .bytes = bytes,
-                                          .call = call};
+                                          .call = call,
+                                          .context = 1};
     mt_account_record(account, &told);
 }
 
@@ -343,6 +344,23 @@ static void memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_
     record(MT_MEMORY_DEVICE, false, 2 * MIB, 10, 8);
     record(MT_MEMORY_DEVICE, false, 3 * MIB, 100, 9);
     assert_holds(110, 2);
+}
+
+/* Nothing tells of their end beside, and some are told of when they have gone. */
+static void a_context_takes_what_records_told_with_it(void **state)
+{
+    (void)state;
+    record(MT_MEMORY_ARRAY, false, MIB, 1000, 0);
+    record(MT_MEMORY_STATIC, false, 2 * MIB, 500, 0);
+    assert_holds(1500, 2);
+    mt_account_end_context(account, now_ns++, 2);
+    assert_holds(1500, 2);
+    mt_account_end_context(account, now_ns++, 1);
+    assert_holds(0, 0);
+    record(MT_MEMORY_ARRAY, true, MIB, 1000, 0);
+    record(MT_MEMORY_STATIC, false, 3 * MIB, 700, 0);
+    assert_holds(0, 0);
+    assert_int_equal(recording.events[recording.count - 2].requested_bytes, 700);
 }
 
 static void a_context_takes_its_memory_with_it(void **state)
@@ -618,6 +636,7 @@ int main(void)
         TEST(what_a_pool_keeps_is_reserved_and_nobodys),
         TEST(a_pool_of_which_nothing_is_said_holds_its_blocks),
         TEST(a_context_takes_its_memory_with_it),
+        TEST(a_context_takes_what_records_told_with_it),
         TEST(only_the_memory_of_the_wanted_device_counts),
         TEST(a_refused_request_is_the_end_of_memory),
         TEST(kernels_belong_to_the_range_and_step_of_their_launch),

@@ -47,8 +47,8 @@ struct launch {
     _Atomic int64_t step;
 };
 
-/* Invariants: owners has every live block that was taken with an address of the program's; calls[n % CALL_SLOTS] is
- * the last expected call n. */
+/* Invariants: owners has every live block that was taken with an address of the program's, or that a record told;
+ * calls[n % CALL_SLOTS] is the last expected call n. */
 struct mt_account {
     struct mt_foreign *foreign;
     struct mt_sink sink;
@@ -59,6 +59,7 @@ struct mt_account {
     struct pool *pools;
     uint32_t pool_count;
     struct mt_number_map recorded; /* address that a record told, to the block's own */
+    struct mt_number_map ended;    /* contexts, of which records may still come */
     struct mt_number_map handles;  /* to the index of the physical memory */
     struct physical *physical;
     size_t physical_count, first_free; /* as next_free */
@@ -83,6 +84,7 @@ struct mt_account *mt_account_create(const struct mt_sink *sink, const struct mt
         account->categories[kind] = mt_sink_category(sink, kind_names[kind]);
     mt_number_map_create(&account->owners);
     mt_number_map_create(&account->recorded);
+    mt_number_map_create(&account->ended);
     mt_number_map_create(&account->handles);
     mt_address_map_create(&account->mappings, sizeof(struct mapping));
     account->next_own_address = first_own_address;
@@ -100,6 +102,7 @@ void mt_account_destroy(struct mt_account *account)
     mt_foreign_destroy(account->foreign);
     mt_number_map_release(&account->owners);
     mt_number_map_release(&account->recorded);
+    mt_number_map_release(&account->ended);
     mt_number_map_release(&account->handles);
     mt_address_map_release(&account->mappings);
     mt_kernel_log_destroy(account->kernels);
@@ -270,6 +273,7 @@ void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32
     for (size_t i = 0; i < count; i++)
         mt_account_give(account, time_ns, addresses[i]);
     free(addresses);
+    mt_number_map_put(&account->ended, context, 0);
     for (uint32_t i = 0; i < account->pool_count; i++)
         if (account->pools[i].used_bytes == 0)
             cache(account, time_ns, i + 1, 0);
@@ -381,7 +385,7 @@ static void release_recorded(struct mt_account *account, const struct mt_memory_
     if (!mt_number_map_take(&account->recorded, record->address, &block))
         return;
     account->counts.filled_records++;
-    mt_foreign_give(account->foreign, record->time_ns, block);
+    mt_account_give(account, record->time_ns, block);
 }
 
 /* Kinds that calls tell are filled in only once a record was found to belong to a call: else numbers can't be
@@ -389,6 +393,12 @@ static void release_recorded(struct mt_account *account, const struct mt_memory_
 static bool may_fill(const struct mt_account *account, const struct mt_memory_record *record)
 {
     return record->kind == MT_MEMORY_ARRAY || record->kind == MT_MEMORY_STATIC || account->counts.told_records > 0;
+}
+
+static bool has_ended(const struct mt_account *account, uint32_t context)
+{
+    uint64_t nothing;
+    return mt_number_map_get(&account->ended, context, &nothing);
 }
 
 static void take_recorded(struct mt_account *account, const struct mt_memory_record *record)
@@ -403,6 +413,9 @@ static void take_recorded(struct mt_account *account, const struct mt_memory_rec
         return;
     account->counts.filled_records++;
     mt_number_map_put(&account->recorded, record->address, block);
+    mt_number_map_put(&account->owners, block, record->context);
+    if (has_ended(account, record->context))
+        mt_account_give(account, record->time_ns, block);
 }
 
 void mt_account_record(struct mt_account *account, const struct mt_memory_record *record)

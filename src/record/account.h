@@ -107,7 +107,7 @@ void mt_account_refuse(struct mt_account *account, const struct mt_account_threa
  * counted block came of is ignored. */
 void mt_account_pool(struct mt_account *account, uint64_t time_ns, uint64_t pool, uint64_t reserved_bytes);
 
-/* All that goes with a context, which is about to end. */
+/* All that goes with a context, which is about to end; what records tell of it from now on ends at once. */
 void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context);
 
 /* Physical memory: made, held once more, let go of once; mapped, and all that lies in a range unmapped. Handles and
