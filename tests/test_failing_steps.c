@@ -1,10 +1,8 @@
 /* A training run that fails wherever it can: at each launch of its first steps, and at each request that the device
  * serves. It ends with the status and the words of what failed, the allocator is whole, and nothing is kept; what it
  * keeps on the host AddressSanitizer would tell. */
-#include "alloc/alloc.h"
-#include "base/interner.h"
 #include "listening_kernels.h"
-#include "model/training.h"
+#include "recording.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,6 +76,20 @@ static void card_close(void)
     mt_device_close(card.device);
 }
 
+/* Spans that begin end in a failed run as well, and what was handed out came back. */
+static void expect_ends(const struct recording *recording)
+{
+    int64_t spans = 0, blocks = 0;
+    for (size_t i = 0; i < recording->count; i++) {
+        mt_event_kind kind = recording->events[i].kind;
+        spans += (kind == MT_EVENT_SPAN_BEGIN) - (kind == MT_EVENT_SPAN_END);
+        blocks += (kind == MT_EVENT_ALLOC) - (kind == MT_EVENT_FREE);
+        assert_true(spans >= 0 && blocks >= 0);
+    }
+    assert_int_equal(spans, 0);
+    assert_int_equal(blocks, 0);
+}
+
 static const struct setup {
     mt_implementation_kind implementation;
     mt_attention_kind attention;
@@ -136,15 +148,16 @@ static struct mt_training_config config_of(const struct setup *setup)
     return config;
 }
 
-/* Trains on the card, and leaves it open; afterwards the allocator is whole and all is given back. */
+/* Trains on the card, and leaves it open; afterwards the allocator is whole, and all is given back and has ended. */
 static mt_status train(const struct setup *setup, int fail_launch, uint64_t refuse_from)
 {
     const struct mt_training_config config = config_of(setup);
-    struct mt_interner *interner = mt_interner_create();
-    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct recording recording;
     struct mt_alloc_settings settings;
     struct mt_alloc_stats stats;
     struct mt_alloc *alloc;
+    recording_open(&recording);
+    const struct mt_sink sink = recording_sink(&recording);
     card_open(fail_launch, refuse_from);
     assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
     assert_int_equal(mt_alloc_create(card.device, &sink, &settings, &alloc), MT_OK);
@@ -152,8 +165,9 @@ static mt_status train(const struct setup *setup, int fail_launch, uint64_t refu
     assert_int_equal(mt_alloc_check(alloc), MT_OK);
     mt_alloc_stats(alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
+    expect_ends(&recording);
     mt_alloc_destroy(alloc);
-    mt_interner_destroy(interner);
+    recording_close(&recording);
     return status;
 }
 
