@@ -73,24 +73,35 @@ static inline void peer_become(const char *command, const int in[2], const int o
     _exit(127);
 }
 
+static inline void peer_close_pipe(const int ends[2])
+{
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* Starts a shell's command as a peer, which is to be awaited. NULL: there is none. Our ends of the pipes close in every
  * process that is started later: a peer that held another's would keep that from ever reading its end. */
 static inline struct peer peer_start(const char *command)
 {
-    struct peer peer = {0, NULL, NULL};
+    const struct peer none = {0, NULL, NULL};
+    struct peer peer = none;
     int in[2], out[2];
     if (command == NULL || pipe2(in, O_CLOEXEC) != 0)
-        return peer;
+        return none;
     if (pipe2(out, O_CLOEXEC) != 0) {
-        close(in[0]);
-        close(in[1]);
-        return peer;
+        peer_close_pipe(in);
+        return none;
     }
     signal(SIGPIPE, SIG_IGN); /* one that has ended is seen by what it no longer answers */
     fflush(NULL);
     peer.process = fork();
     if (peer.process == 0)
         peer_become(command, in, out);
+    if (peer.process < 0) {
+        peer_close_pipe(in);
+        peer_close_pipe(out);
+        return none;
+    }
     setpgid(peer.process, peer.process); /* here and there, since either may come first */
     close(in[0]);
     close(out[1]);
