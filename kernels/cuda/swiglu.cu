@@ -80,46 +80,49 @@ __global__ void __launch_bounds__(THREADS) swiglu_grad_kernel(const __grid_const
     mtk_write<T, VEC>(g.out + out, g.dtype, mtk_encode<T, VEC>(grad, g.dtype));
 }
 
-/* The gate and how many neighbours a thread takes of it; MT_FAILED if there are more than a launch numbers. */
-static mt_status gate_of(const char *op, const struct mtk_view *out, const struct mtk_view *in, gate *to, int *vec)
+/* One of a kind for each width that is computed in, and for one neighbour or AT_ONCE of them. */
+constexpr int AT_ONCE = 8;
+typedef void gate_kernel(gate);
+struct gate_kernels {
+    gate_kernel *wide, *wide_vec, *narrow, *narrow_vec;
+};
+
+/* Queues a kernel over all rows, in as many launches as number them; MT_FAILED if one does not number a row. */
+static mt_status queue_rows(const char *op, const gate_kernels &kernels, const struct mtk_view *out,
+                            const struct mtk_view *in, struct mtk_queue *queue)
 {
-    constexpr int VEC = 8;
-    int64_t F = out->shape[3], count = out->shape[0] * out->shape[1] * out->shape[2] * F;
-    mt_addr bytes = (mt_addr)(VEC * mtk_size_of(out->dtype));
-    *vec = F % VEC == 0 && in->address % bytes == 0 && out->address % bytes == 0 ? VEC : 1;
-    if (count / *vec > MTK_MOST_UNITS)
-        return mt_fail(MT_FAILED, "%s: %lld elements are more than a launch numbers", op, (long long)count);
-    *to = {mtk_device_pointer(in->address), mtk_device_pointer(out->address), out->dtype, (uint32_t)(count / *vec),
-           mtk_divisor_of(F / *vec)};
-    return MT_OK;
+    int64_t F = out->shape[3], rows = out->shape[0] * out->shape[1] * out->shape[2], size = mtk_size_of(out->dtype);
+    mt_addr bytes = (mt_addr)(AT_ONCE * size);
+    bool in_vec = F % AT_ONCE == 0 && in->address % bytes == 0 && out->address % bytes == 0;
+    int64_t row_units = in_vec ? F / AT_ONCE : F;
+    if (rows == 0 || F == 0)
+        return MT_OK;
+    if (row_units > MTK_MOST_UNITS)
+        return mt_fail(MT_FAILED, "%s: a row of %lld elements is longer than a launch numbers", op, (long long)F);
+    gate_kernel *kernel = mtk_is_wide(out->dtype) ? (in_vec ? kernels.wide_vec : kernels.wide)
+                                                  : (in_vec ? kernels.narrow_vec : kernels.narrow);
+    int64_t most = MTK_MOST_UNITS / row_units;
+    mt_status status = MT_OK;
+    for (int64_t first = 0; first < rows && status == MT_OK; first += most) {
+        int64_t count = rows - first < most ? rows - first : most;
+        gate g = {mtk_device_pointer(in->address) + first * 2 * F * size,
+                  mtk_device_pointer(out->address) + first * F * size, out->dtype, (uint32_t)(count * row_units),
+                  mtk_divisor_of(row_units)};
+        status = mtk_launch(op, kernel, (unsigned)mtk_ceiling(g.units, THREADS), THREADS, queue, g);
+    }
+    return status;
 }
 
 mt_status mtk_cuda_swiglu(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue)
 {
-    gate g = {};
-    int vec = 1;
-    mt_status status = gate_of("swiglu", out, in, &g, &vec);
-    if (status != MT_OK || g.units == 0)
-        return status;
-    unsigned blocks = (unsigned)mtk_ceiling(g.units, THREADS);
-    bool is_wide = mtk_is_wide(out->dtype);
-    return mtk_launch("swiglu",
-                      is_wide ? (vec > 1 ? swiglu_kernel<double, 8> : swiglu_kernel<double, 1>)
-                              : (vec > 1 ? swiglu_kernel<float, 8> : swiglu_kernel<float, 1>),
-                      blocks, THREADS, queue, g);
+    const gate_kernels kernels = {swiglu_kernel<double, 1>, swiglu_kernel<double, AT_ONCE>, swiglu_kernel<float, 1>,
+                                  swiglu_kernel<float, AT_ONCE>};
+    return queue_rows("swiglu", kernels, out, in, queue);
 }
 
 mt_status mtk_cuda_swiglu_grad(const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue)
 {
-    gate g = {};
-    int vec = 1;
-    mt_status status = gate_of("swiglu_grad", grad, in, &g, &vec);
-    if (status != MT_OK || g.units == 0)
-        return status;
-    unsigned blocks = (unsigned)mtk_ceiling(g.units, THREADS);
-    bool is_wide = mtk_is_wide(grad->dtype);
-    return mtk_launch("swiglu_grad",
-                      is_wide ? (vec > 1 ? swiglu_grad_kernel<double, 8> : swiglu_grad_kernel<double, 1>)
-                              : (vec > 1 ? swiglu_grad_kernel<float, 8> : swiglu_grad_kernel<float, 1>),
-                      blocks, THREADS, queue, g);
+    const gate_kernels kernels = {swiglu_grad_kernel<double, 1>, swiglu_grad_kernel<double, AT_ONCE>,
+                                  swiglu_grad_kernel<float, 1>, swiglu_grad_kernel<float, AT_ONCE>};
+    return queue_rows("swiglu_grad", kernels, grad, in, queue);
 }
