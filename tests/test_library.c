@@ -304,18 +304,24 @@ static void *end_within_spans(void *run)
     return NULL;
 }
 
+/* What the thread does with the run tells of so many spans, and of their ends. */
+static void assert_spans_of(void *(*live)(void *run), size_t spans)
+{
+    pthread_t thread;
+    uint64_t sum;
+    memtrace_run *run = open_run(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, live, run), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(count_marks(MT_EVENT_SPAN_BEGIN, &sum), spans);
+    assert_int_equal(count_marks(MT_EVENT_SPAN_END, &sum), spans);
+}
+
 /* Else what other threads do later would lie within them. */
 static void a_thread_that_ends_within_spans_leaves_them(void **state)
 {
     (void)state;
-    pthread_t thread;
-    uint64_t sum;
-    memtrace_run *run = open_run(NULL);
-    assert_int_equal(pthread_create(&thread, NULL, end_within_spans, run), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-    assert_int_equal(count_marks(MT_EVENT_SPAN_BEGIN, &sum), 2);
-    assert_int_equal(count_marks(MT_EVENT_SPAN_END, &sum), 2);
+    assert_spans_of(end_within_spans, 2);
 }
 
 /* Before a sanitizer looks for leaks in a process that has lost its first thread. */
@@ -347,14 +353,7 @@ static void *fork_within_a_span(void *run)
 static void the_end_of_a_child_ends_no_span_of_its_parent(void **state)
 {
     (void)state;
-    pthread_t thread;
-    uint64_t sum;
-    memtrace_run *run = open_run(NULL);
-    assert_int_equal(pthread_create(&thread, NULL, fork_within_a_span, run), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-    assert_int_equal(count_marks(MT_EVENT_SPAN_BEGIN, &sum), 2);
-    assert_int_equal(count_marks(MT_EVENT_SPAN_END, &sum), 2);
+    assert_spans_of(fork_within_a_span, 2);
 }
 
 static void a_refused_request_leaves_the_run_as_it_was(void **state)
