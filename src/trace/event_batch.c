@@ -21,10 +21,13 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
     [MT_EVENT_PHASE] = ALWAYS | 1u << REQUESTED,
 };
 
-/* Whatever a program asked for in vain has a size: a column holds half of what a number of bytes may be. */
+/* What a program asked for in vain may be any number, and a column holds half of them: at most this, which is one of whole
+ * pages, so that what a segment for it would take is a number, too. */
+static const uint64_t MOST_BYTES = (UINT64_C(1) << 63) - (2 << 20);
+
 static void result_bytes(sqlite3_context *context, uint64_t bytes)
 {
-    sqlite3_result_int64(context, bytes <= INT64_MAX ? (int64_t)bytes : INT64_MAX);
+    sqlite3_result_int64(context, (int64_t)(bytes < MOST_BYTES ? bytes : MOST_BYTES));
 }
 
 static void result_id(sqlite3_context *context, int64_t id)
