@@ -33,7 +33,7 @@ int mt_output_columns(void);
 /* How many columns sentences on stdout may take: those of the terminal, MT_LEAST_WIDTH at least and MT_MOST_WIDTH, which
  * is as wide as reads well, at most; MT_MOST_WIDTH too where stdout is no terminal, so that files are the same
  * everywhere. */
-enum { MT_LEAST_WIDTH = 80, MT_MOST_WIDTH = 110 };
+enum { MT_LEAST_WIDTH = 60, MT_MOST_WIDTH = 110 };
 int mt_output_width(void);
 
 /* Whether a byte of UTF-8 is none that a character begins with. */

@@ -95,7 +95,8 @@ static void print_exit_codes(void)
 void mt_help_print_all(void)
 {
     enum { SUMMARY_COLUMN = 14 };
-    puts(MT_PROGRAM_SUMMARY "\n\nusage: memtrace COMMAND [OPTIONS]\n\nCommands:");
+    mt_print_wrapped(MT_PROGRAM_SUMMARY, 0);
+    puts("\nusage: memtrace COMMAND [OPTIONS]\n\nCommands:");
     for (const struct mt_command *const *command = mt_commands; *command != NULL; command++) {
         printf("  %-12s", (*command)->name);
         mt_print_wrapped((*command)->summary, SUMMARY_COLUMN);
