@@ -134,7 +134,8 @@ static void help_is_as_wide_as_the_terminal(void **state)
         char *narrow = on_terminal((unsigned short)columns, command);
         *strstr(narrow, "\nExamples:") = '\0'; /* which are to be copied as they are */
         for (char *line = strtok(narrow, "\n"); line != NULL; line = strtok(NULL, "\n"))
-            if (longest_line(line) > columns && (line[0] != ' ' || strspn(line, " ") >= 14)) /* a sentence */
+            if (longest_line(line) > columns && (line[0] != ' ' || strspn(line, " ") >= 14) &&
+                strchr(line + strspn(line, " "), ' ') != NULL) /* a sentence of more than a word */
                 fail_msg("%s: %s", commands[i / 2], line);
         free(narrow);
     }
