@@ -54,3 +54,9 @@ export const legendOf = (page) =>
             ]),
         ),
     );
+
+/** What a panel of the page says: texts by name. */
+export const factsOf = (page, selector) =>
+    page
+        .locator(`${selector} dt`)
+        .evaluateAll((all) => Object.fromEntries(all.map((dt) => [dt.textContent, dt.nextSibling.textContent])));
