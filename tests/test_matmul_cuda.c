@@ -130,6 +130,30 @@ static void a_product_whose_kernel_was_measured_is_its_twin(void **state)
     }
 }
 
+/* A product that is summed in pieces, which meet in a workspace: first with one, then without. */
+static void a_workspace_that_was_given_once_is_not_kept(void **state)
+{
+    (void)state;
+    enum { SIDE = 64, DEPTH = 1 << 16, PATTERN = 0x5A };
+    const struct mtk_view out = {card.memory, MT_F32, {1, 1, SIDE, SIDE}, {SIDE * SIDE, SIDE * SIDE, SIDE, 1}};
+    struct mtk_view a = {card.memory + (1 << 20), MT_BF16, {1, 1, SIDE, DEPTH}, {0, 0, DEPTH, 1}}, b = a;
+    b.shape[2] = DEPTH;
+    b.shape[3] = SIDE;
+    b.stride[2] = 1;
+    b.stride[3] = DEPTH;
+    const struct mtk_product plain = {.alpha = 1};
+    unsigned char *pattern = mt_host_alloc(CARD_WORKSPACE_BYTES), *found = mt_host_alloc(CARD_WORKSPACE_BYTES);
+    memset(pattern, PATTERN, CARD_WORKSPACE_BYTES);
+    expect_done("fill", ops()->fill(0.5, &a, queue()));
+    expect_done("matmul", ops()->matmul(&plain, &out, &a, &b, workspace(), CARD_WORKSPACE_BYTES, queue()));
+    assert_int_equal(mt_device_write(card.device, workspace(), pattern, CARD_WORKSPACE_BYTES, 0), MT_OK);
+    expect_done("matmul", ops()->matmul(&plain, &out, &a, &b, 0, 0, queue()));
+    assert_int_equal(mt_device_read(card.device, found, workspace(), CARD_WORKSPACE_BYTES, 0), MT_OK);
+    assert_memory_equal(found, pattern, CARD_WORKSPACE_BYTES);
+    free(pattern);
+    free(found);
+}
+
 static void a_layout_that_cublas_can_not_read_is_refused(void **state)
 {
     (void)state;
@@ -148,6 +172,7 @@ int main(void)
         cmocka_unit_test(products_of_every_layout_are_their_twins),
         cmocka_unit_test(products_in_tf32_are_near),
         cmocka_unit_test(a_product_whose_kernel_was_measured_is_its_twin),
+        cmocka_unit_test(a_workspace_that_was_given_once_is_not_kept),
         cmocka_unit_test(a_layout_that_cublas_can_not_read_is_refused),
     };
     return gpu_is_there() ? cmocka_run_group_tests(tests, open_card, close_card) : SKIPPED;

@@ -44,15 +44,18 @@ static mt_status fail_layout(const char *which, const struct mtk_view *m)
                    (long long)m->shape[2], (long long)m->shape[3], (long long)m->stride[2], (long long)m->stride[3]);
 }
 
-/* Tells cuBLAS where to work, if that is not what it was told last. */
+/* Tells cuBLAS where to work, if that is not what it was told last. Without a workspace it goes back to its own, as it does
+ * whenever it is given a stream: the last one may be somebody else's memory by now. */
 static mt_status use_workspace(struct mtk_queue *queue, mt_addr workspace, uint64_t bytes)
 {
-    if (bytes == 0 || (workspace == queue->workspace && bytes == queue->workspace_bytes))
+    mt_addr place = bytes > 0 ? workspace : 0;
+    if (place == queue->workspace && bytes == queue->workspace_bytes)
         return MT_OK;
-    cublasStatus_t status = cublasSetWorkspace(queue->blas, mtk_device_pointer(workspace), bytes);
+    cublasStatus_t status = bytes > 0 ? cublasSetWorkspace(queue->blas, mtk_device_pointer(place), bytes)
+                                      : cublasSetStream(queue->blas, queue->stream);
     if (status != CUBLAS_STATUS_SUCCESS)
         return mtk_blas_fail(status, "cublasSetWorkspace");
-    queue->workspace = workspace;
+    queue->workspace = place;
     queue->workspace_bytes = bytes;
     return MT_OK;
 }
