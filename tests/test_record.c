@@ -178,6 +178,27 @@ static void a_program_without_cuda_is_told_so_in_one_line(void **state)
 #define FAKE "'" MT_FAKE_CUDA "' "
 #define RECORD "\"$M\" record -- " FAKE
 
+static int unmount(void **state)
+{
+    shell("umount full");
+    return leave_folder(state);
+}
+
+/* Else it would seem to have used no CUDA. */
+static void a_full_disk_for_answers_is_said_and_the_program_runs(void **state)
+{
+    (void)state;
+    if (shell("mkdir full && mount -t tmpfs -o size=64k none full")->code != 0) {
+        print_message("no permission to mount a small disk\n");
+        skip();
+    }
+    shell("head -c 100000 /dev/zero >full/filler");
+    const struct said *said = shell("TMPDIR=$PWD/full " RECORD "take 0 7 say x exit 3");
+    assert_int_equal(said->code, 3);
+    assert_string_equal(said->out, "x\n");
+    assert_says(said->err, "No space left on device; the program runs without being recorded\n");
+}
+
 static void assert_peak(const char *run, int64_t bytes, const char *category)
 {
     json_t *peak = json_of(shell("\"$M\" peak --json --run %s", run));
@@ -432,6 +453,7 @@ int main(void)
         TEST(a_library_that_is_not_there_is_one_line_and_the_program_runs),
 #ifdef MT_FAKE_CUDA
         TEST(a_program_without_cuda_is_told_so_in_one_line),
+        cmocka_unit_test_setup_teardown(a_full_disk_for_answers_is_said_and_the_program_runs, enter, unmount),
         TEST(memory_of_every_kind_is_a_run_of_the_trace),
         TEST(blocks_tell_the_function_and_the_ranges),
         TEST(kernels_are_recorded_where_they_are_asked_for),

@@ -47,6 +47,28 @@ bool mt_record_request_take(struct mt_record_request *out)
     return out->trace != NULL && out->answers != NULL;
 }
 
+static void add_escaped(struct mt_text *out, const char *text)
+{
+    for (size_t plain; text[0] != '\0'; text += plain) {
+        plain = strcspn(text, "\n\\");
+        mt_text_add(out, "%.*s", (int)plain, text);
+        if (text[plain] != '\0')
+            mt_text_add(out, text[plain++] == '\n' ? "\\n" : "\\\\");
+    }
+}
+
+/* In its place: it becomes shorter. */
+static void unescape(char *text)
+{
+    char *to = text;
+    for (; *text != '\0'; text++) {
+        bool is_escaped = text[0] == '\\' && text[1] != '\0';
+        text += is_escaped;
+        *to++ = is_escaped && *text == 'n' ? '\n' : *text;
+    }
+    *to = '\0';
+}
+
 /* One write of less than a page to the end of a file is whole. */
 void mt_record_answer_give(const char *path, const struct mt_record_answer *answer)
 {
@@ -54,10 +76,8 @@ void mt_record_answer_give(const char *path, const struct mt_record_answer *answ
     int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
         return;
-    mt_text_add(&line, "%s\t%" PRId64 "\t%" PRId64 "\t%s", kind_words[answer->kind], answer->pid, answer->number,
-                answer->text);
-    for (char *at = line.data; (at = strchr(at, '\n')) != NULL;)
-        *at = ' ';
+    mt_text_add(&line, "%s\t%" PRId64 "\t%" PRId64 "\t", kind_words[answer->kind], answer->pid, answer->number);
+    add_escaped(&line, answer->text);
     mt_text_add(&line, "\n");
     ssize_t written = write(file, line.data, line.length);
     (void)written; /* there is nobody to tell */
@@ -87,9 +107,18 @@ static bool read_line(char *line, struct mt_record_answer *out)
     char *kind = cut_field(&line), *pid = cut_field(&line), *number = cut_field(&line);
     if (pid == NULL || number == NULL || line == NULL || !find_kind(kind, &out->kind))
         return false;
+    unescape(line);
     out->text = line;
     return mt_parse_integer("pid", pid, 0, INT64_MAX, &out->pid) == MT_OK &&
            mt_parse_integer("number", number, 0, INT64_MAX, &out->number) == MT_OK;
+}
+
+mt_status mt_record_answers_reserve(int file, const char *path)
+{
+    enum { ANSWER_BYTES = 64 << 10 }; /* of hundreds of processes */
+    if (fallocate(file, FALLOC_FL_KEEP_SIZE, 0, ANSWER_BYTES) == 0 || errno != ENOSPC)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s: %s", path, strerror(errno));
 }
 
 mt_status mt_record_answers_read(const char *path, void (*take)(void *context, const struct mt_record_answer *answer),
@@ -106,7 +135,8 @@ mt_status mt_record_answers_read(const char *path, void (*take)(void *context, c
         if (read_line(line, &answer))
             take(context, &answer);
     }
+    mt_status status = ferror(file) ? mt_fail(MT_FAILED, "%s: %s", path, strerror(errno)) : MT_OK;
     free(line);
     fclose(file);
-    return MT_OK;
+    return status;
 }

@@ -1,5 +1,6 @@
 /* Between `memtrace record` and the library in the program that it starts, which may be in many of its processes: the
- * request goes through the environment, the answers come back through a file, a line each.
+ * request goes through the environment, the answers come back through a file, a line each. In their texts a line's end is
+ * written \n, and a backslash \\.
  *
  *   run TAB pid TAB number TAB trace      a process became a run
  *   lost TAB pid TAB count TAB what       of that run something is missing
@@ -35,12 +36,15 @@ struct mt_record_answer {
     mt_record_answer_kind kind;
     int64_t pid;      /* of the process that speaks */
     int64_t number;   /* of the run, or of what is lost */
-    const char *text; /* the trace, what is lost, or words; one line */
+    const char *text; /* the trace, what is lost, or words */
 };
 
 /* Adds an answer to the file at `path`, whole whoever else does so at once. One that can't be added is nobody's to
  * tell. */
 void mt_record_answer_give(const char *path, const struct mt_record_answer *answer);
+
+/* Has room for answers set aside on the disk where that can be done. MT_FAILED if it has none. */
+mt_status mt_record_answers_reserve(int file, const char *path);
 
 /* Calls `take` with each answer in the file, in the order in which they were given. MT_FAILED if it can't be read. */
 mt_status mt_record_answers_read(const char *path, void (*take)(void *context, const struct mt_record_answer *answer),

@@ -134,8 +134,9 @@ static mt_status make_answers(struct recording *recording)
         recording->answers[0] = '\0';
         return status;
     }
+    mt_status status = mt_record_answers_reserve(file, recording->answers);
     close(file);
-    return MT_OK;
+    return status;
 }
 
 /* Drivers and NVTX load one library each: one that is named already is another tool's. */
