@@ -178,6 +178,16 @@ static void a_program_without_cuda_is_told_so_in_one_line(void **state)
 #define FAKE "'" MT_FAKE_CUDA "' "
 #define RECORD "\"$M\" record -- " FAKE
 
+/* For which the system has a signal that ends a process. */
+static void a_limit_of_file_sizes_ends_the_trace_and_not_the_program(void **state)
+{
+    (void)state;
+    const struct said *said = shell("ulimit -f 2048; " RECORD "take 0 7 say x exit 3");
+    assert_int_equal(said->code, 3);
+    assert_string_equal(said->out, "x\n");
+    assert_says(said->err, "File too large");
+}
+
 static int unmount(void **state)
 {
     shell("umount full");
@@ -452,6 +462,7 @@ int main(void)
         TEST(what_keeps_from_recording_is_one_line_and_the_program_runs),
         TEST(a_library_that_is_not_there_is_one_line_and_the_program_runs),
 #ifdef MT_FAKE_CUDA
+        TEST(a_limit_of_file_sizes_ends_the_trace_and_not_the_program),
         TEST(a_program_without_cuda_is_told_so_in_one_line),
         cmocka_unit_test_setup_teardown(a_full_disk_for_answers_is_said_and_the_program_runs, enter, unmount),
         TEST(memory_of_every_kind_is_a_run_of_the_trace),
