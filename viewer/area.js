@@ -44,6 +44,12 @@ function drawReserved(plot, theme, columns, top, most, height) {
     context.setLineDash([]);
 }
 
+/** Where a text of that width begins beside a mark at x: to its right, or where there is no room, to its left. */
+export function besideMark(x, width, plotWidth) {
+    const right = x + MARK_WIDTH;
+    return right + width + 6 <= plotWidth ? right : Math.max(6, x - MARK_WIDTH - width);
+}
+
 /** A mark on the peak, if it is in sight: a triangle over it and its size. */
 function drawPeak(plot, scene, number, top, most, height) {
     const { context } = plot;
@@ -61,8 +67,7 @@ function drawPeak(plot, scene, number, top, most, height) {
     context.fill();
     const text = `peak ${sizeText(bytes)}`;
     context.font = `600 12px ${theme.font}`;
-    const width = context.measureText(text).width;
-    const left = Math.min(LEFT + plot.width - width - 6, Math.max(LEFT + 6, LEFT + x + 9));
+    const left = LEFT + besideMark(x, context.measureText(text).width, plot.width);
     context.lineWidth = 3;
     context.strokeStyle = theme.background;
     context.strokeText(text, left, Math.max(8, y - 8));
@@ -86,6 +91,7 @@ function drawOom(plot, scene, number, top, height) {
     }
 }
 
+const MARK_WIDTH = 9; // pixels from its middle to its text
 const ABOVE = 16; // pixels over the highest value, for the peak's mark
 
 /**
