@@ -15,7 +15,7 @@
 #include "bench/peer.h"
 #include "bench/reserved_now.h"
 
-enum { TURNS = 5, SAID_BYTES = 4096 };
+enum { TURNS = 5, SAID_BYTES = 4096, MOST_SECONDS = 120 /* for an answer, or to start: PyTorch takes 20 */ };
 enum { MOST_OVERHEAD_PERCENT = 3, MOST_DIFFERENCE_PERCENT = 1 };
 
 /* Processes of one program: EACH that are alone, then EACH that are recorded, of which FIRST writes TRACE. */
@@ -33,13 +33,20 @@ struct moment {
     double driver_bytes, trace_bytes;
 };
 
+static struct peer start(const char *command)
+{
+    struct peer peer = peer_start(command);
+    peer.most_seconds = MOST_SECONDS;
+    return peer;
+}
+
 static struct peer start_recorded(const struct bench *bench, const struct program *program, const char *options,
                                   const char *trace)
 {
     char command[SAID_BYTES];
     snprintf(command, sizeof command, "exec '%s' record --trace %s %s -- %s", bench->asker.program, trace, options,
              program->command);
-    return peer_start(command);
+    return start(command);
 }
 
 static double ask_number(struct peer *peer, const char *request)
@@ -125,7 +132,7 @@ static bool open_others(const struct bench *bench, const struct program *program
     char trace[LONGEST];
     for (int process = 0; process < PROCESSES; process++)
         if (process < FIRST)
-            peers[process] = peer_start(program->command);
+            peers[process] = start(program->command);
         else if (process > FIRST)
             peers[process] = start_recorded(bench, program, options, other_trace(trace, process));
     for (int process = 0; process < PROCESSES; process++) {

@@ -22,11 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PEER_MOST_SECONDS = 300 };
+enum { PEER_MOST_SECONDS = 540 };
 
 struct peer {
     pid_t process; /* and the group of what it starts; 0: there is none */
     FILE *to, *from;
+    int most_seconds; /* for an answer */
 };
 
 /* Waits for a line; it is never behind another, since each is asked for. */
@@ -35,11 +36,11 @@ static inline void peer_wait(struct peer *peer)
     struct pollfd said = {.fd = fileno(peer->from), .events = POLLIN, .revents = 0};
     int count;
     do
-        count = poll(&said, 1, PEER_MOST_SECONDS * 1000);
+        count = poll(&said, 1, peer->most_seconds * 1000);
     while (count < 0 && errno == EINTR);
     if (count != 0)
         return;
-    fprintf(stderr, "a peer has said nothing for %d s: it is ended\n", PEER_MOST_SECONDS);
+    fprintf(stderr, "a peer has said nothing for %d s: it is ended\n", peer->most_seconds);
     kill(-peer->process, SIGKILL);
 }
 
@@ -84,7 +85,7 @@ static inline void peer_close_pipe(const int ends[2])
 static inline struct peer peer_start(const char *command)
 {
     const struct peer none = {0, NULL, NULL};
-    struct peer peer = none;
+    struct peer peer = {0, NULL, NULL, PEER_MOST_SECONDS};
     int in[2], out[2];
     if (command == NULL || pipe2(in, O_CLOEXEC) != 0)
         return none;
