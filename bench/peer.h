@@ -84,7 +84,7 @@ static inline void peer_close_pipe(const int ends[2])
  * process that is started later: a peer that held another's would keep that from ever reading its end. */
 static inline struct peer peer_start(const char *command)
 {
-    const struct peer none = {0, NULL, NULL};
+    const struct peer none = {0, NULL, NULL, 0};
     struct peer peer = {0, NULL, NULL, PEER_MOST_SECONDS};
     int in[2], out[2];
     if (command == NULL || pipe2(in, O_CLOEXEC) != 0)
