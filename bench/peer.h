@@ -62,6 +62,7 @@ static inline void peer_close(struct peer *peer)
     fclose(peer->from);
     waitpid(peer->process, NULL, 0);
     peer->process = 0;
+    peer->to = peer->from = NULL;
 }
 
 /* In the child: becomes the shell's command. The pipes' own ends close with that. */
