@@ -56,7 +56,9 @@ async function turn(page) {
     await page.keyboard.up("Alt");
 }
 
+/** What was done before may be about to hide some, so that is waited for. */
 async function pressButton(page) {
+    await settle(page);
     const buttons = await page.locator(of(BUTTONS)).all();
     const button = buttons.length > 0 ? of(buttons) : null;
     if (button && (await button.isVisible())) await button.click();
