@@ -1,6 +1,6 @@
 /* Whatever is told of the memory of others, in whatever order, the events that come of it obey the event record and say
  * what a naive model says, and the trace's peaks are its peaks. */
-#include "recorder_fixture.h"
+#include "trace_path.h"
 
 #include "base/interner.h"
 #include "seed.h"
@@ -33,7 +33,6 @@ struct shadow {
     struct mt_interner *interner;
 };
 
-static char path[FIXTURE_PATH_BYTES];
 static uint64_t seed, drawn;
 
 static uint64_t draw(uint64_t below)
@@ -335,20 +334,6 @@ static void any_interleaving_is_what_a_naive_model_says(void **state)
         mt_foreign_destroy(foreign);
         mt_interner_destroy(shadow.interner);
     }
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
 }
 
 static int64_t peak_bytes(const char *measure)

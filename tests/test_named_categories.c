@@ -1,27 +1,10 @@
 /* A category that a program names is one like ours, from the allocator to the page. */
-#include "recorder_fixture.h"
-
 #include "alloc/alloc.h"
 #include "page/page_run.h"
 #include "trace/trace.h"
+#include "trace_path.h"
 
 enum { MIB = 1 << 20 };
-
-static char path[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
-}
 
 static mt_label_id label_of(struct mt_alloc *alloc, const char *category)
 {

@@ -1,10 +1,9 @@
 /* Which parts of segments have memory: random maps and unmaps, sound ones and others, against a map of every byte; and as
  * a trace tells them. */
-#include "recorder_fixture.h"
-
 #include "seed.h"
 #include "trace/blocks.h"
 #include "trace/parts.h"
+#include "trace_path.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +17,6 @@ struct bytes {
     int64_t mapped_by[SEGMENTS][BYTES];
     int64_t history[EVENTS + 1][SEGMENTS][BYTES];
 };
-
-static char path[FIXTURE_PATH_BYTES];
 
 static uint64_t draw(uint64_t *random, uint64_t below)
 {
@@ -274,20 +271,6 @@ static void impossible_parts_are_damage(void **state)
         mt_trace_close(trace);
         unlink(path);
     }
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
 }
 
 int main(void)

@@ -1,28 +1,11 @@
 /* What is emitted into a recorder comes back from the trace, whatever its ring's size, and the trace is left in order. */
-#include "recorder_fixture.h"
-
 #include "seed.h"
 #include "trace/recorder.h"
 #include "trace/store.h"
+#include "trace_path.h"
 
 #include <math.h>
 #include <sys/stat.h>
-
-static char path[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
-}
 
 static uint64_t fresh_seed(void)
 {

@@ -1,7 +1,6 @@
 /* PyTorch's snapshots: two that were measured, as what PyTorch said of itself has it; small ones, event by event; and what
  * is none. */
 #include "plain_values.h"
-#include "recorder_fixture.h"
 
 #include "seed.h"
 #include "trace/import/document.h"
@@ -9,13 +8,12 @@
 #include "trace/import/json_reader.h"
 #include "trace/import/torch_replay.h"
 #include "trace/trace.h"
+#include "trace_path.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
-
-static char path[FIXTURE_PATH_BYTES];
 
 /* One label for all; the requests in order. */
 struct reading {
@@ -374,20 +372,6 @@ static void whatever_happened_is_accounted_for(void **state)
                          tally.blocks_before + tally.events[MT_TORCH_ALLOC] + tally.events[MT_TORCH_OOM]);
         mt_interner_destroy(interner);
     }
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
 }
 
 int main(void)
