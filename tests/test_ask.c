@@ -61,7 +61,7 @@ static void used_adds_up_to_the_drivers_figure(void **state)
     assert_true(json_is_null(json_object_get(used, "card_free_bytes")));
     json_decref(used);
     assert_says(MEMTRACE("used")->out, "at the end of step 2");
-    assert_says(MEMTRACE("used")->out, "-10 B   -1.00 %");
+    assert_says(MEMTRACE("used")->out, "-10 B   -1.0 %");
 }
 
 static void peak_sums_to_the_byte(void **state)

@@ -98,6 +98,30 @@ static void a_table_fits_a_narrow_terminal(void **state)
     free(numbers);
 }
 
+/* As the timeline's page says them, too (tests/viewer). */
+static void a_share_of_more_than_nothing_is_not_shown_as_nothing(void **state)
+{
+    (void)state;
+    char row[100];
+    size_t tiny = 0;
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 3 --trace shares.db")->code, 0);
+    json_t *peak = json_of(MEMTRACE("peak --json --trace shares.db")), *shares = json_object_get(peak, "by_category");
+    const struct said *said = MEMTRACE("peak --trace shares.db");
+    for (size_t i = 0; i < json_array_size(shares); i++) {
+        const json_t *share = json_array_get(shares, i);
+        double percent =
+            100 * (double)integer_of(share, "allocated_bytes") / (double)integer_of(peak, "allocated_bytes");
+        snprintf(row, sizeof row, percent < 0.05 ? "B   <0.1 %%" : "B %6.1f %%", percent);
+        const char *line = strstr(said->out, json_string_value(json_object_get(share, "category")));
+        assert_non_null(line);
+        if (memmem(line, strcspn(line, "\n"), row, strlen(row)) == NULL)
+            fail_msg("no \"%s\": %.80s", row, line);
+        tiny += percent < 0.05;
+    }
+    assert_true(tiny >= 2 && tiny < json_array_size(shares));
+    json_decref(peak);
+}
+
 /* Of a table with columns that can be spared, some are left out, and a note says which. */
 static void columns_are_left_out_where_there_is_no_room(void **state)
 {
@@ -247,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_WITH_TWO_RUNS(no_line_of_a_table_ends_in_blanks),
         TEST_WITH_TWO_RUNS(a_table_fits_a_narrow_terminal),
+        TEST_WITH_TWO_RUNS(a_share_of_more_than_nothing_is_not_shown_as_nothing),
         TEST_WITH_TWO_RUNS(columns_are_left_out_where_there_is_no_room),
         TEST_WITH_TWO_RUNS(help_is_as_wide_as_the_terminal),
         TEST_WITH_TWO_RUNS(the_variable_columns_is_believed_on_a_terminal_only),

@@ -38,10 +38,11 @@ export function timeText(ns) {
     return `${(ns / scale).toFixed(scale === 1 ? 0 : 3)} ${unit}`;
 }
 
+/** "41.7 %", and "<0.1 %" of what is more than nothing but would round to 0.0 %. */
 export function percentText(part, whole) {
     if (whole === 0) return "–";
     const percent = (100 * part) / whole;
-    return percent > 0 && percent < 0.1 ? "<0.1 %" : `${percent.toFixed(1)} %`;
+    return percent > 0 && percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;
 }
 
 /** "1 block", "2 blocks". */

@@ -9,7 +9,7 @@ import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composit
 import { makeLevels, visitLive } from "../../viewer/levels.js";
 import { blockAt } from "../../viewer/map.js";
 import { shellQuote } from "../../viewer/copy_command.js";
-import { sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
+import { percentText, sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
 import { describeMoment, placeText } from "../../viewer/where.js";
 import { wholeView, withRange, zoomAt } from "../../viewer/view.js";
 import { makeRandom, makeRun } from "./random_run.mjs";
@@ -347,6 +347,10 @@ test("numbers are told as the command line tells them", () => {
     assert.equal(sizeTick(0), "0 B");
     assert.equal(sizeTick(2 ** 30 * 2.5), "2.5 GiB");
     assert.equal(timeText(64204123), "64.204 ms");
+    assert.equal(percentText(417, 1000), "41.7 %");
+    assert.equal(percentText(5, 10000), "0.1 %");
+    assert.equal(percentText(4, 10000), "<0.1 %");
+    assert.equal(percentText(0, 10000), "0.0 %");
     assert.equal(shellQuote("it's"), "'it'\\''s'");
     assert.equal(shellQuote("memtrace.db"), "memtrace.db");
 });

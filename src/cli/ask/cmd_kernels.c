@@ -180,13 +180,6 @@ static void add_count(struct mt_table *table, const struct answer *answer, uint6
     mt_table_add(table, text);
 }
 
-static void add_share(struct mt_table *table, uint64_t part, uint64_t whole)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, "%.1f %%", 100 * ratio((double)part, (double)whole));
-    mt_table_add(table, whole > 0 ? text : "-");
-}
-
 static void add_name(struct mt_table *table, const struct mt_kernel_row *row)
 {
     struct mt_text text = {0};
@@ -206,10 +199,10 @@ static void add_total(struct mt_table *table, const struct answer *answer, const
     const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
     mt_table_add(table, phase_title(phase));
     add_ms(table, answer, phase->total_ns);
-    add_share(table, phase->total_ns, answer->kernels.total_ns);
+    mt_table_add_share(table, (double)phase->total_ns, (double)answer->kernels.total_ns);
     add_count(table, answer, phase->count);
     add_ms(table, answer, phase->product_ns);
-    add_share(table, phase->product_ns, phase->total_ns);
+    mt_table_add_share(table, (double)phase->product_ns, (double)phase->total_ns);
     if (other != NULL)
         add_ms(table, answer, other->total_ns);
     else
@@ -247,7 +240,7 @@ static void print_phase(const struct answer *answer, const struct mt_kernel_phas
     for (size_t i = 0; i < shown_rows(answer, phase); i++) {
         const struct mt_kernel_row *row = &phase->rows[i];
         add_ms(table, answer, row->total_ns);
-        add_share(table, row->total_ns, phase->total_ns);
+        mt_table_add_share(table, (double)row->total_ns, (double)phase->total_ns);
         add_count(table, answer, row->count);
         mt_table_add(table, row->op[0] != '\0' ? row->op : "-");
         add_name(table, row);

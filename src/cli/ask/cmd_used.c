@@ -47,11 +47,10 @@ static char *format_signed_bytes(int64_t bytes, char *text)
 
 static void add_row(struct mt_table *table, const char *name, int64_t bytes, int64_t whole, const char *meaning)
 {
-    char text[MT_BYTES_TEXT], share[MT_BYTES_TEXT];
-    snprintf(share, sizeof share, whole > 0 ? "%.2f %%" : "-", 100 * share_of(bytes, whole));
+    char text[MT_BYTES_TEXT];
     mt_table_add(table, name);
     mt_table_add(table, format_signed_bytes(bytes, text));
-    mt_table_add(table, share);
+    mt_table_add_share(table, (double)bytes, (double)whole);
     mt_table_add(table, meaning);
 }
 

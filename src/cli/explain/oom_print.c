@@ -134,8 +134,9 @@ static void print_verdict(const struct mt_oom_answer *answer)
         printf("\n%s are not reserved, enough for it, but for its size the policy takes %s.\n",
                mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
     else if (all >= needed)
-        printf("\n%s are free, enough for it, but not in one piece: %.1f %% of what is reserved lies in holes.\n",
-               mt_format_bytes(all, first), 100 * (double)refusal->hole_bytes / (double)refusal->reserved_bytes);
+        printf("\n%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.\n",
+               mt_format_bytes(all, first),
+               mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, second));
     else
         printf("\nMemory is full: even in one piece, the %s that are free would be %s too few.\n",
                mt_format_bytes(all, first), mt_format_bytes(needed - all, second));
@@ -204,10 +205,8 @@ static void print_holes(const struct mt_refusal *refusal)
 
 static void add_share(struct mt_table *table, const struct mt_oom_share *share, uint64_t whole)
 {
-    char percent[MT_BYTES_TEXT];
-    snprintf(percent, sizeof percent, "%.1f %%", 100 * (double)share->allocated_bytes / (double)whole);
     mt_table_add_bytes(table, share->allocated_bytes);
-    mt_table_add(table, percent);
+    mt_table_add_share(table, (double)share->allocated_bytes, (double)whole);
     mt_table_add_number(table, (int64_t)share->blocks);
 }
 

@@ -19,6 +19,9 @@
 /* More than any terminal has. */
 enum { MOST_COLUMNS = 10000 };
 
+/* A share of fewer percent rounds to 0.0. */
+static const double LEAST_PERCENT = 0.05;
+
 void mt_output_begin(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -253,6 +256,18 @@ void mt_print_name(const char *name)
     mt_text_add_visible(&visible, name);
     fputs(mt_text_get(&visible), stdout);
     mt_text_release(&visible);
+}
+
+char *mt_format_share(double part, double whole, char *text)
+{
+    double percent = 100 * part / whole;
+    if (!(whole > 0))
+        snprintf(text, MT_BYTES_TEXT, "-");
+    else if (percent != 0 && fabs(percent) < LEAST_PERCENT)
+        snprintf(text, MT_BYTES_TEXT, percent > 0 ? "<0.1 %%" : ">-0.1 %%");
+    else
+        snprintf(text, MT_BYTES_TEXT, "%.1f %%", percent);
+    return text;
 }
 
 void mt_print_parameter_count(uint64_t count)

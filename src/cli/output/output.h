@@ -70,6 +70,10 @@ void mt_text_add_shell_word(struct mt_text *out, const char *word);
 /* Prints a name as mt_text_add_visible does; raw where stdout is not a terminal and so obeys nothing. */
 void mt_print_name(const char *name);
 
+/* "41.7 %", and "<0.1 %" of what is more than nothing but would round to 0.0 %; ">-0.1 %" of a part below 0 that would,
+ * "-" of a whole that is not above 0. Into `text` of MT_BYTES_TEXT bytes, which it returns. */
+char *mt_format_share(double part, double whole, char *text);
+
 /* Prints "3.41 billion parameters"; a count under a million is printed in full. */
 void mt_print_parameter_count(uint64_t count);
 

@@ -119,20 +119,13 @@ static struct mt_peak_share find_share(const struct mt_peak_row *peak, const cha
     return (struct mt_peak_share){.category = category};
 }
 
-static void add_percent(struct mt_table *table, uint64_t part, uint64_t whole)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, "%.1f %%", whole > 0 ? 100.0 * (double)part / (double)whole : 0.0);
-    mt_table_add(table, text);
-}
-
 /* A row of the table of shares: of the allocated peak size, share and blocks, then the sizes at the other two. */
 static void add_share(struct mt_table *table, const struct mt_run_peaks *peaks, const char *category)
 {
     struct mt_peak_share allocated = find_share(&peaks->of[MT_MEASURE_ALLOCATED], category);
     mt_table_add(table, category);
     mt_table_add_bytes(table, allocated.allocated_bytes);
-    add_percent(table, allocated.allocated_bytes, peaks->of[MT_MEASURE_ALLOCATED].bytes);
+    mt_table_add_share(table, (double)allocated.allocated_bytes, (double)peaks->of[MT_MEASURE_ALLOCATED].bytes);
     mt_table_add_number(table, (int64_t)allocated.blocks);
     mt_table_add_bytes(table, find_share(&peaks->of[MT_MEASURE_REQUESTED], category).requested_bytes);
     mt_table_add_bytes(table, find_share(&peaks->of[MT_MEASURE_RESERVED], category).allocated_bytes);
@@ -167,7 +160,7 @@ static void add_total(struct mt_table *table, const struct mt_run_peaks *peaks)
         blocks += allocated->shares[i].blocks;
     mt_table_add(table, "total");
     mt_table_add_bytes(table, allocated->bytes);
-    add_percent(table, allocated->bytes, allocated->bytes);
+    mt_table_add_share(table, (double)allocated->bytes, (double)allocated->bytes);
     mt_table_add_number(table, (int64_t)blocks);
     mt_table_add_bytes(table, peaks->of[MT_MEASURE_REQUESTED].bytes);
     mt_table_add_bytes(table, peaks->of[MT_MEASURE_RESERVED].bytes);

@@ -119,6 +119,12 @@ void mt_table_add_bytes(struct mt_table *table, uint64_t bytes)
     mt_table_add(table, mt_format_bytes(bytes, text));
 }
 
+void mt_table_add_share(struct mt_table *table, double part, double whole)
+{
+    char text[MT_BYTES_TEXT];
+    mt_table_add(table, mt_format_share(part, whole, text));
+}
+
 /* Shows all columns in full, without those that are left out. Returns how wide that is. */
 static int show_whole(struct mt_table *table)
 {

@@ -32,6 +32,7 @@ void mt_table_spare(struct mt_table *table, const char *const *titles);
 void mt_table_add(struct mt_table *table, const char *text);
 void mt_table_add_number(struct mt_table *table, int64_t number);
 void mt_table_add_bytes(struct mt_table *table, uint64_t bytes);
+void mt_table_add_share(struct mt_table *table, double part, double whole); /* as mt_format_share says it */
 
 /* Prints what is left of the table; the header also if it has no rows. */
 void mt_table_print(struct mt_table *table);

@@ -1,6 +1,7 @@
 /* What took the GPU's time, of runs whose kernels were watched. */
 #include "base/memory.h"
 #include "cli/output/kernel_text.h"
+#include "cli/output/output.h"
 #include "cli/report/report_sections.h"
 
 #include <stdio.h>
@@ -30,8 +31,7 @@ static void add_share(struct mt_page *page, uint64_t part, uint64_t whole)
 {
     char text[MT_BYTES_TEXT];
     double percent = whole > 0 ? 100 * (double)part / (double)whole : 0;
-    snprintf(text, sizeof text, "%.1f %%", percent);
-    mt_page_cell_number(page, percent, text);
+    mt_page_cell_number(page, percent, mt_format_share((double)part, (double)whole, text));
 }
 
 static void add_phase(struct mt_page *page, const struct profile *profile, const struct mt_kernel_phase *phase)
@@ -58,8 +58,9 @@ static void add_phase(struct mt_page *page, const struct profile *profile, const
 static void say_shares(struct mt_page *page, const struct profile *profile)
 {
     const struct mt_kernels *kernels = &profile->kernels;
-    mt_page_say(page, "Matrix products take %.1f %% of the kernels' time of a step.",
-                100 * (double)kernels->product_ns / (double)kernels->total_ns);
+    char share[MT_BYTES_TEXT];
+    mt_page_say(page, "Matrix products take %s of the kernels' time of a step.",
+                mt_format_share((double)kernels->product_ns, (double)kernels->total_ns, share));
     if (kernels->softmax_ns > 0 && kernels->attention_product_ns > 0)
         mt_page_say(
             page, "Softmax of the forward pass takes %.3f ms and attention's two products %.3f ms: %.2f times as long.",

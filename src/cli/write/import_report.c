@@ -29,11 +29,6 @@ static void list_contradictions(const struct mt_foreign_counts *counts, struct c
         out[i] = all[i];
 }
 
-static double percent(uint64_t part, uint64_t whole)
-{
-    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* What was live at the allocated peak, as it was asked for. */
 static uint64_t requested_at_peak(const struct mt_imported_run *imported)
 {
@@ -122,8 +117,9 @@ static void print_coverage(const struct mt_import_report *report)
 {
     char size[MT_BYTES_TEXT];
     struct mt_text text = {0};
-    mt_text_add(&text, "%.2f %% of all bytes have no category (%zu rules).",
-                percent(report->coverage.other_bytes, report->coverage.all_bytes), report->rule_count);
+    mt_text_add(&text, "%s of all bytes have no category (%zu rules).",
+                mt_format_share((double)report->coverage.other_bytes, (double)report->coverage.all_bytes, size),
+                report->rule_count);
     if (report->uncovered_count > 0)
         mt_text_add(&text, " Rules of your own (--rules) could go by:");
     print_sentence(&text);
@@ -147,7 +143,7 @@ void mt_import_print(const struct mt_imported_run *imported)
         print_beginning(imported->report);
     }
     print_contradictions(imported->report);
-    if (imported->report->kind != MT_IMPORT_OWN)
+    if (imported->report->kind != MT_IMPORT_OWN && imported->report->coverage.all_bytes > 0)
         print_coverage(imported->report);
 }
 
