@@ -6,12 +6,9 @@
 
 #include <stdlib.h>
 
-/* The copies of the region that is open, in the order in which they were made. */
+/* The parameters whose copy the open region holds, in the order in which the copies were made; borrowed. */
 struct mt_cast_cache {
-    struct cached_cast {
-        const struct mt_parameter *parameter; /* borrowed */
-        struct mt_tensor *copy;               /* held */
-    } * casts;
+    struct mt_parameter **parameters;
     size_t count;
 };
 
@@ -26,9 +23,11 @@ void mt_autocast_end(struct mt_runtime *rt)
     if (cache == NULL)
         return;
     rt->casts = NULL;
-    for (size_t i = 0; i < cache->count; i++)
-        mt_tensor_release(rt, cache->casts[i].copy);
-    free(cache->casts);
+    for (size_t i = 0; i < cache->count; i++) {
+        mt_tensor_release(rt, cache->parameters[i]->cast);
+        cache->parameters[i]->cast = NULL;
+    }
+    free(cache->parameters);
     free(cache);
 }
 
@@ -46,18 +45,17 @@ struct mt_tensor *mt_autocast_operand(struct mt_runtime *rt, mt_role role, struc
     return rt->casts == NULL ? mt_tensor_retain(x) : cast(rt, role, x, MT_BF16);
 }
 
-struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, const struct mt_parameter *parameter)
+struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
     struct mt_cast_cache *cache = rt->casts;
     if (cache == NULL)
         return mt_tensor_retain(parameter->value);
-    for (size_t i = 0; i < cache->count; i++)
-        if (cache->casts[i].parameter == parameter)
-            return mt_tensor_retain(cache->casts[i].copy);
-    struct mt_tensor *copy = cast(rt, MT_ROLE_WEIGHT_CAST, parameter->value, MT_BF16);
-    cache->casts = mt_host_room(cache->casts, cache->count, sizeof *cache->casts);
-    cache->casts[cache->count++] = (struct cached_cast){.parameter = parameter, .copy = mt_tensor_retain(copy)};
-    return copy;
+    if (parameter->cast == NULL) {
+        parameter->cast = cast(rt, MT_ROLE_WEIGHT_CAST, parameter->value, MT_BF16);
+        cache->parameters = mt_host_room(cache->parameters, cache->count, sizeof(struct mt_parameter *));
+        cache->parameters[cache->count++] = parameter;
+    }
+    return mt_tensor_retain(parameter->cast);
 }
 
 struct mt_tensor *mt_autocast_fp32(struct mt_runtime *rt, mt_role role, struct mt_tensor *x)

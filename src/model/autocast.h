@@ -17,9 +17,10 @@ void mt_autocast_end(struct mt_runtime *rt);
 /* An operand as a matrix product takes it: a new reference to x, or to its copy in bf16, made with `role`. */
 struct mt_tensor *mt_autocast_operand(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);
 
-/* A parameter as a matrix product takes it: a new reference to its value, or to its copy in bf16, which is cached. */
+/* A parameter as a matrix product takes it: a new reference to its value, or to its copy in bf16, which the parameter keeps
+ * until the region ends; so it must last as long. */
 struct mt_parameter;
-struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, const struct mt_parameter *parameter);
+struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter *parameter);
 
 /* An operand as an op that needs fp32 takes it: a new reference to x, or to its copy in fp32, made with `role`. */
 struct mt_tensor *mt_autocast_fp32(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);

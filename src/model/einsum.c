@@ -5,7 +5,7 @@
 
 /* In the scope of a linear map. */
 static struct mt_tensor *linear_product(struct mt_runtime *rt, mt_role role, struct mt_tensor *x,
-                                        const struct mt_parameter *weight)
+                                        struct mt_parameter *weight)
 {
     if (x == NULL)
         return NULL;
@@ -28,7 +28,7 @@ static struct mt_tensor *linear_product(struct mt_runtime *rt, mt_role role, str
 }
 
 struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, const char *name, mt_role role, struct mt_tensor *x,
-                                   const struct mt_parameter *weight)
+                                   struct mt_parameter *weight)
 {
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *y = linear_product(rt, role, x, weight);

@@ -14,7 +14,7 @@ static inline mt_role mt_operand_role(const struct mt_runtime *rt)
 
 /* y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in), in a span `name`. `role` is the output's. */
 struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, const char *name, mt_role role, struct mt_tensor *x,
-                                   const struct mt_parameter *weight);
+                                   struct mt_parameter *weight);
 
 /* Q·Kᵀ: (B,H,T,D), (B,H,T,D) to (B,H,T,T). */
 struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k);

@@ -13,6 +13,7 @@ struct mt_parameter {
     int layer;                    /* -1 outside of one */
     uint64_t number;              /* generator of its reference values: counts in the order of the reference */
     struct mt_tensor *value;      /* held */
+    struct mt_tensor *cast;       /* in bf16, held by an autocast region (autocast.h); NULL outside of one */
     struct mt_tensor *grad;       /* held; NULL: none since zero_grad */
     struct mt_tensor *moments[2]; /* of AdamW: exp_avg and exp_avg_sq, held; NULL before its first step */
 };
