@@ -62,6 +62,8 @@ static struct mt_fused_weight *add_weight(struct builder *builder, const char *m
     weight->parameter.layer = outer.layer;
     weight->parameter.value = mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, builder->config->parameter_dtype,
                                               rows == 0 ? 1 : 2, rows == 0 ? &columns : matrix);
+    weight->first_part = builder->model->part_count;
+    weight->part_count = count;
     for (int64_t i = 0, row = 0; i < count; row += parts[i++].rows)
         add_part(builder, weight, &parts[i], kind, row);
     weight->is_multiplied = kind == MT_PARAMETER_LINEAR;

@@ -23,7 +23,8 @@
 struct mt_fused_weight {
     struct mt_parameter parameter; /* its `number` is not used: parts have their own */
     struct mt_tensor *cast;
-    bool is_multiplied; /* read by products, so that autocast casts it */
+    int64_t first_part, part_count; /* in the model's list of parts */
+    bool is_multiplied;             /* read by products, so that autocast casts it */
 };
 
 /* A parameter of the reference model: `rows` rows of a weight from `first_row` on. */

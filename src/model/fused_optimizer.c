@@ -68,10 +68,8 @@ static void update_one(struct mt_runtime *rt, const struct mt_fused_model *model
 /* Tells of the weight's gradient part by part. */
 static void tell_watch(struct mt_runtime *rt, const struct mt_fused_model *model, const struct mt_fused_weight *weight)
 {
-    for (int64_t i = 0; model->watch.visit != NULL && i < model->part_count; i++) {
-        const struct mt_fused_part *part = &model->parts[i];
-        if (part->weight != weight)
-            continue;
+    for (int64_t i = 0; model->watch.visit != NULL && i < weight->part_count; i++) {
+        const struct mt_fused_part *part = &model->parts[weight->first_part + i];
         struct mt_tensor *grad = mt_fused_part_view(rt, part, weight->parameter.grad);
         if (grad != NULL)
             model->watch.visit(model->watch.context, part->name, grad);
