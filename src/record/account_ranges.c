@@ -1,0 +1,149 @@
+/* What threads are in: ranges of NVTX, which become the spans of what is asked for within, and the steps among them; and
+ * kernels, each with the range and step of its launch.
+ *
+ *   enter, leave ──▶ ranges of the thread ──▶ span of a block, label of a launch
+ *                                        └──▶ span and step events, of one thread
+ *   launch ──▶ label and step by number ──┐
+ *   ran, some time after it ──────────────┴──▶ kernel
+ *
+ * Relies on the caller for one thread at a time; only launches and kernels that ran come at once with everything, and
+ * wait for nobody: a launch is two words of a ring, which the kernel finds by the number that both have. */
+#include "base/memory.h"
+#include "record/account_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAUNCH_SLOTS = 1 << 20 }; /* a power of two */
+
+/* A launch; its number, in the upper half of the first word, is written last. */
+struct mt_launch {
+    _Atomic uint64_t number_and_label;
+    _Atomic int64_t step;
+};
+
+void mt_account_ranges_create(struct mt_account_ranges *ranges, const struct mt_account_settings *settings)
+{
+    ranges->step_prefix = settings->step != NULL ? mt_host_strdup(settings->step) : NULL;
+    ranges->launches = mt_host_alloc(LAUNCH_SLOTS * sizeof *ranges->launches);
+    ranges->step = MT_NO_STEP;
+    ranges->kernels = mt_kernel_log_create(settings->spell);
+}
+
+void mt_account_ranges_release(struct mt_account_ranges *ranges)
+{
+    mt_kernel_log_destroy(ranges->kernels);
+    free(ranges->launches);
+    free(ranges->step_prefix);
+}
+
+/* ---- ranges ---- */
+
+static bool is_step(const struct mt_account *account, const char *name)
+{
+    return account->ranges.step_prefix != NULL &&
+           strncmp(name, account->ranges.step_prefix, strlen(account->ranges.step_prefix)) == 0;
+}
+
+static bool tells(struct mt_account *account, const struct mt_account_thread *thread)
+{
+    if (account->ranges.teller == NULL)
+        account->ranges.teller = thread;
+    return account->ranges.teller == thread;
+}
+
+static void push(struct mt_account_thread *thread, struct mt_account_range range)
+{
+    thread->ranges = mt_host_room(thread->ranges, thread->depth, sizeof *thread->ranges);
+    thread->ranges[thread->depth++] = range;
+}
+
+/* A step is no part of the path: the same place in the program is one span in all of them. */
+void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns, const char *name)
+{
+    struct mt_account_range range = {
+        .span = mt_account_span(thread), .is_told = tells(account, thread), .is_step = is_step(account, name)};
+    if (!range.is_step)
+        range.span = account->sink.intern_span(account->sink.context, range.span, name[0] != '\0' ? name : "?");
+    push(thread, range);
+    if (!range.is_told)
+        return;
+    if (range.is_step)
+        account->ranges.step = mt_foreign_step_begin(account->foreign, time_ns);
+    else
+        mt_foreign_span_begin(account->foreign, time_ns, range.span);
+}
+
+void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns)
+{
+    if (thread->depth == 0)
+        return;
+    const struct mt_account_range range = thread->ranges[--thread->depth];
+    if (!range.is_told)
+        return;
+    if (!range.is_step) {
+        mt_foreign_span_end(account->foreign, time_ns, range.span);
+        return;
+    }
+    mt_foreign_step_end(account->foreign, time_ns);
+    account->ranges.step = MT_NO_STEP;
+}
+
+void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns)
+{
+    while (thread->depth > 0)
+        mt_account_leave(account, thread, time_ns);
+    if (account->ranges.teller == thread)
+        account->ranges.teller = NULL;
+    free(thread->ranges);
+    *thread = (struct mt_account_thread){0};
+}
+
+/* ---- kernels ---- */
+
+static mt_label_id label_launch(const struct mt_account *account, mt_span_id span)
+{
+    return mt_account_label(account, MT_CATEGORY_OTHER, "kernel", span);
+}
+
+mt_label_id mt_account_launch_label(struct mt_account *account, struct mt_account_thread *thread)
+{
+    thread->launch_span = mt_account_span(thread);
+    thread->launch_label = label_launch(account, thread->launch_span);
+    return thread->launch_label;
+}
+
+void mt_account_launch(struct mt_account *account, uint32_t number, mt_label_id label)
+{
+    struct mt_launch *launch = &account->ranges.launches[number % LAUNCH_SLOTS];
+    atomic_store_explicit(&launch->step, atomic_load_explicit(&account->ranges.step, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&launch->number_and_label, (uint64_t)number << 32 | label, memory_order_release);
+}
+
+void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run)
+{
+    struct mt_launch *launch = &account->ranges.launches[run->launch % LAUNCH_SLOTS];
+    uint64_t known = atomic_load_explicit(&launch->number_and_label, memory_order_acquire);
+    if (run->launch != 0 && known >> 32 == run->launch) {
+        const struct mt_kernel_launch told = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
+                                              .label = (mt_label_id)known,
+                                              .number = run->launch};
+        mt_kernel_log_launch(account->ranges.kernels, &told);
+    }
+    mt_kernel_log_ran(account->ranges.kernels, run);
+}
+
+void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
+                             void (*take)(void *context, const struct mt_kernel *kernel), void *context)
+{
+    mt_kernel_log_take(account->ranges.kernels, shift_ns, take, context);
+}
+
+void mt_account_kernel(struct mt_account *account, const struct mt_kernel *kernel)
+{
+    struct mt_kernel told = *kernel;
+    if (told.label == 0)
+        told.label = label_launch(account, 0);
+    mt_foreign_kernel(account->foreign, &told);
+}
