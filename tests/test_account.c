@@ -1,96 +1,9 @@
-/* What a recorded program's calls, CUPTI's records and NVTX's ranges say, in whatever order, becomes memory that obeys the
- * event record and sums up to what is held. */
-#include "recording.h"
+/* What a recorded program's calls and CUPTI's records say, in whatever order, becomes memory that obeys the event record and
+ * sums up to what is held. */
+#include "account_fixture.h"
+#include "seed.h"
 
-#include "base/clock.h"
-#include "base/random.h"
-#include "record/account.h"
-
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
-enum { MIB = 1 << 20, MOST_KERNELS = 16, OPERATIONS = 4000, PLACES = 40, HANDLES = 12, WINDOWS = 20 };
-
-static struct recording recording;
-static struct mt_account *account;
-static struct mt_account_thread main_thread, other_thread;
-static uint64_t now_ns;
-
-/* Kernels as the account told them, with a copy of each name. */
-static struct {
-    struct mt_kernel kernels[MOST_KERNELS];
-    char names[MOST_KERNELS][32];
-    size_t count;
-} ran;
-
-static void keep_kernel(void *context, const struct mt_kernel *kernel)
-{
-    (void)context;
-    assert_in_range(ran.count, 0, MOST_KERNELS - 1);
-    snprintf(ran.names[ran.count], sizeof ran.names[0], "%s", kernel->name);
-    ran.kernels[ran.count++] = *kernel;
-}
-
-static mt_category intern_category(void *context, const char *name)
-{
-    return mt_interner_category(((struct recording *)context)->interner, name);
-}
-
-static const char *category_name(void *context, mt_category category)
-{
-    return mt_interner_category_name(((struct recording *)context)->interner, category);
-}
-
-static char *spell_nothing(const char *name)
-{
-    (void)name;
-    return NULL;
-}
-
-static struct mt_sink open_sink(void)
-{
-    struct mt_sink sink = recording_sink(&recording);
-    sink.intern_category = intern_category;
-    sink.category_name = category_name;
-    sink.kernel = keep_kernel;
-    return sink;
-}
-
-static void open_with(const struct mt_account_settings *settings)
-{
-    recording_open(&recording);
-    const struct mt_sink sink = open_sink();
-    account = mt_account_create(&sink, settings);
-    ran.count = 0;
-    now_ns = 0;
-}
-
-static void close_account(void)
-{
-    mt_account_forget_thread(account, &main_thread, now_ns++);
-    mt_account_forget_thread(account, &other_thread, now_ns++);
-    mt_account_destroy(account);
-    recording_close(&recording);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    open_with(&(struct mt_account_settings){.step = "step", .device = MT_EVERY_DEVICE, .spell = spell_nothing});
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    close_account();
-    return 0;
-}
+enum { OPERATIONS = 4000, PLACES = 40, HANDLES = 12, WINDOWS = 20 };
 
 /* What events sum up to. */
 struct sums {
@@ -135,18 +48,6 @@ static void assert_holds(uint64_t bytes, uint64_t blocks)
     assert_int_equal(sums.blocks, blocks);
 }
 
-static struct mt_memory_call call_of(mt_memory_kind kind, uint64_t address, uint64_t bytes)
-{
-    return (struct mt_memory_call){
-        .time_ns = now_ns++, .op = "cudaMalloc", .kind = kind, .address = address, .bytes = bytes, .context = 1};
-}
-
-static void take(uint64_t address, uint64_t bytes)
-{
-    const struct mt_memory_call call = call_of(MT_MEMORY_DEVICE, address, bytes);
-    mt_account_take(account, &main_thread, &call);
-}
-
 static void make(uint64_t handle, uint64_t bytes)
 {
     const struct mt_memory_call call = call_of(MT_MEMORY_VIRTUAL, handle, bytes);
@@ -166,11 +67,6 @@ static void record(mt_memory_kind kind, bool releases, uint64_t address, uint64_
     mt_account_record(account, &told);
 }
 
-static const struct mt_label *last_label(void)
-{
-    return recording_label_of(&recording, &recording.events[recording.count - 1]);
-}
-
 static void each_kind_of_memory_has_a_category_of_its_own(void **state)
 {
     (void)state;
@@ -182,73 +78,6 @@ static void each_kind_of_memory_has_a_category_of_its_own(void **state)
         assert_string_equal(last_label()->op, "cudaMalloc");
     }
     assert_holds((uint64_t)MT_MEMORY_KIND_COUNT * 1000, MT_MEMORY_KIND_COUNT);
-}
-
-static void a_block_belongs_to_the_ranges_of_its_thread(void **state)
-{
-    (void)state;
-    mt_account_enter(account, &main_thread, now_ns++, "model");
-    mt_account_enter(account, &main_thread, now_ns++, "layer");
-    mt_account_enter(account, &other_thread, now_ns++, "loader");
-    take(MIB, 10);
-    assert_string_equal(mt_interner_find_span(recording.interner, last_label()->span)->path, "model.layer");
-    mt_account_leave(account, &main_thread, now_ns++);
-    take(2 * MIB, 10);
-    assert_string_equal(mt_interner_find_span(recording.interner, last_label()->span)->path, "model");
-    const struct mt_memory_call call = call_of(MT_MEMORY_DEVICE, 3 * MIB, 10);
-    mt_account_take(account, &other_thread, &call);
-    assert_string_equal(mt_interner_find_span(recording.interner, last_label()->span)->path, "loader");
-    mt_account_leave(account, &main_thread, now_ns++);
-    mt_account_leave(account, &main_thread, now_ns++); /* one too many */
-    take(4 * MIB, 10);
-    assert_int_equal(last_label()->span, 0);
-}
-
-/* Their events are those of one thread, so that they nest, whatever another one does in between. */
-static void ranges_are_events_of_one_thread(void **state)
-{
-    (void)state;
-    mt_account_enter(account, &main_thread, now_ns++, "a");
-    mt_account_enter(account, &other_thread, now_ns++, "b");
-    mt_account_leave(account, &main_thread, now_ns++);
-    mt_account_leave(account, &other_thread, now_ns++);
-    assert_int_equal(recording.count, 2);
-    assert_int_equal(recording.events[0].kind, MT_EVENT_SPAN_BEGIN);
-    assert_int_equal(recording.events[1].kind, MT_EVENT_SPAN_END);
-    assert_int_equal(recording.events[0].span, recording.events[1].span);
-}
-
-/* What comes after it would be part of them, and of their step. */
-static void a_thread_that_ends_within_its_ranges_ends_them(void **state)
-{
-    (void)state;
-    mt_account_enter(account, &main_thread, now_ns++, "step");
-    mt_account_enter(account, &main_thread, now_ns++, "a");
-    mt_account_enter(account, &main_thread, now_ns++, "b");
-    mt_account_forget_thread(account, &main_thread, now_ns++);
-    static const mt_event_kind kinds[] = {MT_EVENT_STEP_BEGIN, MT_EVENT_SPAN_BEGIN, MT_EVENT_SPAN_BEGIN,
-                                          MT_EVENT_SPAN_END,   MT_EVENT_SPAN_END,   MT_EVENT_STEP_END};
-    assert_int_equal(recording.count, sizeof kinds / sizeof kinds[0]);
-    for (size_t i = 0; i < recording.count; i++)
-        assert_int_equal(recording.events[i].kind, kinds[i]);
-    assert_int_equal(recording.events[1].span, recording.events[4].span);
-    mt_account_enter(account, &other_thread, now_ns++, "c");
-    assert_int_equal(recording.count, sizeof kinds / sizeof kinds[0] + 1);
-}
-
-static void ranges_of_a_name_are_steps_and_no_part_of_the_path(void **state)
-{
-    (void)state;
-    for (int step = 0; step < 2; step++) {
-        mt_account_enter(account, &main_thread, now_ns++, step == 0 ? "step 0" : "step 1");
-        mt_account_enter(account, &main_thread, now_ns++, "forward");
-        take((uint64_t)(step + 1) * MIB, 10);
-        assert_string_equal(mt_interner_find_span(recording.interner, last_label()->span)->path, "forward");
-        mt_account_leave(account, &main_thread, now_ns++);
-        mt_account_leave(account, &main_thread, now_ns++);
-        assert_int_equal(recording.events[recording.count - 1].kind, MT_EVENT_STEP_END);
-        assert_int_equal(recording.events[recording.count - 1].value, step);
-    }
 }
 
 static void what_was_not_taken_here_is_not_given_back(void **state)
@@ -456,66 +285,6 @@ static void a_refused_request_is_the_end_of_memory(void **state)
     assert_int_equal(mt_account_counts(account).refused, 1);
 }
 
-static void launch(struct mt_account_thread *thread, uint32_t number)
-{
-    if (mt_account_launch_changed(thread))
-        mt_account_launch_label(account, thread);
-    mt_account_launch(account, number, thread->launch_label);
-}
-
-static void run_kernel(uint32_t number, const char *name, uint64_t start_ns)
-{
-    const struct mt_kernel_run run = {
-        .start_ns = start_ns, .end_ns = start_ns + 5, .name = name, .launch = number, .stream = number};
-    mt_account_ran(account, &run);
-}
-
-static void tell_kernel(void *context, const struct mt_kernel *kernel)
-{
-    mt_account_kernel(context, kernel);
-}
-
-/* The records come when the step and the range are long over, in two deliveries. */
-static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
-{
-    (void)state;
-    launch(&main_thread, 1);
-    mt_account_enter(account, &main_thread, now_ns++, "step");
-    mt_account_enter(account, &main_thread, now_ns++, "forward");
-    launch(&main_thread, 2);
-    launch(&other_thread, 3);
-    mt_account_leave(account, &main_thread, now_ns++);
-    mt_account_leave(account, &main_thread, now_ns++);
-    run_kernel(3, "c", 1300);
-    run_kernel(2, "b", 1200);
-    mt_account_take_kernels(account, -1000, tell_kernel, account);
-    run_kernel(1, "a", 1100);
-    run_kernel(99, "nobody's", 1400);
-    run_kernel(0, "of no call", 1500);
-    mt_account_take_kernels(account, -1000, tell_kernel, account);
-    static const struct {
-        const char *name, *path;
-        int64_t step;
-        uint64_t start_ns;
-    } expected[] = {{"b", "forward", 0, 200},
-                    {"c", "", 0, 300},
-                    {"a", "", -1, 100},
-                    {"nobody's", "", -1, 400},
-                    {"of no call", "", -1, 500}};
-    assert_int_equal(ran.count, 5);
-    for (size_t i = 0; i < 5; i++) {
-        const struct mt_label *label = mt_interner_find_label(recording.interner, ran.kernels[i].label);
-        assert_string_equal(ran.names[i], expected[i].name);
-        assert_int_equal(ran.kernels[i].step, expected[i].step);
-        assert_int_equal(ran.kernels[i].start_ns, expected[i].start_ns);
-        assert_string_equal(label->op, "kernel");
-        if (expected[i].path[0] == '\0')
-            assert_int_equal(label->span, 0);
-        else
-            assert_string_equal(mt_interner_find_span(recording.interner, label->span)->path, expected[i].path);
-    }
-}
-
 /* ---- against a naive model ---- */
 
 /* A place that holds bytes or none; a piece of physical memory; and what is mapped where. */
@@ -602,9 +371,8 @@ static void any_calls_in_any_order_sum_up_to_what_is_held(void **state)
     (void)state;
     static void (*const operations[])(void) = {take_or_give, make_or_let_go, map_or_unmap};
     struct sums sums = {0};
-    seed = mt_clock_ns() >> 8;
+    seed = take_seed();
     drawn = 0;
-    print_message("seed %" PRIu64 "\n", seed);
     memset(&naive, 0, sizeof naive);
     memset(naive.handle_piece, -1, sizeof naive.handle_piece);
     memset(naive.window_piece, -1, sizeof naive.window_piece);
@@ -617,30 +385,23 @@ static void any_calls_in_any_order_sum_up_to_what_is_held(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(each_kind_of_memory_has_a_category_of_its_own),
-        TEST(a_block_belongs_to_the_ranges_of_its_thread),
-        TEST(ranges_are_events_of_one_thread),
-        TEST(a_thread_that_ends_within_its_ranges_ends_them),
-        TEST(ranges_of_a_name_are_steps_and_no_part_of_the_path),
-        TEST(what_was_not_taken_here_is_not_given_back),
-        TEST(an_address_that_comes_again_ends_the_block_whose_end_was_lost),
-        TEST(physical_memory_counts_once_until_it_is_released_and_unmapped),
-        TEST(records_of_told_calls_add_nothing),
-        TEST(records_fill_in_what_no_call_told),
-        TEST(memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_agree),
-        TEST(what_a_pool_keeps_is_reserved_and_nobodys),
-        TEST(a_pool_of_which_nothing_is_said_holds_its_blocks),
-        TEST(a_context_takes_its_memory_with_it),
-        TEST(a_context_takes_what_records_told_with_it),
-        TEST(only_the_memory_of_the_wanted_device_counts),
-        TEST(a_refused_request_is_the_end_of_memory),
-        TEST(kernels_belong_to_the_range_and_step_of_their_launch),
-        TEST(any_calls_in_any_order_sum_up_to_what_is_held),
+        ACCOUNT_TEST(each_kind_of_memory_has_a_category_of_its_own),
+        ACCOUNT_TEST(what_was_not_taken_here_is_not_given_back),
+        ACCOUNT_TEST(an_address_that_comes_again_ends_the_block_whose_end_was_lost),
+        ACCOUNT_TEST(physical_memory_counts_once_until_it_is_released_and_unmapped),
+        ACCOUNT_TEST(records_of_told_calls_add_nothing),
+        ACCOUNT_TEST(records_fill_in_what_no_call_told),
+        ACCOUNT_TEST(memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_agree),
+        ACCOUNT_TEST(what_a_pool_keeps_is_reserved_and_nobodys),
+        ACCOUNT_TEST(a_pool_of_which_nothing_is_said_holds_its_blocks),
+        ACCOUNT_TEST(a_context_takes_its_memory_with_it),
+        ACCOUNT_TEST(a_context_takes_what_records_told_with_it),
+        ACCOUNT_TEST(only_the_memory_of_the_wanted_device_counts),
+        ACCOUNT_TEST(a_refused_request_is_the_end_of_memory),
+        ACCOUNT_TEST(any_calls_in_any_order_sum_up_to_what_is_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
