@@ -1,0 +1,172 @@
+/* What the fused model keeps, and until when: of a block the bytes that docs/fused.md lists, until that block's backward;
+ * casts of weights as long as --weight-cast says, in every mode. */
+#include "fused_bench.h"
+
+static const mt_attention_kind attentions[] = {MT_ATTENTION_WEIGHTS, MT_ATTENTION_FLASH};
+
+enum { ATTENTIONS = sizeof attentions / sizeof attentions[0] };
+
+/* A run on sim, of events that a test walks through. */
+static void record(struct recording *recording, const struct mt_training_config *config)
+{
+    recording_open(recording);
+    if (recording_train(recording, "sim", "", config, NULL, NULL) != MT_OK)
+        fail_msg("%s", mt_last_error());
+}
+
+/* 1 for a block that is taken, -1 for one that comes back, 0 for any other event. */
+static int change_of(const struct mt_event *event)
+{
+    return event->kind == MT_EVENT_ALLOC ? 1 : event->kind == MT_EVENT_FREE ? -1 : 0;
+}
+
+/* The attentions with each precision and with RoPE, checkpointed or not. */
+static struct mt_training_config config_of_way(int way)
+{
+    struct mt_training_config config = small_config();
+    config.attention = attentions[way % ATTENTIONS];
+    config.autocast = way / 2 % 2 == 1;
+    config.model.rope = way / 4 % 2 == 1;
+    config.checkpoint = way / 8 % 2 == 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF;
+    config.steps = 2;
+    return config;
+}
+
+enum { WAYS_THAT_KEEP_ALL = 8, WAYS = 16 };
+
+/* ---- how much ---- */
+
+/* The table of docs/fused.md, of one block but for what the first norm normalized. */
+static uint64_t bytes_by_table(const struct mt_training_config *config)
+{
+    uint64_t BT = (uint64_t)(config->batch * config->seq), C = (uint64_t)config->model.d_model;
+    uint64_t F = (uint64_t)config->model.d_ff, H = (uint64_t)config->model.heads, w = config->autocast ? 2 : 4;
+    uint64_t of_attention = config->attention == MT_ATTENTION_FLASH ? 4 * BT * H : w * BT * H * (uint64_t)config->seq;
+    return 4 * BT + 3 * w * BT * C + of_attention + w * BT * C + 4 * BT * C + 4 * BT + 2 * w * BT * F;
+}
+
+static void forward_keeps_of_a_block_what_the_table_says(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS_THAT_KEEP_ALL; way++) {
+        const struct mt_training_config config = config_of_way(way);
+        uint64_t stream = 4 * (uint64_t)(config.batch * config.seq * config.model.d_model), saved[8] = {0};
+        struct recording recording;
+        record(&recording, &config);
+        for (size_t i = 0; i < recording.count; i++) {
+            const struct mt_event *event = &recording.events[i];
+            if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD)
+                break;
+            const struct mt_label *label = recording_label_of(&recording, event);
+            if (change_of(event) != 0 && label->role == MT_ROLE_SAVED && label->layer >= 0)
+                saved[label->layer] += (uint64_t)change_of(event) * event->requested_bytes;
+        }
+        for (int64_t layer = 0; layer < config.model.layers;
+             layer++) /* the first norm of the first reads the embedding */
+            assert_int_equal(saved[layer], bytes_by_table(&config) + (layer > 0 ? stream : 0));
+        recording_close(&recording);
+    }
+}
+
+/* ---- until when ---- */
+
+/* In whose backward a block that forward kept is let go: a layer, counted from 1, or 0: before those of all layers. */
+static int turn_of(const struct mt_label *label, int64_t layers)
+{
+    if (label->layer >= 0)
+        return (int)(layers - label->layer);
+    return label->category == MT_CATEGORY_EMBED ? (int)layers : 0;
+}
+
+static void expect_none(const int *live, int turns)
+{
+    for (int turn = 0; turn < turns; turn++)
+        assert_int_equal(live[turn], 0);
+}
+
+/* When backward begins with a layer nothing is left of those after it, and nothing at all when it has ended. */
+static void expect_let_go(const struct recording *recording, const struct mt_training_config *config)
+{
+    int live[8] = {0}, turn = 0, layers = (int)config->model.layers;
+    bool is_backward = false;
+    for (size_t i = 0; i < recording->count; i++) {
+        const struct mt_event *event = &recording->events[i];
+        if (event->kind == MT_EVENT_PHASE) {
+            expect_none(live, is_backward ? layers + 1 : 0);
+            is_backward = event->value == MT_PHASE_BACKWARD;
+            turn = 0;
+        }
+        if (change_of(event) == 0)
+            continue;
+        const struct mt_label *label = recording_label_of(recording, event);
+        if (label->role == MT_ROLE_SAVED)
+            live[turn_of(label, layers)] += change_of(event);
+        if (is_backward && event->kind == MT_EVENT_ALLOC && label->layer >= 0 && turn_of(label, layers) > turn)
+            expect_none(live, turn = turn_of(label, layers));
+    }
+}
+
+static void backward_lets_go_of_a_block_before_the_next(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        const struct mt_training_config config = config_of_way(way);
+        struct recording recording;
+        record(&recording, &config);
+        expect_let_go(&recording, &config);
+        recording_close(&recording);
+    }
+}
+
+/* ---- casts ---- */
+
+static int64_t casts_at_the_end_of_steps(const struct mt_training_config *config, int64_t *out_made)
+{
+    struct recording recording;
+    int64_t live = 0, left = 0;
+    *out_made = 0;
+    record(&recording, config);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        if (event->kind == MT_EVENT_STEP_END)
+            left = live;
+        if (change_of(event) == 0 || recording_label_of(&recording, event)->role != MT_ROLE_WEIGHT_CAST)
+            continue;
+        live += change_of(event);
+        *out_made += event->kind == MT_EVENT_ALLOC;
+    }
+    assert_int_equal(live, 0);
+    recording_close(&recording);
+    return left;
+}
+
+static void casts_live_as_long_as_they_are_told_to(void **state)
+{
+    (void)state;
+    for (mt_mode mode = MT_MODE_INFER; mode <= MT_MODE_FWD_BWD; mode++) {
+        struct mt_training_config config = small_config();
+        int64_t weights = 4 * config.model.layers + 1, made, passes = mode == MT_MODE_FWD_BWD ? 2 : 1;
+        config.mode = mode;
+        config.autocast = true;
+        config.steps = 3;
+        config.weight_cast = MT_WEIGHT_CAST_PERSISTENT;
+        assert_int_equal(casts_at_the_end_of_steps(&config, &made), weights);
+        assert_int_equal(made, weights);
+        config.weight_cast = MT_WEIGHT_CAST_REGION;
+        assert_int_equal(casts_at_the_end_of_steps(&config, &made), 0);
+        assert_int_equal(made, weights * config.steps);
+        config.weight_cast = MT_WEIGHT_CAST_LAYER;
+        assert_int_equal(casts_at_the_end_of_steps(&config, &made), 0);
+        assert_int_equal(made, weights * config.steps * passes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_keeps_of_a_block_what_the_table_says),
+        cmocka_unit_test(backward_lets_go_of_a_block_before_the_next),
+        cmocka_unit_test(casts_live_as_long_as_they_are_told_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
