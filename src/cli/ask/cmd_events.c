@@ -79,8 +79,10 @@ static mt_status print_json_row(void *context, const struct mt_event_row *row)
 
 static mt_status begin_table(void *context)
 {
+    static const char *const spare[] = {"phase", "id", "category", NULL};
     struct listing *listing = context;
     listing->table = mt_table_create(columns, COLUMN_COUNT);
+    mt_table_spare(listing->table, spare);
     return MT_OK;
 }
 

@@ -216,11 +216,13 @@ static void print_totals(const struct answer *answer)
     static const struct mt_column columns[] = {{"phase", MT_ALIGN_LEFT},          {"ms", MT_ALIGN_RIGHT},
                                                {"share", MT_ALIGN_RIGHT},         {"kernels", MT_ALIGN_RIGHT},
                                                {"products ms", MT_ALIGN_RIGHT},   {"share", MT_ALIGN_RIGHT},
-                                               {"largest other", MT_ALIGN_RIGHT}, {"", MT_ALIGN_LEFT}};
+                                               {"largest other", MT_ALIGN_RIGHT}, {"its name", MT_ALIGN_LEFT}};
     const struct mt_kernels *kernels = &answer->kernels;
     const struct mt_kernel_phase step = {
         .phase = "step", .count = kernels->count, .total_ns = kernels->total_ns, .product_ns = kernels->product_ns};
+    static const char *const spare[] = {"its name", "kernels", "share", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < kernels->phase_count; i++)
         add_total(table, answer, &kernels->phases[i]);
     add_total(table, answer, &step);
@@ -236,7 +238,9 @@ static void print_phase(const struct answer *answer, const struct mt_kernel_phas
                                                {"op", MT_ALIGN_LEFT},
                                                {"kernel", MT_ALIGN_LEFT}};
     printf("\nKernels of %s:\n", phase_title(phase));
+    static const char *const spare[] = {"count", "share", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < shown_rows(answer, phase); i++) {
         const struct mt_kernel_row *row = &phase->rows[i];
         add_ms(table, answer, row->total_ns);

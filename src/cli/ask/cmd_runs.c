@@ -97,7 +97,8 @@ static mt_status print_table(struct mt_trace *trace, const char *which)
         {"impl", MT_ALIGN_LEFT},    {"batch", MT_ALIGN_RIGHT},   {"seq", MT_ALIGN_RIGHT},
         {"mode", MT_ALIGN_LEFT},    {"autocast", MT_ALIGN_LEFT}, {"alloc", MT_ALIGN_LEFT},
         {"steps", MT_ALIGN_RIGHT},  {"events", MT_ALIGN_RIGHT},  {"peak allocated", MT_ALIGN_RIGHT}};
-    static const char *const spare[] = {"events", "alloc", "started", "impl", "steps", "device", "mode", "batch", NULL};
+    static const char *const spare[] = {"events", "alloc", "started", "impl",     "steps",
+                                        "device", "mode",  "batch",   "autocast", NULL};
     struct listing listing = {.table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
     mt_table_spare(listing.table, spare);
     mt_status status = mt_runs_visit(trace, which, list_run, &listing);

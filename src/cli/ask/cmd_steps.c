@@ -96,6 +96,9 @@ static void add_settings(struct mt_table *table, const struct mt_run *run, const
         "warm-up", MT_ALIGN_RIGHT                                                                                      \
     }
 
+/* The columns that both tables can spare first. */
+#define SPARE_SETTINGS "warm-up", "device", "mode", "batch", "steps", "model", "seq", "note", "precision", "name"
+
 static void add_run(struct listing *listing, const struct mt_run *run, const struct mt_steps_row *steps)
 {
     static const mt_timed_part parts[] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
@@ -173,9 +176,6 @@ static void print_what_estimates_are(void)
 
 static mt_status print_table(struct mt_trace *trace, const char *which, struct listing *listing)
 {
-    static const char *const spare[] = {"warm-up", "device", "mode", "batch",     "steps",
-                                        "model",   "seq",    "note", "precision", NULL};
-    mt_table_spare(listing->table, spare);
     mt_status status = mt_runs_visit(trace, which, list_run, listing);
     if (status == MT_OK)
         mt_table_print(listing->table);
@@ -194,7 +194,9 @@ static mt_status print_means(struct mt_trace *trace, const char *which)
                                                {"optimizer ms", MT_ALIGN_RIGHT},
                                                {"step ms", MT_ALIGN_RIGHT},
                                                {"note", MT_ALIGN_LEFT}};
+    static const char *const spare[] = {SPARE_SETTINGS, "optimizer ms", "forward ms", "backward ms", NULL};
     struct listing listing = {.add = add_run, .table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
+    mt_table_spare(listing.table, spare);
     return print_table(trace, which, &listing);
 }
 
@@ -204,7 +206,9 @@ static mt_status print_phases(struct mt_trace *trace, const char *which)
         SETTINGS_COLUMNS,        {"steps", MT_ALIGN_RIGHT},  {"of", MT_ALIGN_LEFT},   {"mean ms", MT_ALIGN_RIGHT},
         {"std", MT_ALIGN_RIGHT}, {"median", MT_ALIGN_RIGHT}, {"min", MT_ALIGN_RIGHT}, {"max", MT_ALIGN_RIGHT},
         {"note", MT_ALIGN_LEFT}};
+    static const char *const spare[] = {SPARE_SETTINGS, NULL};
     struct listing listing = {.add = add_phases, .table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
+    mt_table_spare(listing.table, spare);
     return print_table(trace, which, &listing);
 }
 

@@ -213,7 +213,9 @@ static void print_findings(const struct order *order)
         {"#", MT_ALIGN_RIGHT},   {"saves", MT_ALIGN_RIGHT},  {"pattern", MT_ALIGN_LEFT},
         {"what", MT_ALIGN_LEFT}, {"blocks", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT},
         {"for", MT_ALIGN_RIGHT}, {"costs", MT_ALIGN_LEFT},   {"reserved then", MT_ALIGN_RIGHT}};
+    static const char *const spare[] = {"blocks", "costs", "for", "bytes", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < order->count; i++)
         add_finding(table, &order->items[i]);
     putchar('\n');

@@ -212,7 +212,9 @@ static void print_peaks(const struct mt_diff *diff)
         uint64_t a, b;
     } rows[] = {{"allocated", a->allocated_bytes, b->allocated_bytes},
                 {"reserved", a->reserved_bytes, b->reserved_bytes}};
+    static const char *const spare[] = {"bytes", "percent", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         mt_table_add(table, rows[i].name);
         mt_table_add_bytes(table, rows[i].a);
@@ -233,8 +235,8 @@ static void print_cause(const struct mt_diff_cause *cause)
     char text[MT_BYTES_TEXT];
     const char *bold = mt_output_is_styled() ? "\033[1m" : "", *plain = mt_output_is_styled() ? "\033[0m" : "";
     printf("%*s  %s", BYTES_WIDTH, mt_format_difference(cause->bytes, text), bold);
-    mt_print_name(cause->text);
-    printf("%s\n%*s", plain, INDENT, "");
+    print_sentence(cause->text, INDENT);
+    printf("%s%*s", plain, INDENT, "");
     print_sentence(cause->evidence, INDENT);
 }
 
@@ -328,7 +330,9 @@ static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *h
     const struct mt_diff_parts *parts = &diff->allocated;
     size_t shown = count_shown(parts, how);
     puts("\nLive at the peak of allocated bytes, by what it is:");
+    static const char *const spare[] = {"blocks A", "blocks B", "phase", "role", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < shown; i++)
         add_row(table, &parts->rows[i]);
     add_remaining(table, parts, shown);
@@ -395,12 +399,16 @@ static void print_lengths(const struct mt_diff_answer *answer)
                                                {"published B", MT_ALIGN_RIGHT},
                                                {"published diff", MT_ALIGN_RIGHT},
                                                {"PyTorch, H200", MT_ALIGN_RIGHT}};
+    static const char *const spare[] = {"percent",        "published A",   "published B",
+                                        "published diff", "PyTorch, H200", NULL};
     bool with_published = has_published(answer);
     if (answer->length_count < 2 && !with_published)
         return;
     puts("\nReserved, by sequence length:");
     struct mt_table *table =
         mt_table_create(columns, with_published ? sizeof columns / sizeof columns[0] : OWN_COLUMNS);
+    if (with_published)
+        mt_table_spare(table, spare);
     for (size_t i = 0; i < answer->length_count; i++) {
         const struct mt_diff_length *row = &answer->lengths[i];
         uint64_t a = row->reserved_bytes[MT_SIDE_A], b = row->reserved_bytes[MT_SIDE_B];

@@ -187,7 +187,9 @@ static void print_holes(const struct mt_refusal *refusal)
                                                {"why they could not serve", MT_ALIGN_LEFT}};
     if (refusal->group_count == 0)
         return;
+    static const char *const spare[] = {"size", "holes", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < refusal->group_count; i++) {
         const struct mt_hole_group *group = &refusal->groups[i];
         struct mt_text reason = {0};

@@ -98,7 +98,9 @@ static void print_peaks(const struct mt_run_peaks *peaks)
     static const struct mt_column columns[] = {
         {"peak of", MT_ALIGN_LEFT}, {"size", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT}, {"step", MT_ALIGN_LEFT},
         {"phase", MT_ALIGN_LEFT},   {"span", MT_ALIGN_LEFT},  {"time", MT_ALIGN_RIGHT}};
+    static const char *const spare[] = {"time", "bytes", "phase", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         const struct mt_peak_row *peak = &peaks->of[measure];
         mt_table_add(table, mt_measure_name((mt_measure)measure));
@@ -172,7 +174,9 @@ static void print_shares(const struct mt_run_peaks *peaks)
     static const struct mt_column columns[] = {{"made of", MT_ALIGN_LEFT},    {"allocated", MT_ALIGN_RIGHT},
                                                {"share", MT_ALIGN_RIGHT},     {"blocks", MT_ALIGN_RIGHT},
                                                {"requested", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
+    static const char *const spare[] = {"blocks", "requested", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    mt_table_spare(table, spare);
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
         add_shares(table, peaks, measure);
     add_cached(table, peaks->of[MT_MEASURE_RESERVED].cached_bytes);

@@ -238,6 +238,19 @@ static size_t choose_columns(const struct mt_sweep_grid *grid, struct mt_column 
     return count;
 }
 
+/* What a narrow terminal leaves out first: what is the same in all cells, then what is asked for least. */
+static void choose_spare(const struct mt_sweep_grid *grid, const char **out)
+{
+    size_t count = 0;
+    for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++)
+        if (is_shown(grid, axis) && grid->value_count[axis] <= 1)
+            out[count++] = axis_columns[axis].title;
+    out[count++] = "step ms";
+    out[count++] = "run";
+    out[count++] = "reserved";
+    out[count] = NULL;
+}
+
 static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
 {
     printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", sweep->grid->cell_count,
@@ -252,8 +265,11 @@ static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
 mt_status mt_sweep_print_table(const struct mt_sweep *sweep)
 {
     struct mt_column columns[MOST_COLUMNS];
+    const char *spare[MOST_COLUMNS + 1];
     size_t count = choose_columns(sweep->grid, columns);
     struct table_context context = {mt_table_create(columns, count), sweep->grid};
+    choose_spare(sweep->grid, spare);
+    mt_table_spare(context.table, spare);
     struct tally tally;
     mt_status status = visit_rows(sweep, add_row, &context, &tally);
     if (status == MT_OK) {
