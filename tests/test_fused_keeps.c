@@ -118,6 +118,26 @@ static void backward_lets_go_of_a_block_before_the_next(void **state)
     }
 }
 
+/* Nobody keeps a sum, so that each takes the place of the one before it: that of the embedding. */
+static void without_gradients_the_residual_stream_is_one_tensor(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    int64_t embeddings = 0;
+    config.mode = MT_MODE_INFER;
+    record(&recording, &config);
+    for (size_t i = 0; i < recording.count; i++) {
+        if (recording.events[i].kind != MT_EVENT_ALLOC)
+            continue;
+        mt_category category = recording_label_of(&recording, &recording.events[i])->category;
+        assert_int_not_equal(category, MT_CATEGORY_BLOCK);
+        embeddings += category == MT_CATEGORY_EMBED;
+    }
+    assert_int_equal(embeddings, config.steps);
+    recording_close(&recording);
+}
+
 /* ---- casts ---- */
 
 static int64_t casts_at_the_end_of_steps(const struct mt_training_config *config, int64_t *out_made)
@@ -166,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_keeps_of_a_block_what_the_table_says),
         cmocka_unit_test(backward_lets_go_of_a_block_before_the_next),
+        cmocka_unit_test(without_gradients_the_residual_stream_is_one_tensor),
         cmocka_unit_test(casts_live_as_long_as_they_are_told_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
