@@ -1,20 +1,10 @@
-/* memtrace import: what PyTorch measured, said anew by a run; against our own run of the same step; and what memtrace
- * exported, read back. */
+/* memtrace import: what PyTorch measured, said anew by a run; and against our own run of the same step. */
 #include "program.h"
+#include "same_rows.h"
 
 #include "base/status.h"
 
-#include <sqlite3.h>
-#include <stdint.h>
-
 #define REFERENCE(name) MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_" name ".pickle.gz"
-#define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 --device sim "
-
-static void expect_success(const struct said *said)
-{
-    if (said->code != 0)
-        fail_msg("exit code %d: %s%s", said->code, said->err, said->out);
-}
 
 /* The measured runs as fp32 and autocast, and our own of the same names in own.db. */
 static int set_up(void **state)
@@ -170,45 +160,6 @@ static void a_diff_gives_the_causes_of_our_own_runs(void **state)
     json_decref(own);
 }
 
-static sqlite3_stmt *prepare(sqlite3 **database, const char *path, const char *sql)
-{
-    sqlite3_stmt *statement;
-    assert_int_equal(sqlite3_open_v2(path, database, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
-    if (sqlite3_prepare_v2(*database, sql, -1, &statement, NULL) != SQLITE_OK)
-        fail_msg("%s: %s", sql, sqlite3_errmsg(*database));
-    return statement;
-}
-
-/* Whether both rows say the same, column by column. */
-static void expect_same_row(sqlite3_stmt *a, sqlite3_stmt *b, uint64_t number)
-{
-    for (int i = 0; i < sqlite3_column_count(a); i++) {
-        const char *said = (const char *)sqlite3_column_text(a, i), *expected = (const char *)sqlite3_column_text(b, i);
-        if (strcmp(said != NULL ? said : "", expected != NULL ? expected : "") != 0)
-            fail_msg("row %llu, column %d: %s, and not %s", (unsigned long long)number, i, said, expected);
-    }
-}
-
-/* Whether both statements say the same; returns how many rows. */
-static uint64_t expect_same(const char *path_a, const char *sql_a, const char *path_b, const char *sql_b)
-{
-    sqlite3 *databases[2];
-    sqlite3_stmt *a = prepare(&databases[0], path_a, sql_a), *b = prepare(&databases[1], path_b, sql_b);
-    uint64_t rows = 0;
-    for (;; rows++) {
-        int more = sqlite3_step(a);
-        assert_int_equal(sqlite3_step(b), more);
-        if (more != SQLITE_ROW)
-            break;
-        expect_same_row(a, b, rows);
-    }
-    sqlite3_finalize(a);
-    sqlite3_finalize(b);
-    sqlite3_close(databases[0]);
-    sqlite3_close(databases[1]);
-    return rows;
-}
-
 /* A step of a run, event by event: what was asked for and freed, in which phase, and what for. */
 static void our_own_step_is_theirs_event_by_event(void **state)
 {
@@ -281,68 +232,6 @@ static void rules_of_a_user_come_first(void **state)
     assert_says(refused->err, "mine.rules, line 1");
 }
 
-/* A run as SQL tells it, from its first event of memory on. */
-static const char told[] =
-    "SELECT kind, ifnull(requested_bytes, 0), ifnull(block_bytes, 0), event.stream, event.segment, offset, category, "
-    "role,"
-    " op, phase, dtype, shape, layer, own.path, asker.path, time_ns / 1000 -"
-    " (SELECT time_ns / 1000 FROM event WHERE kind IN (0, 1, 2, 3, 4) ORDER BY id LIMIT 1) FROM event"
-    " LEFT JOIN label ON label.id = event.label LEFT JOIN span AS own ON own.id = label.span"
-    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span) ORDER BY event.id";
-
-/* What it says of itself. */
-static const char known[] =
-    "SELECT setting.name, value, device, capacity_bytes FROM setting JOIN run ON run.id = setting.run"
-    " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
-
-static void a_run_comes_back_from_its_snapshot(void **state)
-{
-    (void)state;
-    static const char *const policies[] = {"tight", "torch"};
-    static const char *const formats[] = {"torch", "pickle"};
-    for (int i = 0; i < 4; i++) {
-        expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --alloc policy=%s --trace a.db --name x"
-                             " && \"$M\" export --format %s -o x.snapshot --trace a.db"
-                             " && \"$M\" import x.snapshot --trace b.db",
-                             policies[i % 2], formats[i / 2]));
-        assert_true(expect_same("b.db", told, "a.db", told) > 1000);
-        assert_true(expect_same("b.db", known, "a.db", known) > 10);
-    }
-}
-
-static void a_refused_request_comes_back(void **state)
-{
-    (void)state;
-    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --device sim:4MiB --batch 64 --trace a.db;"
-                         " \"$M\" export --format pickle -o x.pickle --trace a.db"
-                         " && \"$M\" import x.pickle --trace b.db && \"$M\" oom --trace b.db"));
-    assert_true(expect_same("b.db", told, "a.db", told) > 10);
-}
-
-/* Only requests, frees and streams are in such a log. */
-static void a_log_of_rmm_comes_back(void **state)
-{
-    (void)state;
-    static const char log[] = "SELECT kind, requested_bytes, stream, time_ns / 1000 -"
-                              " (SELECT time_ns / 1000 FROM event WHERE kind IN (2, 3, 4) ORDER BY id LIMIT 1)"
-                              " FROM event WHERE kind IN (2, 3, 4) ORDER BY id";
-    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --trace a.db && \"$M\" export --format rmm"
-                         " -o x.csv.gz --trace a.db && \"$M\" import x.csv.gz --trace b.db"));
-    assert_true(expect_same("b.db", log, "a.db", log) > 1000);
-}
-
-static void an_export_for_nsights_scripts_comes_back(void **state)
-{
-    (void)state;
-    static const char blocks[] = "SELECT kind, block_bytes, event.stream, category, op, phase, time_ns FROM event"
-                                 " LEFT JOIN label ON label.id = event.label WHERE kind IN (2, 3) ORDER BY event.id";
-    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --trace a.db && \"$M\" export -o x.sqlite"
-                         " --trace a.db && \"$M\" import x.sqlite --trace b.db"));
-    assert_true(expect_same("b.db", blocks, "a.db", blocks) > 1000);
-    static const char steps[] = "SELECT number FROM step ORDER BY 1";
-    assert_int_equal(expect_same("b.db", steps, "a.db", steps), 2);
-}
-
 /* Nsight's export has tables and columns only where something was recorded, and may have others. */
 static void tables_of_nsight_may_be_absent(void **state)
 {
@@ -397,10 +286,6 @@ int main(void)
         cmocka_unit_test(every_question_has_an_answer),
         cmocka_unit_test(advice_finds_gradients_that_live_through_forward),
         cmocka_unit_test(rules_of_a_user_come_first),
-        cmocka_unit_test(a_run_comes_back_from_its_snapshot),
-        cmocka_unit_test(a_refused_request_comes_back),
-        cmocka_unit_test(a_log_of_rmm_comes_back),
-        cmocka_unit_test(an_export_for_nsights_scripts_comes_back),
         cmocka_unit_test(tables_of_nsight_may_be_absent),
         cmocka_unit_test(what_is_none_of_them_is_refused),
     };

@@ -233,6 +233,34 @@ static void a_refused_request_may_have_any_size(void **state)
     mt_import_report_release(&report);
 }
 
+/* A program that catches the refusal and asks for less has not ended of it. */
+static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text, *end;
+    } all[] = {
+        {"a.json", SNAPSHOT("", "{\"action\":\"oom\",\"size\":9}"), "oom"},
+        {"a.json", SNAPSHOT("", EVENT("alloc", "1") ",{\"action\":\"oom\",\"size\":9}," EVENT("free_completed", "1")),
+         "oom"},
+        {"a.json", SNAPSHOT("", "{\"action\":\"oom\",\"size\":9}," EVENT("alloc", "1")), "done"},
+        {"a.csv", HEADER "1,0:0:1,allocate,0x200,1,0\n1,0:0:2,allocate failure,0x0,9,0\n1,0:0:2,free,0x200,1,0\n",
+         "oom"},
+        {"a.csv", HEADER "1,0:0:1,allocate failure,0x0,9,0\n1,0:0:2,allocate,0x200,1,0\n", "done"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct mt_import_report report;
+        const struct mt_import_plan plan = {.file = all[i].name, .trace = "end.db", .device = MT_TORCH_ANY_DEVICE};
+        FILE *file = fopen(all[i].name, "w");
+        assert_non_null(file);
+        fputs(all[i].text, file);
+        fclose(file);
+        assert_int_equal(mt_import(&plan, &report), MT_OK);
+        assert_string_equal(sql_text("end.db", "SELECT state FROM run ORDER BY id DESC"), all[i].end);
+        mt_import_report_release(&report);
+    }
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_torch");
@@ -250,6 +278,7 @@ int main(void)
         cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),
         cmocka_unit_test(sizes_whose_sum_no_number_holds_are_refused),
         cmocka_unit_test(a_refused_request_may_have_any_size),
+        cmocka_unit_test(who_takes_memory_after_a_refusal_did_not_end_of_it),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

@@ -45,7 +45,10 @@ static struct reading replay_to(const struct mt_sink *sink, const struct mt_torc
 {
     const struct mt_label label = {.category = MT_CATEGORY_DATA, .op = "alloc", .layer = -1};
     struct reading reading = {.label = sink->intern_label(sink->context, &label)};
-    const struct mt_torch_reader reader = {.context = &reading, .moment = note_moment, .label = give_label};
+    const struct mt_torch_reader reader = {.context = &reading,
+                                           .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
+                                           .moment = note_moment,
+                                           .label = give_label};
     struct mt_foreign *foreign = mt_foreign_create(sink);
     mt_torch_replay(snapshot, &reader, foreign, tally);
     *counts = mt_foreign_counts(foreign);

@@ -89,6 +89,9 @@ void mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addre
  * none. */
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out);
 
+/* Says what a stream's number is, which by itself is the next from 1; of all streams that are used later, or of none. */
+void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_stream number);
+
 /* A request was refused: its requested_bytes, stream, label and span. */
 void mt_foreign_oom(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *request);
 

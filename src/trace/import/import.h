@@ -23,7 +23,7 @@ typedef enum mt_import_kind { MT_IMPORT_TORCH, MT_IMPORT_OWN, MT_IMPORT_NSYS, MT
 struct mt_import_plan {
     const char *file;  /* to read */
     const char *trace; /* to add a run to; made if there is none */
-    const char *name;  /* of the run; NULL: none */
+    const char *name;  /* of the run; NULL: as the file has it, if it does */
     const char *rules; /* a file of rules that come before ours; NULL: none */
     int64_t device;    /* of a file about several; MT_TORCH_ANY_DEVICE: the one with most events */
 };
@@ -42,7 +42,7 @@ struct mt_import_report {
     } counts[MT_TORCH_ACTION_COUNT];
     size_t count_count;
     struct mt_torch_tally before;     /* of what was live before the recording */
-    bool is_oom;                      /* something was refused */
+    bool ends_refused;                /* what was asked for last was refused: the program ended out of memory */
     bool lost_beginning;              /* the recording was full, and overwrote its oldest events */
     bool rounds_by_size;              /* PyTorch rounded up by steps that no setting of our allocator says */
     struct mt_foreign_counts foreign; /* what of it did not fit the rest */

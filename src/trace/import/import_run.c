@@ -12,6 +12,13 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+static const char *name_of(const struct mt_import_plan *plan, const struct mt_import_source *source)
+{
+    if (plan->name != NULL)
+        return plan->name;
+    return source->name != NULL && source->name[0] != '\0' ? source->name : NULL;
+}
+
 /* Of equal names the recorder keeps the last. */
 mt_status mt_import_run_open(const struct mt_import_plan *plan, const struct mt_import_source *source,
                              struct mt_recorder **out)
@@ -23,7 +30,7 @@ mt_status mt_import_run_open(const struct mt_import_plan *plan, const struct mt_
         memcpy(settings, source->settings, count * sizeof *settings);
     settings[count++] = (struct mt_run_setting){"file", file_name(plan->file)};
     settings[count++] = (struct mt_run_setting){"format", source->format};
-    const struct mt_run_info info = {.name = plan->name,
+    const struct mt_run_info info = {.name = name_of(plan, source),
                                      .device = source->device,
                                      .capacity_bytes = source->capacity_bytes,
                                      .settings = settings,

@@ -8,6 +8,7 @@
 /* What is known of the run beside the plan. All borrowed. */
 struct mt_import_source {
     const char *device; /* "PyTorch snapshot" */
+    const char *name;   /* of the run, where the plan has none; NULL or "": none */
     const char *format; /* "pickle" */
     uint64_t capacity_bytes;
     const struct mt_run_setting *settings; /* that the file tells; "file" and "format" are not its to say */

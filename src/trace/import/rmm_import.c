@@ -39,6 +39,7 @@ struct log {
     uint64_t first_ns, last_ns, days_ns; /* of the day; in whole days since the first */
     bool has_time;
     uint64_t allocates, frees, failures;
+    bool ends_refused;            /* nothing was allocated after the last failure */
     struct mt_import_sizes sizes; /* of allocates */
 };
 
@@ -159,6 +160,7 @@ static mt_status tell_allocate(struct log *log, uint64_t now, struct mt_foreign_
     if (status != MT_OK)
         return mt_fail_context(status, "line %" PRIu64 " of the log", log->number);
     log->allocates++;
+    log->ends_refused = false;
     mt_plain_labels_give(log->labels, "", "", block);
     mt_plain_labels_count(log->labels, block);
     mt_foreign_take(log->foreign, now, block);
@@ -172,6 +174,7 @@ static mt_status tell_failure(struct log *log, uint64_t now, struct mt_foreign_b
         return mt_fail(MT_BAD_TRACE, "line %" PRIu64 " of the log has a size of %" PRIu64 " bytes", log->number,
                        block->requested_bytes);
     log->failures++;
+    log->ends_refused = true;
     mt_plain_labels_give(log->labels, "", "", block);
     mt_foreign_oom(log->foreign, now, block);
     return MT_OK;
@@ -226,7 +229,7 @@ mt_status mt_rmm_tell(const unsigned char *data, size_t length, const struct mt_
     mt_import_count(out, "free", log.frees);
     mt_import_count(out, "allocate failure", log.failures);
     out->entries = log.allocates + log.frees + log.failures;
-    out->is_oom = log.failures > 0;
+    out->ends_refused = log.ends_refused;
     out->foreign = mt_foreign_counts(log.foreign);
     out->coverage = mt_plain_labels_coverage(log.labels);
     mt_plain_labels_destroy(log.labels);
@@ -253,6 +256,6 @@ mt_status mt_rmm_import(const struct mt_import_plan *plan, const unsigned char *
         return status;
     out->run = mt_recorder_run(recorder);
     status = mt_rmm_tell(data, length, rules, mt_recorder_sink(recorder), out);
-    mt_run_state state = out->is_oom ? MT_RUN_OOM : MT_RUN_DONE;
+    mt_run_state state = out->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
     return mt_status_keep(status, mt_recorder_close(recorder, status == MT_OK ? state : MT_RUN_FAILED));
 }

@@ -41,6 +41,8 @@ static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
     uint32_t count = settings->kind == MT_VALUE_DICT ? mt_value_count(settings) : 0;
     int64_t capacity;
     out->device = mt_value_text(get(run, "device"));
+    out->name = mt_value_text(get(run, "name"));
+    out->state = mt_value_text(get(run, "state"));
     if (mt_value_integer(get(run, "capacity_bytes"), &capacity) && capacity > 0)
         out->capacity_bytes = (uint64_t)capacity;
     out->settings = mt_host_alloc((count + 1) * sizeof *out->settings);
@@ -54,7 +56,7 @@ static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
 void mt_torch_facts_read(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
                          struct mt_torch_facts *out)
 {
-    *out = (struct mt_torch_facts){0};
+    *out = (struct mt_torch_facts){.name = "", .state = ""};
     if (mt_torch_own_is_one(root))
         read_own(get(root, "memtrace"), out);
     else

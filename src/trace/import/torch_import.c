@@ -84,9 +84,19 @@ static void replay(struct reading *reading, const struct mt_sink *sink, struct m
         replay_by_rules(reading, out);
     out->foreign = mt_foreign_counts(reading->foreign);
     report_counts(&reading->snapshot, out);
+    out->ends_refused = out->before.ends_refused;
     out->lost_beginning = out->kind == MT_IMPORT_TORCH && is_beginning_lost(out);
     out->rounds_by_size = out->kind == MT_IMPORT_TORCH && !mt_torch_settings_is_uniform(&reading->snapshot.settings);
     mt_foreign_destroy(reading->foreign);
+}
+
+/* How the run ended, by what is said of it or by its events. Of one that was going on when it was exported a part is there. */
+static mt_run_state end_of(const char *said, const struct mt_import_report *report)
+{
+    for (int state = 0; state < MT_RUN_STATE_COUNT; state++)
+        if (strcmp(said, mt_run_state_name((mt_run_state)state)) == 0)
+            return state == MT_RUN_RUNNING ? MT_RUN_INTERRUPTED : (mt_run_state)state;
+    return report->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
 }
 
 static mt_status record(struct reading *reading, struct mt_import_report *out)
@@ -95,17 +105,19 @@ static mt_status record(struct reading *reading, struct mt_import_report *out)
     struct mt_recorder *recorder;
     mt_torch_facts_read(mt_document_root(reading->document), &reading->snapshot, &facts);
     const struct mt_import_source source = {.device = facts.device,
+                                            .name = facts.name,
                                             .format = mt_document_format(reading->document),
                                             .capacity_bytes = facts.capacity_bytes,
                                             .settings = facts.settings,
                                             .setting_count = facts.setting_count};
     mt_status status = mt_import_run_open(reading->plan, &source, &recorder);
+    if (status == MT_OK) {
+        out->run = mt_recorder_run(recorder);
+        replay(reading, mt_recorder_sink(recorder), out);
+        status = mt_recorder_close(recorder, end_of(facts.state, out));
+    }
     mt_torch_facts_release(&facts);
-    if (status != MT_OK)
-        return status;
-    out->run = mt_recorder_run(recorder);
-    replay(reading, mt_recorder_sink(recorder), out);
-    return mt_recorder_close(recorder, out->before.events[MT_TORCH_OOM] > 0 ? MT_RUN_OOM : MT_RUN_DONE);
+    return status;
 }
 
 mt_status mt_torch_import(const struct mt_import_plan *plan, const struct mt_document *document,

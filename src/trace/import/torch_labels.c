@@ -285,7 +285,11 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
 
 struct mt_torch_reader mt_torch_labels_reader(struct mt_torch_labels *labels)
 {
-    return (struct mt_torch_reader){.context = labels, .moment = note_moment, .label = give_label};
+    const struct mt_torch_snapshot *snapshot = labels->snapshot;
+    return (struct mt_torch_reader){.context = labels,
+                                    .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
+                                    .moment = note_moment,
+                                    .label = give_label};
 }
 
 void mt_torch_labels_end(struct mt_torch_labels *labels)

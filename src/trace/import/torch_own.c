@@ -36,6 +36,16 @@ bool mt_torch_own_is_one(const struct mt_value *root)
     return get(root, "memtrace")->kind == MT_VALUE_DICT;
 }
 
+/* Streams are called by their numbers, which they keep. */
+static void number_streams(struct mt_torch_own *own)
+{
+    for (size_t i = 0; i < own->snapshot->event_count; i++) {
+        uint64_t stream = own->snapshot->events[i].stream;
+        if (stream <= UINT16_MAX)
+            mt_foreign_number_stream(own->foreign, stream, (mt_stream)stream);
+    }
+}
+
 struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
                                          const struct mt_sink *sink, struct mt_foreign *foreign)
 {
@@ -46,6 +56,7 @@ struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const stru
     own->foreign = foreign;
     own->annotations = get(root, "external_annotations");
     mt_number_map_create(&own->spans);
+    number_streams(own);
     return own;
 }
 
@@ -129,19 +140,18 @@ static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
     return (mt_span_id)span;
 }
 
-/* From the first event on, as the events' own. */
-static uint64_t time_of(const struct mt_torch_own *own, const struct mt_value *annotation)
+/* From the start of the run, as the events' own. */
+static uint64_t time_of(const struct mt_value *annotation)
 {
-    int64_t first = own->snapshot->event_count > 0 ? own->snapshot->events[0].time_us : 0;
-    int64_t time_us = get_integer(annotation, "time_us", first);
-    return time_us > first && time_us < INT64_MAX / 1000 ? (uint64_t)(time_us - first) * 1000 : 0;
+    int64_t time_us = get_integer(annotation, "time_us", 0);
+    return time_us > 0 && time_us < INT64_MAX / 1000 ? (uint64_t)time_us * 1000 : 0;
 }
 
 /* Tells an annotation. Numbers of steps are given anew, in their order. */
 static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
 {
     const char *kind = mt_value_text(get(annotation, "kind"));
-    uint64_t time_ns = time_of(own, annotation);
+    uint64_t time_ns = time_of(annotation);
     if (strcmp(kind, "span_begin") == 0)
         mt_foreign_span_begin(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
     else if (strcmp(kind, "span_end") == 0)

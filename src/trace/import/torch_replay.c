@@ -232,6 +232,7 @@ static void tell_alloc(struct replay *replay, size_t i, uint64_t time_ns)
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
     uint64_t end = event->address + find_block_bytes(replay, i);
+    replay->tally->ends_refused = false;
     take(replay, time_ns, event->stream, &request, (struct mt_address_range){event->address, end});
 }
 
@@ -241,6 +242,7 @@ static void tell_oom(struct replay *replay, const struct mt_torch_event *event, 
     struct mt_foreign_block block = {.requested_bytes = event->bytes, .stream = event->stream};
     replay->reader->label(replay->reader->context, &request, &block.label, &block.span);
     mt_foreign_oom(replay->foreign, time_ns, &block);
+    replay->tally->ends_refused = true;
 }
 
 static void forget(struct mt_address_map *map, uint64_t address)
@@ -282,11 +284,11 @@ static void tell_event(struct replay *replay, size_t i, uint64_t time_ns)
     }
 }
 
-/* From the first event; a clock that was set back stands still, which mt_foreign sees to. */
-static uint64_t time_of(const struct mt_torch_snapshot *snapshot, size_t i)
+/* A clock that was set back stands still, which mt_foreign sees to. */
+static uint64_t time_of(const struct replay *replay, size_t i)
 {
     int64_t us;
-    if (__builtin_sub_overflow(snapshot->events[i].time_us, snapshot->events[0].time_us, &us) || us < 0)
+    if (__builtin_sub_overflow(replay->snapshot->events[i].time_us, replay->reader->start_us, &us) || us < 0)
         return 0;
     return us < INT64_MAX / 1000 ? (uint64_t)us * 1000 : INT64_MAX;
 }
@@ -301,7 +303,7 @@ void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_t
     mt_address_map_create(&replay.segments, sizeof(struct placed));
     tell_beginning(&replay);
     for (size_t i = 0; i < snapshot->event_count; i++)
-        tell_event(&replay, i, time_of(snapshot, i));
+        tell_event(&replay, i, time_of(&replay, i));
     mt_address_map_release(&replay.live);
     mt_address_map_release(&replay.segments);
     free(replay.block_bytes);

@@ -24,6 +24,7 @@ struct mt_torch_request {
 /* Who knows what blocks are for. */
 struct mt_torch_reader {
     void *context;
+    int64_t start_us; /* what the times of events count from */
     /* Before what an event says is told: for steps, phases and the like. Optional. */
     void (*moment)(void *context, const struct mt_torch_event *event, uint64_t time_ns);
     /* The block's label, which is not 0, and span. */
@@ -36,9 +37,10 @@ struct mt_torch_tally {
     uint64_t blocks_before, requested_before; /* live before the first event, and what was asked for them */
     uint64_t freed_before;                    /* of these blocks, those that were freed in the recording */
     uint64_t segments_before, reserved_before;
+    bool ends_refused; /* nothing was taken after the last request that was refused */
 };
 
-/* Tells everything to `foreign`, which has been told nothing. Times begin with 0 at the first event. */
+/* Tells everything to `foreign`, which has been told nothing. What precedes the reader's start is told as of it. */
 void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_reader *reader,
                      struct mt_foreign *foreign, struct mt_torch_tally *out);
 

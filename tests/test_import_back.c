@@ -1,0 +1,237 @@
+/* What memtrace exported, read back: a run is what it was, as far as the format has words for it. */
+#include "same_rows.h"
+#include "seed.h"
+
+#include "alloc/alloc.h"
+#include "base/status.h"
+
+#define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 "
+#define SIM "--device sim "
+
+/* A run as SQL tells it, in whole microseconds. */
+static const char told[] =
+    "SELECT kind, ifnull(requested_bytes, 0), ifnull(block_bytes, 0), event.stream, event.segment, offset, category, "
+    "role, op, phase, dtype, shape, layer, own.path, asker.path, time_ns / 1000 FROM event"
+    " LEFT JOIN label ON label.id = event.label LEFT JOIN span AS own ON own.id = label.span"
+    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span) ORDER BY event.id";
+
+/* What it says of itself. */
+static const char known[] =
+    "SELECT setting.name, value, device, capacity_bytes, run.name, state FROM setting JOIN run ON run.id = setting.run"
+    " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
+
+static void a_run_comes_back_from_its_snapshot(void **state)
+{
+    (void)state;
+    static const char *const options[] = {
+        "--alloc policy=tight --name x", "--alloc policy=torch,roundup_power2_divisions=8 --autocast bf16 --name x",
+        "--plan on --name x", "--impl fused --plan on --cuda-graph on --name x",
+        "--impl fused --optimizer-in-backward beside --plan on --autocast bf16 --name x"};
+    static const char *const formats[] = {"torch", "pickle"};
+    for (int i = 0; i < 5; i++) {
+        expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY SIM "--steps 3 %s --trace a.db"
+                             " && \"$M\" export --format %s -o x.snapshot --trace a.db"
+                             " && \"$M\" import x.snapshot --trace b.db",
+                             options[i], formats[i % 2]));
+        assert_true(expect_same("b.db", told, "a.db", told) > 1000);
+        assert_true(expect_same("b.db", known, "a.db", known) > 10);
+    }
+}
+
+/* A program that takes and gives by chance on several streams, says again what some of it is for, and is refused some. */
+struct wanderer {
+    struct mt_alloc *alloc;
+    uint64_t seed, draws;
+    mt_label_id labels[20];
+    mt_span_id spans[20];
+    struct mt_block *live[100];
+    size_t live_count;
+};
+
+static uint64_t draw(struct wanderer *wanderer, uint64_t below)
+{
+    return mt_splitmix64(wanderer->seed + wanderer->draws++) % below;
+}
+
+/* Spans within each other whose names may be anything. */
+static void make_labels(struct wanderer *wanderer)
+{
+    static const char *const names[] = {"model", "layers.3", "a \"quoted\"; one", "\xC3\xA9tage"};
+    for (uint64_t i = 0; i < 20; i++) {
+        mt_span_id parent = i < 4 ? 0 : wanderer->spans[i - 4];
+        wanderer->spans[i] = mt_alloc_intern_span(wanderer->alloc, parent, names[draw(wanderer, 4)]);
+        struct mt_label label = {.category =
+                                     mt_alloc_intern_category(wanderer->alloc, i % 3 == 0 ? names[i % 4] : "FFN"),
+                                 .role = (mt_role)draw(wanderer, MT_ROLE_COUNT),
+                                 .phase = (mt_phase)draw(wanderer, MT_PHASE_COUNT),
+                                 .dtype = (mt_dtype)draw(wanderer, MT_DTYPE_COUNT),
+                                 .op = i % 2 == 0 ? "" : names[2],
+                                 .span = wanderer->spans[i],
+                                 .layer = (int)i % 5 - 1,
+                                 .dims = (int)i % 3,
+                                 .shape = {(int64_t)i, 1ll << 40}};
+        wanderer->labels[i] = mt_alloc_intern_label(wanderer->alloc, &label);
+    }
+}
+
+static void take_one(struct wanderer *wanderer)
+{
+    struct mt_block *block = NULL;
+    uint64_t label = draw(wanderer, 20), most = draw(wanderer, 20) == 0 ? 40 << 20 : 200000;
+    mt_status status = mt_alloc_take(wanderer->alloc, 1 + draw(wanderer, most), (mt_stream)draw(wanderer, 3),
+                                     wanderer->labels[label], wanderer->spans[label], &block);
+    if (status == MT_OK)
+        wanderer->live[wanderer->live_count++] = block;
+    else
+        assert_int_equal(status, MT_OUT_OF_MEMORY);
+}
+
+static void give_one(struct wanderer *wanderer)
+{
+    struct mt_block **block = &wanderer->live[draw(wanderer, wanderer->live_count)];
+    mt_alloc_use_on(wanderer->alloc, *block, (mt_stream)draw(wanderer, 3));
+    mt_alloc_give(wanderer->alloc, *block);
+    *block = wanderer->live[--wanderer->live_count];
+}
+
+static void wander_on(struct wanderer *wanderer)
+{
+    uint64_t chance = draw(wanderer, 40), number = draw(wanderer, 20);
+    if (chance < 2)
+        mt_alloc_mark(wanderer->alloc, chance == 0 ? MT_EVENT_SPAN_BEGIN : MT_EVENT_SPAN_END, 0,
+                      wanderer->spans[number]);
+    else if (chance == 2)
+        mt_alloc_mark(wanderer->alloc, MT_EVENT_PHASE, draw(wanderer, MT_PHASE_COUNT), 0);
+    else if (chance == 3 && wanderer->live_count > 0)
+        mt_alloc_relabel(wanderer->alloc, wanderer->live[draw(wanderer, wanderer->live_count)],
+                         wanderer->labels[number], wanderer->spans[number]);
+    else if (chance == 4)
+        mt_alloc_release_cached(wanderer->alloc);
+    else if (wanderer->live_count == 100 || (wanderer->live_count > 0 && chance < 20))
+        give_one(wanderer);
+    else
+        take_one(wanderer);
+}
+
+static void record_wanderer(const char *path, const char *policy, uint64_t seed)
+{
+    enum { STEPS = 4, MOVES = 400 };
+    struct wanderer wanderer = {.seed = seed};
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct mt_device *device;
+    struct mt_alloc_settings settings;
+    assert_int_equal(mt_device_open("sim:96MiB", &device), MT_OK);
+    assert_int_equal(mt_alloc_settings_parse(policy, &settings), MT_OK);
+    assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &wanderer.alloc), MT_OK);
+    make_labels(&wanderer);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_BEGIN, step, 0);
+        for (int i = 0; i < MOVES; i++)
+            wander_on(&wanderer);
+        if (step + 1 < STEPS) /* the run ends in one */
+            mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_END, step, 0);
+    }
+    mt_alloc_destroy(wanderer.alloc);
+    mt_device_close(device);
+    fixture_close(recorder, MT_RUN_DONE);
+}
+
+static void a_program_of_several_streams_comes_back(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy=tight", "policy=torch", "policy=torch,max_split=32MiB"};
+    for (int i = 0; i < 3; i++) {
+        expect_success(shell("rm -f a.db* b.db*"));
+        record_wanderer("a.db", policies[i], take_seed());
+        expect_success(
+            MEMTRACE("export --format pickle -o x.pickle --trace a.db && \"$M\" import x.pickle --trace b.db"));
+        assert_int_equal(sql_integer("a.db", "SELECT count(DISTINCT stream) FROM event"), 3);
+        assert_true(sql_integer("a.db", "SELECT count(*) FROM event WHERE kind = 4") > 0);
+        assert_true(expect_same("b.db", told, "a.db", told) > 1000);
+        assert_int_equal(expect_same("b.db", known, "a.db", known), 2);
+    }
+}
+
+/* On a device that computes, time passes before the first event of memory. */
+static void a_run_that_took_time_comes_back_with_it(void **state)
+{
+    (void)state;
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--device cpu --steps 1 --trace a.db"
+                         " && \"$M\" export --format pickle -o x.pickle --trace a.db"
+                         " && \"$M\" import x.pickle --trace b.db"));
+    assert_true(sql_integer("a.db", "SELECT min(time_ns) FROM event") > 1000);
+    assert_true(expect_same("b.db", told, "a.db", told) > 100);
+}
+
+/* However it ended, and whatever it was called; but for one that goes on, of which the import has a part. */
+static void a_run_comes_back_as_it_ended(void **state)
+{
+    (void)state;
+    static const char *const ends[][2] = {
+        {"failed", "failed"}, {"interrupted", "interrupted"}, {"running", "interrupted"}, {"strange", "done"}};
+    expect_success(shell("rm -f a.db*; \"$M\" " TINY SIM "--steps 1 --trace a.db --name first"));
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        expect_success(shell("rm -f b.db*; python3 -c \"import sqlite3; d = sqlite3.connect('a.db');"
+                             " d.execute('UPDATE run SET state = ?', ['%s']); d.commit()\""
+                             " && \"$M\" export --format torch -o x.json --trace a.db"
+                             " && \"$M\" import x.json --trace b.db && \"$M\" import x.json --trace b.db --name second",
+                             ends[i][0]));
+        assert_string_equal(sql_text("b.db", "SELECT name || ' ' || state FROM run WHERE id = 1") + strlen("first "),
+                            ends[i][1]);
+        assert_string_equal(sql_text("b.db", "SELECT group_concat(name) FROM run"), "first,second");
+    }
+}
+
+static void a_refused_request_comes_back(void **state)
+{
+    (void)state;
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY "--steps 2 --device sim:4MiB --batch 64 --trace a.db;"
+                         " \"$M\" export --format pickle -o x.pickle --trace a.db"
+                         " && \"$M\" import x.pickle --trace b.db && \"$M\" oom --trace b.db"));
+    assert_true(expect_same("b.db", told, "a.db", told) > 10);
+    assert_true(expect_same("b.db", known, "a.db", known) > 10);
+}
+
+/* Only requests, frees and streams are in such a log. */
+static void a_log_of_rmm_comes_back(void **state)
+{
+    (void)state;
+    static const char log[] = "SELECT kind, requested_bytes, stream, time_ns / 1000 -"
+                              " (SELECT time_ns / 1000 FROM event WHERE kind IN (2, 3, 4) ORDER BY id LIMIT 1)"
+                              " FROM event WHERE kind IN (2, 3, 4) ORDER BY id";
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY SIM "--steps 2 --trace a.db && \"$M\" export --format rmm"
+                         " -o x.csv.gz --trace a.db && \"$M\" import x.csv.gz --trace b.db"));
+    assert_true(expect_same("b.db", log, "a.db", log) > 1000);
+}
+
+static void an_export_for_nsights_scripts_comes_back(void **state)
+{
+    (void)state;
+    static const char blocks[] = "SELECT kind, block_bytes, event.stream, category, op, phase, time_ns FROM event"
+                                 " LEFT JOIN label ON label.id = event.label WHERE kind IN (2, 3) ORDER BY event.id";
+    expect_success(shell("rm -f a.db* b.db*; \"$M\" " TINY SIM "--steps 2 --trace a.db && \"$M\" export -o x.sqlite"
+                         " --trace a.db && \"$M\" import x.sqlite --trace b.db"));
+    assert_true(expect_same("b.db", blocks, "a.db", blocks) > 1000);
+    static const char steps[] = "SELECT number FROM step ORDER BY 1";
+    assert_int_equal(expect_same("b.db", steps, "a.db", steps), 2);
+}
+
+static int set_up(void **state)
+{
+    *state = enter_folder("test_import_back");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_comes_back_from_its_snapshot),
+        cmocka_unit_test(a_program_of_several_streams_comes_back),
+        cmocka_unit_test(a_run_that_took_time_comes_back_with_it),
+        cmocka_unit_test(a_run_comes_back_as_it_ended),
+        cmocka_unit_test(a_refused_request_comes_back),
+        cmocka_unit_test(a_log_of_rmm_comes_back),
+        cmocka_unit_test(an_export_for_nsights_scripts_comes_back),
+    };
+    return cmocka_run_group_tests(tests, set_up, leave_folder);
+}
