@@ -8,6 +8,7 @@
  *   static N BYTES            memory that only a record tells of
  *   refuse BYTES              a cudaMalloc that fails
  *   push NAME, pop            ranges of NVTX
+ *   push-in DOMAIN NAME, pop-in DOMAIN   the same of a domain, by any number
  *   launch NAME               a kernel
  *   lose COUNT                records that CUPTI drops
  *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand over
@@ -192,6 +193,19 @@ static void push(const char *name)
     range(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){name});
 }
 
+static void push_in(const char *domain, const char *name)
+{
+    const nvtxEventAttributes_t attributes = {.messageType = NVTX_MESSAGE_TYPE_ASCII, .message.ascii = name};
+    const nvtxDomainRangePushEx_params given = {(nvtxDomainHandle_t)(uintptr_t)atoi(domain), {&attributes}};
+    range(CUPTI_CBID_NVTX_nvtxDomainRangePushEx, &given);
+}
+
+static void pop_in(const char *domain)
+{
+    const nvtxDomainRangePop_params given = {(nvtxDomainHandle_t)(uintptr_t)atoi(domain)};
+    range(CUPTI_CBID_NVTX_nvtxDomainRangePop, &given);
+}
+
 static void set_cupti_up(void)
 {
     const char *version = getenv("FAKE_CUPTI_VERSION"), *refused = getenv("FAKE_CUPTI_REFUSES");
@@ -360,18 +374,31 @@ static int act_on_memory(const char *word, const char *first, uint64_t bytes)
     return 0;
 }
 
+/* The same of ranges. */
+static int act_on_ranges(char **words)
+{
+    const char *word = words[0], *first = words[1];
+    if (strcmp(word, "push") == 0)
+        return push(first), 2;
+    if (strcmp(word, "pop") == 0)
+        return range(CUPTI_CBID_NVTX_nvtxRangePop, NULL), 1;
+    if (strcmp(word, "push-in") == 0)
+        return push_in(first, words[2]), 3;
+    if (strcmp(word, "pop-in") == 0)
+        return pop_in(first), 2;
+    return 0;
+}
+
 /* Does what the words say; how many it was. */
 static int act(char **words)
 {
     const char *word = words[0], *first = words[1] != NULL ? words[1] : "0";
     uint64_t bytes = words[1] != NULL && words[2] != NULL ? strtoull(words[2], NULL, 10) : 0;
     int count = act_on_memory(word, first, bytes);
+    if (count == 0)
+        count = act_on_ranges(words);
     if (count > 0)
         return count;
-    if (strcmp(word, "push") == 0)
-        return push(first), 2;
-    if (strcmp(word, "pop") == 0)
-        return range(CUPTI_CBID_NVTX_nvtxRangePop, NULL), 1;
     if (strcmp(word, "launch") == 0)
         return launch(first), 2;
     if (strcmp(word, "lose") == 0)

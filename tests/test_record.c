@@ -317,6 +317,20 @@ static void a_thread_that_ends_within_its_ranges_leaves_them(void **state)
                         "2");
 }
 
+/* What ends in one domain is not the range that another is in, whichever began last. */
+static void ranges_of_each_domain_end_by_themselves(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "push model push-in 5 library pop-in 5 pop-in 5 take 0 7 push-in 6 other pop take 1 8"
+                                  " pop-in 6")
+                         ->code,
+                     0);
+    assert_string_equal(ask_trace("SELECT group_concat(s.path) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                  " JOIN label AS l ON l.id = e.label JOIN span AS s ON s.id = l.span"
+                                  " WHERE k.name = 'alloc' ORDER BY e.id"),
+                        "model,other");
+}
+
 static void ranges_of_a_name_are_steps(void **state)
 {
     (void)state;
@@ -472,6 +486,7 @@ int main(void)
         TEST(what_threads_do_at_once_is_all_there),
         TEST(a_trace_tells_what_a_program_that_goes_on_holds),
         TEST(a_thread_that_ends_within_its_ranges_leaves_them),
+        TEST(ranges_of_each_domain_end_by_themselves),
         TEST(ranges_of_a_name_are_steps),
         TEST(what_is_missing_is_counted_and_said),
         TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),

@@ -41,9 +41,10 @@ struct mt_account_settings {
     char *(*spell)(const char *name); /* makes names of kernels readable, as mt_kernel_log_create's */
 };
 
-/* A thread of the program: the ranges that it is in. Zero-initialized is in none; mt_account_forget_thread ends it. */
+/* A thread of the program: the ranges that it is in, of all domains, in the order in which they began. Zero-initialized is in none; mt_account_forget_thread ends it. */
 struct mt_account_thread {
     struct mt_account_range {
+        uint64_t domain;
         mt_span_id span;
         bool is_told; /* as an event */
         bool is_step; /* which is no span */
@@ -121,11 +122,14 @@ void mt_account_unmap(struct mt_account *account, uint64_t time_ns, uint64_t add
 
 void mt_account_record(struct mt_account *account, const struct mt_memory_record *record);
 
-/* A range begins in a thread, or the innermost one ends; an end without a beginning is ignored. Spans and steps are
- * told as events of the first thread that has ranges, since those of several do not nest; the blocks of every thread
- * have theirs. A thread that ends leaves all of its ranges. */
-void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns, const char *name);
-void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns);
+/* A range begins in a thread, or the innermost one of its domain (any number; 0 is the default one) ends; an end without a
+ * beginning is ignored. Ranges of several domains nest as they may: those that lie in one that ends go on without it, and
+ * where they are events they end and begin again. Spans and steps are told as events of the first thread that has
+ * ranges, since those of several do not nest; the blocks of every thread have theirs. A thread that ends leaves all of its
+ * ranges. */
+void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns,
+                      const char *name);
+void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns);
 void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns);
 
 /* The label of kernels that the thread launches now. */

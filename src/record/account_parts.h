@@ -36,8 +36,10 @@ struct mt_account_physical {
 struct mt_account_ranges {
     char *step_prefix;                      /* NULL: there are no steps */
     const struct mt_account_thread *teller; /* whose ranges are events; NULL: nobody's yet */
-    _Atomic int64_t step;                   /* that is going on */
-    struct mt_launch *launches;             /* of number n at n % their number */
+    char **names;                           /* by span: the last part of its path; NULL: the account did not make it */
+    size_t name_count;
+    _Atomic int64_t step;       /* that is going on */
+    struct mt_launch *launches; /* of number n at n % their number */
     struct mt_kernel_log *kernels;
 };
 

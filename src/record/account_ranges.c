@@ -33,23 +33,43 @@ void mt_account_ranges_create(struct mt_account_ranges *ranges, const struct mt_
 void mt_account_ranges_release(struct mt_account_ranges *ranges)
 {
     mt_kernel_log_destroy(ranges->kernels);
+    for (size_t span = 0; span < ranges->name_count; span++)
+        free(ranges->names[span]);
+    free(ranges->names);
     free(ranges->launches);
     free(ranges->step_prefix);
 }
 
 /* ---- ranges ---- */
 
-static bool is_step(const struct mt_account *account, const char *name)
+static bool is_step(const struct mt_account_ranges *ranges, const char *name)
 {
-    return account->ranges.step_prefix != NULL &&
-           strncmp(name, account->ranges.step_prefix, strlen(account->ranges.step_prefix)) == 0;
+    return ranges->step_prefix != NULL && strncmp(name, ranges->step_prefix, strlen(ranges->step_prefix)) == 0;
 }
 
-static bool tells(struct mt_account *account, const struct mt_account_thread *thread)
+static bool tells(struct mt_account_ranges *ranges, const struct mt_account_thread *thread)
 {
-    if (account->ranges.teller == NULL)
-        account->ranges.teller = thread;
-    return account->ranges.teller == thread;
+    if (ranges->teller == NULL)
+        ranges->teller = thread;
+    return ranges->teller == thread;
+}
+
+/* Keeps the name of a span, which the sink has no way back to. */
+static void keep_name(struct mt_account_ranges *ranges, mt_span_id span, const char *name)
+{
+    while (ranges->name_count <= span) {
+        ranges->names = mt_host_room(ranges->names, ranges->name_count, sizeof *ranges->names);
+        ranges->names[ranges->name_count++] = NULL;
+    }
+    if (ranges->names[span] == NULL)
+        ranges->names[span] = mt_host_strdup(name);
+}
+
+static mt_span_id intern_span(struct mt_account *account, mt_span_id parent, const char *name)
+{
+    mt_span_id span = account->sink.intern_span(account->sink.context, parent, name);
+    keep_name(&account->ranges, span, name);
+    return span;
 }
 
 static void push(struct mt_account_thread *thread, struct mt_account_range range)
@@ -59,40 +79,78 @@ static void push(struct mt_account_thread *thread, struct mt_account_range range
 }
 
 /* A step is no part of the path: the same place in the program is one span in all of them. */
-void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns, const char *name)
+void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns,
+                      const char *name)
 {
-    struct mt_account_range range = {
-        .span = mt_account_span(thread), .is_told = tells(account, thread), .is_step = is_step(account, name)};
+    struct mt_account_ranges *ranges = &account->ranges;
+    struct mt_account_range range = {.domain = domain,
+                                     .span = mt_account_span(thread),
+                                     .is_told = tells(ranges, thread),
+                                     .is_step = is_step(ranges, name)};
     if (!range.is_step)
-        range.span = account->sink.intern_span(account->sink.context, range.span, name[0] != '\0' ? name : "?");
+        range.span = intern_span(account, range.span, name[0] != '\0' ? name : "?");
     push(thread, range);
     if (!range.is_told)
         return;
     if (range.is_step)
-        account->ranges.step = mt_foreign_step_begin(account->foreign, time_ns);
+        ranges->step = mt_foreign_step_begin(account->foreign, time_ns);
     else
         mt_foreign_span_begin(account->foreign, time_ns, range.span);
 }
 
-void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns)
+static void end_step(struct mt_account *account, uint64_t time_ns)
 {
-    if (thread->depth == 0)
-        return;
-    const struct mt_account_range range = thread->ranges[--thread->depth];
-    if (!range.is_told)
-        return;
-    if (!range.is_step) {
-        mt_foreign_span_end(account->foreign, time_ns, range.span);
-        return;
-    }
     mt_foreign_step_end(account->foreign, time_ns);
     account->ranges.step = MT_NO_STEP;
+}
+
+/* Tells the end of the span of ranges[first] and of those that lie in it. */
+static void end_spans(struct mt_account *account, const struct mt_account_thread *thread, uint32_t first,
+                      uint64_t time_ns)
+{
+    for (uint32_t i = thread->depth; i-- > first;)
+        if (thread->ranges[i].is_told && !thread->ranges[i].is_step)
+            mt_foreign_span_end(account->foreign, time_ns, thread->ranges[i].span);
+}
+
+/* What lay in a span that has ended goes on without it, from ranges[first] on. */
+static void go_on(struct mt_account *account, struct mt_account_thread *thread, uint32_t first, uint64_t time_ns)
+{
+    for (uint32_t i = first; i < thread->depth; i++) {
+        struct mt_account_range *range = &thread->ranges[i];
+        mt_span_id parent = i > 0 ? thread->ranges[i - 1].span : 0;
+        range->span = range->is_step ? parent : intern_span(account, parent, account->ranges.names[range->span]);
+        if (range->is_told && !range->is_step)
+            mt_foreign_span_begin(account->foreign, time_ns, range->span);
+    }
+}
+
+static void leave(struct mt_account *account, struct mt_account_thread *thread, uint32_t index, uint64_t time_ns)
+{
+    const struct mt_account_range range = thread->ranges[index];
+    if (range.is_step && range.is_told)
+        end_step(account, time_ns);
+    if (!range.is_step)
+        end_spans(account, thread, index, time_ns);
+    thread->depth--;
+    memmove(thread->ranges + index, thread->ranges + index + 1, (thread->depth - index) * sizeof range);
+    if (!range.is_step)
+        go_on(account, thread, index, time_ns);
+}
+
+void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns)
+{
+    uint32_t above = thread->depth; /* the innermost of the domain */
+    while (above > 0 && thread->ranges[above - 1].domain != domain)
+        above--;
+    if (above > 0)
+        leave(account, thread, above - 1, time_ns);
 }
 
 void mt_account_forget_thread(struct mt_account *account, struct mt_account_thread *thread, uint64_t time_ns)
 {
     while (thread->depth > 0)
-        mt_account_leave(account, thread, time_ns);
+        leave(account, thread, thread->depth - 1, time_ns);
     if (account->ranges.teller == thread)
         account->ranges.teller = NULL;
     free(thread->ranges);

@@ -236,3 +236,12 @@ const char *mt_range_name(CUpti_CallbackId id, const CUpti_NvtxData *data, const
         name = attribute_name(((const nvtxDomainRangePushEx_params *)given)->core.eventAttrib, find, text);
     return name != NULL ? name : "";
 }
+
+uint64_t mt_range_domain(CUpti_CallbackId id, const CUpti_NvtxData *data)
+{
+    if (id == CUPTI_CBID_NVTX_nvtxDomainRangePushEx)
+        return (uint64_t)((const nvtxDomainRangePushEx_params *)data->functionParams)->domain;
+    if (id == CUPTI_CBID_NVTX_nvtxDomainRangePop)
+        return (uint64_t)((const nvtxDomainRangePop_params *)data->functionParams)->domain;
+    return 0;
+}

@@ -44,4 +44,7 @@ enum { MT_RANGE_NAME_BYTES = 256 };
 const char *mt_range_name(CUpti_CallbackId id, const CUpti_NvtxData *data, const char *(*find)(uint64_t handle),
                           char *text);
 
+/* The domain of the range that a call of NVTX begins or ends; 0: the default one. */
+uint64_t mt_range_domain(CUpti_CallbackId id, const CUpti_NvtxData *data);
+
 #endif

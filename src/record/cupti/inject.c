@@ -189,10 +189,21 @@ static void keep_string(const CUpti_NvtxData *data)
         mt_number_map_put(&watch.strings, (uint64_t)*handle, (uint64_t)mt_host_strdup(given->string));
 }
 
+static void tell_range(struct mt_process_run *run, struct mt_account_thread *thread, CUpti_CallbackId id,
+                       const CUpti_NvtxData *data)
+{
+    char text[MT_RANGE_NAME_BYTES];
+    struct mt_account *account = mt_process_run_account(run);
+    uint64_t domain = mt_range_domain(id, data), now_ns = mt_process_run_now_ns(run);
+    if (id == CUPTI_CBID_NVTX_nvtxRangePop || id == CUPTI_CBID_NVTX_nvtxDomainRangePop)
+        mt_account_leave(account, thread, domain, now_ns);
+    else
+        mt_account_enter(account, thread, domain, now_ns, mt_range_name(id, data, find_string, text));
+}
+
 /* Ranges that begin before the first context are spans, too: the trace is opened for them. */
 static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
-    char text[MT_RANGE_NAME_BYTES];
     struct mt_listening_thread *thread = know_thread();
     pthread_mutex_lock(&watch.lock);
     if (id == CUPTI_CBID_NVTX_nvtxDomainRegisterStringA) {
@@ -200,11 +211,8 @@ static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
     } else {
         begin_run(NULL);
         struct mt_process_run *run = watch.run;
-        if (run != NULL && (id == CUPTI_CBID_NVTX_nvtxRangePop || id == CUPTI_CBID_NVTX_nvtxDomainRangePop))
-            mt_account_leave(mt_process_run_account(run), &thread->account, mt_process_run_now_ns(run));
-        else if (run != NULL)
-            mt_account_enter(mt_process_run_account(run), &thread->account, mt_process_run_now_ns(run),
-                             mt_range_name(id, data, find_string, text));
+        if (run != NULL)
+            tell_range(run, &thread->account, id, data);
     }
     pthread_mutex_unlock(&watch.lock);
 }
