@@ -74,7 +74,7 @@ typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
 /* The widest head of attention. */
 enum { MTK_MOST_HEAD_FEATURES = 128 };
 
-/* How products treat fp32 operands: as they are, or rounded to tf32 where the card's matrix units want that. */
+/* How products read fp32 operands: as they are, or rounded to tf32, as a card's matrix units want them. */
 typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
 
 /* The gradients of `attention`, and what they are made of: all (B,H,T,D) of one dtype with dense rows (a last stride of

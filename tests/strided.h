@@ -94,6 +94,16 @@ static inline double round_to_dtype(double value, mt_dtype dtype)
     }
 }
 
+/* The value with 11 significant bits, halves away from 0, as products with MTK_MATH_TF32 read one of fp32. */
+static inline double round_to_tf32(double value)
+{
+    int exponent;
+    if (value == 0 || !isfinite(value))
+        return value;
+    frexp(value, &exponent);
+    return ldexp(round(ldexp(value, 11 - exponent)), exponent - 11);
+}
+
 static inline unsigned char *element_at(const struct strided *s, struct place place)
 {
     int64_t number = 0;

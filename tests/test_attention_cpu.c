@@ -150,12 +150,83 @@ static void causal_attention_is_its_formula(void **state)
     }
 }
 
+/* ---- tf32 ---- */
+
+/* Of backward the output is 0, so that delta is, and a gradient counts as a product's operand alone. */
+enum { Q, K, V, GRAD, ZERO, OUT, LSE, DQ, DK, DV, DELTA, TENSORS, OPERANDS = OUT };
+
+static void round_elements(struct strided *s)
+{
+    struct place place = {{0}};
+    do
+        element_set(s, place, round_to_tf32(element(s, place)));
+    while (place_next(&place, s->view.shape));
+}
+
+/* Both ways, of what is in `all`. */
+static void attend_both_ways(mtk_math math, struct strided *all)
+{
+    assert_int_equal(
+        mtk_cpu.attention(0.3, math, &all[OUT].view, &all[LSE].view, &all[Q].view, &all[K].view, &all[V].view, NULL),
+        MT_OK);
+    const struct mtk_attention_grad call = {.scale = 0.3,
+                                            .math = math,
+                                            .dq = all[DQ].view,
+                                            .dk = all[DK].view,
+                                            .dv = all[DV].view,
+                                            .delta = all[DELTA].view,
+                                            .grad = all[GRAD].view,
+                                            .q = all[Q].view,
+                                            .k = all[K].view,
+                                            .v = all[V].view,
+                                            .out = all[ZERO].view,
+                                            .lse = all[LSE].view};
+    assert_int_equal(mtk_cpu.attention_grad(&call, NULL), MT_OK);
+}
+
+static void expect_equal_elements(const double *a, const double *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        assert_true(a[i] == b[i]);
+}
+
+/* And in other dtypes it rounds nothing. */
+static void attention_in_tf32_is_that_of_rounded_operands(void **state)
+{
+    (void)state;
+    struct dice dice = dice_of_seed(SEED + 2);
+    for (int round = 0; round < 30; round++) {
+        mt_dtype dtype = roll_float_dtype(&dice);
+        int64_t shape[] = {1, 2, 1 + (int64_t)roll(&dice, 70), 2 + (int64_t)roll(&dice, 20)};
+        struct strided all[TENSORS];
+        double *in_tf32[TENSORS];
+        for (int i = 0; i < TENSORS; i++)
+            all[i] = i == LSE || i == DELTA ? create_column(&dice, dtype, shape) : strided_create(&dice, dtype, shape);
+        assert_int_equal(mtk_cpu.fill(0, &all[ZERO].view, NULL), MT_OK);
+        attend_both_ways(MTK_MATH_TF32, all);
+        for (int i = OPERANDS; i < TENSORS; i++)
+            in_tf32[i] = strided_elements(&all[i]);
+        for (int i = 0; i < OPERANDS && dtype == MT_F32; i++)
+            round_elements(&all[i]);
+        attend_both_ways(MTK_MATH_FP32, all);
+        for (int i = OPERANDS; i < TENSORS; i++) {
+            double *of_rounded = strided_elements(&all[i]);
+            expect_equal_elements(in_tf32[i], of_rounded, element_count(all[i].view.shape));
+            free(in_tf32[i]);
+            free(of_rounded);
+        }
+        for (int i = 0; i < TENSORS; i++)
+            strided_destroy(&all[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_of_rows_is_its_formula),
         cmocka_unit_test(what_has_no_softmax_is_nan),
         cmocka_unit_test(causal_attention_is_its_formula),
+        cmocka_unit_test(attention_in_tf32_is_that_of_rounded_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,14 +51,28 @@ static void expect_product(const struct strided *out, const struct product *p, s
                  (int)place.at[2], (int)place.at[3], element(out, place), sum);
 }
 
+/* The elements of an operand as the product reads them; release with free(). */
+static double *operand_elements(const struct mtk_product *how, const struct strided *s)
+{
+    double *values = strided_elements(s);
+    if (how->math == MTK_MATH_TF32 && s->view.dtype == MT_F32)
+        for (int64_t i = 0; i < element_count(s->view.shape); i++)
+            values[i] = round_to_tf32(values[i]);
+    return values;
+}
+
 /* Multiplies, checks every element, and that nothing else changed. */
 static void check_product_of(const struct mtk_product *how, struct strided *out, const struct strided *a,
                              const struct strided *b)
 {
     assert_int_equal(mtk_cpu.matmul(how, &out->view, &a->view, &b->view, 0, 0, 0), MT_OK);
     assert_true(strided_unchanged(a) && strided_unchanged(b));
-    struct product p = {
-        how, strided_elements(a), strided_elements(b), out->view.shape[2], out->view.shape[3], a->view.shape[3]};
+    struct product p = {how,
+                        operand_elements(how, a),
+                        operand_elements(how, b),
+                        out->view.shape[2],
+                        out->view.shape[3],
+                        a->view.shape[3]};
     struct place place = {{0}};
     do
         expect_product(out, &p, place);
@@ -77,7 +91,7 @@ static void check_product(struct strided *out, const struct strided *a, const st
 static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t largest)
 {
     const struct mtk_product how = {
-        .math = MTK_MATH_FP32, .alpha = roll(dice, 2) == 0 ? 1 : 0.75, .beta = roll(dice, 2) == 0 ? 0 : 0.5};
+        .math = (mtk_math)roll(dice, 2), .alpha = roll(dice, 2) == 0 ? 1 : 0.75, .beta = roll(dice, 2) == 0 ? 0 : 0.5};
     int64_t outer = 1 + (int64_t)roll(dice, 2);
     mt_dtype out_dtype = dtype == MT_BF16 && roll(dice, 2) == 0 ? MT_F32 : dtype;
     int64_t batch = 1 + (int64_t)roll(dice, 3), m = 1 + (int64_t)roll(dice, largest);
@@ -192,6 +206,33 @@ static void bf16_products_accumulate_in_fp32_and_round_to_even_once(void **state
     strided_destroy(&out);
 }
 
+static float tf32_product(float a, float b)
+{
+    const struct mtk_product how = {.math = MTK_MATH_TF32, .alpha = 1};
+    float product = 0;
+    const struct mtk_view left = {(mt_addr)(uintptr_t)&a, MT_F32, {1, 1, 1, 1}, {1, 1, 1, 1}};
+    const struct mtk_view right = {(mt_addr)(uintptr_t)&b, MT_F32, {1, 1, 1, 1}, {1, 1, 1, 1}};
+    const struct mtk_view out = {(mt_addr)(uintptr_t)&product, MT_F32, {1, 1, 1, 1}, {1, 1, 1, 1}};
+    assert_int_equal(mtk_cpu.matmul(&how, &out, &left, &right, 0, 0, 0), MT_OK);
+    return product;
+}
+
+/* Ten bits behind the point are read, halves go away from 0, and what is no finite number stays what it is. */
+static void tf32_rounds_what_it_multiplies_to_ten_bits(void **state)
+{
+    (void)state;
+    uint32_t nan_bits = 0x7F800001; /* a nan that is one by its lowest bit alone */
+    float lowest_nan;
+    memcpy(&lowest_nan, &nan_bits, sizeof lowest_nan);
+    assert_true(tf32_product(1 + 0x1p-10f, 1) == 1 + 0x1p-10f);
+    assert_true(tf32_product(1 + 0x1p-11f, 1) == 1 + 0x1p-10f);
+    assert_true(tf32_product(1, -1 - 0x1p-11f) == -1 - 0x1p-10f);
+    assert_true(tf32_product(1 + 0x1p-11f - 0x1p-23f, 1) == 1);
+    assert_true(tf32_product(0x1.fffp5f, 1) == 64);
+    assert_true(tf32_product(INFINITY, -2) == -INFINITY);
+    assert_true(isnan(tf32_product(lowest_nan, 1)) && isnan(tf32_product(1, NAN)));
+}
+
 /* Two rows so far apart that no int counts the elements between them: addresses are taken for all, memory for two pages. */
 static void rows_far_apart_are_read_where_they_are(void **state)
 {
@@ -223,6 +264,7 @@ int main(void)
         cmocka_unit_test(operands_whose_rows_or_columns_share_elements_are_read_as_such),
         cmocka_unit_test(the_output_is_written_and_not_added_to),
         cmocka_unit_test(bf16_products_accumulate_in_fp32_and_round_to_even_once),
+        cmocka_unit_test(tf32_rounds_what_it_multiplies_to_ten_bits),
         cmocka_unit_test(rows_far_apart_are_read_where_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

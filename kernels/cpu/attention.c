@@ -5,6 +5,8 @@
  *   backward   p = e^(s - lse), ds = scale p (do·v - delta), delta = do·o:
  *              dv = sum over queries of p do, dk = of ds q; dq = sum over keys of ds k
  *
+ * With MTK_MATH_TF32 the operands q, k, v and do are read as matrix units read them; weights are rounded nowhere.
+ *
  * Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/element.h"
@@ -36,6 +38,18 @@ static void tile_load(struct tile *tile, const struct mtk_view *view, struct hea
     tile->features = view->shape[3];
     for (int64_t r = 0; r < tile->count; r++)
         mtk_load(mtk_at(view, head.i, head.j, first + r, 0), view->dtype, view->stride[3], tile->features, tile->x[r]);
+}
+
+/* The same as a product reads it. */
+static void tile_load_operand(struct tile *tile, const struct mtk_view *view, mtk_math math, struct head head,
+                              int64_t first)
+{
+    tile_load(tile, view, head, first);
+    if (view->dtype != MT_F32 || math != MTK_MATH_TF32)
+        return;
+    for (int64_t r = 0; r < tile->count; r++)
+        for (int64_t d = 0; d < tile->features; d++)
+            tile->x[r][d] = (double)mtk_round_to_tf32((float)tile->x[r][d]);
 }
 
 static void tile_clear(struct tile *tile, const struct mtk_view *view, int64_t first)
@@ -118,21 +132,21 @@ static void arrive(struct walk *walk, const struct mtk_view *out, const struct m
     tile_store(&walk->out, out, head);
 }
 
-static void attend(double scale, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *q,
-                   const struct mtk_view *k, const struct mtk_view *v, struct head head)
+static void attend(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
+                   const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v, struct head head)
 {
     struct walk walk;
     struct tile keys, values;
     for (int64_t first = 0; first < q->shape[2]; first += ROWS) {
-        tile_load(&walk.q, q, head, first);
+        tile_load_operand(&walk.q, q, math, head, first);
         tile_clear(&walk.out, out, first);
         for (int64_t r = 0; r < ROWS; r++) {
             walk.maximum[r] = -INFINITY;
             walk.sum[r] = 0;
         }
         for (int64_t key = 0; key < first + walk.q.count; key += ROWS) {
-            tile_load(&keys, k, head, key);
-            tile_load(&values, v, head, key);
+            tile_load_operand(&keys, k, math, head, key);
+            tile_load_operand(&values, v, math, head, key);
             meet_keys(&walk, scale, &keys, &values);
         }
         arrive(&walk, out, lse, head);
@@ -144,10 +158,9 @@ mt_status mtk_cpu_attention(double scale, mtk_math math, const struct mtk_view *
                             struct mtk_queue *queue)
 {
     (void)queue;
-    (void)math;
     for (int64_t i = 0; i < q->shape[0]; i++)
         for (int64_t j = 0; j < q->shape[1]; j++)
-            attend(scale, out, lse, q, k, v, (struct head){i, j});
+            attend(scale, math, out, lse, q, k, v, (struct head){i, j});
     return MT_OK;
 }
 
@@ -160,8 +173,8 @@ struct queries {
 static void queries_load(struct queries *queries, const struct mtk_attention_grad *call, struct head head,
                          int64_t first)
 {
-    tile_load(&queries->q, &call->q, head, first);
-    tile_load(&queries->grad, &call->grad, head, first);
+    tile_load_operand(&queries->q, &call->q, call->math, head, first);
+    tile_load_operand(&queries->grad, &call->grad, call->math, head, first);
     column_load(queries->lse, &call->lse, head, first, queries->q.count);
     column_load(queries->delta, &call->delta, head, first, queries->q.count);
 }
@@ -182,8 +195,8 @@ static void key_gradients(const struct mtk_attention_grad *call, struct head hea
     struct tile k, v, dk, dv;
     int64_t length = call->q.shape[2];
     for (int64_t key = 0; key < length; key += ROWS) {
-        tile_load(&k, &call->k, head, key);
-        tile_load(&v, &call->v, head, key);
+        tile_load_operand(&k, &call->k, call->math, head, key);
+        tile_load_operand(&v, &call->v, call->math, head, key);
         tile_clear(&dk, &call->dk, key);
         tile_clear(&dv, &call->dv, key);
         for (int64_t first = key; first < length; first += ROWS) {
@@ -209,8 +222,8 @@ static void query_gradients(const struct mtk_attention_grad *call, struct head h
         queries_load(&queries, call, head, first);
         tile_clear(&dq, &call->dq, first);
         for (int64_t key = 0; key < first + queries.q.count; key += ROWS) {
-            tile_load(&k, &call->k, head, key);
-            tile_load(&v, &call->v, head, key);
+            tile_load_operand(&k, &call->k, call->math, head, key);
+            tile_load_operand(&v, &call->v, call->math, head, key);
             for (int64_t r = 0; r < queries.q.count; r++)
                 for (int64_t c = 0; c < k.count && key + c <= first + r; c++) {
                     double score_grad;

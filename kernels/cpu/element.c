@@ -37,6 +37,15 @@ static uint16_t bf16_of_double(double value)
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+float mtk_round_to_tf32(float value)
+{
+    const uint32_t exponent = 0x7F800000, cut = 0x1FFF;
+    uint32_t bits = bits_of_float(value);
+    if ((bits & exponent) == exponent) /* infinite, or nan */
+        return value;
+    return float_of_bits((bits + (cut + 1) / 2) & ~cut);
+}
+
 static int64_t int64_of_double(double value)
 {
     if (value != value)

@@ -42,6 +42,9 @@ static inline void mtk_store_one(char *to, mt_dtype dtype, double value)
     mtk_store(to, dtype, 1, 1, &value);
 }
 
+/* The nearest value with the 10 bits of mantissa of tf32, halves away from 0, as the card's kernels make it. */
+float mtk_round_to_tf32(float value);
+
 /* The index at `from`, exactly. */
 static inline int64_t mtk_load_index(const char *from)
 {

@@ -1,7 +1,8 @@
 /* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]; every element of `out` is written.
  *
- * fp32 and fp64 go to OpenBLAS, which reads a matrix by rows or by columns, so a transposed view is no copy. bf16 goes
- * there in tiles, converted to fp32 on the stack, and is rounded once:
+ * fp32 and fp64 go to OpenBLAS, which reads a matrix by rows or by columns, so a transposed view is no copy. What is to be
+ * read otherwise than it lies, bf16 as fp32 and fp32 as tf32, goes there in tiles, converted on the stack, and the sums are
+ * rounded once:
  *
  *   a ──BLOCK_M x BLOCK_K──┐
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
@@ -131,11 +132,13 @@ static void convert(const struct matrix *to, const struct matrix *from)
     }
 }
 
-/* `m` as fp32 in `buffer`, by rows. */
-static struct matrix unpack(const struct matrix *m, float *buffer)
+/* `m` in fp32 as products read it, in `buffer`, by rows. */
+static struct matrix unpack(mtk_math math, const struct matrix *m, float *buffer)
 {
     struct matrix copy = {(char *)buffer, MT_F32, m->rows, m->columns, m->columns, 1};
     convert(&copy, m);
+    for (int64_t i = 0; math == MTK_MATH_TF32 && i < m->rows * m->columns; i++)
+        buffer[i] = mtk_round_to_tf32(buffer[i]);
     return copy;
 }
 
@@ -153,7 +156,7 @@ static void multiply_block(const struct mtk_product *product, const struct matri
         convert(&total, out);
     for (int64_t k = 0; k < a->columns; k += BLOCK_K) {
         struct matrix from_a = part(a, 0, k, BLOCK_M, BLOCK_K), from_b = part(b, k, 0, BLOCK_K, BLOCK_N);
-        struct matrix l = unpack(&from_a, left), r = unpack(&from_b, right);
+        struct matrix l = unpack(product->math, &from_a, left), r = unpack(product->math, &from_b, right);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, (int)l.columns, (float)product->alpha, left,
                     (int)l.columns, right, (int)r.columns, k > 0 ? 1 : (float)product->beta, sums, n);
     }
@@ -175,7 +178,8 @@ static void multiply_blocks(const struct mtk_product *product, const struct matr
 static void multiply(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
                      const struct matrix *b)
 {
-    if (a->dtype == MT_BF16)
+    bool is_converted = a->dtype == MT_BF16 || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
+    if (is_converted)
         multiply_blocks(product, out, a, b);
     else if (layout_of(out).order == NEITHER || layout_of(a).order == NEITHER || layout_of(b).order == NEITHER)
         multiply_plainly(product, out, a, b);
