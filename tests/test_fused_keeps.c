@@ -1,5 +1,5 @@
 /* What the fused model keeps, and until when: of a block the bytes that docs/fused.md lists, until that block's backward;
- * casts of weights as long as --weight-cast says, in every mode. */
+ * casts of weights as long as --weight-cast says, in every mode, and copies that turn operands for one product. */
 #include "fused_bench.h"
 
 static const mt_attention_kind attentions[] = {MT_ATTENTION_WEIGHTS, MT_ATTENTION_FLASH};
@@ -181,6 +181,33 @@ static void casts_live_as_long_as_they_are_told_to(void **state)
     }
 }
 
+/* ---- copies for one product ---- */
+
+/* Matrix units that round to tf32 get both operands of a sum over tokens dense along these, as no other product does. */
+static void operands_are_turned_for_one_product_at_a_time(void **state)
+{
+    (void)state;
+    for (mtk_math math = MTK_MATH_FP32; math <= MTK_MATH_TF32; math++)
+        for (int autocast = 0; autocast < 2; autocast++) {
+            struct mt_training_config config = small_config();
+            struct recording recording;
+            int64_t live = 0, made = 0, products = config.steps * (4 * config.model.layers + 1);
+            config.math = math;
+            config.autocast = autocast == 1;
+            record(&recording, &config);
+            for (size_t i = 0; i < recording.count; i++) {
+                const struct mt_event *event = &recording.events[i];
+                if (change_of(event) == 0 || strcmp(recording_label_of(&recording, event)->op, "einsum.turned") != 0)
+                    continue;
+                live += change_of(event);
+                made += event->kind == MT_EVENT_ALLOC;
+                assert_in_range(live, 0, 2);
+            }
+            assert_int_equal(made, math == MTK_MATH_TF32 && autocast == 0 ? 2 * products : 0);
+            recording_close(&recording);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +215,7 @@ int main(void)
         cmocka_unit_test(backward_lets_go_of_a_block_before_the_next),
         cmocka_unit_test(without_gradients_the_residual_stream_is_one_tensor),
         cmocka_unit_test(casts_live_as_long_as_they_are_told_to),
+        cmocka_unit_test(operands_are_turned_for_one_product_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
