@@ -183,6 +183,26 @@ static void what_was_there_before_is_told_first(void **state)
     assert_int_equal(sql_integer(path, "SELECT max(time_ns) FROM event"), 2000);
 }
 
+/* Nothing was recorded: all there is was there before, on the stream of its segment. */
+static void a_snapshot_without_events_is_what_there_is(void **state)
+{
+    (void)state;
+    struct mt_torch_tally tally;
+    struct mt_foreign_counts counts;
+    assert_string_equal(
+        events_of("{\"segments\":[{\"device\":0,\"address\":2097152,\"total_size\":2097152,\"stream\":77,\"blocks\":"
+                  "[{\"size\":1024,\"requested_size\":700,\"state\":\"active_allocated\"},"
+                  "{\"size\":2096128,\"state\":\"inactive\"}]},"
+                  "{\"device\":0,\"address\":8388608,\"total_size\":2097152,\"stream\":0,\"blocks\":[]}],"
+                  "\"device_traces\":[[]]}",
+                  &tally, &counts),
+        "segment_map 0+0:2097152/, segment_map 1+0:2097152/, alloc 0+0:1024/700");
+    assert_int_equal(tally.segments_before, 2);
+    assert_int_equal(tally.reserved_before, 4 << 20);
+    assert_int_equal(contradictions(&counts), 0);
+    assert_string_equal(sql_text(path, "SELECT group_concat(stream) FROM event"), "1,0,1");
+}
+
 #define ALLOC(address, size) "{\"action\":\"alloc\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
 #define FREE(address, size) "{\"action\":\"free_completed\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
 #define SEGMENT(action, address, size)                                                                                 \
@@ -382,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(peaks_are_those_that_pytorch_measured, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_there_before_is_told_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_snapshot_without_events_is_what_there_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(remainders_belong_to_their_block, set_up, tear_down),
         cmocka_unit_test_setup_teardown(settings_say_what_a_block_has, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expandable_segment_is_one, set_up, tear_down),

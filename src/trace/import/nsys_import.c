@@ -249,7 +249,7 @@ static mt_status check_tables(struct nsys *nsys)
     int64_t application = 0;
     if (mt_database_integer(nsys->database, "PRAGMA application_id", &application) == MT_OK &&
         application == MT_TRACE_APPLICATION_ID)
-        return mt_fail(MT_BAD_TRACE, "it is a trace already: memtrace runs --trace FILE lists what it holds");
+        return mt_fail(MT_BAD_TRACE, "it is a trace already: memtrace runs lists what it holds");
     return mt_fail(MT_BAD_TRACE, "it is a database without the table " MEMORY_TABLE
                                  ": nsys profile --cuda-memory-usage=true records it, nsys export --type sqlite "
                                  "writes it");

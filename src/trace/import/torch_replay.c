@@ -48,6 +48,7 @@ static void begin_past(const struct mt_torch_snapshot *snapshot, struct past *pa
     for (size_t i = 0; i < snapshot->segment_count; i++)
         mt_parts_map(&past->memory,
                      memory_of(snapshot->segments[i].address, snapshot->segments[i].bytes, ENDED + (int64_t)i));
+    past->memory.row_count = 0; /* who asks later wants what is left */
 }
 
 /* To before event `i`. An allocation whose block is there in the end tells what it has. */
@@ -74,7 +75,7 @@ static void step_back(struct replay *replay, struct past *past, size_t i)
     default:
         break;
     }
-    past->memory.row_count = 0; /* who asks later wants what is left */
+    past->memory.row_count = 0;
 }
 
 static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const struct mt_torch_request *request,
@@ -135,7 +136,8 @@ static void tell_block_before(struct replay *replay, uint64_t what)
     replay->tally->blocks_before++;
     replay->tally->requested_before += request.requested_bytes;
     replay->tally->freed_before += event != NULL;
-    take(replay, 0, event != NULL ? event->stream : 0, &request, (struct mt_address_range){address, address + bytes});
+    uint64_t stream = event != NULL ? event->stream : block->stream;
+    take(replay, 0, stream, &request, (struct mt_address_range){address, address + bytes});
 }
 
 static int compare_addresses(const void *left, const void *right)

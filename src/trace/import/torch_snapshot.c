@@ -182,6 +182,7 @@ static mt_status read_blocks(struct reading *reading, const struct mt_value *lis
         const struct mt_value *value = mt_value_at(list, i);
         struct mt_torch_block *block = &out->blocks[out->block_count];
         status = read_block(reading, value, (struct place){"block", i}, next, block);
+        block->stream = segment->stream;
         next = block->address + block->bytes;
         out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &reading->keys.state), "inactive");
     }

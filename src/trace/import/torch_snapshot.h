@@ -48,6 +48,7 @@ struct mt_torch_event {
 /* A block that was live, or waited for other streams, in the end. Its sizes are bounded as those of an event. */
 struct mt_torch_block {
     uint64_t address, bytes, requested_bytes;
+    uint64_t stream; /* of its segment */
     const struct mt_value *frames;
 };
 
