@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: floors.sh ROOT
 # Checks the rules of the folders: a folder includes only folders of lower floors, CUDA's and SQLite's headers stay
-# where they belong, and only src/cli prints to stdout or exits.
+# where they belong, and only src/cli prints to stdout, exits or names options.
 set -eu
 cd "$1"
 failures=0
@@ -58,6 +58,10 @@ fails 'only src/cli prints to stdout' \
     "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch kernels)"
 fails 'only src/cli exits' \
     "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch kernels)"
+
+# What calls a library may have no command line. Advice is data; nsys is another program.
+fails 'only src/cli names options of the command line' \
+    "$(matches '"([^"]*[^-"])?--[a-z]' src | grep -vE '^src/cli/|^src/whatif/hints.c:|nsys|cuda-memory-usage' || true)"
 
 # Two files of one name make a message that names one ambiguous.
 fails 'file names are unique in the tree' "$(sources src kernels | sed 's|.*/||' | sort | uniq -d)"

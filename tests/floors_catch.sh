@@ -78,5 +78,7 @@ refuses kernels/cuda/add.cu 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/alloc/block.c 'void g(void) { exit(1); }' 'only src/cli exits'
 refuses src/trace/store.c 'void g(void) { _exit(1); }' 'only src/cli exits'
 refuses src/device/cupti/name.cpp 'void g(void) { printf("x"); }' 'prints to stdout'
+refuses src/trace/ring.c 'mt_fail(MT_FAILED, "no room; --trace FILE writes elsewhere");' 'names options'
+refuses src/trace/ring.c '#define WAY_OUT "--trace FILE"' 'names options'
 refuses src/base/main.c '/* the second of its name */' 'unique in the tree'
 echo "every broken floor is caught"

@@ -207,6 +207,23 @@ static void runs_of_two_traces_do_not_meet(void **state)
     memtrace_trace_close(trace);
 }
 
+/* Whoever calls the library has the options of the program `memtrace` not at hand. */
+static void errors_name_no_options_of_the_program(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {.size = sizeof options, .trace = "nowhere/test.db"};
+    memtrace_run *run = NULL;
+    memtrace_trace *trace = NULL;
+    assert_fails(memtrace_run_open(&options, &run), MEMTRACE_FAILED,
+                 "nowhere/test.db-ring): No such file or directory");
+    assert_null(strstr(memtrace_last_error(), "--"));
+    assert_fails(memtrace_trace_open("nowhere/test.db", &trace), MEMTRACE_BAD_TRACE, "there is no trace");
+    assert_null(strstr(memtrace_last_error(), "--"));
+    options = (memtrace_run_options){.size = sizeof options, .trace = TRACE, .device = "cuda:63"};
+    assert_fails(memtrace_run_open(&options, &run), MEMTRACE_NO_DEVICE, "");
+    assert_null(strstr(memtrace_last_error(), "--"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +234,7 @@ int main(void)
         LIBRARY_TEST(runs_of_two_traces_do_not_meet),
         LIBRARY_TEST(a_capacity_that_no_device_has_is_not_known),
         LIBRARY_TEST(how_the_allocator_was_set_is_the_librarys_to_say),
+        LIBRARY_TEST(errors_name_no_options_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,31 @@ static void a_driver_that_is_missing_is_named_and_exits_with_4(void **state)
     assert_int_equal(said->code, 4);
     assert_says(said->err, "no NVIDIA driver");
     assert_says(said->err, "libcuda.so.1");
+    assert_says(said->err, "; --device sim plans without a GPU");
     assert_int_equal(access("none.db", F_OK), -1);
+}
+
+/* The libraries say what is wrong, and the command which of its options helps. */
+static void failures_are_told_with_the_options_that_help(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *says;
+    } cases[] = {
+        {"run --device sim --trace nowhere/a.db", "No such file or directory; --trace FILE writes the trace elsewhere, "
+                                                  "memtrace run --no-trace none"},
+        {"attention --device sim --trace nowhere/a.db", "writes the trace elsewhere, --no-trace none"},
+        {"import log.csv --trace nowhere/a.db", "No such file or directory; --trace FILE writes the trace elsewhere"},
+        {"top --trace nowhere/a.db", "there is no trace \"nowhere/a.db\"; memtrace run --trace nowhere/a.db makes one"},
+        {"used", "memtrace run --device cuda asks a driver"},
+        {"check --no-leaks --run first", "; memtrace run --steps 4 traces enough"}};
+    assert_int_equal(shell("printf 'Thread,Time,Action,Pointer,Size,Stream\n' >log.csv")->code, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" %s", cases[i].command);
+        assert_int_not_equal(said->code, 0);
+        assert_says(said->err, cases[i].says);
+    }
+    assert_null(strstr(MEMTRACE("import nofile.csv")->err, "elsewhere"));
 }
 
 static void kernels_that_can_not_be_watched_leave_a_note_and_the_run(void **state)
@@ -190,6 +214,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(a_run_without_a_trace_leaves_none),
         TEST_WITH_TWO_RUNS(auto_takes_a_gpu_or_says_that_nothing_is_executed),
         TEST_WITH_TWO_RUNS(a_driver_that_is_missing_is_named_and_exits_with_4),
+        TEST_WITH_TWO_RUNS(failures_are_told_with_the_options_that_help),
         TEST_WITH_TWO_RUNS(kernels_that_can_not_be_watched_leave_a_note_and_the_run),
         TEST_WITH_TWO_RUNS(gradients_are_read_back_only_for_json),
         TEST_WITH_TWO_RUNS(every_setting_of_a_run_is_in_the_trace),

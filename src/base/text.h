@@ -23,7 +23,7 @@ mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 enum { MT_MOST_PERCENT = 1000000 };
 mt_status mt_parse_percent(const char *text, double *out_percent);
 
-/* A whole number in [low, high]; `what` names it in the error ("--batch"). */
+/* A whole number in [low, high]; `what` names it in the error ("batch"). */
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out);
 
 /* The entry of `names` (count of them) that is nearest to `word` by edit distance, or NULL if none is near enough to

@@ -13,15 +13,13 @@ enum { MOST_CARDS = 64 };
 #define MODULE "libmemtrace_cuda.so"
 #define DRIVER "libcuda.so.1"
 
-#define INSTEAD "`--device sim` plans without a GPU"
-
 /* The module brings libraries of hundreds of megabytes: where there is no driver they are not worth loading. A driver that
  * is there stays, since CUDA's runtime opens it next. */
 static mt_status find_driver(void)
 {
     if (dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL) != NULL)
         return MT_OK;
-    return mt_fail(MT_NO_DEVICE, "no GPU: there is no NVIDIA driver (%s); " INSTEAD, dlerror());
+    return mt_fail(MT_NO_DEVICE, "no GPU: there is no NVIDIA driver (%s)", dlerror());
 }
 
 static mt_status find_entry(mt_cuda_open_function *out)
@@ -32,10 +30,9 @@ static mt_status find_entry(mt_cuda_open_function *out)
     status = mt_module_find(MODULE, MT_CUDA_OPEN_NAME, (void **)out);
     if (status == MT_OK)
         return MT_OK;
-    return mt_fail(
-        status,
-        "no GPU: %s (the module for NVIDIA cards is built where the CUDA toolkit is, and needs its cuBLAS); " INSTEAD,
-        mt_last_error());
+    return mt_fail(status,
+                   "no GPU: %s (the module for NVIDIA cards is built where the CUDA toolkit is, and needs its cuBLAS)",
+                   mt_last_error());
 }
 
 mt_status mt_cuda_module_open(const char *argument, struct mt_device **out)

@@ -201,7 +201,7 @@ mt_status mt_device_watch_kernels(struct mt_device *device)
     if (device->watch != NULL)
         return MT_OK;
     if (strcmp(device->table->kind, "cuda") != 0)
-        return mt_fail(MT_FAILED, "%s runs no kernels that could be watched: that takes --device cuda", device->name);
+        return mt_fail(MT_FAILED, "%s runs no kernels that could be watched: a cuda device does", device->name);
     if (mt_module_find("libmemtrace_cupti.so", MT_CUPTI_WATCH_NAME, (void **)&watch) != MT_OK)
         return mt_fail_context(MT_FAILED, "CUPTI can't be used");
     return watch(device, &device->watch);

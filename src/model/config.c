@@ -166,19 +166,18 @@ static mt_status check_implementation(const struct mt_training_config *config)
     bool is_fused = config->implementation == MT_IMPLEMENTATION_FUSED;
     if (!is_fused && config->autocast && config->weight_cast != MT_WEIGHT_CAST_REGION)
         return mt_fail(MT_USAGE, "the eager model casts weights once a region, as autocast does; "
-                                 "--impl fused knows --weight-cast layer and persistent, too");
+                                 "impl fused knows weight-cast layer and persistent, too");
     if (is_fused && config->attention != MT_ATTENTION_WEIGHTS && config->attention != MT_ATTENTION_FLASH)
         return mt_fail(MT_USAGE, "the fused model keeps the weights of attention or nothing of its size: "
-                                 "--attention weights or flash");
+                                 "attention weights or flash");
     if (!is_fused && config->checkpoint != MT_CHECKPOINT_OFF)
-        return mt_fail(MT_USAGE,
-                       "the eager model keeps what its operations keep; --impl fused knows --checkpoint block");
+        return mt_fail(MT_USAGE, "the eager model keeps what its operations keep; impl fused knows checkpoint block");
     if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
-                                 "--impl fused knows --optimizer-in-backward on and beside");
+                                 "impl fused knows optimizer-in-backward on and beside");
     if (config->cuda_graph && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
-                                 "--cuda-graph on takes --optimizer-in-backward off");
+                                 "cuda-graph on takes optimizer-in-backward off");
     return MT_OK;
 }
 

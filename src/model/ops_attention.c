@@ -11,7 +11,7 @@ static bool is_known(struct mt_runtime *rt, const char *op, bool has_kernel)
 {
     if (has_kernel)
         return true;
-    mt_runtime_fail(rt, mt_fail(MT_USAGE, "%s: the kernels of %s have none for it; --attention custom does without", op,
+    mt_runtime_fail(rt, mt_fail(MT_USAGE, "%s: the kernels of %s have none for it; attention custom does without", op,
                                 rt->device->name));
     return false;
 }

@@ -15,7 +15,7 @@ mt_status mt_ops_fused_check(const struct mt_device *device)
                             kernels->swiglu_grad != NULL && kernels->cross_entropy != NULL && kernels->adamw != NULL))
         return MT_OK;
     return mt_fail(MT_USAGE,
-                   "the kernels of %s lack the fused model's; --impl eager does without, and --device sim "
+                   "the kernels of %s lack the fused model's; impl eager does without, and device sim "
                    "tells what the fused one would take",
                    device->name);
 }

@@ -18,9 +18,6 @@ static const uint64_t MAGIC = 0x32676E6972746D00u;      /* "\0mtring2" */
 static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
 static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
 
-/* What to do where there can be no ring. */
-#define WAY_OUT "--trace FILE writes the trace elsewhere, memtrace run --no-trace none"
-
 _Static_assert(sizeof(struct mt_ring_header) <= HEADER_BYTES, "the header fits its page");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "positions are shared with other processes");
 
@@ -85,7 +82,7 @@ static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
 {
     if (claim == MT_RING_INSPECT)
         return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
-    return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s; " WAY_OUT, ring->path, strerror(errno));
+    return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
 }
 
 /* One try: sets *outcome; MT_RING_BUSY also where the file changed under us. */
@@ -179,8 +176,7 @@ static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
         return MT_OK;
     if (ftruncate(ring->file, 0) != 0)
         error = errno;
-    return mt_fail(MT_FAILED, "can't allocate the %lld bytes of %s: %s; " WAY_OUT, (long long)bytes, ring->path,
-                   strerror(error));
+    return mt_fail(MT_FAILED, "can't allocate the %lld bytes of %s: %s", (long long)bytes, ring->path, strerror(error));
 }
 
 mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at)

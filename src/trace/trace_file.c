@@ -34,7 +34,7 @@ mt_status mt_trace_file_check_reading(const char *path)
     if (stat(path, &file) == 0)
         return check_regular(path, &file);
     if (errno == ENOENT)
-        return mt_fail(MT_BAD_TRACE, "there is no trace \"%s\": memtrace run --trace %s makes one", path, path);
+        return mt_fail(MT_BAD_TRACE, "there is no trace \"%s\"", path);
     return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
 }
 

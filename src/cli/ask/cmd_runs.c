@@ -4,6 +4,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/table.h"
+#include "cli/output/way_out.h"
 
 #include <stdlib.h>
 
@@ -124,7 +125,7 @@ static mt_status run_runs(const void *given)
 {
     const struct mt_trace_options *options_given = given;
     struct mt_trace *trace;
-    mt_status status = mt_trace_open(options_given->trace, &trace);
+    mt_status status = mt_trace_open_to_ask(options_given->trace, &trace);
     if (status != MT_OK)
         return status;
     status = (options_given->json ? print_json : print_table)(trace, options_given->run);

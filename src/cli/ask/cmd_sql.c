@@ -4,6 +4,7 @@
 #include "cli/output/table.h"
 
 #include "base/memory.h"
+#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -177,7 +178,7 @@ static mt_status run_sql(const void *given)
     if (sql->csv && sql->trace.json)
         return mt_fail(MT_USAGE, "--csv and --json exclude each other");
     struct mt_question question = {0};
-    mt_status status = mt_trace_open(sql->trace.trace, &question.trace);
+    mt_status status = mt_trace_open_to_ask(sql->trace.trace, &question.trace);
     if (status != MT_OK)
         return status;
     size_t run_count;

@@ -2,6 +2,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/table.h"
+#include "cli/output/way_out.h"
 #include "device/device.h"
 
 #include <math.h>
@@ -228,7 +229,7 @@ static mt_status run_steps(const void *given)
 {
     const struct steps_options *steps = given;
     struct mt_trace *trace;
-    mt_status status = mt_trace_open(steps->trace.trace, &trace);
+    mt_status status = mt_trace_open_to_ask(steps->trace.trace, &trace);
     if (status != MT_OK)
         return status;
     if (steps->trace.json)

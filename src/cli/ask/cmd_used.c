@@ -2,6 +2,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/table.h"
+#include "cli/output/way_out.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -123,6 +124,8 @@ static mt_status run_used(const void *given)
         return status;
     struct mt_used_row used;
     status = mt_trace_used(question.trace, question.run, &used);
+    if (status == MT_USAGE)
+        mt_fail_way_out(status, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
     if (status == MT_OK)
         (trace->json ? print_json : print_table)(&question, &used);
     mt_question_close(&question);

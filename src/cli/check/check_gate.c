@@ -1,6 +1,7 @@
 #include "cli/check/check_gate.h"
 
 #include "base/memory.h"
+#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -178,6 +179,8 @@ static mt_status check_leaks(struct mt_check *check)
     if (!check->budget->no_leaks || (too_short && !ended_well(run)))
         return MT_OK;
     mt_status status = mt_trace_leaks(check->question->trace, run, &check->leaks);
+    if (status == MT_USAGE)
+        mt_fail_way_out(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
     if (status != MT_OK)
         return mt_fail_context(status, "--no-leaks");
     uint64_t leaked = 0;

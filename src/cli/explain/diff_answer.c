@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "cli/explain/diff_pair.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +26,7 @@ static mt_status open_pair(const char *trace, struct mt_question question[])
     struct mt_trace *opened;
     const struct mt_run *runs[MT_SIDE_COUNT];
     char numbers[MT_SIDE_COUNT][MT_BYTES_TEXT];
-    mt_status status = mt_trace_open(trace, &opened);
+    mt_status status = mt_trace_open_to_ask(trace, &opened);
     if (status != MT_OK)
         return status;
     status = mt_diff_pair_find(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);

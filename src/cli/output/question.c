@@ -3,6 +3,7 @@
 #include "base/label.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static void note_state(const struct mt_run *run)
 static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
 {
     *out = (struct mt_question){0};
-    mt_status status = mt_trace_open(trace, &out->trace);
+    mt_status status = mt_trace_open_to_ask(trace, &out->trace);
     if (status != MT_OK)
         return status;
     status = mt_trace_find_run(out->trace, which, &out->run);
@@ -58,7 +59,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
     if (options->run != NULL)
         return mt_question_open(options, out);
     *out = (struct mt_question){0};
-    mt_status status = mt_trace_open(options->trace, &out->trace);
+    mt_status status = mt_trace_open_to_ask(options->trace, &out->trace);
     if (status != MT_OK)
         return status;
     out->run = find_newest(out->trace, state);

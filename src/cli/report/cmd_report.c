@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/output_file.h"
+#include "cli/output/way_out.h"
 #include "cli/report/report_page.h"
 #include "cli/report/report_sections.h"
 #include "cli/report/report_study.h"
@@ -136,7 +137,7 @@ static mt_status run_report(const void *given)
     if (status == MT_OK && report_options->study)
         status = mt_report_study(report_options->trace, report_options->device);
     if (status == MT_OK)
-        status = mt_trace_open(report_options->trace, &trace);
+        status = mt_trace_open_to_ask(report_options->trace, &trace);
     if (status == MT_OK)
         status = load(report_options, trace, &report);
     if (status == MT_OK)

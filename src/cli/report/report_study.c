@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/output/output.h"
 #include "cli/run/run_options.h"
+#include "cli/run/run_session.h"
 #include "cli/run/run_settings.h"
 #include "trace/trace.h"
 
@@ -153,7 +154,7 @@ static mt_status is_lacking(struct mt_trace *trace, const struct study_run *run,
     struct mt_run_settings wanted;
     struct mt_setting_row rows[MT_MOST_RUN_SETTINGS];
     bool is_found = false;
-    mt_status status = mt_device_open(plan->device, &device);
+    mt_status status = mt_run_device_open(plan->device, &device);
     if (status != MT_OK)
         return status;
     mt_run_settings_create(plan, device, &wanted);

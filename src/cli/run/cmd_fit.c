@@ -1,6 +1,7 @@
 /* memtrace fit: does a run fit a device, and what would make it? */
 #include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_options.h"
 
@@ -79,7 +80,7 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
 /* Of a run that goes on still only the settings matter, which are all there. */
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
-    mt_status status = mt_trace_open(fit->run.trace, &asked->trace);
+    mt_status status = mt_trace_open_to_ask(fit->run.trace, &asked->trace);
     if (status == MT_OK)
         status = mt_trace_find_run(asked->trace, fit->which, &asked->run);
     if (status != MT_OK)

@@ -4,6 +4,7 @@
 #include "base/interner.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 #include "cli/run/oom_report.h"
 #include "cli/run/placement.h"
 #include "cli/run/run_settings.h"
@@ -134,7 +135,12 @@ static mt_status open_usable(struct mt_device **out)
 
 mt_status mt_run_device_open(const char *spelling, struct mt_device **out)
 {
-    return strcmp(spelling, MT_DEVICE_AUTO) == 0 ? open_usable(out) : mt_device_open(spelling, out);
+    if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
+        return open_usable(out);
+    mt_status status = mt_device_open(spelling, out);
+    if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
+        return status;
+    return mt_fail_way_out(status, "--device sim plans without a GPU");
 }
 
 /* What can't be watched does not keep the run from running. */
@@ -173,7 +179,7 @@ static mt_status open_trace(struct session *session)
     mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);
     mt_run_settings_release(&settings);
     if (status != MT_OK)
-        return status;
+        return mt_way_out_of_writing(status, "memtrace run --no-trace");
     session->sink = *mt_recorder_sink(session->recorder);
     session->interner = mt_recorder_interner(session->recorder);
     session->result->run = mt_recorder_run(session->recorder);

@@ -3,6 +3,7 @@
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "cli/output/way_out.h"
 #include "cli/run/run_settings.h"
 #include "cli/study/attention_grid.h"
 #include "trace/recorder.h"
@@ -106,7 +107,7 @@ static mt_status begin_run(struct cell *cell, const char *name)
     if (status == MT_OK)
         cell->recorder = session->recorder;
     mt_text_release(&alloc);
-    return status;
+    return mt_way_out_of_writing(status, "--no-trace");
 }
 
 static mt_status open_sink(struct cell *cell, struct mt_attention_result *out)

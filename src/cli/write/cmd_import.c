@@ -1,10 +1,13 @@
 /* memtrace import: files of other programs as runs of a trace. */
 #include "base/clock.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 #include "cli/write/import_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct import_options {
     bool help, json;
@@ -79,6 +82,12 @@ static mt_status show_import(const struct import_options *import, const struct m
     return status;
 }
 
+static bool is_readable(const char *path)
+{
+    struct stat about;
+    return access(path, R_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
 static mt_status run_import(const void *given)
 {
     const struct import_options *import = given;
@@ -92,6 +101,8 @@ static mt_status run_import(const void *given)
         return mt_fail(MT_USAGE, "name the file to import, such as snapshot.pickle");
     uint64_t begin = mt_clock_ns();
     mt_status status = mt_import(&plan, &report);
+    if (is_readable(import->file)) /* what failed is writing */
+        mt_way_out_of_writing(status, NULL);
     double seconds = (double)(mt_clock_ns() - begin) / 1e9;
     if (status == MT_OK)
         status = show_import(import, &report, seconds);

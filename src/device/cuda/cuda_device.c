@@ -284,12 +284,10 @@ static mt_status find_card(int ordinal)
     if (error == cudaErrorInsufficientDriver)
         return mt_fail(MT_NO_DEVICE,
                        "no GPU: there is no NVIDIA driver, or one older than this build needs (CUDA %d.%d); "
-                       "`nvidia-smi` shows what there is, `--device sim` plans without a GPU",
+                       "`nvidia-smi` shows what there is",
                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     if (error != cudaSuccess || count == 0)
-        return mt_fail(MT_NO_DEVICE,
-                       "no GPU: the driver reports no device: %s (%d); `nvidia-smi` shows what there is, "
-                       "`--device sim` plans without a GPU",
+        return mt_fail(MT_NO_DEVICE, "no GPU: the driver reports no device: %s (%d); `nvidia-smi` shows what there is",
                        error != cudaSuccess ? cudaGetErrorString(error) : "it counts 0", (int)error);
     if (ordinal >= count)
         return mt_fail(MT_NO_DEVICE, "cuda:%d: the driver reports %d device%s, numbered from 0", ordinal, count,

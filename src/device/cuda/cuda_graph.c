@@ -8,7 +8,7 @@
 /* What is captured is not queued, so a step that can't be captured can't go on without a graph either. */
 static mt_status fail_step(mt_status status)
 {
-    return mt_fail_context(status, "a step could not be queued as one (--cuda-graph off does without)");
+    return mt_fail_context(status, "a step could not be queued as one (cuda-graph off does without)");
 }
 
 static void forget(struct mt_cuda_graph *graph)

@@ -73,9 +73,8 @@ static mt_status find_ends(struct mt_trace *trace, const struct mt_run *run, str
         return status;
     return mt_fail(MT_USAGE,
                    "run %" PRId64 " has %" PRId64 " full step%s, and a leak shows from the third on: trace one of"
-                   " %d steps or more (memtrace run --steps %d)",
-                   run->id, run->last_full_step + 1, run->last_full_step == 0 ? "" : "s", MT_LEAK_LEAST_STEPS,
-                   MT_LEAK_LEAST_STEPS + 1);
+                   " %d steps or more",
+                   run->id, run->last_full_step + 1, run->last_full_step == 0 ? "" : "s", MT_LEAK_LEAST_STEPS);
 }
 
 /* Texts are kept once, so their addresses order them, and equal ones have the same. */

@@ -58,8 +58,8 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
     if (status != MT_OK)
         return status;
     if (is[DRIVER_USED] < 0)
-        return mt_fail(MT_USAGE, "run %" PRId64 " was on %s, where no driver tells what the process holds: %s", run->id,
-                       run->device, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
+        return mt_fail(MT_USAGE, "run %" PRId64 " was on %s, where no driver tells what the process holds", run->id,
+                       run->device);
     out->requested = is[REQUESTED];
     out->rounding = is[ALLOCATED] - is[REQUESTED];
     out->cached = is[RESERVED] - is[ALLOCATED];
