@@ -256,6 +256,12 @@ static void say_what_is_heard(void)
     printf(heard ? "launches are heard\n" : "launches are not heard\n");
 }
 
+static void say_whether_cupti_is_used(void)
+{
+    bool used = fake_cupti.is_subscribed || fake_cupti.records_memory || fake_cupti.records_kernels;
+    printf("CUPTI is %s\n", used ? "in use" : "free");
+}
+
 /* A thread that does not block the signal, which could only be somebody else's, would get it in our place. */
 static void await_signal(int number)
 {
@@ -410,7 +416,7 @@ static int act(char **words)
     if (strcmp(word, "hears") == 0)
         return say_what_is_heard(), 1;
     if (strcmp(word, "uses") == 0)
-        return printf("CUPTI is %s\n", fake_cupti.is_subscribed ? "in use" : "free"), 1;
+        return say_whether_cupti_is_used(), 1;
     if (strcmp(word, "await") == 0)
         return await_signal(atoi(first)), 2;
     if (strcmp(word, "fork") == 0)

@@ -421,6 +421,24 @@ static void what_keeps_a_process_from_being_recorded_is_one_line(void **state)
     }
 }
 
+/* One that has become something else since `memtrace record` looked. Another tool may have CUPTI then. */
+static void a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"", "--kernels "};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        const struct said *said =
+            shell("rm -f memtrace.db; \"$M\" record %s-- sh -c 'echo text >memtrace.db; exec " MT_FAKE_CUDA
+                  " take 0 7 push a launch sum pop uses hears exit 6'",
+                  options[i]);
+        assert_int_equal(said->code, 6);
+        assert_string_equal(said->out, "CUPTI is free\nlaunches are not heard\n");
+        assert_says(said->err, "memtrace.db is not a trace (not an SQLite database); this process is not recorded\n");
+        assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
+        assert_string_equal(shell("cat memtrace.db")->out, "text\n");
+    }
+}
+
 /* What follows may want it for itself. */
 static void cupti_is_free_where_it_can_not_be_listened_with(void **state)
 {
@@ -496,6 +514,7 @@ int main(void)
         TEST(processes_side_by_side_have_traces_of_their_own),
         TEST(processes_one_after_another_are_runs_of_one_trace),
         TEST(what_keeps_a_process_from_being_recorded_is_one_line),
+        TEST(a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free),
         TEST(cupti_is_free_where_it_can_not_be_listened_with),
         TEST(where_kernels_can_not_be_had_memory_is_recorded),
         TEST(a_signal_that_the_program_waits_for_is_the_programs),

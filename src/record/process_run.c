@@ -27,9 +27,12 @@ static void answer(const char *path, mt_record_answer_kind kind, int64_t number,
     mt_record_answer_give(path, &told);
 }
 
-void mt_process_note(const struct mt_record_request *request, const char *words)
+void mt_process_note(const struct mt_record_request *request, const char *consequence)
 {
-    answer(request->answers, MT_RECORD_NOTE, 0, words);
+    struct mt_text words = {0};
+    mt_text_add(&words, "%s; %s", mt_last_error(), consequence);
+    answer(request->answers, MT_RECORD_NOTE, 0, words.data);
+    mt_text_release(&words);
 }
 
 /* The process's command line, its arguments with a space between them. */
@@ -103,7 +106,7 @@ mt_status mt_process_run_open(const struct mt_record_request *request, const str
         *out = begin(request, recorder, spell);
         answer(request->answers, MT_RECORD_RUN, mt_recorder_run(recorder), path.data);
     } else {
-        mt_process_note(request, mt_last_error());
+        mt_process_note(request, "this process is not recorded");
     }
     mt_text_release(&path);
     return status;

@@ -35,7 +35,7 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
 /* Frees a closed run; may be NULL. */
 void mt_process_run_free(struct mt_process_run *run);
 
-/* Tells why this process is not recorded, or what of it is not. */
-void mt_process_note(const struct mt_record_request *request, const char *words);
+/* Tells the calling thread's last error and what comes of it: "this process is not recorded". */
+void mt_process_note(const struct mt_record_request *request, const char *consequence);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "base/text.h"
 #include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
 #include "record/cupti/call_listener.h"
@@ -35,6 +34,7 @@ static struct {
     struct mt_pool_functions pools;
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
+    _Atomic bool lets_go;                 /* for want of a trace: others may have CUPTI from the end of a call on */
     struct mt_process_run *ended;         /* which is never freed: another thread may just be telling it of a launch */
 
     struct mt_cupti_buffers buffers;
@@ -95,7 +95,7 @@ static void begin_run(CUcontext context)
     if (mt_process_run_open(&watch.request, &card, mt_kernel_name_spell, &run) == MT_OK)
         watch.run = run;
     else
-        watch.is_over = true;
+        watch.is_over = watch.lets_go = true;
 }
 
 /* ---- threads ---- */
@@ -217,12 +217,37 @@ static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
     pthread_mutex_unlock(&watch.lock);
 }
 
+static bool is_of_call(CUpti_CallbackDomain domain)
+{
+    return domain == CUPTI_CB_DOMAIN_DRIVER_API || domain == CUPTI_CB_DOMAIN_RUNTIME_API;
+}
+
+/* Leaves CUPTI to whoever wants it next. */
+static void end_watch(void)
+{
+    watch.is_over = true;
+    if (watch.subscriber == NULL)
+        return;
+    cuptiActivityDisable(CUPTI_ACTIVITY_KIND_MEMORY2);
+    cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    cuptiActivityFlushPeriod(0);
+    cuptiUnsubscribe(watch.subscriber);
+}
+
+/* The end of a call of the program's is where CUPTI can be left from within; it calls back in the midst of others. */
+static void hear_nothing(CUpti_CallbackDomain domain, const void *data)
+{
+    if (is_of_call(domain) && ((const CUpti_CallbackData *)data)->callbackSite == CUPTI_API_EXIT &&
+        atomic_exchange(&watch.lets_go, false))
+        end_watch();
+}
+
 static void CUPTIAPI on_callback(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
 {
     (void)context;
     if (atomic_load_explicit(&watch.is_over, memory_order_relaxed))
-        return;
-    if (domain == CUPTI_CB_DOMAIN_DRIVER_API || domain == CUPTI_CB_DOMAIN_RUNTIME_API)
+        hear_nothing(domain, data);
+    else if (is_of_call(domain))
         hear_call(domain, id, data);
     else if (domain == CUPTI_CB_DOMAIN_RESOURCE)
         hear_context(id, data);
@@ -320,6 +345,7 @@ static void on_exit_of_process(int code, void *owner)
 static void in_child(void)
 {
     watch.is_over = true;
+    watch.lets_go = false;
 }
 
 static mt_status listen_to_calls(CUpti_CallbackDomain domain)
@@ -377,26 +403,20 @@ static mt_status listen_to_launches(void)
     return status;
 }
 
-static void note(const char *consequence)
-{
-    struct mt_text words = {0};
-    mt_text_add(&words, "%s; %s", mt_last_error(), consequence);
-    mt_process_note(&watch.request, words.data);
-    mt_text_release(&words);
-}
-
 /* A kernel's launch says in which range it was, which takes two to four callbacks a launch: so launches are heard only
  * once the program uses NVTX. Says that it does, or that its kernels are watched: whichever is later has launches heard,
  * without the lock, since CUPTI is not ours to call with one. */
 static void set_for_launches(bool *what)
 {
+    if (watch.is_over)
+        return;
     pthread_mutex_lock(&watch.launch_lock);
     *what = true;
     bool is_time = watch.has_ranges && watch.watches_kernels && !watch.hears_launches;
     watch.hears_launches |= is_time;
     pthread_mutex_unlock(&watch.launch_lock);
     if (is_time && listen_to_launches() != MT_OK)
-        note("kernels are recorded without their ranges");
+        mt_process_note(&watch.request, "kernels are recorded without their ranges");
 }
 
 static mt_status watch_kernels(void)
@@ -415,14 +435,6 @@ static mt_status join_process(void)
         on_exit(on_exit_of_process, (void *)(intptr_t)getpid()) != 0)
         return mt_fail(MT_FAILED, "the process has no room for another library");
     return MT_OK;
-}
-
-/* Leaves CUPTI to whoever wants it next. */
-static void end_watch(void)
-{
-    watch.is_over = true;
-    if (watch.subscriber != NULL)
-        cuptiUnsubscribe(watch.subscriber);
 }
 
 static mt_status begin_watch(void)
@@ -450,12 +462,12 @@ EXPORTED int InitializeInjection(void)
         watch.buffers.bytes = MT_CUPTI_KERNEL_BUFFER_BYTES;
     if (begin_watch() != MT_OK) {
         end_watch();
-        note("this process is not recorded");
+        mt_process_note(&watch.request, "this process is not recorded");
         return 1;
     }
     cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);
     if (watch.request.watches_kernels && watch_kernels() != MT_OK)
-        note("this process is recorded without its kernels");
+        mt_process_note(&watch.request, "this process is recorded without its kernels");
     return 1;
 }
 
