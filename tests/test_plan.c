@@ -174,6 +174,20 @@ static void a_block_that_piles_up_has_no_place(void **unused)
     mt_plan_destroy(plan);
 }
 
+/* Nor for one whose successor is there before it goes. */
+static void a_block_that_outlives_its_successors_beginning_has_no_place(void **unused)
+{
+    (void)unused;
+    const struct mt_plan_request long_lived[] = {{600, 1, 0}, {512, 4, 0}, {600, 3, 1},
+                                                 {512, 6, 1}, {600, 5, 2}, {512, MT_PLAN_KEPT, 2}};
+    struct mt_plan *plan;
+    uint64_t offset;
+    assert_int_equal(mt_plan_make(long_lived, 6, &plan), MT_OK);
+    assert_true(mt_plan_place(plan, 1, 0, 600, &offset));
+    assert_false(mt_plan_place(plan, 1, 1, 512, &offset));
+    mt_plan_destroy(plan);
+}
+
 static void expect_refused(const struct mt_plan_request *requests, size_t count, const char *words)
 {
     struct mt_plan *plan;
@@ -210,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_gradient_takes_the_place_of_the_one_before),
         cmocka_unit_test(what_was_not_planned_has_no_place),
         cmocka_unit_test(a_block_that_piles_up_has_no_place),
+        cmocka_unit_test(a_block_that_outlives_its_successors_beginning_has_no_place),
         cmocka_unit_test(steps_that_do_not_repeat_are_refused_with_their_difference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
