@@ -3,6 +3,8 @@
  *
  *   take N BYTES, give N      cudaMalloc and cudaFree; N stands for an address
  *   pool N BYTES, unpool N    cudaMallocAsync and cudaFreeAsync, by the runtime alone
+ *   streams                   cudaMallocAsync in the default stream, by two names of it, in that of the thread, by two names,
+ *                             and in that of another thread
  *   managed N BYTES           cudaMallocManaged
  *   make H BYTES, drop H      cuMemCreate and cuMemRelease
  *   static N BYTES            memory that only a record tells of
@@ -96,13 +98,36 @@ static void take(uint64_t address, uint64_t bytes, int result)
         record_memory(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, address, bytes);
 }
 
-static void take_from_pool(uint64_t address, uint64_t bytes)
+static void take_in_stream(CUpti_CallbackId function, uint64_t address, uint64_t bytes, cudaStream_t stream)
 {
     void *pointer = NULL;
-    const cudaMallocAsync_v11020_params given = {&pointer, bytes, NULL};
+    const cudaMallocAsync_v11020_params given = {&pointer, bytes, stream};
     begin_call();
     memcpy(&pointer, &address, sizeof pointer);
-    call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, &given, 0);
+    call(CUPTI_CB_DOMAIN_RUNTIME_API, function, &given, 0);
+}
+
+static void take_from_pool(uint64_t address, uint64_t bytes)
+{
+    take_in_stream(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, address, bytes, NULL);
+}
+
+static void *take_in_stream_of_thread(void *address)
+{
+    take_in_stream(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, (uint64_t)(uintptr_t)address, 512,
+                   cudaStreamPerThread);
+    return NULL;
+}
+
+static void take_in_default_streams(void)
+{
+    pthread_t other;
+    take_in_stream(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, 1 << 20, 512, NULL);
+    take_in_stream(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, 2 << 20, 512, cudaStreamLegacy);
+    take_in_stream(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, 3 << 20, 512, NULL);
+    take_in_stream_of_thread((void *)(uintptr_t)(4 << 20));
+    pthread_create(&other, NULL, take_in_stream_of_thread, (void *)(uintptr_t)(5 << 20));
+    pthread_join(other, NULL);
 }
 
 static void give_to_pool(uint64_t address)
@@ -367,6 +392,8 @@ static int act_on_memory(const char *word, const char *first, uint64_t bytes)
         return take_from_pool(address_of(first), bytes), 3;
     if (strcmp(word, "unpool") == 0)
         return give_to_pool(address_of(first)), 2;
+    if (strcmp(word, "streams") == 0)
+        return take_in_default_streams(), 1;
     if (strcmp(word, "managed") == 0)
         return take_managed(address_of(first), bytes), 3;
     if (strcmp(word, "make") == 0)

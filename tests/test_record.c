@@ -253,6 +253,15 @@ static void kernels_are_recorded_where_they_are_asked_for(void **state)
     assert_string_equal(ask_trace("SELECT count(*) FROM kernel"), "2");
 }
 
+static void each_thread_has_a_default_stream_of_its_own(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "streams")->code, 0);
+    assert_string_equal(ask_trace("SELECT group_concat(stream) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                  " WHERE k.name = 'alloc' ORDER BY e.id"),
+                        "0,0,1,1,2");
+}
+
 /* Who launched is asked only of programs that have ranges, whichever of CUDA and NVTX they use first. */
 static void launches_are_heard_once_there_are_ranges(void **state)
 {
@@ -499,6 +508,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_disk_for_answers_is_said_and_the_program_runs, enter, unmount),
         TEST(memory_of_every_kind_is_a_run_of_the_trace),
         TEST(blocks_tell_the_function_and_the_ranges),
+        TEST(each_thread_has_a_default_stream_of_its_own),
         TEST(kernels_are_recorded_where_they_are_asked_for),
         TEST(launches_are_heard_once_there_are_ranges),
         TEST(what_threads_do_at_once_is_all_there),

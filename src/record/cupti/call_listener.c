@@ -79,6 +79,15 @@ static void tell_pool(struct mt_account *account, const struct mt_pool_functions
         mt_account_pool(account, time_ns, pool, reserved_bytes);
 }
 
+/* A stream's number for the account. The default one has two handles. A thread's own has the same in every thread, so its
+ * number is where the thread is kept here, which no stream has for a handle. */
+static uint64_t number_of_stream(const struct mt_listening_thread *thread, uint64_t handle)
+{
+    if (handle == (uint64_t)CU_STREAM_LEGACY)
+        return 0;
+    return handle == (uint64_t)CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)thread : handle;
+}
+
 static struct mt_memory_call describe(const struct mt_listening_thread *thread, const struct mt_listened_call *call,
                                       const CUpti_CallbackData *data, int result, uint64_t time_ns)
 {
@@ -90,7 +99,7 @@ static struct mt_memory_call describe(const struct mt_listening_thread *thread, 
         .kind = call->kind,
         .address = result == SUCCEEDED ? *given.result : 0,
         .bytes = bytes_of(&given, result),
-        .stream = given.stream,
+        .stream = number_of_stream(thread, given.stream),
         .context = data->contextUid,
         .pool = find_pool(thread->pools, call->kind, given.pool, device),
         .device = device,

@@ -28,6 +28,14 @@
         out->stream = (uint64_t)given->queue;                                                                          \
         out->pool = (uint64_t)given->from;                                                                             \
     }
+/* The same function of a program whose default stream is the thread's: the parameters are those of the other. */
+#define READS_IN_THREAD(name)                                                                                          \
+    static void read_##name##_ptsz(const void *parameters, struct mt_call_arguments *out)                              \
+    {                                                                                                                  \
+        read_##name(parameters, out);                                                                                  \
+        if (out->stream == 0)                                                                                          \
+            out->stream = (uint64_t)CU_STREAM_PER_THREAD;                                                              \
+    }
 #define READS_ROWS(name, pointer, pitch_pointer, width, height)                                                        \
     static void read_##name(const void *parameters, struct mt_call_arguments *out)                                     \
     {                                                                                                                  \
@@ -49,7 +57,9 @@ READS_RESULT(cuMemAlloc_v2, dptr, bytesize)
 READS_RESULT(cuMemAllocManaged, dptr, bytesize)
 READS_ROWS(cuMemAllocPitch_v2, dptr, pPitch, WidthInBytes, Height)
 READS_QUEUED_RESULT(cuMemAllocAsync, dptr, bytesize, hStream)
+READS_IN_THREAD(cuMemAllocAsync)
 READS_POOLED_RESULT(cuMemAllocFromPoolAsync, dptr, bytesize, hStream, pool)
+READS_IN_THREAD(cuMemAllocFromPoolAsync)
 READS_FIELD(cuMemFree_v2, address, dptr)
 READS_FIELD(cuMemFreeAsync, address, dptr)
 READS_FIELD(cuMemRelease, handle, handle)
@@ -60,7 +70,9 @@ READS_RESULT(cudaMalloc_v3020, devPtr, size)
 READS_RESULT(cudaMallocManaged_v6000, devPtr, size)
 READS_ROWS(cudaMallocPitch_v3020, devPtr, pitch, width, height)
 READS_QUEUED_RESULT(cudaMallocAsync_v11020, devPtr, size, hStream)
+READS_IN_THREAD(cudaMallocAsync_v11020)
 READS_POOLED_RESULT(cudaMallocFromPoolAsync_v11020, ptr, size, stream, memPool)
+READS_IN_THREAD(cudaMallocFromPoolAsync_v11020)
 READS_FIELD(cudaFree_v3020, address, devPtr)
 READS_FIELD(cudaFreeAsync_v11020, address, devPtr)
 READS_FIELD(cudaMemPoolTrimTo_v11020, pool, memPool)
@@ -113,16 +125,16 @@ static void read_cuMemUnmap(const void *parameters, struct mt_call_arguments *ou
     [CUPTI_RUNTIME_TRACE_CBID_##id_name] = {                                                                           \
         .name = text, .action = what, .domain = CUPTI_CB_DOMAIN_RUNTIME_API, .kind = of_kind, .read = read_##reader}
 
-/* By number, since each call is looked up four times. Those of per-thread default streams (_ptsz) have the parameters of
- * the others. */
+/* By number, since each call is looked up four times. Those with _ptsz are called by programs whose default stream is the
+ * thread's. */
 static const struct mt_listened_call driver_calls[CUPTI_DRIVER_TRACE_CBID_SIZE] = {
     DRIVER(cuMemAlloc_v2, cuMemAlloc_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAlloc"),
     DRIVER(cuMemAllocPitch_v2, cuMemAllocPitch_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAllocPitch"),
     DRIVER(cuMemAllocManaged, cuMemAllocManaged, MT_CALL_TAKES, MT_MEMORY_MANAGED, "cuMemAllocManaged"),
     DRIVER(cuMemAllocAsync, cuMemAllocAsync, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
-    DRIVER(cuMemAllocAsync_ptsz, cuMemAllocAsync, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
+    DRIVER(cuMemAllocAsync_ptsz, cuMemAllocAsync_ptsz, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
     DRIVER(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, MT_CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocFromPoolAsync"),
-    DRIVER(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, MT_CALL_TAKES, MT_MEMORY_POOL,
+    DRIVER(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, MT_CALL_TAKES, MT_MEMORY_POOL,
            "cuMemAllocFromPoolAsync"),
     DRIVER(cuMemFree_v2, cuMemFree_v2, MT_CALL_GIVES, MT_MEMORY_DEVICE, "cuMemFree"),
     DRIVER(cuMemFreeAsync, cuMemFreeAsync, MT_CALL_GIVES, MT_MEMORY_POOL, "cuMemFreeAsync"),
@@ -146,10 +158,10 @@ static const struct mt_listened_call runtime_calls[CUPTI_RUNTIME_TRACE_CBID_SIZE
     RUNTIME(cudaMalloc3D_v3020, cudaMalloc3D_v3020, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc3D"),
     RUNTIME(cudaMallocManaged_v6000, cudaMallocManaged_v6000, MT_CALL_TAKES, MT_MEMORY_MANAGED, "cudaMallocManaged"),
     RUNTIME(cudaMallocAsync_v11020, cudaMallocAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
-    RUNTIME(cudaMallocAsync_ptsz_v11020, cudaMallocAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
+    RUNTIME(cudaMallocAsync_ptsz_v11020, cudaMallocAsync_v11020_ptsz, MT_CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
     RUNTIME(cudaMallocFromPoolAsync_v11020, cudaMallocFromPoolAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL,
             "cudaMallocFromPoolAsync"),
-    RUNTIME(cudaMallocFromPoolAsync_ptsz_v11020, cudaMallocFromPoolAsync_v11020, MT_CALL_TAKES, MT_MEMORY_POOL,
+    RUNTIME(cudaMallocFromPoolAsync_ptsz_v11020, cudaMallocFromPoolAsync_v11020_ptsz, MT_CALL_TAKES, MT_MEMORY_POOL,
             "cudaMallocFromPoolAsync"),
     RUNTIME(cudaFree_v3020, cudaFree_v3020, MT_CALL_GIVES, MT_MEMORY_DEVICE, "cudaFree"),
     RUNTIME(cudaFreeAsync_v11020, cudaFreeAsync_v11020, MT_CALL_GIVES, MT_MEMORY_POOL, "cudaFreeAsync"),

@@ -21,11 +21,12 @@ typedef enum mt_call_action {
 
 /* Arguments of a call. What it returns is read through pointers, once it has succeeded. */
 struct mt_call_arguments {
-    const uint64_t *result;                 /* an address or a handle; NULL: none is returned */
-    const size_t *pitch;                    /* the bytes of a row; NULL: `bytes` are all */
-    uint64_t address, handle, stream, pool; /* pool 0: the device's own, or none */
-    uint64_t bytes, rows;                   /* as asked; with a pitch, of a row, and how many */
-    int device;                             /* of physical memory; MT_NOT_A_DEVICE: the host's */
+    const uint64_t *result;         /* an address or a handle; NULL: none is returned */
+    const size_t *pitch;            /* the bytes of a row; NULL: `bytes` are all */
+    uint64_t address, handle, pool; /* pool 0: the device's own, or none */
+    uint64_t stream;                /* a handle; of a thread's own default stream, CU_STREAM_PER_THREAD */
+    uint64_t bytes, rows;           /* as asked; with a pitch, of a row, and how many */
+    int device;                     /* of physical memory; MT_NOT_A_DEVICE: the host's */
 };
 
 enum { MT_NOT_A_DEVICE = -2, MT_DEVICE_OF_CONTEXT = -3 };
