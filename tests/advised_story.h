@@ -1,0 +1,74 @@
+/* Advice about a story (story.h), and what holds of any advice. */
+#ifndef MT_TESTS_ADVISED_STORY_H
+#define MT_TESTS_ADVISED_STORY_H
+
+#include "story.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static const uint64_t MIB = 1 << 20;
+
+/* The one finding of a pattern; NULL: none. */
+static inline const struct mt_finding *find(const struct mt_advice *advice, mt_pattern pattern)
+{
+    const struct mt_finding *found = NULL;
+    for (size_t i = 0; i < advice->count; i++) {
+        if (advice->findings[i].pattern != pattern)
+            continue;
+        assert_null(found);
+        found = &advice->findings[i];
+    }
+    return found;
+}
+
+/* What is reserved and free is what is wasted, and what the other policy reserves less is what is saved. */
+static inline void assert_fragmented(const struct mt_advice *advice, const struct mt_finding *finding)
+{
+    const struct mt_fragmentation *found = &advice->fragmentation;
+    uint64_t before = advice->as_it_was.reserved_bytes, after = finding->replay.reserved_bytes;
+    assert_int_equal(finding->bytes, found->reserved_bytes - found->allocated_bytes);
+    assert_int_equal(finding->bytes, found->idle_bytes + found->hole_bytes);
+    assert_int_equal(finding->saved_bytes, before > after ? before - after : 0);
+}
+
+static inline void assert_cut(const struct mt_advice *advice, const struct mt_finding *finding)
+{
+    assert_int_equal(finding->saved_bytes, advice->peak_bytes - finding->claim_bytes);
+    assert_true(finding->bytes >= finding->saved_bytes);
+}
+
+/* What holds of any advice. */
+static inline void assert_sound(const struct mt_advice *advice)
+{
+    assert_int_equal(advice->as_it_was.requested_bytes, advice->peak_bytes);
+    assert_true(advice->used_only.requested_bytes <= advice->peak_bytes);
+    for (size_t i = 0; i < advice->count; i++) {
+        const struct mt_finding *finding = &advice->findings[i];
+        assert_true(finding->replay.fits);
+        assert_int_equal(finding->claim_bytes, finding->replay.requested_bytes);
+        (finding->pattern == MT_PATTERN_FRAGMENTATION ? assert_fragmented : assert_cut)(advice, finding);
+        assert_true(i == 0 || finding->saved_bytes <= advice->findings[i - 1].saved_bytes);
+        assert_true(mt_finding_hint(finding)[0] != '\0');
+    }
+}
+
+/* All advice about a story; release it. */
+static inline struct mt_advice advise_with(const struct mt_advice_input *input)
+{
+    struct mt_advice advice;
+    assert_int_equal(mt_advice_create(input, MT_ADVICE_ALL, 1000, &advice), MT_OK);
+    assert_sound(&advice);
+    return advice;
+}
+
+static inline struct mt_advice advise(const struct story *story)
+{
+    struct mt_advice_input input = story_input(story, "policy=tight");
+    return advise_with(&input);
+}
+
+#endif
