@@ -232,21 +232,23 @@ static void rules_of_a_user_come_first(void **state)
     assert_says(refused->err, "mine.rules, line 1");
 }
 
-/* Nsight's export has tables and columns only where something was recorded, and may have others. */
-static void tables_of_nsight_may_be_absent(void **state)
+/* Where there is a choice, what was chosen is told; where nothing was recorded, what to do. */
+static void what_is_not_in_the_run_is_told(void **state)
 {
     (void)state;
-    expect_success(shell("rm -f b.db* few.sqlite; python3 -c \"import sqlite3; d = sqlite3.connect('few.sqlite');"
-                         " d.execute('CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start, address, bytes, memKind,"
-                         " memoryOperationType)'); d.executemany('INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES"
-                         " (?,?,?,?,?)', [(5, 4096, 100, 2, 0), (6, 8192, 50, 1, 0), (7, 4096, 100, 2, 1),"
-                         " (9, 4096, 300, 4, 0)]); d.execute('CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS"
-                         " (SELECT 1 UNION ALL SELECT start + 1 FROM n) SELECT start, start AS end, 59 AS eventType"
-                         " FROM n'); d.commit()\" && \"$M\" import few.sqlite --trace b.db"));
-    static const char both[] = "SELECT requested_bytes FROM event WHERE kind = 2 ORDER BY id";
-    static const char expected[] = "SELECT bytes FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE memKind <> 1 AND"
-                                   " memoryOperationType = 0 ORDER BY start";
-    assert_int_equal(expect_same("b.db", both, "few.sqlite", expected), 2);
+    static const char event[] = "{\"action\":\"alloc\",\"addr\":512,\"size\":512}";
+    expect_success(shell("printf '{\"segments\":[],\"device_traces\":[[%s],[%s,%s],[]]}' >cards.json;"
+                         " echo '{\"segments\":[],\"device_traces\":[[]]}' >none.json",
+                         event, event, event));
+    const struct said *said = MEMTRACE("import cards.json --trace cards.db");
+    assert_says(said->out, "That is device 1 alone: 1 more event of the file is about other devices");
+    json_t *json = json_of(MEMTRACE("import cards.json --trace cards.db --device 2 --json"));
+    assert_int_equal(integer_of(json, "device"), 2);
+    assert_int_equal(integer_of(json, "elsewhere"), 3);
+    json_decref(json);
+    said = MEMTRACE("import none.json --trace cards.db");
+    assert_says(said->out, "No events were recorded");
+    assert_says(said->out, "_record_memory_history");
 }
 
 /* What is no import says so, and adds no run. */
@@ -260,6 +262,7 @@ static void what_is_none_of_them_is_refused(void **state)
                                         "printf 'Thread,Time,Action,Pointer,Size,Stream\\n1,1:2:3.5,walk,0x1,5,0\\n'",
                                         "printf 'SQLite format 3\\0 and nothing'",
                                         "cat own.db",
+                                        "cat own.db | gzip",
                                         "true",
                                         "gzip -c out.txt | head -c 15"};
     for (size_t i = 0; i < sizeof makes / sizeof makes[0]; i++) {
@@ -286,7 +289,7 @@ int main(void)
         cmocka_unit_test(every_question_has_an_answer),
         cmocka_unit_test(advice_finds_gradients_that_live_through_forward),
         cmocka_unit_test(rules_of_a_user_come_first),
-        cmocka_unit_test(tables_of_nsight_may_be_absent),
+        cmocka_unit_test(what_is_not_in_the_run_is_told),
         cmocka_unit_test(what_is_none_of_them_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -389,9 +389,11 @@ static void files_that_are_none_are_told(void **state)
     expect_unreadable(path, MT_FAILED, "can't open");
     expect_unreadable("/tmp", MT_FAILED, "can't be read");
     write_file(path, "", 0);
-    expect_unreadable(path, MT_BAD_TRACE, "neither a pickle of protocol 2 to 5 nor JSON");
+    expect_unreadable(path, MT_BAD_TRACE, "can't be imported: it is empty");
+    write_file(path, "SQLite format 3\0 and more", 25);
+    expect_unreadable(path, MT_BAD_TRACE, "gunzip it first");
     write_file(path, "(dp0\n.", 6);
-    expect_unreadable(path, MT_BAD_TRACE, "neither a pickle");
+    expect_unreadable(path, MT_BAD_TRACE, "neither a pickle of protocol 2 to 5 nor JSON");
     write_file(path, "[1", 2);
     expect_unreadable(path, MT_BAD_TRACE, "can't be imported: byte 2 of the JSON");
     size_t length = pack(path, 1000, data, sizeof data);

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What did not fit the rest, and the word for it in JSON. */
+/* What did not fit the rest: the word for it in JSON, and what one of it is. */
 struct contradiction {
-    const char *name, *words;
+    const char *name, *noun, *words;
     uint64_t count;
 };
 enum { CONTRADICTIONS = 8 };
@@ -16,14 +16,14 @@ enum { CONTRADICTIONS = 8 };
 static void list_contradictions(const struct mt_foreign_counts *counts, struct contradiction *out)
 {
     const struct contradiction all[CONTRADICTIONS] = {
-        {"unseen_frees", "frees of blocks that nobody took", counts->unseen_gives},
-        {"lost_frees", "blocks whose free is missing", counts->lost_gives},
-        {"unmapped_blocks", "blocks whose memory was given back under them", counts->unmapped_gives},
-        {"lost_unmaps", "segments whose end is missing", counts->lost_unmaps},
-        {"unseen_unmaps", "ends of segments that nobody took", counts->unseen_unmaps},
-        {"straddling_blocks", "blocks that lie across segments", counts->straddles},
-        {"refused", "of no bytes, or beyond all addresses", counts->refused},
-        {"times_back", "times that go back", counts->times_back},
+        {"unseen_frees", "free", "of blocks that nobody took", counts->unseen_gives},
+        {"lost_frees", "block", "whose free is missing", counts->lost_gives},
+        {"unmapped_blocks", "block", "whose memory was given back first", counts->unmapped_gives},
+        {"lost_unmaps", "segment", "whose end is missing", counts->lost_unmaps},
+        {"unseen_unmaps", "end", "of segments that nobody took", counts->unseen_unmaps},
+        {"straddling_blocks", "block", "across segments", counts->straddles},
+        {"refused", "event", "of no bytes, or beyond all addresses", counts->refused},
+        {"times_back", "time", "going back", counts->times_back},
     };
     for (int i = 0; i < CONTRADICTIONS; i++)
         out[i] = all[i];
@@ -63,14 +63,23 @@ static void print_sentence(struct mt_text *text)
     *text = (struct mt_text){0};
 }
 
+static void add_count(struct mt_text *text, uint64_t count, const char *noun)
+{
+    mt_text_add(text, "%" PRIu64 " %s%s", count, noun, count == 1 ? "" : "s");
+}
+
 static void print_beginning(const struct mt_import_report *report)
 {
     char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     struct mt_text text = {0};
     const struct mt_torch_tally *before = &report->before;
-    mt_text_add(&text, "Live before the first event: %" PRIu64 " blocks of %s, in %" PRIu64 " segments of %s",
-                before->blocks_before, mt_format_bytes(before->requested_before, requested), before->segments_before,
-                mt_format_bytes(before->reserved_before, reserved));
+    if (report->entries == 0)
+        mt_text_add(&text, "No events were recorded, which torch.cuda.memory._record_memory_history() begins. ");
+    mt_text_add(&text, "Live before the first event: ");
+    add_count(&text, before->blocks_before, "block");
+    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_before, requested));
+    add_count(&text, before->segments_before, "segment");
+    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_before, reserved));
     mt_text_add(&text, before->freed_before > 0 ? "; %" PRIu64 " of them were freed later." : ".",
                 before->freed_before);
     if (report->lost_beginning)
@@ -84,15 +93,30 @@ static void print_beginning(const struct mt_import_report *report)
     print_sentence(&text);
 }
 
+/* Only where there was a choice. */
+static void print_device(const struct mt_import_report *report)
+{
+    struct mt_text text = {0};
+    if (report->elsewhere == 0)
+        return;
+    mt_text_add(&text, "That is device %" PRId64 " alone: ", report->device);
+    add_count(&text, report->elsewhere, "more event");
+    mt_text_add(&text, " of the file %s about other devices%s.", report->elsewhere == 1 ? "is" : "are",
+                report->kind == MT_IMPORT_NSYS ? " or processes" : ", which --device N imports");
+    print_sentence(&text);
+}
+
 static void print_contradictions(const struct mt_import_report *report)
 {
     struct contradiction all[CONTRADICTIONS];
     struct mt_text text = {0};
     list_contradictions(&report->foreign, all);
     for (int i = 0; i < CONTRADICTIONS; i++)
-        if (all[i].count > 0)
-            mt_text_add(&text, "%s%" PRIu64 " %s",
-                        text.length > 0 ? ", " : "It contradicts itself, and was mended: ", all[i].count, all[i].words);
+        if (all[i].count > 0) {
+            mt_text_add(&text, "%s", text.length > 0 ? ", " : "It contradicts itself, and was mended: ");
+            add_count(&text, all[i].count, all[i].noun);
+            mt_text_add(&text, " %s", all[i].words);
+        }
     if (text.length > 0) {
         mt_text_add(&text, ".");
         print_sentence(&text);
@@ -125,7 +149,8 @@ static void print_coverage(const struct mt_import_report *report)
     print_sentence(&text);
     for (size_t i = 0; i < report->uncovered_count; i++) {
         const struct mt_import_uncovered *row = &report->uncovered[i];
-        printf("  %10s in %" PRIu64 " blocks  ", mt_format_bytes(row->bytes, size), row->blocks);
+        printf("  %10s in %" PRIu64 " block%s  ", mt_format_bytes(row->bytes, size), row->blocks,
+               row->blocks == 1 ? " " : "s");
         mt_print_name(row->who);
         putchar('\n');
     }
@@ -142,6 +167,7 @@ void mt_import_print(const struct mt_imported_run *imported)
         print_rounding(imported);
         print_beginning(imported->report);
     }
+    print_device(imported->report);
     print_contradictions(imported->report);
     if (imported->report->kind != MT_IMPORT_OWN && imported->report->coverage.all_bytes > 0)
         print_coverage(imported->report);
@@ -197,6 +223,9 @@ void mt_import_print_json(const struct mt_imported_run *imported)
     json_object_set_new(object, "trace", mt_json_text(imported->trace));
     json_object_set_new(object, "seconds", json_real(imported->seconds));
     json_object_set_new(object, "events", json_integer((json_int_t)report->entries));
+    json_object_set_new(object, "device",
+                        report->device != MT_TORCH_ANY_DEVICE ? json_integer(report->device) : json_null());
+    json_object_set_new(object, "elsewhere", json_integer((json_int_t)report->elsewhere));
     json_object_set_new(object, "by_kind", json_of_events(report));
     mt_run_peaks_add_json(imported->peaks, object);
     json_object_set_new(

@@ -6,12 +6,26 @@
 #include "trace/import/whole_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct mt_document {
     const char *format;
     struct mt_value_store *store;
     struct mt_value root;
 };
+
+/* What else it is, where that can be told. */
+static mt_status fail_unknown(const struct mt_whole_file *file)
+{
+    static const char database[] = "SQLite format 3";
+    if (file->length == 0)
+        return mt_fail(MT_BAD_TRACE, "it is empty");
+    if (file->length >= sizeof database && memcmp(file->data, database, sizeof database) == 0)
+        return mt_fail(MT_BAD_TRACE, "it is a database that was compressed, which is read as it is: gunzip it first");
+    return mt_fail(MT_BAD_TRACE,
+                   "it is neither a pickle of protocol 2 to 5 nor JSON, as snapshots of PyTorch are, no log "
+                   "of RMM, and no database, which nsys export --type sqlite makes of a report");
+}
 
 static mt_status read_values(const struct mt_whole_file *file, struct mt_document *document)
 {
@@ -22,7 +36,7 @@ static mt_status read_values(const struct mt_whole_file *file, struct mt_documen
     document->format = "JSON";
     if (mt_json_is_one(file->data, file->length))
         return mt_json_read(file->data, file->length, document->store, &document->root);
-    return mt_fail(MT_BAD_TRACE, "it is neither a pickle of protocol 2 to 5 nor JSON");
+    return fail_unknown(file);
 }
 
 mt_status mt_document_read(const char *path, const struct mt_whole_file *file, struct mt_document **out)

@@ -35,7 +35,9 @@ struct mt_import_report {
     mt_import_kind kind;
     const char *format; /* "PyTorch memory snapshot (pickle)"; static */
     int64_t run;        /* its number in the trace */
-    uint64_t entries;   /* of the file, all of which are counted below */
+    int64_t device;     /* of the file, which the run is about; MT_TORCH_ANY_DEVICE: it does not say */
+    uint64_t elsewhere; /* events of memory of other devices, or other processes, which are not in the run */
+    uint64_t entries;   /* of the file about the device, all of which are counted below */
     struct mt_import_count {
         const char *what; /* static */
         uint64_t count;

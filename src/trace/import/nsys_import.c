@@ -20,9 +20,13 @@ enum { STORY_RANGE_BEGINS, STORY_RANGE_ENDS, STORY_ALLOCATION, STORY_FREE };
 #define KERNEL_TABLE "CUPTI_ACTIVITY_KIND_KERNEL"
 #define STRING_TABLE "StringIds"
 
+/* Numbers of processes are multiples of it; those of their threads lie between. */
+#define PROCESS_UNIT INT64_C(0x1000000)
+
 struct nsys {
     struct mt_database *database;
     int64_t device, process, start_ns;
+    bool knows_device, knows_process; /* whether memory tells of them */
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
     struct mt_nsys_ranges *ranges;
@@ -41,6 +45,37 @@ static mt_status add_column(struct nsys *nsys, struct mt_text *sql, const char *
     return status;
 }
 
+/* Adds what makes a row of the table with memory one about memory of a device. */
+static mt_status add_about_device(struct nsys *nsys, struct mt_text *sql)
+{
+    mt_text_add(sql, " memoryOperationType IN (0, 1) AND ");
+    mt_status status = add_column(nsys, sql, MEMORY_TABLE, "memKind", "2");
+    mt_text_add(sql, " NOT IN (0, 1)");
+    return status;
+}
+
+/* Adds what makes a row one of the process and of the device, as far as the table and that with memory tell of them. A
+ * thread's number lies within its process's. */
+static mt_status add_owner(struct nsys *nsys, struct mt_text *sql, const char *table)
+{
+    const struct {
+        const char *column;
+        int64_t unit, value;
+        bool is_known;
+    } owners[] = {{"deviceId", 1, nsys->device, nsys->knows_device},
+                  {"globalPid", PROCESS_UNIT, nsys->process, nsys->knows_process},
+                  {"globalTid", PROCESS_UNIT, nsys->process, nsys->knows_process}};
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof owners / sizeof owners[0] && status == MT_OK; i++) {
+        bool is_there;
+        status = mt_nsys_has_column(nsys->database, table, owners[i].column, &is_there);
+        if (status == MT_OK && is_there && owners[i].is_known)
+            mt_text_add(sql, " AND %s / %" PRId64 " = %" PRId64, owners[i].column, owners[i].unit,
+                        owners[i].value / owners[i].unit);
+    }
+    return status;
+}
+
 /* The process and the device with most allocations, or of the device that is asked for. */
 static mt_status choose_process(struct nsys *nsys, int64_t device)
 {
@@ -53,10 +88,12 @@ static mt_status choose_process(struct nsys *nsys, int64_t device)
     if (status == MT_OK)
         status = add_column(nsys, &sql, MEMORY_TABLE, "globalPid", "0");
     mt_text_add(&sql,
-                " AS process, min(start) FROM " MEMORY_TABLE
-                " WHERE memoryOperationType = 0 AND memKind NOT IN (0, 1) AND (%" PRId64 " < 0 OR device = %" PRId64
-                ") GROUP BY 1, 2 ORDER BY count(*) DESC LIMIT 1",
+                " AS process, min(start) FROM " MEMORY_TABLE " WHERE memoryOperationType = 0 AND (%" PRId64
+                " < 0 OR device = %" PRId64 ") AND",
                 device, device);
+    if (status == MT_OK)
+        status = add_about_device(nsys, &sql);
+    mt_text_add(&sql, " GROUP BY 1, 2 ORDER BY count(*) DESC LIMIT 1");
     if (status == MT_OK)
         status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
     if (status == MT_OK)
@@ -87,18 +124,10 @@ static mt_status add_memory(struct nsys *nsys, struct mt_text *sql)
     mt_text_add(sql, " AS c, ");
     if (status == MT_OK)
         status = add_column(nsys, sql, MEMORY_TABLE, "name", "NULL");
-    mt_text_add(sql, " AS text, NULL AS string FROM " MEMORY_TABLE
-                     " WHERE memoryOperationType IN (0, 1) AND memKind NOT IN (0, 1)");
-    bool has_device = false, has_process = false;
+    mt_text_add(sql, " AS text, NULL AS string FROM " MEMORY_TABLE " WHERE");
     if (status == MT_OK)
-        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "deviceId", &has_device);
-    if (status == MT_OK)
-        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "globalPid", &has_process);
-    if (has_device)
-        mt_text_add(sql, " AND deviceId = %" PRId64, nsys->device);
-    if (has_process)
-        mt_text_add(sql, " AND globalPid = %" PRId64, nsys->process);
-    return status;
+        status = add_about_device(nsys, sql);
+    return status == MT_OK ? add_owner(nsys, sql, MEMORY_TABLE) : status;
 }
 
 /* What a range is called: its own text, or the number of one that it shares. */
@@ -112,18 +141,21 @@ static mt_status add_range_text(struct nsys *nsys, struct mt_text *sql)
 static mt_status add_ranges(struct nsys *nsys, struct mt_text *sql)
 {
     bool is_there;
-    struct mt_text thread = {0}, text = {0};
+    struct mt_text thread = {0}, text = {0}, source = {0};
     mt_status status = mt_nsys_has_column(nsys->database, RANGE_TABLE, "eventType", &is_there);
+    mt_text_add(&source, " FROM " RANGE_TABLE " WHERE eventType = 59 AND end >= start");
+    if (status == MT_OK && is_there)
+        status = add_owner(nsys, &source, RANGE_TABLE);
     if (status == MT_OK && is_there)
         status = add_column(nsys, &thread, RANGE_TABLE, "globalTid", "0");
     if (status == MT_OK && is_there)
         status = add_range_text(nsys, &text);
     if (status == MT_OK && is_there) {
-        static const char source[] = " FROM " RANGE_TABLE " WHERE eventType = 59 AND end >= start";
         mt_text_add(sql, " UNION ALL SELECT start, 0, rowid, %s, 0, -end, %s%s", mt_text_get(&thread),
-                    mt_text_get(&text), source);
-        mt_text_add(sql, " UNION ALL SELECT end, 1, rowid, 0, 0, -start, NULL, NULL%s", source);
+                    mt_text_get(&text), mt_text_get(&source));
+        mt_text_add(sql, " UNION ALL SELECT end, 1, rowid, 0, 0, -start, NULL, NULL%s", mt_text_get(&source));
     }
+    mt_text_release(&source);
     mt_text_release(&thread);
     mt_text_release(&text);
     return status;
@@ -225,13 +257,37 @@ static mt_status tell_kernels(struct nsys *nsys)
         return status;
     mt_text_add(&sql, "SELECT start, end, ");
     status = add_column(nsys, &sql, KERNEL_TABLE, "streamId", "0");
-    mt_text_add(&sql, ", demangledName FROM " KERNEL_TABLE " ORDER BY start, rowid");
+    mt_text_add(&sql, ", demangledName FROM " KERNEL_TABLE " WHERE TRUE");
+    if (status == MT_OK)
+        status = add_owner(nsys, &sql, KERNEL_TABLE);
+    mt_text_add(&sql, " ORDER BY start, rowid");
     if (status == MT_OK)
         status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
     while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
         tell_kernel(nsys, statement);
     mt_statement_finalize(statement);
     mt_text_release(&sql);
+    return status;
+}
+
+/* Without these an event says nothing. */
+static mt_status check_columns(struct nsys *nsys)
+{
+    static const char *const needed[] = {"start", "address", "bytes"};
+    bool is_there = true;
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0] && status == MT_OK; i++) {
+        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, needed[i], &is_there);
+        if (status == MT_OK && !is_there)
+            status = mt_fail(MT_BAD_TRACE,
+                             "its table " MEMORY_TABLE " has no column %s, which every version of nsys "
+                             "export writes",
+                             needed[i]);
+    }
+    if (status == MT_OK)
+        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "deviceId", &nsys->knows_device);
+    if (status == MT_OK)
+        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "globalPid", &nsys->knows_process);
     return status;
 }
 
@@ -244,8 +300,10 @@ static mt_status check_tables(struct nsys *nsys)
         status = mt_nsys_check_table(nsys->database, tables[i]);
     if (status == MT_OK)
         status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "memoryOperationType", &is_there);
-    if (status != MT_OK || is_there)
+    if (status != MT_OK)
         return status;
+    if (is_there)
+        return check_columns(nsys);
     int64_t application = 0;
     if (mt_database_integer(nsys->database, "PRAGMA application_id", &application) == MT_OK &&
         application == MT_TRACE_APPLICATION_ID)
@@ -253,6 +311,20 @@ static mt_status check_tables(struct nsys *nsys)
     return mt_fail(MT_BAD_TRACE, "it is a database without the table " MEMORY_TABLE
                                  ": nsys profile --cuda-memory-usage=true records it, nsys export --type sqlite "
                                  "writes it");
+}
+
+/* What of the memory's events is about other devices and other processes. */
+static mt_status count_elsewhere(struct nsys *nsys, uint64_t *out)
+{
+    struct mt_text sql = {0};
+    int64_t all = 0;
+    mt_text_add(&sql, "SELECT count(*) FROM " MEMORY_TABLE " WHERE");
+    mt_status status = add_about_device(nsys, &sql);
+    if (status == MT_OK)
+        status = mt_database_integer(nsys->database, mt_text_get(&sql), &all);
+    mt_text_release(&sql);
+    *out = (uint64_t)all - nsys->allocations - nsys->frees;
+    return status;
 }
 
 static mt_status read_strings(struct nsys *nsys)
@@ -272,6 +344,7 @@ static void report(const struct nsys *nsys, struct mt_import_report *out)
     mt_import_count(out, "ranges", nsys->range_count);
     mt_import_count(out, "kernels", nsys->kernels);
     out->entries = nsys->allocations + nsys->frees + nsys->range_count + nsys->kernels;
+    out->device = nsys->knows_device ? nsys->device : MT_TORCH_ANY_DEVICE;
     out->foreign = mt_foreign_counts(nsys->foreign);
     out->coverage = mt_plain_labels_coverage(nsys->labels);
 }
@@ -297,6 +370,8 @@ mt_status mt_nsys_tell(const char *path, int64_t device, const struct mt_rules *
         status = tell_story(&nsys);
     if (status == MT_OK)
         status = tell_kernels(&nsys);
+    if (status == MT_OK)
+        status = count_elsewhere(&nsys, &out->elsewhere);
     report(&nsys, out);
     mt_nsys_ranges_destroy(nsys.ranges);
     mt_plain_labels_destroy(nsys.labels);

@@ -1,4 +1,6 @@
-/* Times of a log are of the day, and have no date: one that lies half a day before the last is of the next day. */
+/* CSV as RFC 4180 has it: fields may be quoted, and quoted ones hold commas, ends of lines, and quotes that are doubled.
+ *
+ * Times of a log are of the day, and have no date: one that lies half a day before the last is of the next day. */
 #include "trace/import/rmm_import.h"
 
 #include "base/interner.h"
@@ -33,7 +35,8 @@ struct line {
 struct log {
     const unsigned char *at, *end;
     int columns[COLUMN_COUNT]; /* where each is in a line */
-    uint64_t number;           /* of the line */
+    uint64_t lines;            /* that were read */
+    uint64_t number;           /* of the line that is told of, where it begins */
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
     uint64_t first_ns, last_ns, days_ns; /* of the day; in whole days since the first */
@@ -43,31 +46,48 @@ struct log {
     struct mt_import_sizes sizes; /* of allocates */
 };
 
-static void add_character(struct line *line, size_t *length, char character)
+/* Up to a comma or the end of the line, which is not passed. `field` is zeros, and stays a text. */
+static void read_field(struct log *log, char *field)
 {
-    if (*length + 1 < FIELD_BYTES)
-        line->fields[line->count - 1][(*length)++] = character;
-    line->fields[line->count - 1][*length] = '\0';
+    size_t length = 0;
+    bool is_quoted = false;
+    for (; log->at < log->end; log->at++) {
+        unsigned char byte = *log->at;
+        if (!is_quoted && (byte == ',' || byte == '\n'))
+            return;
+        bool is_doubled = byte == '"' && is_quoted && log->end - log->at > 1 && log->at[1] == '"';
+        log->at += is_doubled;
+        log->lines += byte == '\n';
+        if (byte == '"' && !is_doubled)
+            is_quoted = !is_quoted;
+        else if (byte != '\r' && length + 1 < FIELD_BYTES)
+            field[length++] = (char)byte;
+    }
+}
+
+/* Steps over a byte, if it is the next one. */
+static bool skip(struct log *log, unsigned char byte)
+{
+    if (log->at == log->end || *log->at != byte)
+        return false;
+    log->at++;
+    return true;
 }
 
 /* False at the end of the text. */
 static bool next_line(struct log *log, struct line *line)
 {
-    size_t length = 0;
     if (log->at == log->end)
         return false;
-    log->number++;
-    *line = (struct line){.count = 1};
-    for (; log->at < log->end && *log->at != '\n'; log->at++) {
-        if (*log->at != ',') {
-            if (*log->at != '\r' && *log->at != '"')
-                add_character(line, &length, (char)*log->at);
-        } else if (line->count < MOST_FIELDS) {
-            line->count++;
-            length = 0;
-        }
-    }
-    log->at += log->at < log->end;
+    log->number = ++log->lines;
+    *line = (struct line){0};
+    do {
+        char field[FIELD_BYTES] = "";
+        read_field(log, field);
+        if (line->count < MOST_FIELDS)
+            memcpy(line->fields[line->count++], field, sizeof field);
+    } while (skip(log, ','));
+    (void)skip(log, '\n');
     return true;
 }
 
@@ -103,10 +123,13 @@ bool mt_rmm_is_one(const unsigned char *data, size_t length)
     return read_header(&(struct log){.at = data, .end = data + length});
 }
 
-/* Decimal, or hexadecimal after "0x". */
+/* Decimal, or hexadecimal after "0x", or what printf makes of a null pointer. */
 static bool read_number(const char *text, uint64_t *out)
 {
     char *end;
+    *out = 0;
+    if (strcmp(text, "(nil)") == 0)
+        return true;
     bool is_hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
     if (!isdigit((unsigned char)text[0]))
         return false;
@@ -228,6 +251,7 @@ mt_status mt_rmm_tell(const unsigned char *data, size_t length, const struct mt_
     mt_import_count(out, "allocate", log.allocates);
     mt_import_count(out, "free", log.frees);
     mt_import_count(out, "allocate failure", log.failures);
+    out->device = MT_TORCH_ANY_DEVICE;
     out->entries = log.allocates + log.frees + log.failures;
     out->ends_refused = log.ends_refused;
     out->foreign = mt_foreign_counts(log.foreign);

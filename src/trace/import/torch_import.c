@@ -19,6 +19,8 @@ struct reading {
 
 static void report_counts(const struct mt_torch_snapshot *snapshot, struct mt_import_report *out)
 {
+    out->device = snapshot->device;
+    out->elsewhere = snapshot->elsewhere;
     out->entries = snapshot->event_count;
     for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++) {
         const char *name =

@@ -264,6 +264,15 @@ static int64_t busiest_device(const struct mt_value *traces)
     return busiest;
 }
 
+static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < mt_value_count(traces); i++)
+        if (i != device)
+            count += mt_value_count(mt_value_at(traces, i));
+    return count;
+}
+
 static int compare_blocks(const void *left, const void *right)
 {
     const struct mt_torch_block *a = left, *b = right;
@@ -291,6 +300,7 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
         status = read_segments(&reading, top_list(root, "segments"));
     if (status != MT_OK)
         return status;
+    out->elsewhere = count_elsewhere(traces, out->device);
     read_annotations(&reading, top_list(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
     qsort(out->blocks, out->block_count, sizeof *out->blocks, compare_blocks);

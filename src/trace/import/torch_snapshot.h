@@ -67,6 +67,7 @@ struct mt_torch_annotation {
 
 struct mt_torch_snapshot {
     int64_t device;
+    uint64_t elsewhere; /* events of other devices */
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;

@@ -117,6 +117,16 @@ static mt_status undo_gzip(struct growing *bytes)
     return status;
 }
 
+/* Some editors begin a text in UTF-8 with a mark. */
+static void leave_out_mark(struct growing *bytes)
+{
+    static const unsigned char mark[] = {0xEF, 0xBB, 0xBF};
+    if (bytes->length < sizeof mark || memcmp(bytes->data, mark, sizeof mark) != 0)
+        return;
+    bytes->length -= sizeof mark;
+    memmove(bytes->data, bytes->data + sizeof mark, bytes->length);
+}
+
 mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out)
 {
     struct growing bytes = {0};
@@ -128,6 +138,7 @@ mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out)
     close(descriptor);
     if (status == MT_OK && is_gzip(&bytes))
         status = undo_gzip(&bytes);
+    leave_out_mark(&bytes);
     *out = (struct mt_whole_file){bytes.data, bytes.length};
     return status == MT_OK ? MT_OK : mt_fail_context(status, "%s can't be read", path);
 }
