@@ -2,6 +2,7 @@
  * "cuda" as argument: on a card, too. */
 #include "gpu.h"
 #include "model/attention_layer.h"
+#include "model/autocast.h"
 #include "model/functions.h"
 #include "model/graph.h"
 #include "recording.h"
@@ -194,6 +195,49 @@ static void no_position_sees_a_later_one(void **state)
     }
 }
 
+static void run_forward(struct bench *bench)
+{
+    struct mt_tensor *x = mt_view(&bench->rt, bench->input.value, 3, (const int64_t[]){BATCH, LENGTH, WIDTH});
+    mt_tensor_release(&bench->rt, mt_attention_layer_forward(&bench->rt, &bench->layer, x));
+    mt_tensor_release(&bench->rt, x);
+}
+
+/* Casts of weights that the recorded events tell of: how many were made, and are still there. */
+static void count_casts(const struct bench *bench, int *out_made, int *out_live)
+{
+    *out_made = *out_live = 0;
+    for (size_t i = 0; i < bench->recording.count; i++) {
+        const struct mt_event *event = &bench->recording.events[i];
+        bool is_taken = event->kind == MT_EVENT_ALLOC;
+        if ((!is_taken && event->kind != MT_EVENT_FREE) ||
+            recording_label_of(&bench->recording, event)->role != MT_ROLE_WEIGHT_CAST)
+            continue;
+        *out_made += is_taken;
+        *out_live += is_taken ? 1 : -1;
+    }
+}
+
+static void an_autocast_region_casts_each_weight_once(void **state)
+{
+    (void)state;
+    struct bench bench;
+    int made, live;
+    open_bench(&bench, "sim", MT_ATTENTION_CUSTOM, MT_F32);
+    for (int region = 1; region <= 2; region++) {
+        mt_autocast_begin(&bench.rt);
+        run_forward(&bench);
+        run_forward(&bench);
+        count_casts(&bench, &made, &live);
+        assert_int_equal(live, PROJECTIONS);
+        mt_autocast_end(&bench.rt);
+        count_casts(&bench, &made, &live);
+        assert_int_equal(made, region * PROJECTIONS);
+        assert_int_equal(live, 0);
+    }
+    assert_int_equal(bench.rt.status, MT_OK);
+    close_bench(&bench);
+}
+
 int main(int count, char **arguments)
 {
     const struct CMUnitTest on_a_card[] = {
@@ -204,6 +248,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_computes_one_thing),
         cmocka_unit_test(no_position_sees_a_later_one),
+        cmocka_unit_test(an_autocast_region_casts_each_weight_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
