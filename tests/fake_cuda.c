@@ -19,6 +19,7 @@
  *   hears                     says whether CUPTI was asked to call back at launches
  *   uses                      says whether CUPTI is in use
  *   fork                      a child that exits at once
+ *   linger MS                 a child that exits so much later
  *   await SIGNAL              blocks the signal, sends it to its own process, and waits for it
  *   say WORDS, sleep MS, exit CODE, leave CODE (without exit's handlers), die SIGNAL, count-interrupts MS
  *
@@ -381,6 +382,14 @@ static void fork_child(void)
     waitpid(child, NULL, 0);
 }
 
+static void leave_child(int ms)
+{
+    if (fork() != 0)
+        return;
+    usleep((useconds_t)ms * 1000);
+    exit(0);
+}
+
 /* Does what takes or gives memory; how many words that was, 0 if it is something else. */
 static int act_on_memory(const char *word, const char *first, uint64_t bytes)
 {
@@ -448,6 +457,8 @@ static int act(char **words)
         return await_signal(atoi(first)), 2;
     if (strcmp(word, "fork") == 0)
         return fork_child(), 1;
+    if (strcmp(word, "linger") == 0)
+        return leave_child(atoi(first)), 2;
     if (strcmp(word, "say") == 0)
         return printf("%s\n", first), fflush(stdout), 2;
     if (strcmp(word, "sleep") == 0)

@@ -209,6 +209,44 @@ static void a_new_run_recovers_the_one_before(void **state)
     check_whole();
 }
 
+/* Records, and has a child that lives as long as somebody writes to `reading`. */
+static void record_beside_a_child(int reading, int writing)
+{
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(8, mt_recorder_sink(recorder));
+    char nothing;
+    script_emit(&script, 5000);
+    pid_t child = fork();
+    if (child == 0) {
+        mt_recorder_disown(recorder);
+        close(writing);
+        ssize_t got = read(reading, &nothing, 1);
+        _exit((int)got);
+    }
+    atomic_store(emitted, child > 0 ? 5000 : 0);
+    for (;;)
+        pause();
+}
+
+/* A forked child has the ring's file and mapping, and their lock, too. */
+static void a_child_that_disowns_a_run_does_not_keep_it_alive(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    atomic_store(emitted, 0);
+    pid_t child = fork();
+    if (child == 0)
+        record_beside_a_child(ends[0], ends[1]);
+    wait_for_events(5000);
+    kill_child(child);
+    open_and_close();
+    check_whole();
+    assert_int_equal(fixture_check_run(path, 1, 8), 5000);
+    close(ends[1]);
+    close(ends[0]);
+}
+
 static void recovering_twice_is_harmless(void **state)
 {
     (void)state;
@@ -417,6 +455,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_emitted_event_survives_sigkill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_recovered_run_has_the_tables_of_a_closed_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_run_recovers_the_one_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_child_that_disowns_a_run_does_not_keep_it_alive, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recovering_twice_is_harmless, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_that_stayed_after_its_recovery_is_not_stored_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_beside_another_trace_is_not_taken_for_its, set_up, tear_down),

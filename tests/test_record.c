@@ -391,6 +391,16 @@ static void a_child_that_exits_ends_nothing(void **state)
     assert_string_equal(ask_trace("SELECT state FROM run"), "done");
 }
 
+/* Which has the parent's files, their locks too. */
+static void a_child_that_outlives_the_program_holds_no_trace(void **state)
+{
+    (void)state;
+    const struct said *said = shell(RECORD "take 0 1000 linger 3000 take 1 500 die 9");
+    assert_says(said->err, "run 1 of memtrace.db: peak 1.46 KiB (interrupted);");
+    assert_int_equal(shell(RECORD "take 0 2000")->code, 0);
+    assert_peak("2", 2000, "Device");
+}
+
 static void processes_side_by_side_have_traces_of_their_own(void **state)
 {
     (void)state;
@@ -521,6 +531,7 @@ int main(void)
         TEST(a_refused_request_of_any_size_leaves_a_whole_trace),
         TEST(what_a_program_did_before_it_died_is_there),
         TEST(a_child_that_exits_ends_nothing),
+        TEST(a_child_that_outlives_the_program_holds_no_trace),
         TEST(processes_side_by_side_have_traces_of_their_own),
         TEST(processes_one_after_another_are_runs_of_one_trace),
         TEST(what_keeps_a_process_from_being_recorded_is_one_line),

@@ -150,6 +150,11 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
     return status;
 }
 
+void mt_process_run_disown(struct mt_process_run *run)
+{
+    mt_recorder_disown(run->recorder);
+}
+
 void mt_process_run_free(struct mt_process_run *run)
 {
     if (run == NULL)

@@ -32,6 +32,9 @@ uint64_t mt_process_run_now_ns(const struct mt_process_run *run);
  * told any more but launches, which go nowhere. */
 mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64_t lost_records);
 
+/* In a forked child, as mt_recorder_disown. */
+void mt_process_run_disown(struct mt_process_run *run);
+
 /* Frees a closed run; may be NULL. */
 void mt_process_run_free(struct mt_process_run *run);
 

@@ -412,3 +412,8 @@ mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
     mt_file_limit_let_go(&before);
     return status;
 }
+
+void mt_recorder_disown(struct mt_recorder *recorder)
+{
+    mt_ring_disown(recorder->ring);
+}

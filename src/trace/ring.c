@@ -228,13 +228,20 @@ void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count)
     madvise(&ring->records[first], (count < room ? count : room) * sizeof(struct mt_event), MADV_POPULATE_WRITE);
 }
 
+/* The mapping keeps the file open, too. */
+void mt_ring_disown(struct mt_ring *ring)
+{
+    unmap(ring);
+    if (ring->file >= 0)
+        close(ring->file);
+    ring->file = -1;
+}
+
 void mt_ring_release(struct mt_ring *ring)
 {
     if (ring == NULL)
         return;
-    unmap(ring);
-    if (ring->file >= 0)
-        close(ring->file);
+    mt_ring_disown(ring);
     free(ring->path);
     free(ring);
 }

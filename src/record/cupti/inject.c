@@ -344,8 +344,11 @@ static void on_exit_of_process(int code, void *owner)
 
 static void in_child(void)
 {
+    struct mt_process_run *run = atomic_exchange(&watch.run, NULL);
     watch.is_over = true;
     watch.lets_go = false;
+    if (run != NULL)
+        mt_process_run_disown(run);
 }
 
 static mt_status listen_to_calls(CUpti_CallbackDomain domain)
