@@ -28,8 +28,11 @@ libraries=$(dirname "$(dirname "$pc")")
 samples=$prefix/share/doc/memtrace/samples
 
 for file in bin/memtrace include/memtrace.h share/man/man1/memtrace.1 share/man/man1/memtrace-peak.1 \
-    share/bash-completion/completions/memtrace share/doc/memtrace/samples/ask.c share/doc/memtrace/library.md; do
+    share/bash-completion/completions/memtrace share/doc/memtrace/samples/ask.c; do
     [ -f "$prefix/$file" ] || die "$file was not installed"
+done
+for page in $(grep -rho 'docs/[a-z]*\.md' "$prefix/share/man" "$prefix/share/doc/memtrace/samples" | sort -u); do
+    [ -f "$prefix/share/doc/memtrace/$page" ] || die "$page, which is referred to, was not installed"
 done
 ! grep -rlF "$folder/first" "$prefix" || die "these know where they were installed"
 ! grep -rlF "$source/" "$prefix/include" "$libraries/cmake" "$pc" || die "these know the tree that they come from"

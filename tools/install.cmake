@@ -2,7 +2,7 @@
 # prefix, so an installed tree can be moved.
 #
 #   component     Debian package    what it is
-#   program       memtrace          the program, its manual and completions, and libmemtrace.so.N
+#   program       memtrace          the program, its manual, pages and completions, and libmemtrace.so.N
 #   development   libmemtrace-dev   the header, libmemtrace.a, memtrace.pc, the CMake package, samples
 #   cuda          memtrace-cuda     the modules that need CUDA, where they were built
 include(CMakePackageConfigHelpers)
@@ -19,13 +19,13 @@ set(library_folder ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS memtrace RUNTIME)
 install(DIRECTORY ${share}/ DESTINATION ${CMAKE_INSTALL_DATADIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # which the program's help refers to
 
 install(TARGETS memtrace_shared memtrace_static EXPORT memtrace-targets
         LIBRARY DESTINATION ${library_folder} COMPONENT program NAMELINK_COMPONENT development
         ARCHIVE DESTINATION ${library_folder} COMPONENT development)
 install(FILES include/memtrace.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(DIRECTORY samples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
-install(FILES docs/library.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 
 # memtrace.pc, whose prefix is where it lies.
 file(RELATIVE_PATH MT_PREFIX_FROM_PC /${library_folder}/pkgconfig /)
@@ -63,8 +63,8 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME memtrace)
 if(MT_SHLIBDEPS)
     set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 endif()
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${PROJECT_DESCRIPTION}
- Traces what a program allocates on a GPU, and why, and answers questions about it.")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
+    "Traces what a program allocates on a GPU, and why, and answers questions about it.")
 foreach(package IN ITEMS DEVELOPMENT CUDA)
     set(CPACK_DEBIAN_${package}_PACKAGE_SHLIBDEPS OFF)
     set(CPACK_DEBIAN_${package}_PACKAGE_DEPENDS "memtrace (= ${PROJECT_VERSION})")
