@@ -24,7 +24,8 @@
  *   say WORDS, sleep MS, exit CODE, leave CODE (without exit's handlers), die SIGNAL, count-interrupts MS
  *
  * Where these are set, CUPTI is of the version FAKE_CUPTI_VERSION, in use by FAKE_CUPTI_USER, and refuses what
- * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the driver. */
+ * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the driver;
+ * FAKE_TITLE: the program shows a title where its environment was, before it makes a context. */
 #include "fake_cupti.h"
 
 #include <dlfcn.h>
@@ -243,6 +244,16 @@ static void set_cupti_up(void)
     fake_cupti.now_ns = 1000000;
 }
 
+/* Programs that show what they are doing write over the text that they were started with. */
+static void show_title(void)
+{
+    for (char **variable = environ; *variable != NULL; variable++) {
+        char *before = *variable;
+        *variable = strdup(before);
+        memset(before, 'x', strlen(before));
+    }
+}
+
 static void initialize(void)
 {
     int (*begin)(void) = NULL;
@@ -253,6 +264,8 @@ static void initialize(void)
     *(void **)&begin = find_injected("CUDA_INJECTION64_PATH", "InitializeInjection");
     if (begin != NULL)
         begin();
+    if (getenv("FAKE_TITLE") != NULL)
+        show_title();
     fake_cupti_call_back(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &context);
 }
 

@@ -401,6 +401,17 @@ static void a_child_that_outlives_the_program_holds_no_trace(void **state)
     assert_peak("2", 2000, "Device");
 }
 
+/* The request came through it. */
+static void a_program_may_write_over_its_environment(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        shell("FAKE_TITLE=1 \"$M\" record --name titled --step it -- " FAKE "push it0 take 0 1000 pop")->code, 0);
+    assert_string_equal(ask_trace("SELECT name FROM run"), "titled");
+    assert_string_equal(ask_trace("SELECT count(*) FROM step"), "1");
+    assert_peak("1", 1000, "Device");
+}
+
 static void processes_side_by_side_have_traces_of_their_own(void **state)
 {
     (void)state;
@@ -532,6 +543,7 @@ int main(void)
         TEST(what_a_program_did_before_it_died_is_there),
         TEST(a_child_that_exits_ends_nothing),
         TEST(a_child_that_outlives_the_program_holds_no_trace),
+        TEST(a_program_may_write_over_its_environment),
         TEST(processes_side_by_side_have_traces_of_their_own),
         TEST(processes_one_after_another_are_runs_of_one_trace),
         TEST(what_keeps_a_process_from_being_recorded_is_one_line),

@@ -454,12 +454,29 @@ static mt_status begin_watch(void)
     return status;
 }
 
+static char *copy(const char *text)
+{
+    return text != NULL ? mt_host_strdup(text) : NULL;
+}
+
+/* Of the request's texts: the environment is the program's to write over, and some show a title there. */
+static bool keep_request(struct mt_record_request *out)
+{
+    if (!mt_record_request_take(out))
+        return false;
+    out->trace = copy(out->trace);
+    out->answers = copy(out->answers);
+    out->name = copy(out->name);
+    out->step = copy(out->step);
+    return true;
+}
+
 /* Called by the driver as it starts. 1: we are here. CUPTI is told to hand full buffers over every second at least, since a
  * process that is killed leaves what was handed over. */
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
-    if (!mt_record_request_take(&watch.request) || watch.subscriber != NULL || watch.is_over)
+    if (watch.subscriber != NULL || watch.is_over || !keep_request(&watch.request))
         return 1;
     if (watch.request.watches_kernels)
         watch.buffers.bytes = MT_CUPTI_KERNEL_BUFFER_BYTES;
