@@ -11,9 +11,9 @@
             ...                                              # forward, backward and optimizer as always
     print(memtrace.summary())
 
-Then `memtrace peak train.db`, `memtrace timeline train.db` and the rest answer. Without `watch` the allocator works all the
-same. One file, which needs torch and the standard library; it finds libmemtrace_torch.so where MEMTRACE_TORCH_LIBRARY says,
-beside itself, or in lib/memtrace of the installation that it lies in.
+Then `memtrace peak --trace train.db`, `memtrace timeline --trace train.db` and the rest answer. Without `watch` the allocator
+works all the same. One file, which needs torch and the standard library; it finds libmemtrace_torch.so where
+MEMTRACE_TORCH_LIBRARY says, beside itself, or in lib/memtrace of the installation that it lies in.
 """
 import atexit
 import contextlib
