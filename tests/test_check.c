@@ -131,7 +131,7 @@ static void another_run_is_a_bound_with_its_tolerance(void **state)
     json_t *check = json_of_code(MEMTRACE("check --against memtrace.db:small --tolerance 2.5%% --json"), MT_FAILED);
     json_t *small = json_of(MEMTRACE("peak --run small --json")), *criteria = json_object_get(check, "criteria");
     json_int_t allocated = integer_of(small, "allocated_bytes");
-    assert_string_equal(text_of(json_array_get(criteria, 1), "criterion"), "against run 1: allocated");
+    assert_string_equal(text_of(json_array_get(criteria, 1), "criterion"), "against run 1 of memtrace.db: allocated");
     assert_int_equal(integer_of(json_array_get(criteria, 1), "bound_bytes"), allocated + allocated / 40);
     assert_int_equal(integer_of(json_array_get(criteria, 1), "value_bytes"), peak_bytes("allocated_bytes"));
     assert_string_equal(text_of(check, "differences"), "seq 8 → 64");

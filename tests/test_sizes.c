@@ -133,6 +133,9 @@ static void integers_are_whole_and_in_range(void **state)
     assert_int_equal(value, 8);
     assert_int_equal(mt_parse_integer("--seq", "-4", 0, INT64_MAX, &value), MT_USAGE);
     assert_string_equal(mt_last_error(), "--seq -4: expected a whole number, 0 or more");
+    assert_int_equal(mt_parse_integer("--seq", "99999999999999999999", 0, INT64_MAX, &value), MT_USAGE);
+    assert_string_equal(mt_last_error(),
+                        "--seq 99999999999999999999: expected a whole number from 0 to 9223372036854775807");
 }
 
 static void the_nearest_word_is_found_whatever_its_case(void **state)

@@ -101,7 +101,7 @@ mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int6
         *out = value;
         return MT_OK;
     }
-    if (high == INT64_MAX)
+    if (high == INT64_MAX && errno == 0)
         return mt_fail(MT_USAGE, "%s %s: expected a whole number, %" PRId64 " or more", what, text, low);
     return mt_fail(MT_USAGE, "%s %s: expected a whole number from %" PRId64 " to %" PRId64, what, text, low, high);
 }

@@ -92,9 +92,14 @@ mt_status mt_check_append_summary(const struct mt_check *check, const struct mt_
     for (size_t i = 0; i < check->count; i++)
         add_summary_row(check, &check->criteria[i], &out);
     if (differences.length > 0) {
-        mt_text_add(&out, "\nSettings that differ from run %" PRId64 ": ", check->against->run->id);
+        struct mt_text against = {0};
+        mt_check_add_against(check, &against);
+        mt_text_add(&out, "\nSettings that differ from ");
+        mt_text_add_markdown(&out, mt_text_get(&against));
+        mt_text_add(&out, ": ");
         mt_text_add_markdown(&out, mt_text_get(&differences));
         mt_text_add(&out, "\n");
+        mt_text_release(&against);
     }
     add_summary_hints(check, options, &out);
     mt_text_add(&out, "\n");

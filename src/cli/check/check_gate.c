@@ -23,10 +23,20 @@ double mt_budget_tolerance(const struct mt_budget *budget)
     return budget->tolerance_percent >= 0 ? budget->tolerance_percent : MT_DEFAULT_TOLERANCE_PERCENT;
 }
 
+void mt_check_add_against(const struct mt_check *check, struct mt_text *out)
+{
+    mt_text_add(out, "run %" PRId64, check->against->run->id);
+    if (check->against->file != NULL)
+        mt_text_add(out, " of %s", check->against->file);
+}
+
 void mt_criterion_add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
-    if (criterion->is_relative)
-        mt_text_add(out, "against run %" PRId64 ": ", check->against->run->id);
+    if (criterion->is_relative) {
+        mt_text_add(out, "against ");
+        mt_check_add_against(check, out);
+        mt_text_add(out, ": ");
+    }
     switch (criterion->kind) {
     case MT_CRITERION_ENDED:
         mt_text_add(out, "ended well");

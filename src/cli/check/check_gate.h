@@ -25,7 +25,7 @@ struct mt_criterion {
     uint64_t value_bytes, bound_bytes;
 };
 
-/* Adds what a user calls it: "max-allocated", "category AttnScores", "against run 2: AttnScores". */
+/* Adds what a user calls it: "max-allocated", "category AttnScores", "against run 1 of main.db: AttnScores". */
 struct mt_check;
 void mt_criterion_add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out);
 
@@ -46,6 +46,9 @@ struct mt_check {
 mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question *question,
                        const struct mt_question *against, struct mt_check *out);
 void mt_check_release(struct mt_check *check);
+
+/* Adds which run it is compared with, if it is: "run 2", "run 1 of main.db" where a file was named. */
+void mt_check_add_against(const struct mt_check *check, struct mt_text *out);
 
 /* Percent that a run may have more than the one it is compared with. */
 double mt_budget_tolerance(const struct mt_budget *budget);

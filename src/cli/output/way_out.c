@@ -1,5 +1,7 @@
 #include "cli/output/way_out.h"
 
+#include "cli/output/output.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -29,5 +31,9 @@ mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
     mt_status status = mt_trace_open(path, out);
     if (status != MT_BAD_TRACE || path[0] == '\0' || access(path, F_OK) == 0)
         return status;
-    return mt_fail_way_out(status, "memtrace run --trace %s makes one", path);
+    struct mt_text word = {0};
+    mt_text_add_shell_word(&word, path);
+    mt_fail_way_out(status, "memtrace run --trace %s makes one", word.data);
+    mt_text_release(&word);
+    return status;
 }

@@ -1,5 +1,7 @@
 #include "cli/run/run_options.h"
 
+#include "cli/output/way_out.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,12 +72,17 @@ static bool override(int64_t given, int64_t *out)
     return given != MT_UNSET;
 }
 
+static mt_status find_model(const char *given, struct mt_model_config *out)
+{
+    if (is_file(given))
+        return mt_model_config_read(given, out);
+    mt_status status = mt_model_config_named(given, out);
+    return status == MT_OK ? status : mt_fail_way_out(status, "a file of sizes is given as FILE.json or ./FILE");
+}
+
 static mt_status plan_model(const struct mt_run_options *run, struct mt_model_config *model)
 {
-    mt_status status = MT_OK;
-    if (run->model != NULL)
-        status =
-            is_file(run->model) ? mt_model_config_read(run->model, model) : mt_model_config_named(run->model, model);
+    mt_status status = run->model != NULL ? find_model(run->model, model) : MT_OK;
     bool changed = override(run->vocab, &model->vocab);
     changed |= override(run->d_model, &model->d_model);
     changed |= override(run->d_ff, &model->d_ff);
