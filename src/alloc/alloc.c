@@ -219,7 +219,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     if (bytes == 0)
         return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
@@ -232,7 +232,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     else
         status = refuse(alloc, stream, reserved_before,
                         (struct mt_alloc_refusal){.requested_bytes = bytes, .label = label, .span = span});
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     *out = block;
     return status;
 }
@@ -241,7 +241,7 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
 {
     if (block == NULL)
         return;
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     assert(!block->is_free && !block->is_hole && block->segment != NULL);
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
@@ -250,18 +250,18 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
         mt_block_follow_users(alloc, block);
     block->is_free = true;
     alloc->policy->give(alloc, block);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span)
 {
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
     emit_block(alloc, MT_EVENT_FREE, block);
     hand_out(alloc, block, block->requested_bytes, label, span);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 mt_addr mt_block_address(const struct mt_block *block)
@@ -281,43 +281,43 @@ uint64_t mt_block_sequence(const struct mt_block *block)
 
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_segments_release(alloc, UINT64_MAX);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_label_id id = alloc->sink.intern_label(alloc->sink.context, label);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return id;
 }
 
 mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_span_id id = alloc->sink.intern_span(alloc->sink.context, parent, name);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return id;
 }
 
 mt_category mt_alloc_intern_category(struct mt_alloc *alloc, const char *name)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_category category = mt_sink_category(&alloc->sink, name);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return category;
 }
 
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
     struct mt_event event = {.kind = (uint16_t)kind, .value = value, .span = span};
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     if (kind == MT_EVENT_STEP_BEGIN)
         mt_follow_step(alloc, value);
     mt_alloc_emit(alloc, &event);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 /* On the clock of the events, of which 0 is the first moment. */
@@ -333,27 +333,27 @@ void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
     struct mt_kernel told = *kernel;
     told.start_ns = since_start(alloc, kernel->start_ns);
     told.end_ns = since_start(alloc, kernel->end_ns);
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     alloc->sink.kernel(alloc->sink.context, &told);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use)
 {
     if (alloc->sink.use == NULL)
         return;
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     alloc->sink.use(alloc->sink.context, use);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 mt_status mt_alloc_flush(struct mt_alloc *alloc)
 {
     if (alloc->sink.flush == NULL)
         return MT_OK;
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_status status = alloc->sink.flush(alloc->sink.context);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return status;
 }
 
@@ -369,10 +369,10 @@ static uint64_t largest_free(const struct mt_alloc *alloc)
 
 void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     *out = alloc->stats;
     out->largest_free_bytes = largest_free(alloc);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 static void reset_peak(struct mt_alloc_count *count)
@@ -383,10 +383,10 @@ static void reset_peak(struct mt_alloc_count *count)
 
 void mt_alloc_reset_peaks(struct mt_alloc *alloc)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     reset_peak(&alloc->stats.all);
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         reset_peak(&alloc->stats.category[c]);
     alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }

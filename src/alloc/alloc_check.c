@@ -177,8 +177,8 @@ static mt_status check_all(const struct mt_alloc *alloc)
 
 mt_status mt_alloc_check(struct mt_alloc *alloc)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_status status = check_all(alloc);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return status;
 }

@@ -18,7 +18,7 @@
 #define MT_ALLOC_BLOCK_H
 
 #include "alloc/alloc.h"
-#include "base/lock.h"
+#include "base/biased_lock.h"
 
 #include <stdatomic.h>
 
@@ -142,7 +142,7 @@ extern const struct mt_policy_table mt_policy_torch, mt_policy_tight;
 /* Invariants: stats.reserved_bytes is the sum over the segments; the list is in birth order; next_sequence events were
  * emitted; start_ns <= last_ns, which never shrinks. */
 struct mt_alloc {
-    struct mt_lock lock; /* guards everything below, the sink and its interner */
+    struct mt_biased_lock lock; /* guards everything below, the sink and its interner */
     const struct mt_policy_table *policy;
     void *index; /* the policy's */
     struct mt_device *device;

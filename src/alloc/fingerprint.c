@@ -20,11 +20,11 @@ static uint64_t fold_segment(uint64_t sum, const struct mt_segment *segment)
 
 uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     uint64_t sum = alloc->next_birth;
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         sum = fold_segment(sum, segment);
     sum = fold(sum, alloc->policy->remembers(alloc));
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return sum;
 }

@@ -194,9 +194,9 @@ static mt_status follow(struct mt_alloc *alloc, const struct mt_plan *plan)
 
 mt_status mt_alloc_follow(struct mt_alloc *alloc, const struct mt_plan *plan)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     mt_status status = follow(alloc, plan);
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
     return status;
 }
 

@@ -29,13 +29,13 @@ static bool is_used_on(const struct mt_block *block, mt_stream stream)
 
 void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream)
 {
-    mt_lock_take(&alloc->lock);
+    mt_biased_lock_take(&alloc->lock);
     if (!is_used_on(block, stream)) {
         struct mt_user *user = user_create(&alloc->store);
         *user = (struct mt_user){.next = block->users, .stream = stream};
         block->users = user;
     }
-    mt_lock_give(&alloc->lock);
+    mt_biased_lock_give(&alloc->lock);
 }
 
 void mt_block_forget_users(struct mt_alloc *alloc, struct mt_block *block)

@@ -5,8 +5,7 @@
 
 enum { SPINS = 100, YIELDS = 50, SLEEP_NS = 50000 };
 
-/* Lets the holder of the lock get on, by what has been tried so far. */
-static void stand_back(int rounds)
+void mt_stand_back(int rounds)
 {
     if (rounds < SPINS)
         return;
@@ -21,7 +20,7 @@ static void stand_back(int rounds)
 void mt_lock_wait(struct mt_lock *lock)
 {
     for (int rounds = 0;; rounds += rounds < SPINS + YIELDS) {
-        stand_back(rounds);
+        mt_stand_back(rounds);
         /* Looking does not take the line from its holder's core, as exchanging does. */
         if (!atomic_load_explicit(&lock->is_held, memory_order_relaxed) &&
             !atomic_exchange_explicit(&lock->is_held, true, memory_order_acquire))

@@ -14,6 +14,9 @@ struct mt_lock {
     atomic_bool is_held;
 };
 
+/* Lets whoever is waited for get on, by how often was looked in vain so far. */
+void mt_stand_back(int rounds);
+
 /* Returns once the caller holds it. */
 __attribute__((cold, noinline)) void mt_lock_wait(struct mt_lock *lock);
 
