@@ -127,6 +127,20 @@ static void physical_memory_counts_once_until_it_is_released_and_unmapped(void *
     assert_holds(0, 0);
 }
 
+static void a_handle_that_comes_again_ends_the_memory_whose_release_was_lost(void **state)
+{
+    (void)state;
+    make(5, 2 * MIB);
+    make(5, 4 * MIB);
+    assert_holds(4 * MIB, 1);
+    mt_account_map(account, 100 * MIB, 4 * MIB, 5);
+    make(5, 8 * MIB); /* and what is mapped stays until it is unmapped */
+    assert_holds(12 * MIB, 2);
+    mt_account_unmap(account, now_ns++, 100 * MIB, 4 * MIB);
+    mt_account_let_go(account, now_ns++, 5);
+    assert_holds(0, 0);
+}
+
 static void records_of_told_calls_add_nothing(void **state)
 {
     (void)state;
@@ -392,6 +406,7 @@ int main(void)
         ACCOUNT_TEST(what_was_not_taken_here_is_not_given_back),
         ACCOUNT_TEST(an_address_that_comes_again_ends_the_block_whose_end_was_lost),
         ACCOUNT_TEST(physical_memory_counts_once_until_it_is_released_and_unmapped),
+        ACCOUNT_TEST(a_handle_that_comes_again_ends_the_memory_whose_release_was_lost),
         ACCOUNT_TEST(records_of_told_calls_add_nothing),
         ACCOUNT_TEST(records_fill_in_what_no_call_told),
         ACCOUNT_TEST(memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_agree),

@@ -65,12 +65,23 @@ static void give_unused(struct mt_account *account, uint64_t time_ns, struct mt_
 
 /* ---- handles ---- */
 
+/* A handle that nobody holds is no handle: the number may come again. */
+static void end_handle(struct mt_account *account, uint64_t time_ns, uint64_t handle)
+{
+    uint64_t index;
+    if (!mt_number_map_take(&account->physical.handles, handle, &index))
+        return;
+    account->physical.pieces[index].handles = 0;
+    give_unused(account, time_ns, &account->physical.pieces[index]);
+}
+
 void mt_account_make(struct mt_account *account, const struct mt_account_thread *thread,
                      const struct mt_memory_call *call)
 {
     mt_addr block = mt_account_take_own(account, thread, call);
     if (block == 0)
         return;
+    end_handle(account, call->time_ns, call->address); /* of the one before, if that was lost */
     uint64_t index = add_piece(&account->physical, block);
     mt_number_map_put(&account->physical.handles, call->address, index);
 }
@@ -82,15 +93,11 @@ void mt_account_hold(struct mt_account *account, uint64_t handle)
         piece->handles++;
 }
 
-/* A handle that nobody holds is no handle: the number may come again. */
 void mt_account_let_go(struct mt_account *account, uint64_t time_ns, uint64_t handle)
 {
     struct mt_physical_piece *piece = find_piece(&account->physical, handle);
-    uint64_t index;
-    if (piece == NULL || --piece->handles > 0)
-        return;
-    mt_number_map_take(&account->physical.handles, handle, &index);
-    give_unused(account, time_ns, piece);
+    if (piece != NULL && --piece->handles == 0)
+        end_handle(account, time_ns, handle);
 }
 
 /* ---- mappings ---- */
