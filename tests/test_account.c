@@ -254,6 +254,18 @@ static void what_a_pool_keeps_is_reserved_and_nobodys(void **state)
     assert_holds(0, 0);
 }
 
+/* Of another device, for instance. */
+static void a_context_leaves_the_pools_of_others(void **state)
+{
+    (void)state;
+    take_of_pool(MIB, 100, 320);
+    mt_account_give(account, now_ns++, MIB);
+    mt_account_end_context(account, now_ns++, 2);
+    assert_int_equal(look().reserved_bytes, 320);
+    mt_account_end_context(account, now_ns++, 1);
+    assert_int_equal(look().reserved_bytes, 0);
+}
+
 static void a_pool_of_which_nothing_is_said_holds_its_blocks(void **state)
 {
     (void)state;
@@ -411,6 +423,7 @@ int main(void)
         ACCOUNT_TEST(records_fill_in_what_no_call_told),
         ACCOUNT_TEST(memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_agree),
         ACCOUNT_TEST(what_a_pool_keeps_is_reserved_and_nobodys),
+        ACCOUNT_TEST(a_context_leaves_the_pools_of_others),
         ACCOUNT_TEST(a_pool_of_which_nothing_is_said_holds_its_blocks),
         ACCOUNT_TEST(a_context_takes_its_memory_with_it),
         ACCOUNT_TEST(a_context_takes_what_records_told_with_it),

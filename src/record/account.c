@@ -25,6 +25,7 @@ static const char *const kind_names[MT_MEMORY_KIND_COUNT] = {MT_MEMORY_KINDS(X)}
 struct mt_account_pool {
     uint64_t number; /* of the caller */
     uint64_t used_bytes, cached_bytes;
+    uint32_t context; /* of the last block */
     bool is_known;
 };
 
@@ -151,13 +152,14 @@ static void cache(struct mt_account *account, uint64_t time_ns, uint32_t pool_nu
 }
 
 /* A block comes of what the pool has, as far as that goes. */
-static void take_of_pool(struct mt_account *account, uint64_t time_ns, uint32_t pool_number, uint64_t bytes)
+static void take_of_pool(struct mt_account *account, const struct mt_memory_call *call, uint32_t pool_number)
 {
     if (pool_number == 0)
         return;
     struct mt_account_pool *pool = &account->blocks.pools[pool_number - 1];
-    pool->used_bytes += bytes;
-    cache(account, time_ns, pool_number, pool->cached_bytes > bytes ? pool->cached_bytes - bytes : 0);
+    pool->used_bytes += call->bytes;
+    pool->context = call->context;
+    cache(account, call->time_ns, pool_number, pool->cached_bytes > call->bytes ? pool->cached_bytes - call->bytes : 0);
 }
 
 static void give_to_pool(struct mt_account *account, uint64_t time_ns, uint32_t pool_number, uint64_t bytes)
@@ -195,7 +197,7 @@ void mt_account_take(struct mt_account *account, const struct mt_account_thread 
     const struct mt_foreign_block block = describe(account, thread, call, call->address);
     uint32_t pool = make_pool(account, call->pool);
     mt_account_give(account, call->time_ns, call->address); /* of the one before, if that was lost */
-    take_of_pool(account, call->time_ns, pool, call->bytes);
+    take_of_pool(account, call, pool);
     mt_foreign_take(account->foreign, call->time_ns, &block);
     mt_number_map_put(&account->blocks.owners, call->address, (uint64_t)pool << 32 | call->context);
 }
@@ -228,8 +230,8 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* By address, so that the order is the same whatever the map's is. Pools that no block is left of go too. */
-void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context)
+/* By address, so that the order is the same whatever the map's is. */
+static void end_blocks(struct mt_account *account, uint64_t time_ns, uint32_t context)
 {
     const struct mt_number_map *map = &account->blocks.owners;
     uint64_t *addresses = mt_host_alloc((map->count + 1) * sizeof *addresses);
@@ -241,9 +243,15 @@ void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32
     for (size_t i = 0; i < count; i++)
         mt_account_give(account, time_ns, addresses[i]);
     free(addresses);
+}
+
+/* Pools that no block is left of go, too. */
+void mt_account_end_context(struct mt_account *account, uint64_t time_ns, uint32_t context)
+{
+    end_blocks(account, time_ns, context);
     mt_number_map_put(&account->blocks.ended, context, 0);
     for (uint32_t i = 0; i < account->blocks.pool_count; i++)
-        if (account->blocks.pools[i].used_bytes == 0)
+        if (account->blocks.pools[i].used_bytes == 0 && account->blocks.pools[i].context == context)
             cache(account, time_ns, i + 1, 0);
 }
 
