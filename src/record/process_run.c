@@ -14,8 +14,8 @@
 enum { MOST_COMMAND_BYTES = 4096 };
 
 struct mt_process_run {
-    struct mt_record_request request; /* its texts are the environment's: `answers` is copied */
     char *answers;
+    bool watches_kernels;
     struct mt_recorder *recorder;
     struct mt_account *account;
     uint64_t begin_ns;
@@ -89,7 +89,7 @@ static struct mt_process_run *begin(const struct mt_record_request *request, str
     struct mt_process_run *run = mt_host_alloc(sizeof *run);
     const struct mt_account_settings settings = {.step = request->step, .device = request->device, .spell = spell};
     run->answers = mt_host_strdup(request->answers);
-    run->request = *request;
+    run->watches_kernels = request->watches_kernels;
     run->recorder = recorder;
     run->begin_ns = mt_clock_ns();
     run->account = mt_account_create(mt_recorder_sink(recorder), &settings);
@@ -140,7 +140,7 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
     const struct mt_account_counts counts = mt_account_counts(run->account);
     tell_lost(run, lost_records, "records of CUPTI");
     tell_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
-    if (run->request.watches_kernels)
+    if (run->watches_kernels)
         mt_recorder_measure(run->recorder, MT_LOST_KERNELS, -1, (double)lost_records);
     mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.told_records);
     mt_recorder_measure(run->recorder, "records:filled_in", -1, (double)counts.filled_records);
