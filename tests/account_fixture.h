@@ -1,5 +1,5 @@
-/* For tests of the account of a program's memory: one account whose events are kept and two threads that tell it things, a
- * nanosecond apart. */
+/* For tests of the account of a program's memory: one account whose events are kept and two threads that tell it
+ * things, a nanosecond apart. */
 #ifndef MT_TESTS_ACCOUNT_FIXTURE_H
 #define MT_TESTS_ACCOUNT_FIXTURE_H
 

@@ -1,20 +1,20 @@
-/* A CUDA program without CUDA, for tests of `memtrace record`: plays the driver, CUPTI and the program. It loads the library
- * that CUDA_INJECTION64_PATH names, as the driver does, and does what its arguments say, one after another:
+/* A CUDA program without CUDA, for tests of `memtrace record`: plays the driver, CUPTI and the program. It loads the
+ * library that CUDA_INJECTION64_PATH names, as the driver does, and does what its arguments say, one after another:
  *
  *   take N BYTES, give N      cudaMalloc and cudaFree; N stands for an address
  *   pool N BYTES, unpool N    cudaMallocAsync and cudaFreeAsync, by the runtime alone
- *   streams                   cudaMallocAsync in the default stream, by two names of it, in that of the thread, by two names,
- *                             and in that of another thread
+ *   streams                   cudaMallocAsync in the default stream, by two names of it, in that of the thread, by two
+ *                             names, and in that of another thread
  *   managed N BYTES           cudaMallocManaged
  *   make H BYTES, drop H      cuMemCreate and cuMemRelease
  *   static N BYTES            memory that only a record tells of
  *   refuse BYTES              a cudaMalloc that fails
  *   push NAME, pop            ranges of NVTX
- *   push-in DOMAIN NAME, pop-in DOMAIN   the same of a domain, by any number
+ *   push-in D NAME, pop-in D  ranges of a domain, by any number
  *   launch NAME               a kernel
  *   lose COUNT                records that CUPTI drops
- *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand over
- *                             kernels; says how many those were
+ *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand
+ *                             over kernels; says how many those were
  *   haunt                     a thread that is in ranges when it ends, and in one more while it does
  *   hears                     says whether CUPTI was asked to call back at launches
  *   uses                      says whether CUPTI is in use
@@ -24,8 +24,8 @@
  *   say WORDS, sleep MS, exit CODE, leave CODE (without exit's handlers), die SIGNAL, count-interrupts MS
  *
  * Where these are set, CUPTI is of the version FAKE_CUPTI_VERSION, in use by FAKE_CUPTI_USER, and refuses what
- * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the driver;
- * FAKE_TITLE: the program shows a title where its environment was, before it makes a context. */
+ * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the
+ * driver; FAKE_TITLE: the program shows a title where its environment was, before it makes a context. */
 #include "fake_cupti.h"
 
 #include <dlfcn.h>
@@ -192,8 +192,8 @@ static void *find_injected(const char *variable, const char *function)
     return found;
 }
 
-/* As NVTX does when a program first uses it. CUPTI hears of ranges if the library lets it: here the program is CUPTI, and
- * no library whose function of that name could be found. */
+/* As NVTX does when a program first uses it. CUPTI hears of ranges if the library lets it: here the program is CUPTI,
+ * and no library whose function of that name could be found. */
 static bool is_nvtx_heard(void)
 {
     static bool is_done, is_heard;

@@ -1,5 +1,5 @@
-/* What a recorded program's calls and CUPTI's records say, in whatever order, becomes memory that obeys the event record and
- * sums up to what is held. */
+/* What a recorded program's calls and CUPTI's records say, in whatever order, becomes memory that obeys the event
+ * record and sums up to what is held. */
 #include "account_fixture.h"
 #include "seed.h"
 

@@ -1,5 +1,5 @@
-/* What threads of a recorded program are in, by the ranges of NVTX, is what their blocks and kernels belong to; and it is
- * events that nest. */
+/* What threads of a recorded program are in, by the ranges of NVTX, is what their blocks and kernels belong to; and it
+ * is events that nest. */
 #include "account_fixture.h"
 #include "seed.h"
 

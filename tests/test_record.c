@@ -8,8 +8,8 @@
 #include <pty.h>
 #include <time.h>
 
-/* Without the leak sanitizer, where the test has one: it misreads the thread-local memory of libraries that are loaded late,
- * as CUPTI is, and in a forked child of several threads it can wait for a lock for ever. */
+/* Without the leak sanitizer, where the test has one: it misreads the thread-local memory of libraries that are loaded
+ * late, as CUPTI is, and in a forked child of several threads it can wait for a lock for ever. */
 static int enter(void **state)
 {
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);

@@ -11,8 +11,8 @@
 
 enum { CALL_SLOTS = 1 << 20 }; /* a power of two */
 
-/* Where the addresses of what has none begin: no program has addresses there. Pools have a range each, as long as no pool
- * can be. */
+/* Where the addresses of what has none begin: no program has addresses there. Pools have a range each, as long as no
+ * pool can be. */
 static const mt_addr first_own_address = (mt_addr)1 << 61, first_pool_address = (mt_addr)1 << 60;
 static const uint64_t pool_range_bytes = (uint64_t)1 << 48;
 enum { MOST_POOLS = 1 << 12 };
@@ -21,7 +21,8 @@ enum { MOST_POOLS = 1 << 12 };
 static const char *const kind_names[MT_MEMORY_KIND_COUNT] = {MT_MEMORY_KINDS(X)};
 #undef X
 
-/* A pool of the driver's. Once it is known what the driver holds: cached_bytes are mapped at the beginning of its range. */
+/* A pool of the driver's. Once it is known what the driver holds: cached_bytes are mapped at the beginning of its
+ * range. */
 struct mt_account_pool {
     uint64_t number; /* of the caller */
     uint64_t used_bytes, cached_bytes;

@@ -41,7 +41,8 @@ struct mt_account_settings {
     char *(*spell)(const char *name); /* makes names of kernels readable, as mt_kernel_log_create's */
 };
 
-/* A thread of the program: the ranges that it is in, of all domains, in the order in which they began. Zero-initialized is in none; mt_account_forget_thread ends it. */
+/* A thread of the program: the ranges that it is in, of all domains, in the order in which they began. Zero-initialized
+ * is in none; mt_account_forget_thread ends it. */
 struct mt_account_thread {
     struct mt_account_range {
         uint64_t domain;
@@ -103,9 +104,9 @@ void mt_account_give(struct mt_account *account, uint64_t time_ns, uint64_t addr
 void mt_account_refuse(struct mt_account *account, const struct mt_account_thread *thread,
                        const struct mt_memory_call *call);
 
-/* What the driver holds for a pool now, live blocks included. What is beyond them is memory that no block has, and so is
- * from now on what a block of the pool gives back. A pool that this is never said of holds its blocks only, and one that no
- * counted block came of is ignored. */
+/* What the driver holds for a pool now, live blocks included. What is beyond them is memory that no block has, and so
+ * is from now on what a block of the pool gives back. A pool that this is never said of holds its blocks only, and one
+ * that no counted block came of is ignored. */
 void mt_account_pool(struct mt_account *account, uint64_t time_ns, uint64_t pool, uint64_t reserved_bytes);
 
 /* All that goes with a context, which is about to end; what records tell of it from now on ends at once. */
@@ -122,11 +123,11 @@ void mt_account_unmap(struct mt_account *account, uint64_t time_ns, uint64_t add
 
 void mt_account_record(struct mt_account *account, const struct mt_memory_record *record);
 
-/* A range begins in a thread, or the innermost one of its domain (any number; 0 is the default one) ends; an end without a
- * beginning is ignored. Ranges of several domains nest as they may: those that lie in one that ends go on without it, and
- * where they are events they end and begin again. Spans and steps are told as events of the first thread that has
- * ranges, since those of several do not nest; the blocks of every thread have theirs. A thread that ends leaves all of its
- * ranges. */
+/* A range begins in a thread, or the innermost one of its domain (any number; 0 is the default one) ends; an end
+ * without a beginning is ignored. Ranges of several domains nest as they may: those that lie in one that ends go on
+ * without it, and where they are events they end and begin again. Spans and steps are told as events of the first
+ * thread that has ranges, since those of several do not nest; the blocks of every thread have theirs. A thread that
+ * ends leaves all of its ranges. */
 void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns,
                       const char *name);
 void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns);
@@ -150,8 +151,8 @@ void mt_account_launch(struct mt_account *account, uint32_t number, mt_label_id 
 /* A kernel that ran, on the driver's clock. From any thread, at once with everything else. */
 void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run);
 
-/* Hands over all of those since the last time, by start, with what is known of their launches; shift_ns is added to their
- * times. The kernel is valid during the call. From one thread at a time, at once with everything else. */
+/* Hands over all of those since the last time, by start, with what is known of their launches; shift_ns is added to
+ * their times. The kernel is valid during the call. From one thread at a time, at once with everything else. */
 void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
                              void (*take)(void *context, const struct mt_kernel *kernel), void *context);
 

@@ -12,8 +12,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Blocks, by address. Invariants: owners has every live block that was taken with an address of the program's, or that a
- * record told; calls[n % their number] is the last expected call n. */
+/* Blocks, by address. Invariants: owners has every live block that was taken with an address of the program's, or that
+ * a record told; calls[n % their number] is the last expected call n. */
 struct mt_account_blocks {
     struct mt_number_map owners; /* address to context, and above 32 bits the pool's index + 1 */
     struct mt_account_pool *pools;

@@ -2,8 +2,11 @@
  * addresses or none. Each piece is one block, at an address that the account gives it, from its making until no handle
  * and no mapping is left.
  *
- *   handle ──▶ piece ──▶ block                 Relies on the account for blocks; touches nothing else of it. Handles and
- *   range  ──▶ piece                           ranges that it was not told of are others' memory, and ignored. */
+ *   handle ──▶ piece ──▶ block
+ *   range  ──▶ piece
+ *
+ * Relies on the account for blocks, and touches nothing else of it. Handles and ranges that it was not told of are
+ * others' memory, and ignored. */
 #include "base/memory.h"
 #include "record/account_parts.h"
 

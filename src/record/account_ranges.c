@@ -1,5 +1,5 @@
-/* What threads are in: ranges of NVTX, which become the spans of what is asked for within, and the steps among them; and
- * kernels, each with the range and step of its launch.
+/* What threads are in: ranges of NVTX, which become the spans of what is asked for within, and the steps among them;
+ * and kernels, each with the range and step of its launch.
  *
  *   enter, leave ──▶ ranges of the thread ──▶ span of a block, label of a launch
  *                                        └──▶ span and step events, of one thread

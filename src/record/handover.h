@@ -1,6 +1,6 @@
 /* Between `memtrace record` and the library in the program that it starts, which may be in many of its processes: the
- * request goes through the environment, the answers come back through a file, a line each. In their texts a line's end is
- * written \n, and a backslash \\.
+ * request goes through the environment, the answers come back through a file, a line each. In their texts a line's end
+ * is written \n, and a backslash \\.
  *
  *   run TAB pid TAB number TAB trace      a process became a run
  *   lost TAB pid TAB count TAB what       of that run something is missing

@@ -61,8 +61,8 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
  * any case. The first error of all that, if there was one. `recorder` may be NULL. */
 mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state);
 
-/* In a forked child, which has a copy of a recorder that records nothing there: lets go of the trace, or the child would
- * hold it for as long as it lives. From pthread_atfork. The copy can't be used after that, nor closed. */
+/* In a forked child, which has a copy of a recorder that records nothing there: lets go of the trace, or the child
+ * would hold it for as long as it lives. From pthread_atfork. The copy can't be used after that, nor closed. */
 void mt_recorder_disown(struct mt_recorder *recorder);
 
 #endif

@@ -89,8 +89,8 @@ void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
 
-/* In a forked child, whose copy keeps the lock as long as it lives, whatever becomes of the parent: lets go of the copy, so
- * that the ring is no use here. Calls nothing that a child of several threads may not. */
+/* In a forked child, whose copy keeps the lock as long as it lives, whatever becomes of the parent: lets go of the
+ * copy, so that the ring is no use here. Calls nothing that a child of several threads may not. */
 void mt_ring_disown(struct mt_ring *ring);
 
 /* Gives up a ring that was claimed in vain: removes it unless an earlier process's records are in it, or may be. May be

@@ -79,8 +79,8 @@ static void tell_pool(struct mt_account *account, const struct mt_pool_functions
         mt_account_pool(account, time_ns, pool, reserved_bytes);
 }
 
-/* A stream's number for the account. The default one has two handles. A thread's own has the same in every thread, so its
- * number is where the thread is kept here, which no stream has for a handle. */
+/* A stream's number for the account. The default one has two handles. A thread's own has the same in every thread, so
+ * its number is where the thread is kept here, which no stream has for a handle. */
 static uint64_t number_of_stream(const struct mt_listening_thread *thread, uint64_t handle)
 {
     if (handle == (uint64_t)CU_STREAM_LEGACY)

@@ -12,8 +12,8 @@
 
 #include "record/cupti/memory_calls.h"
 
-/* The driver's functions about pools, which the listener asks at the end of a call that takes of one; NULL where they can't
- * be had: then nothing is said of pools. */
+/* The driver's functions about pools, which the listener asks at the end of a call that takes of one; NULL where they
+ * can't be had: then nothing is said of pools. */
 struct mt_pool_functions {
     CUresult (*of_device)(CUmemoryPool *out, CUdevice device); /* the one that it uses now */
     CUresult (*attribute)(CUmemoryPool pool, CUmemPool_attribute attribute, void *out);

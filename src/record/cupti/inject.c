@@ -407,8 +407,8 @@ static mt_status listen_to_launches(void)
 }
 
 /* A kernel's launch says in which range it was, which takes two to four callbacks a launch: so launches are heard only
- * once the program uses NVTX. Says that it does, or that its kernels are watched: whichever is later has launches heard,
- * without the lock, since CUPTI is not ours to call with one. */
+ * once the program uses NVTX. Says that it does, or that its kernels are watched: whichever is later has launches
+ * heard, without the lock, since CUPTI is not ours to call with one. */
 static void set_for_launches(bool *what)
 {
     if (watch.is_over)
@@ -471,8 +471,8 @@ static bool keep_request(struct mt_record_request *out)
     return true;
 }
 
-/* Called by the driver as it starts. 1: we are here. CUPTI is told to hand full buffers over every second at least, since a
- * process that is killed leaves what was handed over. */
+/* Called by the driver as it starts. 1: we are here. CUPTI is told to hand full buffers over every second at least,
+ * since a process that is killed leaves what was handed over. */
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
@@ -496,8 +496,9 @@ EXPORTED const char *mt_inject_refusal(void)
     return mt_cupti_check_version() == MT_OK ? NULL : mt_last_error();
 }
 
-/* Called by NVTX when a library of the program's first uses it: CUPTI's own function of this name, of the very CUPTI that is
- * listened with. No call of CUDA or CUPTI is under way here, so this is where launches can begin to be heard. */
+/* Called by NVTX when a library of the program's first uses it: CUPTI's own function of this name, of the very CUPTI
+ * that is listened with. No call of CUDA or CUPTI is under way here, so this is where launches can begin to be
+ * heard. */
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table);
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table)
 {

@@ -125,8 +125,8 @@ static void read_cuMemUnmap(const void *parameters, struct mt_call_arguments *ou
     [CUPTI_RUNTIME_TRACE_CBID_##id_name] = {                                                                           \
         .name = text, .action = what, .domain = CUPTI_CB_DOMAIN_RUNTIME_API, .kind = of_kind, .read = read_##reader}
 
-/* By number, since each call is looked up four times. Those with _ptsz are called by programs whose default stream is the
- * thread's. */
+/* By number, since each call is looked up four times. Those with _ptsz are called by programs whose default stream is
+ * the thread's. */
 static const struct mt_listened_call driver_calls[CUPTI_DRIVER_TRACE_CBID_SIZE] = {
     DRIVER(cuMemAlloc_v2, cuMemAlloc_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAlloc"),
     DRIVER(cuMemAllocPitch_v2, cuMemAllocPitch_v2, MT_CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAllocPitch"),
