@@ -187,6 +187,27 @@ static void columns_are_left_out_where_there_is_no_room(void **state)
     }
 }
 
+/* What stands side by side comes one below the other. */
+static void a_study_fits_a_narrow_terminal(void **state)
+{
+    (void)state;
+    static const char study[] = "attention --device sim --no-trace --d 16,128 --seq 256,16384 --precision bf16";
+    char command[200];
+    char *whole = strdup(shell("\"$M\" %s", study)->out);
+    snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s 2>note", study);
+    char *wide = on_terminal(500, command), *narrow = on_terminal(80, command), *narrower = on_terminal(60, command);
+    assert_string_equal(wide, whole);
+    assert_says(whole, "bf16: live before backward / peak\n");
+    assert_says(narrow, "bf16: peak\n");
+    if (longest_row(narrow) > 80 || longest_row(narrower) > 60)
+        fail_msg("%s%s", narrow, narrower);
+    assert_says(narrower, "28.44 GiB  12.50 GiB  12.19 GiB  353.16 MiB\n");
+    free(whole);
+    free(wide);
+    free(narrow);
+    free(narrower);
+}
+
 static void help_is_as_wide_as_the_terminal(void **state)
 {
     (void)state;
@@ -313,6 +334,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(a_table_fits_a_narrow_terminal),
         TEST_WITH_TWO_RUNS(a_share_of_more_than_nothing_is_not_shown_as_nothing),
         TEST_WITH_TWO_RUNS(columns_are_left_out_where_there_is_no_room),
+        TEST_WITH_TWO_RUNS(a_study_fits_a_narrow_terminal),
         TEST_WITH_TWO_RUNS(help_is_as_wide_as_the_terminal),
         TEST_WITH_TWO_RUNS(the_variable_columns_is_believed_on_a_terminal_only),
         TEST_WITH_TWO_RUNS(names_from_a_trace_do_not_reach_a_terminal_raw),

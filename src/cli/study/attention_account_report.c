@@ -1,6 +1,8 @@
 /* What an attention layer keeps, term by term, beside what was measured. */
 #include "cli/study/attention_parts.h"
 
+#include "cli/output/output.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,12 +92,18 @@ static size_t count_known(const struct mt_attention_answer *answer, size_t *out_
 static void print_agreement(const struct mt_attention_answer *answer)
 {
     size_t different, known = count_known(answer, &different);
+    struct mt_text text = {0};
     if (different == 0)
-        printf("So it is in every cell: measured less formula is 0 B in all %zu that came to backward.\n\n", known);
+        mt_text_add(&text, "So it is in every cell: measured less formula is 0 B in all %zu that came to backward.",
+                    known);
     else
-        printf("In %zu of the %zu cells that came to backward the measurement differs from the formula (--json tells "
-               "each).\n\n",
-               different, known);
+        mt_text_add(&text,
+                    "In %zu of the %zu cells that came to backward the measurement differs from the formula (--json "
+                    "tells each).",
+                    different, known);
+    mt_print_wrapped(mt_text_get(&text), 0);
+    mt_text_release(&text);
+    putchar('\n');
 }
 
 void mt_study_print_account(const struct mt_attention_answer *answer)
@@ -105,12 +113,14 @@ void mt_study_print_account(const struct mt_attention_answer *answer)
         return;
     const struct mt_attention_grid *grid = answer->grid;
     const struct mt_attention_case cell = mt_attention_grid_cell(grid, first);
+    static const char *const spare[] = {"formula", NULL};
     struct mt_column columns[MT_STUDY_COLUMNS];
     struct account account;
     fill_account(grid, first, &account);
     printf("Live before backward, by formula, at %s, d %" PRId64 ", sequence %" PRId64 "\n",
            mt_study_precision_names[mt_study_precision_of(&cell)], cell.d_model, cell.seq);
     struct mt_table *table = mt_study_table(grid, "kept", "formula", MT_ALIGN_LEFT, columns);
+    mt_table_spare(table, spare);
     for (size_t i = 0; i < account.count; i++)
         add_line(table, grid, &account.lines[i]);
     add_sums(table, answer, first);

@@ -56,17 +56,33 @@ static void finish_table(struct mt_table *table)
 typedef void (*cell_writer)(const struct mt_attention_case *cell, const struct mt_attention_result *result,
                             struct mt_text *out);
 
-/* "96.53 MiB / 160.59 MiB"; where forward was out of memory, what it would have kept, in brackets. */
+/* Where forward was out of memory, what it would have kept, in brackets. */
+static void write_kept(const struct mt_attention_case *cell, const struct mt_attention_result *result,
+                       struct mt_text *out)
+{
+    char kept[MT_BYTES_TEXT];
+    uint64_t square_bytes, formula_bytes = mt_attention_account_bytes(cell, &square_bytes);
+    if (result->kept.is_known)
+        mt_text_add(out, "%s", mt_format_bytes(result->kept.requested_bytes, kept));
+    else
+        mt_text_add(out, "(%s)", mt_format_bytes(formula_bytes, kept));
+}
+
+static void write_peak(const struct mt_attention_case *cell, const struct mt_attention_result *result,
+                       struct mt_text *out)
+{
+    char peak[MT_BYTES_TEXT];
+    (void)cell;
+    mt_text_add(out, "%s", result->is_done ? mt_format_bytes(result->peak_requested_bytes, peak) : "oom");
+}
+
+/* "96.53 MiB / 160.59 MiB" */
 static void write_memory(const struct mt_attention_case *cell, const struct mt_attention_result *result,
                          struct mt_text *out)
 {
-    char kept[MT_BYTES_TEXT], peak[MT_BYTES_TEXT];
-    uint64_t square_bytes, formula_bytes = mt_attention_account_bytes(cell, &square_bytes);
-    if (!result->kept.is_known)
-        mt_text_add(out, "(%s) / oom", mt_format_bytes(formula_bytes, kept));
-    else
-        mt_text_add(out, "%s / %s", mt_format_bytes(result->kept.requested_bytes, kept),
-                    result->is_done ? mt_format_bytes(result->peak_requested_bytes, peak) : "oom");
+    write_kept(cell, result, out);
+    mt_text_add(out, " / ");
+    write_peak(cell, result, out);
 }
 
 void mt_study_add_ms(struct mt_text *out, double ms)
@@ -74,18 +90,55 @@ void mt_study_add_ms(struct mt_text *out, double ms)
     mt_text_add(out, "%.*f", ms < 10 ? 3 : ms < 100 ? 2 : 1, ms);
 }
 
+static void write_forward(const struct mt_attention_case *cell, const struct mt_attention_result *result,
+                          struct mt_text *out)
+{
+    (void)cell;
+    if (result->is_done)
+        mt_study_add_ms(out, result->forward_ms);
+    else
+        mt_text_add(out, "oom");
+}
+
+static void write_backward(const struct mt_attention_case *cell, const struct mt_attention_result *result,
+                           struct mt_text *out)
+{
+    (void)cell;
+    if (result->is_done)
+        mt_study_add_ms(out, result->backward_ms);
+    else
+        mt_text_add(out, "oom");
+}
+
 static void write_times(const struct mt_attention_case *cell, const struct mt_attention_result *result,
                         struct mt_text *out)
 {
-    (void)cell;
-    if (!result->is_done) {
-        mt_text_add(out, "oom");
+    write_forward(cell, result, out);
+    if (!result->is_done)
         return;
-    }
-    mt_study_add_ms(out, result->forward_ms);
     mt_text_add(out, " / ");
-    mt_study_add_ms(out, result->backward_ms);
+    write_backward(cell, result, out);
 }
+
+/* What is told of a cell, and under which title. */
+struct told {
+    const char *title;
+    cell_writer write;
+};
+
+/* Two figures of each cell: side by side, or each in a table of its own where a terminal has no room for that. */
+struct told_pair {
+    struct told both, each[2];
+    size_t widest; /* characters of both in a cell, as a rule */
+};
+
+static const struct told_pair told_of_memory = {.both = {"live before backward / peak", write_memory},
+                                                .each = {{"live before backward", write_kept}, {"peak", write_peak}},
+                                                .widest = sizeof "1000.00 MiB / 1000.00 MiB" - 1};
+static const struct told_pair told_of_times = {
+    .both = {"forward / backward, ms", write_times},
+    .each = {{"forward, ms", write_forward}, {"backward, ms", write_backward}},
+    .widest = sizeof "1000.0 / 1000.0" - 1};
 
 static void add_cells(struct mt_table *table, const struct mt_attention_answer *answer, size_t first, cell_writer write)
 {
@@ -135,17 +188,43 @@ static void print_title(const struct mt_attention_answer *answer)
 static const char *times_are(const struct mt_attention_answer *answer)
 {
     return mt_device_executes(answer->device)
-               ? "medians, by the device's clock"
-               : "rooflines: what each op must at least take on that card; nothing was computed";
+               ? " (medians, by the device's clock)"
+               : " (rooflines: what each op must at least take on that card; nothing was computed)";
+}
+
+static void print_told(const struct mt_attention_answer *answer, size_t precision, const struct told *told,
+                       const char *basis)
+{
+    struct mt_text title = {0};
+    mt_text_add(&title, "%s: %s%s", mt_study_precision_names[answer->grid->precisions.values[precision]], told->title,
+                basis);
+    mt_print_wrapped(mt_text_get(&title), 0);
+    print_grid(answer, precision, told->write);
+    mt_text_release(&title);
+}
+
+static bool has_room(const struct mt_attention_grid *grid, const struct told_pair *pair)
+{
+    enum { WIDTH_AND_LENGTH = 12, COLUMN_GAP = 2 };
+    int columns = mt_output_columns();
+    return columns == 0 || WIDTH_AND_LENGTH + grid->variants.count * (COLUMN_GAP + pair->widest) <= (size_t)columns;
+}
+
+static void print_pair(const struct mt_attention_answer *answer, size_t precision, const struct told_pair *pair,
+                       const char *basis)
+{
+    if (has_room(answer->grid, pair)) {
+        print_told(answer, precision, &pair->both, basis);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        print_told(answer, precision, &pair->each[i], basis);
 }
 
 static void print_precision(const struct mt_attention_answer *answer, size_t precision)
 {
-    printf("%s: live before backward / peak\n", mt_study_precision_names[answer->grid->precisions.values[precision]]);
-    print_grid(answer, precision, write_memory);
-    printf("%s: forward / backward, ms (%s)\n", mt_study_precision_names[answer->grid->precisions.values[precision]],
-           times_are(answer));
-    print_grid(answer, precision, write_times);
+    print_pair(answer, precision, &told_of_memory, "");
+    print_pair(answer, precision, &told_of_times, times_are(answer));
 }
 
 void mt_attention_print_text(const struct mt_attention_answer *answer)
