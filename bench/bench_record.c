@@ -1,8 +1,11 @@
 /* What `memtrace record` costs a program, and how near its account is to the driver's: a C program, one that uses managed
- * memory and one that uses virtual, and training in PyTorch, in turns with the same programs alone. Processes of one program
- * differ by some percent, whoever watches them, so there are several of either kind, and what those that are alone differ
- * by is told too: an overhead of less is none that can be seen. card.h says how it is started; the programs are beside
- * this one.
+ * memory and one that uses virtual, and training in PyTorch, in turns with the same programs alone. card.h says how it is
+ * started; the programs are beside this one.
+ *
+ * A host that others use, too, is faster in one moment than in the next, and in one processor than in another, by more than
+ * what is looked for. So there are several processes of either kind, all on the same two processors; turns are many and as
+ * short as some milliseconds; and what counts is the median of what the kinds differ by within a turn. What processes that
+ * are alone differ by is told too: an overhead of less is none that can be seen.
  *
  * The account is compared with the driver at two moments, between which nobody else takes or gives anything: when the
  * program has nothing, and when it has as much as it ever has. At each the program asks the driver and waits while the
@@ -15,7 +18,10 @@
 #include "bench/peer.h"
 #include "bench/reserved_now.h"
 
-enum { TURNS = 5, SAID_BYTES = 4096, MOST_SECONDS = 120 /* for an answer, or to start: PyTorch takes 20 */ };
+#include <sched.h>
+
+enum { MOST_TURNS = 200, SAID_BYTES = 4096, MOST_SECONDS = 120 /* for an answer, or to start: PyTorch takes 20 */ };
+enum { PROCESSORS = 2 /* a program's own thread and those that it leaves work to */ };
 enum { MOST_OVERHEAD_PERCENT = 3, MOST_DIFFERENCE_PERCENT = 1 };
 
 /* Processes of one program: EACH that are alone, then EACH that are recorded, of which FIRST writes TRACE. */
@@ -24,7 +30,8 @@ enum { ALONE, RECORDED, KINDS, EACH = 3, FIRST = RECORDED * EACH, PROCESSES = KI
 /* A program that is measured. */
 struct program {
     const char *name, *command;
-    const char *step;           /* the request for a step's time */
+    const char *step;           /* the request for a step's time, of some steps */
+    int turns;                  /* at most MOST_TURNS */
     bool driver_has_more_bytes; /* than the program asks for */
 };
 
@@ -78,43 +85,75 @@ static void report_bytes(struct bench *bench, const struct program *program, con
            program->driver_has_more_bytes ? "" : BENCH_AT_MOST, MOST_DIFFERENCE_PERCENT);
 }
 
-/* What steps of a kind take: of each process the median of its turns, from the fastest to the slowest. */
-struct step_times {
-    double ms[EACH];
+/* Milliseconds of a step, by process and turn. */
+struct times {
+    int turns;
+    double ms[PROCESSES][MOST_TURNS];
 };
 
-/* In each turn another process is first; one before those that count is to warm up. False at the first that has no answer:
- * the others may have none either, and be waited for as long. */
-static bool take_turns(const struct program *program, struct peer peers[PROCESSES], struct step_times out[KINDS])
+/* In each turn another process is first; the one before those that count is to warm up. False at the first that has no
+ * answer: the others may have none either, and be waited for as long. */
+static bool take_turns(const struct program *program, struct peer peers[PROCESSES], struct times *out)
 {
-    double ms[PROCESSES][TURNS];
-    for (int turn = -1; turn < TURNS; turn++)
+    out->turns = program->turns;
+    for (int turn = -1; turn < program->turns; turn++)
         for (int i = 0; i < PROCESSES; i++) {
             int process = (turn + 1 + i) % PROCESSES;
-            double answer = ask_number(&peers[process], program->step);
-            if (isnan(answer))
+            double ms = ask_number(&peers[process], program->step);
+            if (isnan(ms))
                 return false;
             if (turn >= 0)
-                ms[process][turn] = answer;
+                out->ms[process][turn] = ms;
         }
-    for (int process = 0; process < PROCESSES; process++)
-        out[process / EACH].ms[process % EACH] = median_of(ms[process], TURNS);
-    for (int kind = 0; kind < KINDS; kind++)
-        qsort(out[kind].ms, EACH, sizeof out[kind].ms[0], compare_numbers);
     return true;
 }
 
-static void report_costs(struct bench *bench, const struct program *program, const char *what,
-                         const struct step_times times[KINDS])
+/* Of a kind's processes in a turn. */
+static double turn_median(const struct times *times, int kind, int turn)
+{
+    double ms[EACH];
+    for (int i = 0; i < EACH; i++)
+        ms[i] = times->ms[kind * EACH + i][turn];
+    return median_of(ms, EACH);
+}
+
+static double kind_median(const struct times *times, int kind)
+{
+    double ms[MOST_TURNS];
+    for (int turn = 0; turn < times->turns; turn++)
+        ms[turn] = turn_median(times, kind, turn);
+    return median_of(ms, times->turns);
+}
+
+/* Of what a turn's recorded processes take over what those take that are alone. */
+static double median_ratio(const struct times *times)
+{
+    double ratios[MOST_TURNS];
+    for (int turn = 0; turn < times->turns; turn++)
+        ratios[turn] = turn_median(times, RECORDED, turn) / turn_median(times, ALONE, turn);
+    return median_of(ratios, times->turns);
+}
+
+/* The slowest process that is alone over the fastest, each by its median. */
+static double alone_ratio(struct times *times)
+{
+    double ms[EACH];
+    for (int i = 0; i < EACH; i++)
+        ms[i] = median_of(times->ms[ALONE * EACH + i], times->turns);
+    qsort(ms, EACH, sizeof ms[0], compare_numbers);
+    return ms[EACH - 1] / ms[0];
+}
+
+/* Times are given up: their order is lost. */
+static void report_costs(struct bench *bench, const struct program *program, const char *what, struct times *times)
 {
     char name[LONGEST];
-    double recorded = times[RECORDED].ms[EACH / 2], alone = times[ALONE].ms[EACH / 2];
     snprintf(name, sizeof name, "record: %s, %s, step", program->name, what);
-    report(bench, name, "ms", recorded, alone, "", 0);
+    report(bench, name, "ms", kind_median(times, RECORDED), kind_median(times, ALONE), "", 0);
     snprintf(name, sizeof name, "record: %s, %s, overhead", program->name, what);
-    report(bench, name, "%", (recorded / alone - 1) * 100, NAN, BENCH_AT_MOST, MOST_OVERHEAD_PERCENT);
+    report(bench, name, "%", (median_ratio(times) - 1) * 100, NAN, BENCH_AT_MOST, MOST_OVERHEAD_PERCENT);
     snprintf(name, sizeof name, "record: %s, %s, alone, the slowest process beside the fastest", program->name, what);
-    report(bench, name, "%", (times[ALONE].ms[EACH - 1] / times[ALONE].ms[0] - 1) * 100, NAN, "", 0);
+    report(bench, name, "%", (alone_ratio(times) - 1) * 100, NAN, "", 0);
 }
 
 /* Where a recorded process beside FIRST writes. */
@@ -154,7 +193,7 @@ static void close_all(struct peer peers[PROCESSES])
 
 static void measure_recorded(struct bench *bench, const struct program *program, const char *what, const char *options)
 {
-    struct step_times times[KINDS];
+    struct times times;
     struct peer peers[PROCESSES] = {0}, *first = &peers[FIRST];
     remove_trace();
     *first = start_recorded(bench, program, options, TRACE);
@@ -163,8 +202,8 @@ static void measure_recorded(struct bench *bench, const struct program *program,
         struct moment empty = ask_moment(bench, first, "empty");
         report_bytes(bench, program, what, empty, ask_moment(bench, first, "full"));
     }
-    if (peer_is_there(first) && open_others(bench, program, options, peers) && take_turns(program, peers, times))
-        report_costs(bench, program, what, times);
+    if (peer_is_there(first) && open_others(bench, program, options, peers) && take_turns(program, peers, &times))
+        report_costs(bench, program, what, &times);
     else
         fail(bench, program->name);
     close_all(peers);
@@ -184,31 +223,45 @@ static void measure_ours(struct bench *bench, const char *kind, struct program p
 
 static void measure_malloc(struct bench *bench)
 {
-    measure_ours(bench, "malloc", (struct program){.name = "C program", .step = "step 40"});
+    measure_ours(bench, "malloc", (struct program){.name = "C program", .step = "step 40", .turns = 60});
 }
 
 /* Pages come to the card as they are written: a step takes many times as long as the others'. */
 static void measure_managed(struct bench *bench)
 {
-    measure_ours(bench, "managed",
-                 (struct program){.name = "managed memory", .step = "step 10", .driver_has_more_bytes = true});
+    measure_ours(
+        bench, "managed",
+        (struct program){.name = "managed memory", .step = "step 4", .turns = 60, .driver_has_more_bytes = true});
 }
 
 static void measure_virtual(struct bench *bench)
 {
-    measure_ours(bench, "virtual", (struct program){.name = "virtual memory", .step = "step 40"});
+    measure_ours(bench, "virtual", (struct program){.name = "virtual memory", .step = "step 40", .turns = 60});
 }
 
 static void measure_pytorch(struct bench *bench)
 {
     char command[SAID_BYTES];
-    const struct program program = {.name = "PyTorch", .command = command, .step = "step 10"};
+    const struct program program = {.name = "PyTorch", .command = command, .step = "next 1", .turns = 150};
     if (bench->peers == NULL)
         return;
     snprintf(command, sizeof command, "python3 '%s/pytorch_eager.py' --model small --seq 128 --precision fp32",
              bench->peers);
     measure_recorded(bench, &program, "memory", "");
     measure_recorded(bench, &program, "kernels", "--kernels");
+}
+
+/* This process and all that it starts, on the last of those that it may use: the first ones serve devices, too. */
+static void stay_on_processors(void)
+{
+    cpu_set_t allowed, chosen;
+    CPU_ZERO(&chosen);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && CPU_COUNT(&chosen) < PROCESSORS; cpu--)
+        if (CPU_ISSET(cpu, &allowed))
+            CPU_SET(cpu, &chosen);
+    (void)sched_setaffinity(0, sizeof chosen, &chosen);
 }
 
 int main(int count, char **arguments)
@@ -218,5 +271,6 @@ int main(int count, char **arguments)
                                                       {"virtual", measure_virtual},
                                                       {"pytorch", measure_pytorch},
                                                       {NULL, NULL}};
+    stay_on_processors();
     return measure_on_card("bench_record", measurements, count, arguments);
 }

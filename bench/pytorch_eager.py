@@ -9,7 +9,9 @@ explains.
 
 Answers on stdin, as bench/peer.h says:
 
-    step COUNT    milliseconds of a step, of its forward with the loss, its backward and its optimizer: medians
+    step COUNT    milliseconds of a step, of its forward with the loss, its backward and its optimizer: medians; what is
+                  cached is given back
+    next COUNT    the same, and what is cached is kept
     peaks         bytes that were allocated and reserved at most
     empty         bytes in use by the driver's count, with the model given up
     full          the same after a step, with all that steps take still cached: the model is made anew if it was given up

@@ -43,12 +43,17 @@ class Training:
         parts = [marks[i].elapsed_time(marks[i + 1]) for i in range(3)]
         return [marks[0].elapsed_time(marks[3]), *parts]
 
-    def steps(self, count):
-        """Medians of so many steps, after one that reserves again what was left to others."""
-        self.step()
+    def next_steps(self, count):
+        """Medians of so many steps."""
         times = [self.step() for _ in range(int(count))]
-        torch.cuda.empty_cache()
         return [statistics.median(part) for part in zip(*times)]
+
+    def steps(self, count):
+        """The same after a step that reserves again what is then left to others."""
+        self.step()
+        medians = self.next_steps(count)
+        torch.cuda.empty_cache()
+        return medians
 
 
 def peaks():
@@ -98,4 +103,10 @@ def serve_training(kind, description):
     given = parser.parse_args()
     served = Served(lambda: kind(given))
     served.get()
-    serve({"step": lambda count: served.get().steps(count), "peaks": peaks, "empty": served.empty, "full": served.full})
+    serve({
+        "step": lambda count: served.get().steps(count),
+        "next": lambda count: served.get().next_steps(count),
+        "peaks": peaks,
+        "empty": served.empty,
+        "full": served.full,
+    })
