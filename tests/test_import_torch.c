@@ -59,7 +59,8 @@ static const char end_of_another[] = "{\"action\":\"free_completed\",\"addr\":41
 static void a_recording_that_began_late_has_lost_nothing(void **state)
 {
     (void)state;
-    static const struct story late[] = {{"", "", 1000}, {"", end_of_another, 999}, {somebody, end_of_another, 1001}};
+    static const struct story late[] = {
+        {"", "", 1000}, {"", end_of_another, 999}, {somebody, end_of_another, 1001}, {somebody, end_of_another, 512}};
     for (size_t i = 0; i < sizeof late / sizeof late[0]; i++) {
         struct mt_import_report report = import_story(&late[i]);
         assert_false(report.lost_beginning);
@@ -187,6 +188,8 @@ static void a_size_beyond_all_cards_is_refused_where_it_stands(void **state)
     } all[] = {
         {"a.json", SNAPSHOT("", EVENT("alloc", "1") "," EVENT("alloc", HUGE)), "event 1: a size of " HUGE},
         {"a.json", SNAPSHOT("", EVENT("segment_alloc", HUGE)), "event 0"},
+        {"a.json", SNAPSHOT("", "{\"action\":\"alloc\",\"addr\":9223372036854775807,\"size\":1}"),
+         "event 0 has no size that is within its address space"},
         {"a.json", SNAPSHOT("", EVENT("free_completed", HUGE)), "event 0"},
         {"a.json", SNAPSHOT("", EVENT("alloc", "1,\"block_bytes\":" HUGE)), "event 0"},
         {"a.json", SNAPSHOT(SEGMENT(HUGE, ""), ""), "segment 0"},
@@ -261,6 +264,33 @@ static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
     }
 }
 
+/* Loss is a part of forward: what is gone when it is computed was not saved for anything. */
+static void what_goes_in_the_loss_is_not_saved(void **state)
+{
+    (void)state;
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {
+        .file = "loss.json", .trace = "loss.db", .rules = "loss.rules", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen("loss.rules", "w");
+    assert_non_null(file);
+    fputs("size=1 -> phase=forward\nsize=2 -> phase=loss\nsize=3 -> phase=backward\n", file);
+    fclose(file);
+    file = fopen("loss.json", "w");
+    assert_non_null(file);
+#define AT(action, address, size) "{\"action\":\"" action "\",\"addr\":" address ",\"size\":" size "}"
+    fputs(SNAPSHOT(
+              "", AT("alloc", "512", "1") "," AT("alloc", "1024", "1") "," AT("alloc", "1536", "2") "," AT(
+                      "free_completed", "512", "1") "," AT("alloc", "2048", "3") "," AT("free_completed", "1024", "1")),
+          file);
+    fclose(file);
+    if (mt_import(&plan, &report) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_string_equal(sql_text("loss.db", "SELECT group_concat(role) FROM event JOIN label ON label.id = label"
+                                            " WHERE kind = 2 AND phase = 'forward'"),
+                        "temporary,saved");
+    mt_import_report_release(&report);
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_torch");
@@ -278,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),
         cmocka_unit_test(sizes_whose_sum_no_number_holds_are_refused),
         cmocka_unit_test(a_refused_request_may_have_any_size),
+        cmocka_unit_test(what_goes_in_the_loss_is_not_saved),
         cmocka_unit_test(who_takes_memory_after_a_refusal_did_not_end_of_it),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -282,6 +282,51 @@ static void an_expandable_segment_is_one(void **state)
     assert_int_equal(contradictions(&counts), 0);
 }
 
+#define EXPANDABLE(address, size)                                                                                      \
+    "{\"segments\":[{\"address\":" #address ",\"total_size\":" #size ",\"is_expandable\":true,\"blocks\":[]}],"
+
+/* Also where only a part of it is heard of, and the rest was there before. */
+static void parts_of_before_are_of_the_same_segment(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *snapshot, *events;
+    } all[] = {{EXPANDABLE(2097152, 4194304) "\"device_traces\":[[" SEGMENT(map, 4194304, 2097152) "]]}",
+                "segment_map 0+0:2097152/, segment_map 0+2097152:2097152/"},
+               {EXPANDABLE(2097152, 2097152) "\"device_traces\":[[" SEGMENT(unmap, 4194304, 2097152) "]]}",
+                "segment_map 0+0:2097152/, segment_map 0+2097152:2097152/, segment_unmap 0+2097152:2097152/"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct mt_torch_tally tally;
+        struct mt_foreign_counts counts;
+        assert_string_equal(events_of(all[i].snapshot, &tally, &counts), all[i].events);
+        assert_int_equal(contradictions(&counts), 0);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
+/* What can't be is not believed: a block has at least what was asked for, and rounding, whatever is said or lies behind it. */
+static void a_block_has_what_was_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *snapshot, *events;
+    } all[] = {
+        {"{\"segments\":[],\"device_traces\":[[{\"action\":\"alloc\",\"addr\":512,\"size\":1000,\"block_bytes\":5}]]}",
+         "segment_map 0+0:1024/, alloc 0+0:1024/1000"},
+        {"{" SPLIT_FROM_32_MIB "\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 67108864, 67108864) "," ALLOC(
+             75497472, 512) "," ALLOC(67108864, 41943040) "]]}",
+         "segment_map 0+0:67108864/, alloc 0+8388608:512/512, free 0+8388608:512/512,"
+         " alloc 0+0:41943040/41943040"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct mt_torch_tally tally;
+        struct mt_foreign_counts counts;
+        assert_string_equal(events_of(all[i].snapshot, &tally, &counts), all[i].events);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
 static void a_refused_request_is_told(void **state)
 {
     (void)state;
@@ -406,6 +451,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(remainders_belong_to_their_block, set_up, tear_down),
         cmocka_unit_test_setup_teardown(settings_say_what_a_block_has, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expandable_segment_is_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(parts_of_before_are_of_the_same_segment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_block_has_what_was_asked_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_request_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_device_is_the_one_that_was_asked_for, set_up, tear_down),
         cmocka_unit_test(whatever_happened_is_accounted_for),

@@ -273,18 +273,6 @@ static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
     return count;
 }
 
-static int compare_blocks(const void *left, const void *right)
-{
-    const struct mt_torch_block *a = left, *b = right;
-    return (a->address > b->address) - (a->address < b->address);
-}
-
-static int compare_segments(const void *left, const void *right)
-{
-    const struct mt_torch_segment *a = left, *b = right;
-    return (a->address > b->address) - (a->address < b->address);
-}
-
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
     struct reading reading = {.keys = make_keys(), .out = out};
@@ -303,8 +291,6 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     out->elsewhere = count_elsewhere(traces, out->device);
     read_annotations(&reading, top_list(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
-    qsort(out->blocks, out->block_count, sizeof *out->blocks, compare_blocks);
-    qsort(out->segments, out->segment_count, sizeof *out->segments, compare_segments);
     return MT_OK;
 }
 

@@ -71,7 +71,7 @@ struct mt_torch_snapshot {
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
-    struct mt_torch_block *blocks; /* by address, as the segments if the snapshot is sound */
+    struct mt_torch_block *blocks; /* of all segments, in the order of the file too */
     size_t block_count;
     struct mt_torch_segment *segments;
     size_t segment_count;
