@@ -166,6 +166,25 @@ static void a_model_may_come_from_a_file(void **state)
     json_decref(answer);
 }
 
+#define ATTENTION "SELECT value FROM setting WHERE run = :run AND name = 'attention'"
+
+/* Flash where the heads allow it, else what takes any. */
+static void fused_attention_goes_by_the_heads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sizes, *attention;
+    } models[] = {{"--d-model 160 --heads 2", "value\nflash\n"},
+                  {"--d-model 34 --heads 2", "value\nweights\n"},
+                  {"--d-model 272 --heads 2", "value\nweights\n"}};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        const char *run = "run --device sim --impl fused --layers 1 --vocab 64 --d-ff 64 --seq 8";
+        assert_int_equal(shell("\"$M\" %s %s", run, models[i].sizes)->code, 0);
+        assert_string_equal(MEMTRACE("sql --csv \"" ATTENTION "\"")->out, models[i].attention);
+        assert_int_equal(shell("\"$M\" %s %s --attention flash", run, models[i].sizes)->code, i == 0 ? 0 : 2);
+    }
+}
+
 static void the_title_says_what_ran(void **state)
 {
     (void)state;
@@ -219,6 +238,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(gradients_are_read_back_only_for_json),
         TEST_WITH_TWO_RUNS(every_setting_of_a_run_is_in_the_trace),
         TEST_WITH_TWO_RUNS(a_model_may_come_from_a_file),
+        TEST_WITH_TWO_RUNS(fused_attention_goes_by_the_heads),
         TEST_WITH_TWO_RUNS(the_title_says_what_ran),
         TEST_WITH_TWO_RUNS(the_optimizers_state_is_counted_wherever_it_was_made),
         TEST_WITH_TWO_RUNS(hints_quote_the_path_for_a_shell),

@@ -36,7 +36,8 @@ struct mt_run_options {
              "no gradients, gradients kept, or a full training step (fwd_bwd)"),                                       \
         AXIS(AUTOCAST, CHOICE, autocast, "--autocast", "off|bf16", mt_autocast_names, "mixed precision (off)"),        \
         AXIS(ATTENTION, CHOICE, attention, "--attention", "custom|softmax|weights|flash", mt_attention_names,          \
-             "its steps that are one op: 3, 2, 1 or no matrices are kept (custom; of fused: flash)"),                  \
+             "its steps that are one op: 3, 2, 1 or no matrices are kept; fused has the last two (custom; of fused: "  \
+             "flash, or weights where flash does not take the heads)"),                                                \
         AXIS(SEQ, INTEGER, seq, "--seq", "N", NULL, "tokens in a sequence (256)"),                                     \
         AXIS(BATCH, INTEGER, batch, "--batch", "N", NULL, "sequences in a step (4)"),                                  \
         AXIS(ZERO_GRAD, CHOICE, zero_grad, "--zero-grad", "before-backward|before-forward", mt_zero_grad_names,        \
