@@ -15,6 +15,7 @@
  *   lose COUNT                records that CUPTI drops
  *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand
  *                             over kernels; says how many those were
+ *   toil COUNT                so many threads that do the same until the process ends
  *   haunt                     a thread that is in ranges when it ends, and in one more while it does
  *   hears                     says whether CUPTI was asked to call back at launches
  *   uses                      says whether CUPTI is in use
@@ -315,17 +316,35 @@ static void await_signal(int number)
 
 enum { ROUNDS = 1000, MOST_THREADS = 8 };
 
+static void do_everything(uint64_t address)
+{
+    push("storm");
+    take_from_pool(address, 512);
+    begin_call();
+    call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, NULL, 0);
+    give_to_pool(address);
+    range(CUPTI_CBID_NVTX_nvtxRangePop, NULL);
+}
+
 static void *act_in_storm(void *address)
 {
-    for (int i = 0; i < ROUNDS; i++) {
-        push("storm");
-        take_from_pool((uint64_t)(uintptr_t)address, 512);
-        begin_call();
-        call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, NULL, 0);
-        give_to_pool((uint64_t)(uintptr_t)address);
-        range(CUPTI_CBID_NVTX_nvtxRangePop, NULL);
-    }
+    for (int i = 0; i < ROUNDS; i++)
+        do_everything((uint64_t)(uintptr_t)address);
     return NULL;
+}
+
+static void *toil_on(void *address)
+{
+    for (;;)
+        do_everything((uint64_t)(uintptr_t)address);
+}
+
+static void toil(int count)
+{
+    pthread_t thread;
+    is_nvtx_heard();
+    for (int i = 0; i < count; i++)
+        pthread_create(&thread, NULL, toil_on, (void *)(uintptr_t)((uint64_t)(i + 1) << 32));
 }
 
 /* Until *is_over. Returns how many kernels there were. */
@@ -460,6 +479,8 @@ static int act(char **words)
         return fake_cupti.dropped += (size_t)atoi(first), 2;
     if (strcmp(word, "storm") == 0)
         return storm(atoi(first)), 2;
+    if (strcmp(word, "toil") == 0)
+        return toil(atoi(first)), 2;
     if (strcmp(word, "haunt") == 0)
         return haunt(), 1;
     if (strcmp(word, "hears") == 0)

@@ -298,6 +298,21 @@ static void what_threads_do_at_once_is_all_there(void **state)
                         "4000");
 }
 
+/* Threads that are in the midst of calls when the process forks, and when it ends. */
+static void a_program_forks_and_exits_while_its_threads_go_on(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(
+            shell("rm -f memtrace.db; \"$M\" record --kernels -- " FAKE "toil 2 sleep 3 fork fork exit 3")->code, 3);
+        assert_string_equal(ask_trace("SELECT state FROM run"), "failed");
+        assert_string_equal(ask_trace("SELECT total(CASE k.name WHEN 'alloc' THEN 1 ELSE -1 END) BETWEEN 0 AND 2 FROM"
+                                      " event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                      " WHERE k.name IN ('alloc', 'free')"),
+                            "1");
+    }
+}
+
 /* As the benchmark compares it with the driver's figure. */
 static void a_trace_tells_what_a_program_that_goes_on_holds(void **state)
 {
@@ -533,6 +548,7 @@ int main(void)
         TEST(kernels_are_recorded_where_they_are_asked_for),
         TEST(launches_are_heard_once_there_are_ranges),
         TEST(what_threads_do_at_once_is_all_there),
+        TEST(a_program_forks_and_exits_while_its_threads_go_on),
         TEST(a_trace_tells_what_a_program_that_goes_on_holds),
         TEST(a_thread_that_ends_within_its_ranges_leaves_them),
         TEST(ranges_of_each_domain_end_by_themselves),
