@@ -45,8 +45,22 @@ def replay_segments(entries):
     return reserved, highest
 
 
-def check_segments(segments, live):
+def check_refusals(entries, capacity):
+    """What was free on the device, when a request was refused, is what was not reserved."""
+    reserved = 0
+    for entry in entries:
+        if entry["action"] in ("segment_alloc", "segment_map"):
+            reserved += entry["size"]
+        elif entry["action"] in ("segment_free", "segment_unmap"):
+            reserved -= entry["size"]
+        elif entry["action"] == "oom":
+            assert entry["device_free"] == capacity - reserved, (entry, reserved)
+
+
+def check_segments(segments, live, growing):
     for segment in segments:
+        assert segment["is_expandable"] == (segment["segment"] in growing), segment["address"]
+        assert segment["segment_type"] == ("large" if segment["total_size"] > 2 << 20 else "small"), segment["address"]
         at = segment["address"]
         for block in segment["blocks"]:
             assert block["address"] == at, (segment["address"], at, block["address"])
@@ -77,4 +91,6 @@ reserved, highest_reserved = replay_segments(entries)
 assert highest_reserved == peak["reserved_bytes"], (highest_reserved, peak)
 assert reserved == sum(segment["total_size"] for segment in snapshot["segments"]), reserved
 print(len(entries), "entries,", len(live), "blocks live")
-check_segments(snapshot["segments"], live)
+growing = {entry["segment"] for entry in entries if entry["action"] in ("segment_map", "segment_unmap")}
+check_segments(snapshot["segments"], live, growing)
+check_refusals(entries, snapshot["memtrace"]["capacity_bytes"])

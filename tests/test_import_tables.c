@@ -58,6 +58,29 @@ static void ranges_and_kernels_are_those_of_the_process(void **state)
     assert_says(import_database(two_ranks, "--device 0")->out, "That is device 0 alone: 3 more events");
 }
 
+/* Ranges of one thread lie within each other, the longest outside where several begin at once; another thread's lie apart.
+ * What a name repeats of the one around it is there once, and names may be numbers of texts. */
+static void ranges_lie_in_each_other_by_thread(void **state)
+{
+    (void)state;
+    expect_success(import_database(
+        "table('CUDA_GPU_MEMORY_USAGE_EVENTS', 'start, globalPid, address, bytes, memKind, memoryOperationType',"
+        " [(50, p, 4096, 1, 2, 0), (70, p, 8192, 2, 2, 0)])\n"
+        "table('NVTX_EVENTS', 'start, end, eventType, text, textId, globalTid',"
+        " [(10, 60, 59, 'model.inner', None, p + 1), (10, 90, 59, 'model', None, p + 1), (10, 61, 59, None, 3, p + 1),"
+        " (20, 55, 59, 'model.text.model.inner.deep', None, p + 1),"
+        " (65, 80, 59, 'other', None, p + 2)])\n"
+        "table('StringIds', 'id, value', [(3, 'text'), (4, 'k')])\n"
+        "table('CUPTI_ACTIVITY_KIND_KERNEL', 'start, end, demangledName', [(60, 50, 4), (60, 75, 4)])",
+        ""));
+    assert_string_equal(sql_text("b.db", "SELECT group_concat(path, ' ') FROM (SELECT path FROM event JOIN label ON"
+                                         " label.id = label JOIN span ON span.id = label.span WHERE kind = 2)"),
+                        "model.text.model.inner.deep other");
+    assert_string_equal(sql_text("b.db", "SELECT group_concat(path, ' ') FROM span ORDER BY id"),
+                        "model model.text model.text.model model.text.model.inner model.text.model.inner.deep other");
+    assert_string_equal(sql_text("b.db", "SELECT group_concat(duration_ns) FROM kernel"), "15");
+}
+
 /* What no export can do without is missed by its name. */
 static void a_column_that_is_needed_is_named(void **state)
 {
@@ -110,6 +133,16 @@ static void a_log_may_have_gone_through_other_programs(void **state)
     }
 }
 
+/* A log has no dates: times that go back a little do so, and far back is the next day. */
+static void a_log_goes_on_after_midnight(void **state)
+{
+    (void)state;
+    expect_success(import_log(HEADER "\\n1,23:59:59.5,allocate,0x1000,1,0\\n1,23:59:59.4,allocate,0x2000,2,0\\n"
+                                     "1,00:00:01.5,allocate,0x3000,3,0\\n1,00:00:02.5,allocate,0x4000,4,0\\n"));
+    assert_string_equal(sql_text("b.db", "SELECT group_concat(time_ns / 1000000) FROM event WHERE kind = 2"),
+                        "0,0,2000,3000");
+}
+
 /* A quote that does not end takes the rest, and is told where it began to go wrong. */
 static void a_damaged_line_is_told_by_its_number(void **state)
 {
@@ -136,8 +169,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_of_nsight_may_be_absent),
         cmocka_unit_test(ranges_and_kernels_are_those_of_the_process),
+        cmocka_unit_test(ranges_lie_in_each_other_by_thread),
         cmocka_unit_test(a_column_that_is_needed_is_named),
         cmocka_unit_test(a_log_may_have_gone_through_other_programs),
+        cmocka_unit_test(a_log_goes_on_after_midnight),
         cmocka_unit_test(a_damaged_line_is_told_by_its_number),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
