@@ -1,21 +1,11 @@
 /* `memtrace record` seen from outside: a program that it starts is as without it, and what the program does with device
  * memory is a run of the trace. Where CUPTI was found when this was built, tests/fake_cuda.c is the program. */
 #include "bench/reserved_now.h"
-#include "program.h"
-#include "sql_answer.h"
+#include "record_fixture.h"
 
 #include <poll.h>
 #include <pty.h>
 #include <time.h>
-
-/* Without the leak sanitizer, where the test has one: it misreads the thread-local memory of libraries that are loaded
- * late, as CUPTI is, and in a forked child of several threads it can wait for a lock for ever. */
-static int enter(void **state)
-{
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-    *state = enter_folder("test_record");
-    return 0;
-}
 
 static void output_input_and_exit_code_are_the_programs_own(void **state)
 {
@@ -48,19 +38,6 @@ static void arguments_are_left_as_they_are(void **state)
     assert_string_equal(MEMTRACE("record -- printf '[%%s]' --trace -- 'a b' '' --help")->out,
                         "[--trace][--][a b][][--help]");
     assert_string_equal(MEMTRACE("record --name x printf '[%%s]' --name")->out, "[--name]");
-}
-
-static void what_is_asked_wrongly_is_said(void **state)
-{
-    (void)state;
-    const struct said *said = MEMTRACE("record");
-    assert_int_equal(said->code, 2);
-    assert_says(said->err, "which program?");
-    said = MEMTRACE("record --stpe x true");
-    assert_int_equal(said->code, 2);
-    assert_says(said->err, "did you mean \"--step\"");
-    assert_int_equal(MEMTRACE("record --device -1 true")->code, 2);
-    assert_int_equal(MEMTRACE("record --help")->code, 0);
 }
 
 /* Compared with the same program on its own. Its files are listed by a program that it starts, which has them too: in
@@ -131,95 +108,7 @@ static void an_interrupt_from_the_terminal_reaches_the_program_once(void **state
     close(terminal);
 }
 
-static void what_keeps_from_recording_is_one_line_and_the_program_runs(void **state)
-{
-    (void)state;
-    static const char *const cases[][2] = {
-        {"CUDA_INJECTION64_PATH=/other.so \"$M\" record -- sh -c 'echo $CUDA_INJECTION64_PATH'",
-         "another tool is there"},
-        {"\"$M\" record --trace nowhere/x.db -- echo /other.so", "can't be written"},
-        {"echo text >x.db; \"$M\" record --trace x.db -- echo /other.so && grep -q text x.db", "x.db is not a trace"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct said *said = shell("%s", cases[i][0]);
-        assert_int_equal(said->code, 0);
-        assert_string_equal(said->out, "/other.so\n");
-        assert_says(said->err, cases[i][1]);
-        assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
-    }
-}
-
-/* A copy of the program that has its library nowhere near. */
-static void a_library_that_is_not_there_is_one_line_and_the_program_runs(void **state)
-{
-    (void)state;
-    const struct said *said =
-        shell("mkdir -p a/b && cp \"$M\" a/b/alone && a/b/alone record -- sh -c 'echo ran; exit 3'");
-    assert_int_equal(said->code, 3);
-    assert_string_equal(said->out, "ran\n");
-    assert_says(said->err, "libmemtrace_inject.so");
-    assert_says(said->err, "; the program runs without being recorded\n");
-    assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
-}
-
 #ifdef MT_FAKE_CUDA
-
-/* Where there is a driver, and where there is none. */
-static void a_program_without_cuda_is_told_so_in_one_line(void **state)
-{
-    (void)state;
-    const struct said *said = MEMTRACE("record -- sh -c 'exit 9'");
-    assert_int_equal(said->code, 9);
-    assert_says(said->err, "so there was nothing to record\n");
-    assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
-    assert_int_not_equal(access("memtrace.db", F_OK), 0);
-}
-
-#define FAKE "'" MT_FAKE_CUDA "' "
-#define RECORD "\"$M\" record -- " FAKE
-
-/* For which the system has a signal that ends a process. */
-static void a_limit_of_file_sizes_ends_the_trace_and_not_the_program(void **state)
-{
-    (void)state;
-    const struct said *said = shell("ulimit -f 2048; " RECORD "take 0 7 say x exit 3");
-    assert_int_equal(said->code, 3);
-    assert_string_equal(said->out, "x\n");
-    assert_says(said->err, "File too large");
-}
-
-static int unmount(void **state)
-{
-    shell("umount full");
-    return leave_folder(state);
-}
-
-/* Else it would seem to have used no CUDA. */
-static void a_full_disk_for_answers_is_said_and_the_program_runs(void **state)
-{
-    (void)state;
-    if (shell("mkdir full && mount -t tmpfs -o size=64k none full")->code != 0) {
-        print_message("no permission to mount a small disk\n");
-        skip();
-    }
-    shell("head -c 100000 /dev/zero >full/filler");
-    const struct said *said = shell("TMPDIR=$PWD/full " RECORD "take 0 7 say x exit 3");
-    assert_int_equal(said->code, 3);
-    assert_string_equal(said->out, "x\n");
-    assert_says(said->err, "No space left on device; the program runs without being recorded\n");
-}
-
-static void assert_peak(const char *run, int64_t bytes, const char *category)
-{
-    json_t *peak = json_of(shell("\"$M\" peak --json --run %s", run));
-    char *text = json_dumps(peak, 0);
-    char bytes_text[64];
-    snprintf(bytes_text, sizeof bytes_text, "%lld", (long long)bytes);
-    assert_says(text, bytes_text);
-    assert_says(text, category);
-    free(text);
-    json_decref(peak);
-}
 
 static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
 {
@@ -448,60 +337,6 @@ static void processes_one_after_another_are_runs_of_one_trace(void **state)
     assert_peak("2", 2000, "Device");
 }
 
-static void what_keeps_a_process_from_being_recorded_is_one_line(void **state)
-{
-    (void)state;
-    static const char *const cases[][2] = {
-        {"FAKE_CUPTI_VERSION=7 ", "CUPTI is of version 7, and this was built with"},
-        {"FAKE_CUPTI_USER=Nsight ", "CUPTI is in use by Nsight; this process is not recorded"},
-        {"FAKE_CUPTI_REFUSES=callbacks ", "cuptiEnableCallback: as the test says"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct said *said = shell("%s" RECORD "take 0 1000 push a launch sum pop say x exit 6", cases[i][0]);
-        assert_int_equal(said->code, 6);
-        assert_string_equal(said->out, "x\n");
-        assert_says(said->err, cases[i][1]);
-        assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
-        assert_int_not_equal(access("memtrace.db", F_OK), 0);
-    }
-}
-
-/* One that has become something else since `memtrace record` looked. Another tool may have CUPTI then. */
-static void a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free(void **state)
-{
-    (void)state;
-    static const char *const options[] = {"", "--kernels "};
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        const struct said *said =
-            shell("rm -f memtrace.db; \"$M\" record %s-- sh -c 'echo text >memtrace.db; exec " MT_FAKE_CUDA
-                  " take 0 7 push a launch sum pop uses hears exit 6'",
-                  options[i]);
-        assert_int_equal(said->code, 6);
-        assert_string_equal(said->out, "CUPTI is free\nlaunches are not heard\n");
-        assert_says(said->err, "memtrace.db is not a trace (not an SQLite database); this process is not recorded\n");
-        assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
-        assert_string_equal(shell("cat memtrace.db")->out, "text\n");
-    }
-}
-
-/* What follows may want it for itself. */
-static void cupti_is_free_where_it_can_not_be_listened_with(void **state)
-{
-    (void)state;
-    assert_string_equal(shell("FAKE_CUPTI_REFUSES=callbacks " RECORD "take 0 7 uses")->out, "CUPTI is free\n");
-    assert_string_equal(shell(RECORD "take 0 7 uses")->out, "CUPTI is in use\n");
-}
-
-static void where_kernels_can_not_be_had_memory_is_recorded(void **state)
-{
-    (void)state;
-    const struct said *said =
-        shell("FAKE_CUPTI_REFUSES=kernels \"$M\" record --kernels -- " FAKE "take 0 1000 launch sum exit 2");
-    assert_int_equal(said->code, 2);
-    assert_says(said->err, "; this process is recorded without its kernels\n");
-    assert_peak("1", 1000, "Device");
-}
-
 /* Threads of the recording take no signal of the program's. */
 static void a_signal_that_the_program_waits_for_is_the_programs(void **state)
 {
@@ -523,51 +358,39 @@ static void an_interrupt_is_the_recorded_programs_to_handle(void **state)
 
 #endif
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(output_input_and_exit_code_are_the_programs_own),
-        TEST(a_signal_that_ends_the_program_is_told_as_shells_do),
-        TEST(a_program_that_is_not_there_is_named),
-        TEST(arguments_are_left_as_they_are),
-        TEST(what_is_asked_wrongly_is_said),
-        TEST(folder_files_and_signals_are_those_of_a_program_on_its_own),
-        TEST(a_signal_to_memtrace_alone_reaches_the_program),
-        TEST(an_interrupt_from_the_terminal_reaches_the_program_once),
-        TEST(what_keeps_from_recording_is_one_line_and_the_program_runs),
-        TEST(a_library_that_is_not_there_is_one_line_and_the_program_runs),
+        RECORD_TEST(output_input_and_exit_code_are_the_programs_own),
+        RECORD_TEST(a_signal_that_ends_the_program_is_told_as_shells_do),
+        RECORD_TEST(a_program_that_is_not_there_is_named),
+        RECORD_TEST(arguments_are_left_as_they_are),
+        RECORD_TEST(folder_files_and_signals_are_those_of_a_program_on_its_own),
+        RECORD_TEST(a_signal_to_memtrace_alone_reaches_the_program),
+        RECORD_TEST(an_interrupt_from_the_terminal_reaches_the_program_once),
 #ifdef MT_FAKE_CUDA
-        TEST(a_limit_of_file_sizes_ends_the_trace_and_not_the_program),
-        TEST(a_program_without_cuda_is_told_so_in_one_line),
-        cmocka_unit_test_setup_teardown(a_full_disk_for_answers_is_said_and_the_program_runs, enter, unmount),
-        TEST(memory_of_every_kind_is_a_run_of_the_trace),
-        TEST(blocks_tell_the_function_and_the_ranges),
-        TEST(each_thread_has_a_default_stream_of_its_own),
-        TEST(kernels_are_recorded_where_they_are_asked_for),
-        TEST(launches_are_heard_once_there_are_ranges),
-        TEST(what_threads_do_at_once_is_all_there),
-        TEST(a_program_forks_and_exits_while_its_threads_go_on),
-        TEST(a_trace_tells_what_a_program_that_goes_on_holds),
-        TEST(a_thread_that_ends_within_its_ranges_leaves_them),
-        TEST(ranges_of_each_domain_end_by_themselves),
-        TEST(ranges_of_a_name_are_steps),
-        TEST(what_is_missing_is_counted_and_said),
-        TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),
-        TEST(a_refused_request_of_any_size_leaves_a_whole_trace),
-        TEST(what_a_program_did_before_it_died_is_there),
-        TEST(a_child_that_exits_ends_nothing),
-        TEST(a_child_that_outlives_the_program_holds_no_trace),
-        TEST(a_program_may_write_over_its_environment),
-        TEST(processes_side_by_side_have_traces_of_their_own),
-        TEST(processes_one_after_another_are_runs_of_one_trace),
-        TEST(what_keeps_a_process_from_being_recorded_is_one_line),
-        TEST(a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free),
-        TEST(cupti_is_free_where_it_can_not_be_listened_with),
-        TEST(where_kernels_can_not_be_had_memory_is_recorded),
-        TEST(a_signal_that_the_program_waits_for_is_the_programs),
-        TEST(an_interrupt_is_the_recorded_programs_to_handle),
+        RECORD_TEST(memory_of_every_kind_is_a_run_of_the_trace),
+        RECORD_TEST(blocks_tell_the_function_and_the_ranges),
+        RECORD_TEST(each_thread_has_a_default_stream_of_its_own),
+        RECORD_TEST(kernels_are_recorded_where_they_are_asked_for),
+        RECORD_TEST(launches_are_heard_once_there_are_ranges),
+        RECORD_TEST(what_threads_do_at_once_is_all_there),
+        RECORD_TEST(a_program_forks_and_exits_while_its_threads_go_on),
+        RECORD_TEST(a_trace_tells_what_a_program_that_goes_on_holds),
+        RECORD_TEST(a_thread_that_ends_within_its_ranges_leaves_them),
+        RECORD_TEST(ranges_of_each_domain_end_by_themselves),
+        RECORD_TEST(ranges_of_a_name_are_steps),
+        RECORD_TEST(what_is_missing_is_counted_and_said),
+        RECORD_TEST(a_refused_request_that_ends_the_program_is_the_end_of_memory),
+        RECORD_TEST(a_refused_request_of_any_size_leaves_a_whole_trace),
+        RECORD_TEST(what_a_program_did_before_it_died_is_there),
+        RECORD_TEST(a_child_that_exits_ends_nothing),
+        RECORD_TEST(a_child_that_outlives_the_program_holds_no_trace),
+        RECORD_TEST(a_program_may_write_over_its_environment),
+        RECORD_TEST(processes_side_by_side_have_traces_of_their_own),
+        RECORD_TEST(processes_one_after_another_are_runs_of_one_trace),
+        RECORD_TEST(a_signal_that_the_program_waits_for_is_the_programs),
+        RECORD_TEST(an_interrupt_is_the_recorded_programs_to_handle),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,36 @@
+/* For tests of `memtrace record` from outside: each in a folder of its own, with tests/fake_cuda.c as the program to
+ * record where CUPTI was found when this was built. The build gives its path to those that say MT_FAKE_CUDA
+ * themselves. */
+#ifndef MT_TESTS_RECORD_FIXTURE_H
+#define MT_TESTS_RECORD_FIXTURE_H
+
+#include "program.h"
+#include "sql_answer.h"
+
+#define FAKE "'" MT_FAKE_CUDA "' "
+#define RECORD "\"$M\" record -- " FAKE
+
+/* Without the leak sanitizer, where the test has one: it misreads the thread-local memory of libraries that are loaded
+ * late, as CUPTI is, and in a forked child of several threads it can wait for a lock for ever. */
+static inline int enter(void **state)
+{
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    *state = enter_folder("test_record");
+    return 0;
+}
+
+static inline void assert_peak(const char *run, int64_t bytes, const char *category)
+{
+    json_t *peak = json_of(shell("\"$M\" peak --json --run %s", run));
+    char *text = json_dumps(peak, 0);
+    char bytes_text[64];
+    snprintf(bytes_text, sizeof bytes_text, "%lld", (long long)bytes);
+    assert_says(text, bytes_text);
+    assert_says(text, category);
+    free(text);
+    json_decref(peak);
+}
+
+#define RECORD_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
+
+#endif
