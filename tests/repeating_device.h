@@ -1,7 +1,8 @@
 /* A device that repeats steps as a card with graphs does, and computes nothing. Of the work between a begin and its
  * end it keeps a digest of all launches, with their addresses. What came to its end under a key is what would be
  * launched from then on whenever that key comes; so another digest under it, or memory that comes or goes before
- * such an end, is a fault: on a card, bytes of somebody else's would be read and written. */
+ * such an end, is a fault: on a card, bytes of somebody else's would be read and written. So is reading what is not done
+ * before it is launched. */
 #ifndef MT_TESTS_REPEATING_DEVICE_H
 #define MT_TESTS_REPEATING_DEVICE_H
 
@@ -111,10 +112,11 @@ static mt_status repeating_map(struct mt_device *device, mt_addr address, uint64
 
 static mt_status repeating_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
 {
-    (void)device;
+    struct repeating_device *repeating = (struct repeating_device *)device;
     (void)from;
     (void)stream;
     memset(to, 0, bytes);
+    repeating->faults += repeating->has_begun;
     return MT_OK;
 }
 

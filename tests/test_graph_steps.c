@@ -77,7 +77,8 @@ static struct mt_plan *make_plan(struct mt_training_config config, const struct 
 }
 
 /* Trains on such a device; afterwards the allocator is whole and all is given back. */
-static mt_status train(struct repeating_device *repeating, const struct setup *setup)
+static mt_status train_watched(struct repeating_device *repeating, const struct setup *setup,
+                               const struct mt_training_observer *observer)
 {
     const struct mt_training_config config = config_of(setup);
     struct mt_interner *interner = mt_interner_create();
@@ -90,7 +91,7 @@ static mt_status train(struct repeating_device *repeating, const struct setup *s
     struct mt_plan *plan = setup->has_plan ? make_plan(config, &settings) : NULL;
     if (plan != NULL)
         assert_int_equal(mt_alloc_follow(alloc, plan), MT_OK);
-    mt_status status = mt_training_run(&repeating->device, alloc, &config, NULL);
+    mt_status status = mt_training_run(&repeating->device, alloc, &config, observer);
     assert_int_equal(mt_alloc_check(alloc), MT_OK);
     mt_alloc_stats(alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
@@ -99,6 +100,11 @@ static mt_status train(struct repeating_device *repeating, const struct setup *s
         mt_plan_destroy(plan);
     mt_interner_destroy(interner);
     return status;
+}
+
+static mt_status train(struct repeating_device *repeating, const struct setup *setup)
+{
+    return train_watched(repeating, setup, NULL);
 }
 
 static void steps_that_repeat_are_equal_to_the_address(void **state)
@@ -111,6 +117,30 @@ static void steps_that_repeat_are_equal_to_the_address(void **state)
         if (repeating.faults > 0)
             fail_msg("setup %zu: %d of %d steps were not as they were told", i, repeating.faults, repeating.begins);
         assert_true(repeating.repeats > 0);
+        repeating_device_end(&repeating);
+    }
+}
+
+static void count_norm(void *context, const char *parameter, double norm)
+{
+    (void)parameter;
+    (void)norm;
+    ++*(int *)context;
+}
+
+/* They are read on backward's way. */
+static void a_step_whose_gradients_are_reported_is_none_that_repeats(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SETUPS; i++) {
+        struct repeating_device repeating;
+        int norms = 0;
+        const struct mt_training_observer observer = {.context = &norms, .grad_norm = count_norm};
+        repeating_device_init(&repeating, UINT64_C(1) << 32);
+        assert_int_equal(train_watched(&repeating, &setups[i], &observer), MT_OK);
+        assert_true(norms > 0);
+        assert_int_equal(repeating.begins, STEPS - 1);
+        assert_int_equal(repeating.faults, 0);
         repeating_device_end(&repeating);
     }
 }
@@ -178,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_repeat_are_equal_to_the_address),
+        cmocka_unit_test(a_step_whose_gradients_are_reported_is_none_that_repeats),
         cmocka_unit_test(steps_that_take_memory_are_dropped),
         cmocka_unit_test(a_step_that_fails_while_it_repeats_is_dropped),
         cmocka_unit_test(steps_of_another_run_are_not_repeated),

@@ -21,7 +21,7 @@ static double row_maximum(const struct mtk_view *logits, char *row)
         int64_t count = tile_count(logits->shape[3] - c);
         mtk_load(column_at(logits, row, c), logits->dtype, 1, count, tile);
         for (int64_t i = 0; i < count; i++)
-            maximum = tile[i] > maximum || tile[i] != tile[i] ? tile[i] : maximum;
+            maximum = tile[i] > maximum ? tile[i] : maximum; /* a nan comes back with the sum */
     }
     return maximum;
 }
