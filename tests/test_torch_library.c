@@ -102,6 +102,29 @@ static void no_more_is_taken_than_the_share_that_was_set(void **state)
     memtrace_torch_memory_fraction(0.1, 0); /* less than there is: that stays, and no more comes */
     assert_int_equal(mt_torch_take((int64_t)FAKE_CARD_BYTES / 32, 0, 0, &address), MT_OUT_OF_MEMORY);
     assert_int_equal(figures(0, MEMTRACE_TORCH_ALL).capacity, (uint64_t)((double)FAKE_CARD_BYTES * 0.1));
+    memtrace_torch_memory_fraction(2, 0); /* nobody has more than there is */
+    assert_int_equal(figures(0, MEMTRACE_TORCH_ALL).capacity, FAKE_CARD_BYTES);
+    memtrace_torch_memory_fraction(0, 0); /* no share is none that can be set */
+    assert_int_equal(figures(0, MEMTRACE_TORCH_ALL).capacity, FAKE_CARD_BYTES);
+}
+
+static int layer_of(uint32_t span)
+{
+    struct mt_torch_span found;
+    assert_true(mt_torch_names_find(mt_torch_names_of_all(), span, &found));
+    return found.layer;
+}
+
+/* A list's members are layers; what is a list within one, as experts are, has that one's number. */
+static void a_layer_within_a_layer_is_of_the_outer_one(void **state)
+{
+    (void)state;
+    uint32_t list = memtrace_torch_span(memtrace_torch_span(0, "model", "Transformer"), "layers", "ModuleList");
+    uint32_t block = memtrace_torch_span(list, "3", "Block");
+    uint32_t experts = memtrace_torch_span(memtrace_torch_span(block, "experts", "ModuleList"), "7", "Expert");
+    assert_int_equal(layer_of(list), -1);
+    assert_int_equal(layer_of(block), 3);
+    assert_int_equal(layer_of(experts), 3);
 }
 
 static void a_stream_gets_blocks_of_its_own(void **state)
@@ -366,6 +389,7 @@ int main(void)
         cmocka_unit_test_setup(a_card_that_is_not_there_is_a_failure, forget),
         cmocka_unit_test_setup(the_end_of_memory_is_a_status_and_everything_goes_on, forget),
         cmocka_unit_test_setup(no_more_is_taken_than_the_share_that_was_set, forget),
+        cmocka_unit_test_setup(a_layer_within_a_layer_is_of_the_outer_one, forget),
         cmocka_unit_test_setup(a_stream_gets_blocks_of_its_own, forget),
         cmocka_unit_test_setup(the_default_stream_has_one_number_by_both_names, forget),
         cmocka_unit_test_setup(a_recorded_stream_is_waited_for_by_the_block_s_own_and_once, forget),
