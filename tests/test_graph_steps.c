@@ -76,9 +76,16 @@ static struct mt_plan *make_plan(struct mt_training_config config, const struct 
     return plan;
 }
 
+/* Who looks on while a run trains, and may use its allocator. */
+struct watcher {
+    struct mt_training_observer observer;
+    struct mt_alloc *alloc;
+    struct mt_block *held;
+    int norms;
+};
+
 /* Trains on such a device; afterwards the allocator is whole and all is given back. */
-static mt_status train_watched(struct repeating_device *repeating, const struct setup *setup,
-                               const struct mt_training_observer *observer)
+static mt_status train_watched(struct repeating_device *repeating, const struct setup *setup, struct watcher *watcher)
 {
     const struct mt_training_config config = config_of(setup);
     struct mt_interner *interner = mt_interner_create();
@@ -91,7 +98,8 @@ static mt_status train_watched(struct repeating_device *repeating, const struct 
     struct mt_plan *plan = setup->has_plan ? make_plan(config, &settings) : NULL;
     if (plan != NULL)
         assert_int_equal(mt_alloc_follow(alloc, plan), MT_OK);
-    mt_status status = mt_training_run(&repeating->device, alloc, &config, observer);
+    watcher->alloc = alloc;
+    mt_status status = mt_training_run(&repeating->device, alloc, &config, &watcher->observer);
     assert_int_equal(mt_alloc_check(alloc), MT_OK);
     mt_alloc_stats(alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
@@ -104,7 +112,8 @@ static mt_status train_watched(struct repeating_device *repeating, const struct 
 
 static mt_status train(struct repeating_device *repeating, const struct setup *setup)
 {
-    return train_watched(repeating, setup, NULL);
+    struct watcher nobody = {0};
+    return train_watched(repeating, setup, &nobody);
 }
 
 static void steps_that_repeat_are_equal_to_the_address(void **state)
@@ -125,7 +134,7 @@ static void count_norm(void *context, const char *parameter, double norm)
 {
     (void)parameter;
     (void)norm;
-    ++*(int *)context;
+    ((struct watcher *)context)->norms++;
 }
 
 /* They are read on backward's way. */
@@ -134,13 +143,42 @@ static void a_step_whose_gradients_are_reported_is_none_that_repeats(void **stat
     (void)state;
     for (size_t i = 0; i < SETUPS; i++) {
         struct repeating_device repeating;
-        int norms = 0;
-        const struct mt_training_observer observer = {.context = &norms, .grad_norm = count_norm};
+        struct watcher watcher = {.observer = {.context = &watcher, .grad_norm = count_norm}};
         repeating_device_init(&repeating, UINT64_C(1) << 32);
-        assert_int_equal(train_watched(&repeating, &setups[i], &observer), MT_OK);
-        assert_true(norms > 0);
+        assert_int_equal(train_watched(&repeating, &setups[i], &watcher), MT_OK);
+        assert_true(watcher.norms > 0);
         assert_int_equal(repeating.begins, STEPS - 1);
         assert_int_equal(repeating.faults, 0);
+        repeating_device_end(&repeating);
+    }
+}
+
+/* Takes a block, or gives it back, every so many steps. */
+static void come_and_go(void *context, int64_t step, int64_t total, double loss, double step_ms)
+{
+    enum { PERIOD = 40, BYTES = 3000 };
+    struct watcher *watcher = context;
+    (void)loss;
+    (void)step_ms;
+    if (watcher->held != NULL && (step % PERIOD == 0 || step + 1 == total)) {
+        mt_alloc_give(watcher->alloc, watcher->held);
+        watcher->held = NULL;
+    } else if (step % PERIOD == 0) {
+        assert_int_equal(mt_alloc_take(watcher->alloc, BYTES, 0, 1, 0, &watcher->held), MT_OK);
+    }
+}
+
+/* Gradients may lie where they lay, and yet the next blocks elsewhere. */
+static void a_block_of_somebody_else_makes_a_step_another(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SETUPS; i++) {
+        struct repeating_device repeating;
+        struct watcher watcher = {.observer = {.context = &watcher, .step_done = come_and_go}};
+        repeating_device_init(&repeating, UINT64_C(1) << 32);
+        assert_int_equal(train_watched(&repeating, &setups[i], &watcher), MT_OK);
+        assert_int_equal(repeating.faults, 0);
+        assert_true(repeating.repeats > 0);
         repeating_device_end(&repeating);
     }
 }
@@ -209,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_repeat_are_equal_to_the_address),
         cmocka_unit_test(a_step_whose_gradients_are_reported_is_none_that_repeats),
+        cmocka_unit_test(a_block_of_somebody_else_makes_a_step_another),
         cmocka_unit_test(steps_that_take_memory_are_dropped),
         cmocka_unit_test(a_step_that_fails_while_it_repeats_is_dropped),
         cmocka_unit_test(steps_of_another_run_are_not_repeated),
