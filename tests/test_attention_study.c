@@ -267,6 +267,8 @@ static void the_whole_study_agrees_with_its_formulas(void **state)
         assert_int_equal(json_is_null(json_object_get(row, "oom")), is_done);
         if (!json_is_null(kept))
             assert_int_equal(integer_of(kept, "difference_bytes"), 0);
+        assert_int_equal(json_number_value(json_object_get(row, "forward_ms")) > 0, is_done);
+        assert_int_equal(json_number_value(json_object_get(row, "backward_ms")) > 0, is_done);
         if (integer_of(row, "seq") == 65536)
             assert_int_equal(is_done, strcmp(text_of(row, "attention"), "flash") == 0);
         else
