@@ -11,6 +11,8 @@
  *   refuse BYTES              a cudaMalloc that fails
  *   push NAME, pop            ranges of NVTX
  *   push-in D NAME, pop-in D  ranges of a domain, by any number
+ *   names                     a block in a range of each kind of name: ASCII, wide, an attribute of either kind, a
+ *                             registered string, one that is not known, and none
  *   launch NAME               a kernel
  *   lose COUNT                records that CUPTI drops
  *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand
@@ -228,6 +230,38 @@ static void push_in(const char *domain, const char *name)
     range(CUPTI_CBID_NVTX_nvtxDomainRangePushEx, &given);
 }
 
+static void take_named(CUpti_CallbackId id, const void *given)
+{
+    static uint64_t taken;
+    range(id, given);
+    take(++taken << 20, 512, 0);
+    range(CUPTI_CBID_NVTX_nvtxRangePop, NULL);
+}
+
+static nvtxStringHandle_t register_string(const char *text)
+{
+    nvtxStringHandle_t handle = (nvtxStringHandle_t)(uintptr_t)4711;
+    const nvtxDomainRegisterStringA_params given = {.string = text};
+    const CUpti_NvtxData data = {.functionParams = &given, .functionReturnValue = &handle};
+    if (is_nvtx_heard())
+        fake_cupti_call_back(CUPTI_CB_DOMAIN_NVTX, CUPTI_CBID_NVTX_nvtxDomainRegisterStringA, &data);
+    return handle;
+}
+
+static void take_with_each_kind_of_name(void)
+{
+    const nvtxEventAttributes_t attributes[] = {
+        {.messageType = NVTX_MESSAGE_TYPE_ASCII, .message.ascii = "attribute"},
+        {.messageType = NVTX_MESSAGE_TYPE_UNICODE, .message.unicode = L"wide attribute"},
+        {.messageType = NVTX_MESSAGE_TYPE_REGISTERED, .message.registered = register_string("registered")},
+        {.messageType = NVTX_MESSAGE_TYPE_REGISTERED, .message.registered = (nvtxStringHandle_t)(uintptr_t)4712},
+        {.messageType = NVTX_MESSAGE_UNKNOWN}};
+    take_named(CUPTI_CBID_NVTX_nvtxRangePushA, &(nvtxRangePushA_params){"plain"});
+    take_named(CUPTI_CBID_NVTX_nvtxRangePushW, &(nvtxRangePushW_params){L"wide \u00e9"});
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
+        take_named(CUPTI_CBID_NVTX_nvtxRangePushEx, &(nvtxRangePushEx_params){&attributes[i]});
+}
+
 static void pop_in(const char *domain)
 {
     const nvtxDomainRangePop_params given = {(nvtxDomainHandle_t)(uintptr_t)atoi(domain)};
@@ -335,8 +369,9 @@ static void *act_in_storm(void *address)
 
 static void *toil_on(void *address)
 {
-    for (;;)
+    while (address != NULL)
         do_everything((uint64_t)(uintptr_t)address);
+    return NULL;
 }
 
 static void toil(int count)
@@ -460,6 +495,8 @@ static int act_on_ranges(char **words)
         return push_in(first, words[2]), 3;
     if (strcmp(word, "pop-in") == 0)
         return pop_in(first), 2;
+    if (strcmp(word, "names") == 0)
+        return take_with_each_kind_of_name(), 1;
     return 0;
 }
 

@@ -132,6 +132,16 @@ static void blocks_tell_the_function_and_the_ranges(void **state)
     assert_says(MEMTRACE("top --each")->out, "cudaMalloc");
 }
 
+static void ranges_have_names_of_every_kind(void **state)
+{
+    (void)state;
+    assert_int_equal(shell(RECORD "names")->code, 0);
+    assert_string_equal(ask_trace("SELECT group_concat(s.path) FROM event AS e JOIN event_kind AS k ON k.id = e.kind"
+                                  " JOIN label AS l ON l.id = e.label JOIN span AS s ON s.id = l.span"
+                                  " WHERE k.name = 'alloc' ORDER BY e.id"),
+                        "plain,wide ?,attribute,wide attribute,registered,?,?");
+}
+
 static void kernels_are_recorded_where_they_are_asked_for(void **state)
 {
     (void)state;
@@ -372,6 +382,7 @@ int main(void)
         RECORD_TEST(memory_of_every_kind_is_a_run_of_the_trace),
         RECORD_TEST(blocks_tell_the_function_and_the_ranges),
         RECORD_TEST(each_thread_has_a_default_stream_of_its_own),
+        RECORD_TEST(ranges_have_names_of_every_kind),
         RECORD_TEST(kernels_are_recorded_where_they_are_asked_for),
         RECORD_TEST(launches_are_heard_once_there_are_ranges),
         RECORD_TEST(what_threads_do_at_once_is_all_there),

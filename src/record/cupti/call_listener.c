@@ -2,9 +2,6 @@
 
 #include "base/checked.h"
 
-#include <generated_nvtx_meta.h>
-#include <wchar.h>
-
 /* Of the driver and of the runtime alike. */
 enum { SUCCEEDED = CUDA_SUCCESS, OUT_OF_MEMORY = CUDA_ERROR_OUT_OF_MEMORY };
 _Static_assert((int)cudaSuccess == SUCCEEDED && (int)cudaErrorMemoryAllocation == OUT_OF_MEMORY, "one number each");
@@ -199,58 +196,4 @@ bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, s
                                      .context = record->contextId,
                                      .device = (int)record->deviceId};
     return find_kind(record, &out->kind);
-}
-
-/* ---- ranges ---- */
-
-/* ASCII of what is ASCII: the encoding of wide characters is the program's own affair. */
-static const char *narrow(const wchar_t *wide, char *text)
-{
-    int length = 0;
-    for (; wide[length] != L'\0' && length < MT_RANGE_NAME_BYTES - 1; length++)
-        text[length] = wide[length] > 0 && wide[length] < 128 ? (char)wide[length] : '?';
-    text[length] = '\0';
-    return text;
-}
-
-static const char *attribute_name(const nvtxEventAttributes_t *attributes, const char *(*find)(uint64_t handle),
-                                  char *text)
-{
-    if (attributes == NULL || attributes->message.ascii == NULL)
-        return NULL;
-    switch (attributes->messageType) {
-    case NVTX_MESSAGE_TYPE_ASCII:
-        return attributes->message.ascii;
-    case NVTX_MESSAGE_TYPE_UNICODE:
-        return narrow(attributes->message.unicode, text);
-    case NVTX_MESSAGE_TYPE_REGISTERED:
-        return find((uint64_t)attributes->message.registered);
-    default:
-        return NULL;
-    }
-}
-
-const char *mt_range_name(CUpti_CallbackId id, const CUpti_NvtxData *data, const char *(*find)(uint64_t handle),
-                          char *text)
-{
-    const void *given = data->functionParams;
-    const char *name = NULL;
-    if (id == CUPTI_CBID_NVTX_nvtxRangePushA)
-        name = ((const nvtxRangePushA_params *)given)->message;
-    else if (id == CUPTI_CBID_NVTX_nvtxRangePushW && ((const nvtxRangePushW_params *)given)->message != NULL)
-        name = narrow(((const nvtxRangePushW_params *)given)->message, text);
-    else if (id == CUPTI_CBID_NVTX_nvtxRangePushEx)
-        name = attribute_name(((const nvtxRangePushEx_params *)given)->eventAttrib, find, text);
-    else if (id == CUPTI_CBID_NVTX_nvtxDomainRangePushEx)
-        name = attribute_name(((const nvtxDomainRangePushEx_params *)given)->core.eventAttrib, find, text);
-    return name != NULL ? name : "";
-}
-
-uint64_t mt_range_domain(CUpti_CallbackId id, const CUpti_NvtxData *data)
-{
-    if (id == CUPTI_CBID_NVTX_nvtxDomainRangePushEx)
-        return (uint64_t)((const nvtxDomainRangePushEx_params *)data->functionParams)->domain;
-    if (id == CUPTI_CBID_NVTX_nvtxDomainRangePop)
-        return (uint64_t)((const nvtxDomainRangePop_params *)data->functionParams)->domain;
-    return 0;
 }

@@ -38,13 +38,4 @@ int mt_device_of_context(CUcontext context);
 /* The memory that a record of CUPTI speaks of. False: it is the host's. */
 bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, struct mt_memory_record *out);
 
-/* The name of the range that a call of NVTX begins, in `text` of MT_RANGE_NAME_BYTES bytes unless it is the caller's
- * own; "" if it has none. Registered strings are looked up with `find`, which gives NULL for what it does not know. */
-enum { MT_RANGE_NAME_BYTES = 256 };
-const char *mt_range_name(CUpti_CallbackId id, const CUpti_NvtxData *data, const char *(*find)(uint64_t handle),
-                          char *text);
-
-/* The domain of the range that a call of NVTX begins or ends; 0: the default one. */
-uint64_t mt_range_domain(CUpti_CallbackId id, const CUpti_NvtxData *data);
-
 #endif

@@ -1,14 +1,13 @@
 #include "record/cupti/inject.h"
 
 #include "base/memory.h"
-#include "base/number_map.h"
 #include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
 #include "record/cupti/call_listener.h"
+#include "record/cupti/range_listener.h"
 #include "record/process_run.h"
 
 #include <dlfcn.h>
-#include <generated_nvtx_meta.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,9 +27,9 @@ enum { MEMORY_BUFFER_BYTES = 32 << 10 };
 static struct {
     struct mt_record_request request;
     CUpti_SubscriberHandle subscriber;
-    pthread_mutex_t lock;         /* held by whoever tells the account */
-    struct mt_number_map strings; /* registered with NVTX: handle to a copy's address */
-    pthread_key_t thread_key;     /* whose destructor is told that a thread ends */
+    pthread_mutex_t lock; /* held by whoever tells the account */
+    struct mt_range_strings strings;
+    pthread_key_t thread_key; /* whose destructor is told that a thread ends */
     struct mt_pool_functions pools;
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
@@ -175,44 +174,17 @@ static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
     pthread_mutex_unlock(&watch.lock);
 }
 
-static const char *find_string(uint64_t handle)
-{
-    uint64_t copy;
-    return mt_number_map_get(&watch.strings, handle, &copy) ? (const char *)copy : NULL;
-}
-
-static void keep_string(const CUpti_NvtxData *data)
-{
-    const nvtxDomainRegisterStringA_params *given = data->functionParams;
-    const nvtxStringHandle_t *handle = data->functionReturnValue;
-    if (handle != NULL && given->string != NULL)
-        mt_number_map_put(&watch.strings, (uint64_t)*handle, (uint64_t)mt_host_strdup(given->string));
-}
-
-static void tell_range(struct mt_process_run *run, struct mt_account_thread *thread, CUpti_CallbackId id,
-                       const CUpti_NvtxData *data)
-{
-    char text[MT_RANGE_NAME_BYTES];
-    struct mt_account *account = mt_process_run_account(run);
-    uint64_t domain = mt_range_domain(id, data), now_ns = mt_process_run_now_ns(run);
-    if (id == CUPTI_CBID_NVTX_nvtxRangePop || id == CUPTI_CBID_NVTX_nvtxDomainRangePop)
-        mt_account_leave(account, thread, domain, now_ns);
-    else
-        mt_account_enter(account, thread, domain, now_ns, mt_range_name(id, data, find_string, text));
-}
-
 /* Ranges that begin before the first context are spans, too: the trace is opened for them. */
 static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
     struct mt_listening_thread *thread = know_thread();
     pthread_mutex_lock(&watch.lock);
-    if (id == CUPTI_CBID_NVTX_nvtxDomainRegisterStringA) {
-        keep_string(data);
-    } else {
+    if (!mt_range_string_heard(&watch.strings, id, data)) {
         begin_run(NULL);
         struct mt_process_run *run = watch.run;
         if (run != NULL)
-            tell_range(run, &thread->account, id, data);
+            mt_range_heard(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
+                           mt_process_run_now_ns(run));
     }
     pthread_mutex_unlock(&watch.lock);
 }
@@ -364,19 +336,12 @@ static mt_status listen_to_contexts_and_ranges(void)
 {
     static const CUpti_CallbackId contexts[] = {CUPTI_CBID_RESOURCE_CONTEXT_CREATED,
                                                 CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING};
-    static const CUpti_CallbackId ranges[] = {
-        CUPTI_CBID_NVTX_nvtxRangePushA,
-        CUPTI_CBID_NVTX_nvtxRangePushW,
-        CUPTI_CBID_NVTX_nvtxRangePushEx,
-        CUPTI_CBID_NVTX_nvtxRangePop,
-        CUPTI_CBID_NVTX_nvtxDomainRangePushEx,
-        CUPTI_CBID_NVTX_nvtxDomainRangePop,
-        CUPTI_CBID_NVTX_nvtxDomainRegisterStringA,
-    };
+    size_t count;
+    const CUpti_CallbackId *ranges = mt_range_functions(&count);
     mt_status status =
         mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RESOURCE, contexts, sizeof contexts / sizeof contexts[0]);
     if (status == MT_OK)
-        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_NVTX, ranges, sizeof ranges / sizeof ranges[0]);
+        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_NVTX, ranges, count);
     return status;
 }
 
@@ -433,7 +398,7 @@ static mt_status watch_kernels(void)
 
 static mt_status join_process(void)
 {
-    mt_number_map_create(&watch.strings);
+    mt_range_strings_create(&watch.strings);
     if (pthread_key_create(&watch.thread_key, forget_thread) != 0 || pthread_atfork(NULL, NULL, in_child) != 0 ||
         on_exit(on_exit_of_process, (void *)(intptr_t)getpid()) != 0)
         return mt_fail(MT_FAILED, "the process has no room for another library");
