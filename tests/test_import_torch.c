@@ -291,6 +291,64 @@ static void what_goes_in_the_loss_is_not_saved(void **state)
     mt_import_report_release(&report);
 }
 
+#define SAID(stage, name, us) "{\"device\":0,\"stage\":\"" stage "\",\"name\":\"" name "\",\"time_us\":" us "}"
+#define AT_TIME(action, address, us) "{\"action\":\"" action "\",\"addr\":" address ",\"size\":512,\"time_us\":" us "}"
+
+/* What a program says that it is doing is of the blocks that are asked for until it ends; and it may say several things at
+ * once, some of which end out of order, or never. */
+static void rules_go_by_what_the_program_said(void **state)
+{
+    (void)state;
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {
+        .file = "said.json", .trace = "said.db", .rules = "said.rules", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen("said.rules", "w");
+    assert_non_null(file);
+    fputs("annotation=\"Optimizer.step#*\" -> category=Optimizer\n"
+          "annotation=\"# forward #\" -> category=FFN\n",
+          file);
+    fclose(file);
+    file = fopen("said.json", "w");
+    assert_non_null(file);
+    fputs(
+        "{\"segments\":[],\"device_traces\":[[" AT_TIME("free_completed", "9216", "5") "," AT_TIME("alloc", "512", "10") "," AT_TIME(
+            "alloc", "1024",
+            "20") "," AT_TIME("alloc", "1536",
+                              "30") "," AT_TIME("alloc", "2048",
+                                                "40") "," AT_TIME("alloc", "2560",
+                                                                  "50") "," AT_TIME("alloc", "3072",
+                                                                                    "60") "]],\"external_annotations\":"
+                                                                                          "[" SAID("START",
+                                                                                                   "# forward #",
+                                                                                                   "20") "," SAID("STAR"
+                                                                                                                  "T",
+                                                                                                                  "Opti"
+                                                                                                                  "mize"
+                                                                                                                  "r."
+                                                                                                                  "step"
+                                                                                                                  "#Ada"
+                                                                                                                  "mW."
+                                                                                                                  "ste"
+                                                                                                                  "p",
+                                                                                                                  "30") "," SAID("END",
+                                                                                                                                 "# forward #",
+                                                                                                                                 "40") "," SAID("END",
+                                                                                                                                                "Optimizer.step#AdamW.step",
+                                                                                                                                                "50") "," SAID("END",
+                                                                                                                                                               "nothing",
+                                                                                                                                                               "55") "," SAID("START",
+                                                                                                                                                                              "# forward #",
+                                                                                                                                                                              "60") "]}",
+        file);
+    fclose(file);
+    if (mt_import(&plan, &report) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_string_equal(sql_text("said.db", "SELECT group_concat(category) FROM (SELECT category FROM event JOIN label"
+                                            " ON label.id = label WHERE kind = 2 ORDER BY event.id)"),
+                        "Param,Other,FFN,Optimizer,Optimizer,Other,FFN");
+    mt_import_report_release(&report);
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_torch");
@@ -308,6 +366,7 @@ int main(void)
         cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),
         cmocka_unit_test(sizes_whose_sum_no_number_holds_are_refused),
         cmocka_unit_test(a_refused_request_may_have_any_size),
+        cmocka_unit_test(rules_go_by_what_the_program_said),
         cmocka_unit_test(what_goes_in_the_loss_is_not_saved),
         cmocka_unit_test(who_takes_memory_after_a_refusal_did_not_end_of_it),
     };

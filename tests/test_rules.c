@@ -159,8 +159,13 @@ static bool fits(const char *condition)
     char line[256];
     static const struct mt_call_frame gate = {.name = "gate", .file = "my/ffn.py", .line = 30, .is_python = true};
     const struct mt_call_stack undone = {.frames = (struct mt_call_frame *)&gate, .frame_count = 1, .node = ""};
-    const struct mt_rule_subject subject = {
-        .bytes = 1000, .metadata = "mine", .phase = MT_PHASE_FORWARD, .undone = &undone};
+    static const char *const said[] = {"step", "warm-up"};
+    const struct mt_rule_subject subject = {.bytes = 1000,
+                                            .metadata = "mine",
+                                            .annotations = said,
+                                            .annotation_count = 2,
+                                            .phase = MT_PHASE_FORWARD,
+                                            .undone = &undone};
     struct mt_rules *rules = mt_rules_create();
     snprintf(line, sizeof line, "%s -> op=x", condition);
     if (mt_rules_add(rules, "test", line) != MT_OK)
@@ -184,6 +189,7 @@ static void each_condition_is_asked(void **state)
                                           "size=500-1KiB",
                                           "size=-1000",
                                           "metadata=mine",
+                                          "annotation=warm*",
                                           "recorded",
                                           "phase=loss|forward",
                                           "temporary",
@@ -201,6 +207,7 @@ static void each_condition_is_asked(void **state)
                                          "size=1001-",
                                          "size=-999",
                                          "metadata=your*",
+                                         "annotation=cold",
                                          "before",
                                          "phase=loss",
                                          "outlives",

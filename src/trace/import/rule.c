@@ -142,8 +142,8 @@ static mt_status read_phases(char *value, struct mt_rule *rule)
 /* Conditions that no value follows. */
 static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
-    static const char *const with_value[] = {"function", "file",     "line", "native", "operator",
-                                             "node",     "metadata", "size", "phase"};
+    static const char *const with_value[] = {"function", "file",     "line",       "native", "operator",
+                                             "node",     "metadata", "annotation", "size",   "phase"};
     static const char *const alone[] = {"before",        "recorded",        "outlives",         "temporary",
                                         "forward-known", "forward-unknown", "halves-parameter", "undone"};
     if (line->has_value)
@@ -169,8 +169,9 @@ static mt_status read_condition(struct line *line, struct mt_rule *rule)
     const struct {
         const char *name;
         char **field;
-    } texts[] = {{"function", &rule->function},  {"file", &rule->file}, {"native", &rule->native},
-                 {"operator", &rule->operation}, {"node", &rule->node}, {"metadata", &rule->metadata}};
+    } texts[] = {{"function", &rule->function},    {"file", &rule->file}, {"native", &rule->native},
+                 {"operator", &rule->operation},   {"node", &rule->node}, {"metadata", &rule->metadata},
+                 {"annotation", &rule->annotation}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && line->has_value; i++)
         if (strcmp(line->name, texts[i].name) == 0)
             return set_text(texts[i].field, line->value);
@@ -276,6 +277,7 @@ void mt_rule_release(struct mt_rule *rule)
     free(rule->operation);
     free(rule->node);
     free(rule->metadata);
+    free(rule->annotation);
     free((char *)rule->says.category);
     free((char *)rule->says.op);
     free((char *)rule->says.span);
@@ -325,6 +327,14 @@ static bool is_as_asked(int asked, bool is_so)
     return asked == MT_RULE_SILENT || (asked == 1) == is_so;
 }
 
+static bool fits_some_annotation(const struct mt_rule *rule, const struct mt_rule_subject *subject)
+{
+    for (uint32_t i = 0; i < subject->annotation_count; i++)
+        if (mt_glob_fits(rule->annotation, subject->annotations[i]))
+            return true;
+    return false;
+}
+
 bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject)
 {
     return subject->bytes >= rule->size_low && subject->bytes <= rule->size_high &&
@@ -334,5 +344,6 @@ bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subje
            is_as_asked(rule->outlives, subject->outlives_phase) &&
            is_as_asked(rule->parameter, subject->halves_parameter) &&
            (rule->metadata == NULL || mt_glob_fits(rule->metadata, subject->metadata)) &&
+           (rule->annotation == NULL || fits_some_annotation(rule, subject)) &&
            (!rule->of_undone || (subject->undone != NULL && fits_some_frame(rule, subject->undone)));
 }

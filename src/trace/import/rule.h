@@ -13,6 +13,7 @@ struct mt_rule {
     char *operation; /* an operator of PyTorch */
     char *node;      /* the node of autograd; "" if there is none */
     char *metadata;
+    char *annotation; /* one of those that were open */
     uint64_t size_low, size_high;
     uint32_t phases;                                /* a bit each; 0: any */
     int before, forward_known, outlives, parameter; /* 0 or 1; MT_RULE_SILENT: either */

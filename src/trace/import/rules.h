@@ -34,7 +34,9 @@ size_t mt_rules_count(const struct mt_rules *rules);
 /* What is known of a block that somebody asked for. */
 struct mt_rule_subject {
     uint64_t bytes;
-    const char *metadata; /* that the program gave; "" if none */
+    const char *metadata;           /* that the program gave; "" if none */
+    const char *const *annotations; /* what it said that it was doing */
+    uint32_t annotation_count;
     mt_phase phase;
     bool was_before;                    /* it was live before the recording began */
     bool is_forward_known;              /* it was asked for to undo an operator whose own block is known */

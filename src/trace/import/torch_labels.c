@@ -4,6 +4,7 @@
 #include "base/number_map.h"
 #include "trace/import/forward_tape.h"
 #include "trace/import/frugal_names.h"
+#include "trace/import/open_annotations.h"
 #include "trace/import/torch_lives.h"
 #include "trace/import/torch_spans.h"
 
@@ -31,6 +32,7 @@ struct mt_torch_labels {
     struct mt_name_set *names;
     struct mt_forward_tape *tape;
     struct mt_torch_lives lives;
+    struct mt_open_annotations open;     /* as of the latest event */
     struct mt_number_map caller_numbers; /* by where the frames are */
     struct caller *callers;
     size_t caller_count;
@@ -63,10 +65,14 @@ static const char *metadata_of(const struct mt_torch_request *request)
     return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
 }
 
-static struct mt_rule_subject subject_of(const struct mt_torch_request *request)
+/* Borrows what is open. What was there before was asked for before anything was said. */
+static struct mt_rule_subject subject_of(const struct mt_torch_request *request, const struct mt_open_annotations *open)
 {
-    return (struct mt_rule_subject){
-        .bytes = request->requested_bytes, .metadata = metadata_of(request), .was_before = request->event == NULL};
+    return (struct mt_rule_subject){.bytes = request->requested_bytes,
+                                    .metadata = metadata_of(request),
+                                    .annotations = open->names,
+                                    .annotation_count = request->event != NULL ? open->count : 0,
+                                    .was_before = request->event == NULL};
 }
 
 /* What rules say; where they are silent, an allocation goes on with what was before. */
@@ -83,13 +89,15 @@ static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *ca
 static void find_lives(struct mt_torch_labels *labels)
 {
     const struct mt_torch_snapshot *snapshot = labels->snapshot;
+    struct mt_open_annotations open = {0};
     int phase = MT_RULE_SILENT;
     mt_torch_lives_create(&labels->lives, snapshot);
     for (size_t i = 0; i < snapshot->event_count; i++) {
         const struct mt_torch_event *event = &snapshot->events[i];
         if (event->action == MT_TORCH_ALLOC) {
             const struct mt_torch_request request = {event->bytes, event->frames, event};
-            const struct mt_rule_subject subject = subject_of(&request);
+            mt_open_annotations_move(&open, snapshot, event->time_us);
+            const struct mt_rule_subject subject = subject_of(&request, &open);
             phase = (int)phase_of(labels, find_caller(labels, event->frames), &subject, phase);
         }
         labels->lives.phases[i] = (uint8_t)(phase != MT_RULE_SILENT ? phase : MT_PHASE_INIT);
@@ -146,10 +154,11 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
 {
     struct mt_torch_labels *labels = context;
     labels->time_ns = time_ns > labels->time_ns ? time_ns : labels->time_ns;
+    mt_open_annotations_move(&labels->open, labels->snapshot, event->time_us);
     if (event->action != MT_TORCH_ALLOC)
         return;
     const struct mt_torch_request request = {event->bytes, event->frames, event};
-    struct mt_rule_subject subject = subject_of(&request);
+    struct mt_rule_subject subject = subject_of(&request, &labels->open);
     struct mt_rule_answer answer;
     subject.phase = (mt_phase)labels->lives.phases[event - labels->snapshot->events];
     mt_rules_ask(labels->rules, &find_caller(labels, event->frames)->choice, &subject, &answer);
@@ -258,7 +267,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
 {
     struct mt_torch_labels *labels = context;
     struct caller *caller = find_caller(labels, request->frames);
-    struct mt_rule_subject subject = subject_of(request);
+    struct mt_rule_subject subject = subject_of(request, &labels->open);
     struct mt_rule_answer answer;
     struct mt_text op = {0};
     uint64_t ignored;

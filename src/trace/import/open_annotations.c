@@ -1,0 +1,28 @@
+#include "trace/import/open_annotations.h"
+
+#include <string.h>
+
+/* The last of that name: threads may have opened it more than once. */
+static void end_annotation(struct mt_open_annotations *open, const char *name)
+{
+    for (uint32_t i = open->count; i > 0; i--)
+        if (strcmp(open->names[i - 1], name) == 0) {
+            open->count--;
+            memmove(open->names + i - 1, open->names + i, (open->count + 1 - i) * sizeof *open->names);
+            return;
+        }
+}
+
+void mt_open_annotations_move(struct mt_open_annotations *open, const struct mt_torch_snapshot *snapshot,
+                              int64_t time_us)
+{
+    for (; open->passed < snapshot->annotation_count; open->passed++) {
+        const struct mt_torch_annotation *next = &snapshot->annotations[open->passed];
+        if (next->time_us > time_us)
+            return;
+        if (next->is_end)
+            end_annotation(open, next->name);
+        else if (open->count < MT_MOST_OPEN_ANNOTATIONS)
+            open->names[open->count++] = next->name;
+    }
+}
