@@ -83,6 +83,21 @@ static void a_driver_that_is_missing_is_named_and_exits_with_4(void **state)
 }
 
 /* The libraries say what is wrong, and the command which of its options helps. */
+/* Nor does the trace get a run that nothing is known of, and that questions would be about. */
+static void a_run_without_its_data_does_not_begin(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE(TINY "--device sim --vocab 256 --data nofile --trace none.db");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->err, "can't read nofile: No such file");
+    assert_string_equal(said->out, "");
+    assert_int_equal(access("none.db", F_OK), -1);
+    said = shell("echo short >short.txt; \"$M\" " TINY "--device sim --vocab 256 --data short.txt --trace none.db");
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->err, "short.txt has 6 bytes");
+    assert_int_equal(access("none.db", F_OK), -1);
+}
+
 static void failures_are_told_with_the_options_that_help(void **state)
 {
     (void)state;
@@ -233,6 +248,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(a_run_without_a_trace_leaves_none),
         TEST_WITH_TWO_RUNS(auto_takes_a_gpu_or_says_that_nothing_is_executed),
         TEST_WITH_TWO_RUNS(a_driver_that_is_missing_is_named_and_exits_with_4),
+        TEST_WITH_TWO_RUNS(a_run_without_its_data_does_not_begin),
         TEST_WITH_TWO_RUNS(failures_are_told_with_the_options_that_help),
         TEST_WITH_TWO_RUNS(kernels_that_can_not_be_watched_leave_a_note_and_the_run),
         TEST_WITH_TWO_RUNS(gradients_are_read_back_only_for_json),

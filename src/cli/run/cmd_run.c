@@ -3,6 +3,7 @@
 #include "cli/run/interrupt.h"
 #include "cli/run/run_options.h"
 #include "cli/run/run_report.h"
+#include "model/token_source.h"
 
 /* Ends the program as usual, and says first that nothing is lost. */
 static void on_interrupt(int number)
@@ -20,11 +21,22 @@ static mt_status run_traced(const struct mt_run_plan *plan, struct mt_run_result
     return status;
 }
 
+/* That there is what the steps read: before the trace gets a run that could not begin. */
+static mt_status check_data(const struct mt_run_plan *plan)
+{
+    struct mt_token_source *tokens = NULL;
+    mt_status status = mt_token_source_open(&plan->config, &tokens);
+    mt_token_source_close(tokens);
+    return status;
+}
+
 static mt_status run_run(const void *given)
 {
     const struct mt_run_options *run = given;
     struct mt_run_plan plan;
     mt_status status = mt_run_options_plan(run, &plan);
+    if (status == MT_OK)
+        status = check_data(&plan);
     if (status != MT_OK)
         return status;
     struct mt_run_result result;
