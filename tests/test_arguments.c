@@ -71,6 +71,10 @@ static void values_out_of_range_are_wrong_usage(void **state)
                                         "events --step 99",
                                         "events --csv --json",
                                         "sql",
+                                        "export blocks -o ''",
+                                        "timeline -o ''",
+                                        "report -o ''",
+                                        "check --max-allocated 1TiB --junit ''",
                                         "run --device sim:12parsecs"};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct said *said = shell("\"$M\" %s", cases[i]);

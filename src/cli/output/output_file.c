@@ -97,6 +97,8 @@ mt_status mt_output_file_check(const char *option, const char *name, const char 
 {
     if (is_stdout(name))
         return MT_OK;
+    if (name[0] == '\0')
+        return mt_fail(MT_USAGE, "%s: the file's name is empty", option);
     if (other != NULL && is_same_file(name, other))
         return mt_fail(MT_USAGE, "%s %s is %s itself: name another file", option, name, other);
     mt_status status = check_no_trace(name);

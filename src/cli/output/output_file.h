@@ -20,7 +20,7 @@ typedef enum mt_output_form {
     MT_OUTPUT_APPENDED    /* as they are, behind what is there */
 } mt_output_form;
 
-/* For the start of a command, before it works or prints: MT_USAGE if `name` is a trace, or one file with `other`, which
+/* For the start of a command, before it works or prints: MT_USAGE if `name` is empty, a trace, or one file with `other`, which
  * the command reads or writes too. `option` is what named it ("-o"). Either name may be NULL, and there need be no such
  * file. Links of both kinds are seen through; pipes and /dev/null may be named twice. */
 mt_status mt_output_file_check(const char *option, const char *name, const char *other);
