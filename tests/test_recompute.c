@@ -112,6 +112,40 @@ static void what_is_recomputed_or_updated_early_has_the_same_bits(void **state)
     }
 }
 
+static double *logits_of(const struct mt_training_config *config, bool learns, size_t *out_count)
+{
+    struct bench_model m;
+    struct mt_tensor *inputs, *targets;
+    open_model(&m, config);
+    mt_token_source_next(&m.rt, m.tokens, 0, &inputs, &targets);
+    m.rt.grad_enabled = learns;
+    mt_fused_forward(&m.rt, &m.model, inputs);
+    *out_count = (size_t)mt_tensor_count(m.model.logits);
+    double *logits = read_all(&m.rt, m.model.logits);
+    mt_tensor_release(&m.rt, inputs);
+    mt_tensor_release(&m.rt, targets);
+    mt_fused_end_step(&m.rt, &m.model);
+    close_model(&m);
+    return logits;
+}
+
+/* Where nothing is kept, sums take the place of their operands. */
+static void a_forward_that_keeps_nothing_has_the_same_logits(void **state)
+{
+    (void)state;
+    static const mt_attention_kind attentions[] = {MT_ATTENTION_WEIGHTS, MT_ATTENTION_FLASH};
+    for (int i = 0; i < 2; i++) {
+        struct mt_training_config config = small_config();
+        size_t count, again;
+        config.attention = attentions[i];
+        double *kept = logits_of(&config, true, &count), *not_kept = logits_of(&config, false, &again);
+        assert_int_equal(count, again);
+        assert_memory_equal(kept, not_kept, count * sizeof *kept);
+        free(kept);
+        free(not_kept);
+    }
+}
+
 /* ---- what is there, and when ---- */
 
 /* Of a block only its input waits for backward: one tensor of the stream, and beside the blocks the last norm's two and the
@@ -257,6 +291,7 @@ int main(int count, char **arguments)
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_recomputed_or_updated_early_has_the_same_bits),
+        cmocka_unit_test(a_forward_that_keeps_nothing_has_the_same_logits),
         cmocka_unit_test(a_checkpointed_forward_keeps_the_inputs_of_blocks),
         cmocka_unit_test(what_is_recomputed_is_labelled_as_in_forward),
         cmocka_unit_test(an_early_update_leaves_one_gradient_at_a_time),
