@@ -201,7 +201,7 @@ static void what_threads_do_at_once_is_all_there(void **state)
 static void a_program_forks_and_exits_while_its_threads_go_on(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         assert_int_equal(
             shell("rm -f memtrace.db; \"$M\" record --kernels -- " FAKE "toil 2 sleep 3 fork fork exit 3")->code, 3);
         assert_string_equal(ask_trace("SELECT state FROM run"), "failed");

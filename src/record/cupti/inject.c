@@ -298,18 +298,24 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 
 /* ---- beginning and end ---- */
 
-static void on_exit_of_process(int code, void *owner)
+/* Under both locks, so that a buffer which CUPTI's thread is just handing over is read to its end. */
+static struct mt_process_run *end_run(void)
 {
-    if (watch.is_over || getpid() != (pid_t)(intptr_t)owner)
-        return;
-    cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    pthread_mutex_lock(
-        &watch.reading_lock); /* so that a buffer that CUPTI's thread is handing over is read to its end */
+    pthread_mutex_lock(&watch.reading_lock);
     pthread_mutex_lock(&watch.lock);
     watch.is_over = true;
     struct mt_process_run *run = watch.ended = atomic_exchange(&watch.run, NULL);
     pthread_mutex_unlock(&watch.lock);
     pthread_mutex_unlock(&watch.reading_lock);
+    return run;
+}
+
+static void on_exit_of_process(int code, void *owner)
+{
+    if (watch.is_over || getpid() != (pid_t)(intptr_t)owner)
+        return;
+    cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    struct mt_process_run *run = end_run();
     if (run != NULL)
         mt_process_run_close(run, code, watch.lost_records);
 }

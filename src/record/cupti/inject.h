@@ -3,7 +3,7 @@
  * subscriber, opens the trace when the process makes its first context, and closes it when the process exits.
  *
  * It never stops the program, prints nothing, and leaves signals alone: what it can't do is told to `memtrace
- * record`. */
+ * record`, and where it can do nothing it leaves CUPTI to others. */
 #ifndef MT_RECORD_CUPTI_INJECT_H
 #define MT_RECORD_CUPTI_INJECT_H
 
