@@ -84,6 +84,11 @@ static uint64_t lowest_offset(struct layout *layout, const struct mt_pack_block 
     return offset;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* How many were placed at offsets below `offset`. */
 static size_t count_below(const struct layout *layout, uint64_t offset)
 {
@@ -118,8 +123,7 @@ static void add(struct layout *layout, const struct mt_pack_block *block, uint64
     layout->eras[at] = eras;
     memcpy(layout->lives[at], block->lives, sizeof block->lives);
     layout->count++;
-    if (layout->ends[at] > layout->end_bytes)
-        layout->end_bytes = layout->ends[at];
+    layout->end_bytes = larger(layout->end_bytes, layout->ends[at]);
 }
 
 static void place_in_order(struct layout *layout, struct mt_pack_block *blocks, const struct rank *order, size_t count)
@@ -299,15 +303,21 @@ uint64_t mt_pack(struct mt_pack_block *blocks, size_t count, uint64_t enough_byt
     return search.best_bytes;
 }
 
+/* Of what is placed already only that counts which lives before the last of the others is gone. */
 uint64_t mt_pack_around(struct mt_pack_block *blocks, size_t placed_count, size_t count)
 {
     struct layout layout = layout_create(blocks, count);
     struct rank *order = mt_host_alloc((count - placed_count + 1) * sizeof *order);
-    for (size_t i = 0; i < placed_count; i++)
-        add(&layout, &blocks[i], eras_of(&layout, blocks[i].lives));
+    uint32_t last = last_moment(&blocks[placed_count], count - placed_count);
+    uint64_t end_bytes = 0;
+    for (size_t i = 0; i < placed_count; i++) {
+        end_bytes = larger(end_bytes, blocks[i].offset + blocks[i].bytes);
+        if (blocks[i].lives[0].from < last)
+            add(&layout, &blocks[i], eras_of(&layout, blocks[i].lives));
+    }
     rank_by_size(blocks, placed_count, count, order);
     place_in_order(&layout, blocks, order, count - placed_count);
-    uint64_t end_bytes = layout.end_bytes;
+    end_bytes = larger(end_bytes, layout.end_bytes);
     free(order);
     layout_destroy(&layout);
     return end_bytes;
