@@ -216,14 +216,13 @@ static void record_beside_a_child(int reading, int writing)
     struct script script = script_begin(8, mt_recorder_sink(recorder));
     char nothing;
     script_emit(&script, 5000);
-    pid_t child = fork();
-    if (child == 0) {
+    if (fork() == 0) {
         mt_recorder_disown(recorder);
+        atomic_store(emitted, 5000);
         close(writing);
         ssize_t got = read(reading, &nothing, 1);
         _exit((int)got);
     }
-    atomic_store(emitted, child > 0 ? 5000 : 0);
     for (;;)
         pause();
 }
