@@ -56,10 +56,10 @@ struct shape {
 };
 
 /* What is wrong in the second call: the tensor of that number is of another shape or dtype, or is not there, or
- * shares its memory with the one before it in the list, turned around so that it is another view. */
+ * is the first one of the list: turned around, so that it is another view of it, or the very same. */
 struct wrong {
     int tensor;
-    enum { IS_ANOTHER, IS_MISSING, IS_TURNED } how;
+    enum { IS_ANOTHER, IS_MISSING, IS_TURNED, IS_FIRST } how;
     struct shape is;
 };
 
@@ -98,6 +98,8 @@ static mt_status call(const struct op_case *c, const struct wrong *wrong)
             continue;
         if (is_wrong && wrong->how == IS_TURNED)
             tensors[i] = turn(tensors[0]);
+        else if (is_wrong && wrong->how == IS_FIRST)
+            tensors[i] = mt_tensor_retain(tensors[0]);
         else
             tensors[i] = make(is_wrong ? &wrong->is : &c->tensors[i]);
     }
@@ -154,6 +156,19 @@ static void call_rms_norm(struct mt_tensor *const *t)
 {
     const struct mt_norm_tensors norm = {.out = t[0], .x = t[1], .y = t[2], .sum = t[3], .weight = t[4], .rstd = t[5]};
     mt_op_rms_norm(&lab.rt, &norm);
+}
+
+static void call_rms_norm_grad(struct mt_tensor *const *t)
+{
+    const struct mt_norm_grad_tensors norm = {.grad = t[0],
+                                              .x = t[1],
+                                              .dx = t[2],
+                                              .cast = t[3],
+                                              .weight = t[4],
+                                              .dweight = t[5],
+                                              .rstd = t[6],
+                                              .partial_sum = t[7]};
+    mt_op_rms_norm_grad(&lab.rt, &norm);
 }
 
 static void call_swiglu(struct mt_tensor *const *t)
@@ -250,6 +265,23 @@ static const struct op_case cases[] = {
       {3, IS_MISSING, {0}},
       {1, IS_TURNED, {0}}},
      6},
+    {"rms_norm_grad",
+     call_rms_norm_grad,
+     {{MT_BF16, 3, {2, 4, 4}},
+      {MT_F32, 3, {2, 4, 4}},
+      {MT_F32, 3, {2, 4, 4}},
+      {MT_BF16, 3, {2, 4, 4}},
+      {MT_F32, 1, {4}},
+      {MT_F32, 1, {4}},
+      {MT_F32, 3, {2, 4, 1}},
+      {MT_F32, 2, {MTK_NORM_PARTS, 4}}},
+     {{1, IS_FIRST, {0}},
+      {2, IS_FIRST, {0}},
+      {3, IS_ANOTHER, {MT_BF16, 3, {2, 3, 4}}},
+      {5, IS_ANOTHER, {MT_F32, 1, {5}}},
+      {6, IS_MISSING, {0}},
+      {7, IS_ANOTHER, {MT_F32, 2, {MTK_NORM_PARTS - 1, 4}}}},
+     6},
     {"swiglu",
      call_swiglu,
      {{MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 8}}},
@@ -269,8 +301,10 @@ static const struct op_case cases[] = {
      {{1, IS_ANOTHER, {MT_BF16, 2, {4, 4}}},
       {2, IS_ANOTHER, {MT_F32, 2, {4, 5}}},
       {4, IS_ANOTHER, {MT_F32, 2, {4, 4}}},
-      {1, IS_TURNED, {0}}},
-     4},
+      {1, IS_TURNED, {0}},
+      {1, IS_FIRST, {0}},
+      {3, IS_FIRST, {0}}},
+     6},
 };
 
 static void what_does_not_fit_is_refused_with_the_ops_name(void **state)
@@ -327,6 +361,63 @@ static void what_repeats_itself_is_read_and_never_written(void **state)
     mt_tensor_release(&lab.rt, one);
 }
 
+/* What was read of the operands would be written over by the rows before it. */
+static void a_gate_lies_elsewhere_than_its_operands(void **state)
+{
+    (void)state;
+    const struct shape both = {MT_F32, 2, {4, 8}};
+    struct mt_tensor *in = make(&both);
+    struct mt_tensor *part = mt_tensor_view(&lab.rt, in, 2, (const int64_t[]){4, 4}, (const int64_t[]){4, 1}, 0);
+    mt_op_swiglu(&lab.rt, part, in);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    mt_op_swiglu_grad(&lab.rt, in, part);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    mt_tensor_release(&lab.rt, part);
+    mt_tensor_release(&lab.rt, in);
+}
+
+/* Two heads of 16 features from a column of a (1,16,96) on. */
+static struct mt_tensor *heads_from(struct mt_tensor *rows, int64_t column)
+{
+    return mt_tensor_view(&lab.rt, rows, 4, (const int64_t[]){1, 2, 16, 16}, (const int64_t[]){16 * 96, 16, 96, 1},
+                          column);
+}
+
+/* As one product's columns they are written by one kernel, and no column twice. */
+static void gradients_of_heads_may_lie_side_by_side(void **state)
+{
+    (void)state;
+    const struct shape heads = {MT_F32, 4, {1, 2, 16, 16}}, column = {MT_F32, 4, {1, 2, 16, 1}},
+                       projected = {MT_F32, 3, {1, 16, 96}};
+    struct mt_tensor *t[5], *lse = make(&column), *delta = make(&column), *rows = make(&projected);
+    struct mt_tensor *dq = heads_from(rows, 0), *dk = heads_from(rows, 32), *overlaps = heads_from(rows, 48);
+    struct mt_tensor *dv = heads_from(rows, 64);
+    for (int i = 0; i < 5; i++)
+        t[i] = make(&heads);
+    struct mt_attention attention = {.scale = 1,
+                                     .q = t[0],
+                                     .k = t[1],
+                                     .v = t[2],
+                                     .out = t[3],
+                                     .grad = t[4],
+                                     .dq = dq,
+                                     .dk = dk,
+                                     .dv = dv,
+                                     .lse = lse,
+                                     .delta = delta};
+    mt_op_attention_grad(&lab.rt, &attention);
+    assert_int_equal(lab.rt.status, MT_OK);
+    attention.dk = overlaps;
+    mt_op_attention_grad(&lab.rt, &attention);
+    assert_int_equal(lab.rt.status, MT_FAILED);
+    lab.rt.status = MT_OK;
+    struct mt_tensor *const all[] = {t[0], t[1], t[2], t[3], t[4], lse, delta, dq, dk, dv, overlaps, rows};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        mt_tensor_release(&lab.rt, all[i]);
+}
+
 /* It would be written over while it is read. */
 static void scratch_of_attentions_gradient_is_not_its_log_sum_exp(void **state)
 {
@@ -379,6 +470,8 @@ int main(void)
         cmocka_unit_test(a_norm_has_another_place_than_the_sum_that_it_is_of),
         cmocka_unit_test(what_repeats_itself_is_read_and_never_written),
         cmocka_unit_test(scratch_of_attentions_gradient_is_not_its_log_sum_exp),
+        cmocka_unit_test(a_gate_lies_elsewhere_than_its_operands),
+        cmocka_unit_test(gradients_of_heads_may_lie_side_by_side),
         cmocka_unit_test(a_shape_without_elements_is_refused),
     };
     return cmocka_run_group_tests(tests, open_laboratory, close_laboratory);
