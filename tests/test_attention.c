@@ -146,6 +146,33 @@ static void flash_makes_no_square_at_all(void **state)
     }
 }
 
+static int log_sum_exps_of(const struct mt_training_config *config)
+{
+    struct recording recording;
+    int count = 0;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++)
+        count += recording.events[i].kind == MT_EVENT_ALLOC &&
+                 strstr(recording_label_of(&recording, &recording.events[i])->op, ".lse") != NULL;
+    recording_close(&recording);
+    return count;
+}
+
+/* Backward alone reads it. */
+static void without_gradients_there_is_no_log_sum_exp(void **state)
+{
+    (void)state;
+    static const mt_attention_kind kinds[] = {MT_ATTENTION_SOFTMAX, MT_ATTENTION_FLASH, MT_ATTENTION_FLASH};
+    for (int i = 0; i < 3; i++) {
+        struct mt_training_config config = config_of(kinds[i], false);
+        config.implementation = i == 2 ? MT_IMPLEMENTATION_FUSED : MT_IMPLEMENTATION_EAGER;
+        assert_int_equal(log_sum_exps_of(&config), LAYERS * STEPS);
+        config.mode = MT_MODE_INFER;
+        assert_int_equal(log_sum_exps_of(&config), 0);
+    }
+}
+
 static void flash_refuses_heads_that_its_kernels_do_not_take(void **state)
 {
     (void)state;
@@ -211,6 +238,7 @@ int main(void)
         cmocka_unit_test(all_ways_train_alike),
         cmocka_unit_test(each_way_keeps_its_number_of_squares),
         cmocka_unit_test(flash_makes_no_square_at_all),
+        cmocka_unit_test(without_gradients_there_is_no_log_sum_exp),
         cmocka_unit_test(flash_refuses_heads_that_its_kernels_do_not_take),
         cmocka_unit_test(a_device_without_the_kernel_says_so),
     };
