@@ -230,6 +230,10 @@ static void rules_of_a_user_come_first(void **state)
     const struct said *refused = MEMTRACE("import " REFERENCE("fp32") " --rules mine.rules --trace rules.db");
     assert_int_equal(refused->code, MT_USAGE);
     assert_says(refused->err, "mine.rules, line 1");
+    refused = MEMTRACE("import " REFERENCE("fp32") " --rules none.rules --trace rules.db");
+    assert_int_equal(refused->code, MT_FAILED);
+    assert_says(refused->err, "can't open none.rules");
+    assert_null(strstr(refused->err, "--trace")); /* where the trace goes does not matter */
 }
 
 /* Where there is a choice, what was chosen is told; where nothing was recorded, what to do. */

@@ -289,6 +289,25 @@ static void what_is_no_rule_is_refused_with_its_line(void **state)
     }
 }
 
+/* A trace has 64 categories; a file that names more is told so, rather than that nothing has a category. */
+static void no_more_categories_are_said_than_there_can_be(void **state)
+{
+    (void)state;
+    char line[64];
+    struct mt_rules *rules = mt_rules_create();
+    for (int i = MT_CATEGORY_COUNT; i < MT_MOST_CATEGORIES; i++) {
+        snprintf(line, sizeof line, "size=%d -> category=C%d", i, i);
+        assert_int_equal(mt_rules_add(rules, "mine", line), MT_OK);
+    }
+    assert_int_equal(mt_rules_add(rules, "mine", "size=1 -> category=C63"), MT_OK);
+    assert_int_equal(mt_rules_add(rules, "mine", "size=1 -> category=Other"), MT_OK);
+    assert_int_equal(mt_rules_add(rules, "mine", "size=1 -> category=Norm"), MT_OK);
+    assert_int_equal(mt_rules_add(rules, "mine", "\nsize=1 -> category=\"One more\""), MT_USAGE);
+    assert_string_equal(mt_last_error(), "mine, line 2: with \"One more\" there are more than 64 categories, memtrace's"
+                                         " own included: name fewer");
+    mt_rules_destroy(rules);
+}
+
 static void built_in_rules_are_rules(void **state)
 {
     (void)state;
@@ -385,6 +404,7 @@ int main(void)
         cmocka_unit_test(each_condition_is_asked),
         cmocka_unit_test(of_each_thing_the_first_rule_counts),
         cmocka_unit_test(what_is_no_rule_is_refused_with_its_line),
+        cmocka_unit_test(no_more_categories_are_said_than_there_can_be),
         cmocka_unit_test(built_in_rules_are_rules),
         cmocka_unit_test(nodes_go_back_over_what_ran),
         cmocka_unit_test(an_addition_is_passed_unseen),

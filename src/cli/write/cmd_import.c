@@ -101,7 +101,7 @@ static mt_status run_import(const void *given)
         return mt_fail(MT_USAGE, "name the file to import, such as snapshot.pickle");
     uint64_t begin = mt_clock_ns();
     mt_status status = mt_import(&plan, &report);
-    if (is_readable(import->file)) /* what failed is writing */
+    if (is_readable(import->file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
         mt_way_out_of_writing(status, NULL);
     double seconds = (double)(mt_clock_ns() - begin) / 1e9;
     if (status == MT_OK)

@@ -15,10 +15,11 @@ static mt_status import_document(const struct mt_import_plan *plan, const struct
 {
     if (mt_torch_snapshot_is_one(mt_document_root(document)))
         return mt_torch_import(plan, document, rules, out);
-    return mt_fail(MT_BAD_TRACE,
-                   "%s is %s, but no memory snapshot of PyTorch: that is a dict with \"segments\" and "
-                   "\"device_traces\"",
-                   plan->file, mt_document_format(document));
+    return mt_fail(
+        MT_BAD_TRACE,
+        "%s is %s, but no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
+        "torch.cuda.memory._dump_snapshot() writes it",
+        plan->file, mt_document_format(document));
 }
 
 /* What was read is let go of before it is replayed. */

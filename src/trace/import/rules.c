@@ -1,5 +1,6 @@
 #include "trace/import/rules.h"
 
+#include "base/category_set.h"
 #include "base/memory.h"
 #include "mt_model_rules.h"
 #include "mt_pytorch_rules.h"
@@ -16,6 +17,7 @@ enum { MOST_RULES = UINT16_MAX };
 struct mt_rules {
     struct mt_rule *rules;
     size_t count;
+    struct mt_category_set categories; /* that they say */
 };
 
 struct mt_rules *mt_rules_create(void)
@@ -30,12 +32,23 @@ void mt_rules_destroy(struct mt_rules *rules)
     for (size_t i = 0; i < rules->count; i++)
         mt_rule_release(&rules->rules[i]);
     free(rules->rules);
+    mt_category_set_release(&rules->categories);
     free(rules);
 }
 
 size_t mt_rules_count(const struct mt_rules *rules)
 {
     return rules->count;
+}
+
+/* A category beyond those that a trace can have would be no category, and nobody would know why. */
+static mt_status check_category(struct mt_rules *rules, const char *name)
+{
+    if (name == NULL || strcmp(name, mt_category_set_name(&rules->categories, MT_CATEGORY_OTHER)) == 0 ||
+        mt_category_set_add(&rules->categories, name) != MT_CATEGORY_OTHER)
+        return MT_OK;
+    return mt_fail(MT_USAGE, "with \"%s\" there are more than %d categories, memtrace's own included: name fewer", name,
+                   MT_MOST_CATEGORIES);
 }
 
 static mt_status add_line(struct mt_rules *rules, const char *line)
@@ -45,9 +58,11 @@ static mt_status add_line(struct mt_rules *rules, const char *line)
     mt_status status = mt_rule_read(line, &rule, &is_rule);
     if (status != MT_OK || !is_rule)
         return status;
-    if (rules->count == MOST_RULES) {
+    status = rules->count < MOST_RULES ? check_category(rules, rule.says.category)
+                                       : mt_fail(MT_USAGE, "there can be %d rules", MOST_RULES);
+    if (status != MT_OK) {
         mt_rule_release(&rule);
-        return mt_fail(MT_USAGE, "there can be %d rules", MOST_RULES);
+        return status;
     }
     rules->rules = mt_host_room(rules->rules, rules->count, sizeof *rules->rules);
     rules->rules[rules->count++] = rule;
