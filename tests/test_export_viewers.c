@@ -1,6 +1,8 @@
 /* Runs as traces for Perfetto, which are read by its rules, as Nsight's tables and as RMM's log, which are replayed. */
 #include "exported_runs.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
 
 enum { MOST_THREADS = 64, MOST_DEPTH = 64 };
@@ -20,6 +22,7 @@ struct perfetto {
     json_t *counters;    /* by category */
     int64_t all, highest_all, highest_reserved;
     size_t blocks, kernels, instants, slices;
+    struct mt_text kernel_threads; /* their names */
 };
 
 static struct thread *thread_of(struct perfetto *perfetto, const json_t *event)
@@ -108,7 +111,10 @@ static void read_metadata(struct perfetto *perfetto, const json_t *event)
 {
     const json_t *args = json_object_get(event, "args");
     if (strcmp(text_of(event, "name"), "thread_name") == 0) {
-        assert_true(text_of(args, "name")[0] != '\0');
+        const char *name = text_of(args, "name");
+        assert_true(name[0] != '\0');
+        if (strncmp(name, "kernels of stream", 17) == 0)
+            mt_text_add(&perfetto->kernel_threads, "%s; ", name);
         thread_of(perfetto, event)->has_name = true;
     }
 }
@@ -180,6 +186,10 @@ static void a_trace_for_perfetto_obeys_its_rules(void **state)
         assert_int_equal(perfetto.instants, number_of(traces[i], "SELECT count(*) FROM event WHERE kind = 4"));
         assert_int_equal(perfetto.slices, number_of(traces[i], "SELECT count(*) FROM event WHERE kind IN (5, 7, 9)"));
         assert_int_equal(perfetto.kernels, number_of(traces[i], "SELECT count(*) FROM kernel"));
+        if (strcmp(traces[i], "odd.db") == 0) /* one after another on a thread, as long as they do not overlap */
+            assert_string_equal(mt_text_get(&perfetto.kernel_threads),
+                                "kernels of stream 7; kernels of stream 7 (2); kernels of stream 13; ");
+        mt_text_release(&perfetto.kernel_threads);
         json_decref(json);
     }
 }
@@ -205,6 +215,11 @@ static void nsights_tables_replay_to_the_peak(void **state)
             peak_of(traces[i], "allocated_bytes"));
         assert_int_equal(number_of(path, "SELECT max(localMemoryPoolUtilizedSize) FROM CUDA_GPU_MEMORY_USAGE_EVENTS"),
                          peak_of(traces[i], "allocated_bytes"));
+        assert_int_equal(
+            number_of(path, "SELECT count(DISTINCT localMemoryPoolAddress) FROM CUDA_GPU_MEMORY_USAGE_EVENTS"),
+            number_of(traces[i], "SELECT count(DISTINCT segment) FROM event WHERE kind = 2"));
+        assert_int_equal(number_of(path, "SELECT max(localMemoryPoolSize) FROM CUDA_GPU_MEMORY_USAGE_EVENTS"),
+                         peak_of(traces[i], "reserved_bytes"));
     }
 }
 

@@ -98,9 +98,12 @@ static void a_column_that_is_needed_is_named(void **state)
         assert_says(said->err, "has no column ");
         assert_says(said->err, columns[i]);
     }
-    expect_success(import_database("table('CUDA_GPU_MEMORY_USAGE_EVENTS', 'start, address, bytes, memoryOperationType',"
-                                   " [(1, 2, 3, 0)])",
-                                   ""));
+    json_t *json = json_of(import_database("table('CUDA_GPU_MEMORY_USAGE_EVENTS', 'start, address, bytes,"
+                                           " memoryOperationType', [(1, 2, 3, 0)])",
+                                           "--json"));
+    assert_true(json_is_null(json_object_get(json, "device"))); /* which the table does not tell */
+    assert_int_equal(integer_of(json, "elsewhere"), 0);
+    json_decref(json);
 }
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream"
@@ -124,7 +127,8 @@ static void a_log_may_have_gone_through_other_programs(void **state)
         "\"\"b\"\"\\nc\",\"10:00:01.5\",allocate,0x1000,\"700\",0x0\\n"
         ",10:00:01.6,free,0x1000,700,0x0\\n",
         HEADER "\\n1,10:00:01.5,allocate,0x1000,700,0x0\\n1,10:00:01.5,allocate,(nil),0,(nil)\\n"
-               "1,10:00:01.6,free,0x1000,700,0x0\\n"};
+               "1,10:00:01.6,free,0x1000,700,0x0\\n",
+        HEADER "\\n1,10:00:01.5,allocate,0x1000,700,0x0\\n1,10:00:01.6,free,0x1000,700,\"0x0\""};
     for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
         expect_success(import_log(logs[i]));
         assert_string_equal(sql_text("b.db", "SELECT group_concat(kind || ' ' || requested_bytes || ' ' || time_ns)"

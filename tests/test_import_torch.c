@@ -296,6 +296,26 @@ static void what_goes_in_the_loss_is_not_saved(void **state)
 
 /* What a program says that it is doing is of the blocks that are asked for until it ends; and it may say several things at
  * once, some of which end out of order, or never. */
+/* Any number may be open at once. */
+static void what_is_said_without_end_is_read(void **state)
+{
+    (void)state;
+    enum { SAID_OFTEN = 1000 };
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {.file = "open.json", .trace = "open.db", .device = MT_TORCH_ANY_DEVICE};
+    FILE *file = fopen("open.json", "w");
+    assert_non_null(file);
+    fputs("{\"segments\":[],\"device_traces\":[[" AT_TIME("alloc", "512", "10") "]],\"external_annotations\":[", file);
+    for (int i = 0; i < SAID_OFTEN; i++)
+        fputs(SAID("START", "again", "5") ",", file);
+    fputs(SAID("END", "again", "5") "]}", file);
+    fclose(file);
+    if (mt_import(&plan, &report) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_int_equal(report.entries, 1);
+    mt_import_report_release(&report);
+}
+
 static void rules_go_by_what_the_program_said(void **state)
 {
     (void)state;
@@ -311,34 +331,33 @@ static void rules_go_by_what_the_program_said(void **state)
     file = fopen("said.json", "w");
     assert_non_null(file);
     fputs(
-        "{\"segments\":[],\"device_traces\":[[" AT_TIME("free_completed", "9216", "5") "," AT_TIME("alloc", "512", "10") "," AT_TIME(
-            "alloc", "1024",
-            "20") "," AT_TIME("alloc", "1536",
-                              "30") "," AT_TIME("alloc", "2048",
-                                                "40") "," AT_TIME("alloc", "2560",
-                                                                  "50") "," AT_TIME("alloc", "3072",
-                                                                                    "60") "]],\"external_annotations\":"
-                                                                                          "[" SAID("START",
-                                                                                                   "# forward #",
-                                                                                                   "20") "," SAID("STAR"
-                                                                                                                  "T",
-                                                                                                                  "Opti"
-                                                                                                                  "mize"
-                                                                                                                  "r."
-                                                                                                                  "step"
-                                                                                                                  "#Ada"
-                                                                                                                  "mW."
-                                                                                                                  "ste"
-                                                                                                                  "p",
-                                                                                                                  "30") "," SAID("END",
-                                                                                                                                 "# forward #",
-                                                                                                                                 "40") "," SAID("END",
-                                                                                                                                                "Optimizer.step#AdamW.step",
-                                                                                                                                                "50") "," SAID("END",
-                                                                                                                                                               "nothing",
-                                                                                                                                                               "55") "," SAID("START",
-                                                                                                                                                                              "# forward #",
-                                                                                                                                                                              "60") "]}",
+        "{\"segments\":[],\"device_traces\":[[" AT_TIME("free_completed", "9216", "5") "," AT_TIME("alloc", "512", "10") "," AT_TIME("alloc", "1024", "20") "," AT_TIME(
+            "alloc", "1536",
+            "30") "," AT_TIME("alloc", "2048",
+                              "40") "," AT_TIME("alloc", "2560",
+                                                "50") "," AT_TIME("alloc", "3072",
+                                                                  "60") "]],\"external_annotations\":"
+                                                                        "[" SAID("START", "# forward #", "20") "," SAID(
+                                                                            "STAR"
+                                                                            "T",
+                                                                            "Opti"
+                                                                            "mize"
+                                                                            "r."
+                                                                            "step"
+                                                                            "#Ada"
+                                                                            "mW."
+                                                                            "ste"
+                                                                            "p",
+                                                                            "30") "," SAID("END", "# forward #",
+                                                                                           "40") "," SAID("END",
+                                                                                                          "Optimizer."
+                                                                                                          "step#AdamW."
+                                                                                                          "step",
+                                                                                                          "50") "," SAID("END",
+                                                                                                                         "nothing",
+                                                                                                                         "55") "," SAID("START",
+                                                                                                                                        "# forward #",
+                                                                                                                                        "60") "]}",
         file);
     fclose(file);
     if (mt_import(&plan, &report) != MT_OK)
@@ -366,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),
         cmocka_unit_test(sizes_whose_sum_no_number_holds_are_refused),
         cmocka_unit_test(a_refused_request_may_have_any_size),
+        cmocka_unit_test(what_is_said_without_end_is_read),
         cmocka_unit_test(rules_go_by_what_the_program_said),
         cmocka_unit_test(what_goes_in_the_loss_is_not_saved),
         cmocka_unit_test(who_takes_memory_after_a_refusal_did_not_end_of_it),

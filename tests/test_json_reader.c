@@ -409,6 +409,22 @@ static void files_that_are_none_are_told(void **state)
     unlink(path);
 }
 
+/* Editors of some systems begin a text with one. */
+static void a_mark_before_a_text_is_left_out(void **state)
+{
+    (void)state;
+    char path[100];
+    struct mt_document *document;
+    snprintf(path, sizeof path, "/tmp/mt_document_%d", getpid());
+    write_file(path, "\xEF\xBB\xBF[1, [[]]]", 12);
+    assert_int_equal(mt_document_open(path, &document), MT_OK);
+    assert_int_equal(mt_value_count(mt_document_root(document)), 2);
+    mt_document_close(document);
+    write_file(path, "\xEF\xBB\xBF", 3);
+    expect_unreadable(path, MT_BAD_TRACE, "it is empty");
+    unlink(path);
+}
+
 static void several_files_packed_one_after_another_are_one(void **state)
 {
     (void)state;
@@ -438,6 +454,7 @@ int main(void)
         cmocka_unit_test(prefixes_and_random_damage_end_in_a_status),
         cmocka_unit_test(depth_and_memory_are_bounded),
         cmocka_unit_test(files_that_are_none_are_told),
+        cmocka_unit_test(a_mark_before_a_text_is_left_out),
         cmocka_unit_test(several_files_packed_one_after_another_are_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,8 +82,7 @@ static bool accept_range(struct mt_foreign *foreign, mt_addr address, uint64_t b
 
 void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_stream number)
 {
-    if (stream != 0)
-        mt_number_map_put(&foreign->streams, stream, number);
+    mt_number_map_put(&foreign->streams, stream, number);
 }
 
 /* Our number of a stream: 0 for 0, others from 1 as they come; the last one is for all that come after. */

@@ -65,13 +65,13 @@ static const char *metadata_of(const struct mt_torch_request *request)
     return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
 }
 
-/* Borrows what is open. What was there before was asked for before anything was said. */
+/* Borrows what is open. */
 static struct mt_rule_subject subject_of(const struct mt_torch_request *request, const struct mt_open_annotations *open)
 {
     return (struct mt_rule_subject){.bytes = request->requested_bytes,
                                     .metadata = metadata_of(request),
                                     .annotations = open->names,
-                                    .annotation_count = request->event != NULL ? open->count : 0,
+                                    .annotation_count = open->count,
                                     .was_before = request->event == NULL};
 }
 
