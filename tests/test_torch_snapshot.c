@@ -366,6 +366,27 @@ static void the_device_is_the_one_that_was_asked_for(void **state)
     }
 }
 
+/* Where nothing was recorded, memory tells which device a program used. */
+static void without_events_the_device_is_the_one_with_most_memory(void **state)
+{
+    (void)state;
+    static const char *const all[] = {
+        "{\"segments\":[],\"device_traces\":[]}",
+        "{\"segments\":[{\"device\":1,\"address\":0,\"total_size\":512},{\"device\":2,\"address\":0,\"total_size\":512}"
+        ","
+        "{\"device\":0,\"address\":0,\"total_size\":1000},{\"device\":1,\"address\":512,\"total_size\":512},"
+        "{\"device\":7,\"address\":512,\"total_size\":5120}],\"device_traces\":[[],[],[]]}"};
+    for (int i = 0; i < 2; i++) {
+        struct mt_value_store *store;
+        struct mt_torch_snapshot snapshot;
+        assert_int_equal(read_json(all[i], MT_TORCH_ANY_DEVICE, &store, &snapshot), MT_OK);
+        assert_int_equal(snapshot.device, i);
+        assert_int_equal(snapshot.segment_count, 2 * i);
+        mt_torch_snapshot_release(&snapshot);
+        mt_value_store_destroy(store);
+    }
+}
+
 static void what_is_no_snapshot_is_refused(void **state)
 {
     (void)state;
@@ -455,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_block_has_what_was_asked_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_request_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_device_is_the_one_that_was_asked_for, set_up, tear_down),
+        cmocka_unit_test(without_events_the_device_is_the_one_with_most_memory),
         cmocka_unit_test(whatever_happened_is_accounted_for),
         cmocka_unit_test_setup_teardown(what_is_no_snapshot_is_refused, set_up, tear_down),
     };

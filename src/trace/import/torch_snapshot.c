@@ -255,13 +255,33 @@ static void read_annotations(struct reading *reading, const struct mt_value *lis
     }
 }
 
-static int64_t busiest_device(const struct mt_value *traces)
+/* Of so many devices the one with most reserved bytes. */
+static int64_t largest_device(const struct mt_value *segments, struct keys *keys, uint32_t devices)
 {
+    uint64_t *bytes = mt_host_alloc((devices + (size_t)1) * sizeof *bytes), largest = 0;
+    for (uint32_t i = 0; i < mt_value_count(segments); i++) {
+        const struct mt_value *segment = mt_value_at(segments, i);
+        uint64_t device = natural_or(segment, &keys->device, 0);
+        if (device >= devices)
+            continue;
+        bytes[device] += natural_or(segment, &keys->total_size, 0);
+        largest = bytes[device] > bytes[largest] ? device : largest;
+    }
+    free(bytes);
+    return (int64_t)largest;
+}
+
+/* The device with most events; where nothing was recorded, that with most memory. */
+static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
+{
+    const struct mt_value *traces = top_list(root, "device_traces");
     uint32_t busiest = 0;
     for (uint32_t i = 1; i < mt_value_count(traces); i++)
         if (mt_value_count(mt_value_at(traces, i)) > mt_value_count(mt_value_at(traces, busiest)))
             busiest = i;
-    return busiest;
+    return mt_value_count(mt_value_at(traces, busiest)) > 0
+               ? busiest
+               : largest_device(top_list(root, "segments"), keys, mt_value_count(traces));
 }
 
 static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
@@ -277,7 +297,8 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
 {
     struct reading reading = {.keys = make_keys(), .out = out};
     const struct mt_value *traces = top_list(root, "device_traces");
-    *out = (struct mt_torch_snapshot){.device = device == MT_TORCH_ANY_DEVICE ? busiest_device(traces) : device};
+    *out = (struct mt_torch_snapshot){.device =
+                                          device != MT_TORCH_ANY_DEVICE ? device : busiest_device(root, &reading.keys)};
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
     if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
