@@ -63,6 +63,7 @@ static mt_status finish(struct bytes *bytes)
     struct mt_torch_tally tally;
     struct mt_value root;
     bytes_add_text(bytes, "u.");
+    assert_int_equal(mt_rules_add(rules, "mine", "annotation=*zy* -> op=x"), MT_OK);
     assert_int_equal(mt_rules_add_built_in(rules), MT_OK);
     assert_int_equal(mt_pickle_read(bytes->data, bytes->length, store, &root), MT_OK);
     mt_status status = mt_torch_snapshot_read(&root, MT_TORCH_ANY_DEVICE, &snapshot);
@@ -116,6 +117,33 @@ static void keys_of_one_event_told_often(void **state)
         bytes_add_text(&bytes, "J"), bytes_add_number(&bytes, (uint64_t)i, 4), bytes_add_text(&bytes, "N");
     bytes_add_text(&bytes, "u");
     add_references(&bytes, REFERENCES);
+    bytes_add_text(&bytes, "a");
+    assert_int_equal(finish(&bytes), MT_OK);
+    expect_frugal(since);
+}
+
+/* Rules look for a word in all that was said, for every event. */
+static void events_within_many_annotations(void **state)
+{
+    (void)state;
+    struct bytes bytes = {0};
+    clock_t since = clock();
+    begin(&bytes);
+    add_text(&bytes, "segments"), bytes_add_text(&bytes, "]");
+    add_text(&bytes, "external_annotations"), bytes_add_text(&bytes, "](");
+    for (int i = 0; i < 2000; i++) {
+        bytes_add_text(&bytes, "}(");
+        add_text(&bytes, "stage"), add_text(&bytes, "START");
+        add_text(&bytes, "time_us"), add_integer(&bytes, 0);
+        add_text(&bytes, "name"), bytes_add_byte(&bytes, 'X', 1), bytes_add_number(&bytes, i % 2 == 0 ? 250 : 2000, 4);
+        bytes_add_byte(&bytes, 'z', i % 2 == 0 ? 250 : 2000);
+        bytes_add_text(&bytes, "u");
+    }
+    bytes_add_text(&bytes, "e");
+    add_text(&bytes, "device_traces"), bytes_add_text(&bytes, "]}(");
+    add_event(&bytes);
+    bytes_add_text(&bytes, "u");
+    add_references(&bytes, REFERENCES / 8);
     bytes_add_text(&bytes, "a");
     assert_int_equal(finish(&bytes), MT_OK);
     expect_frugal(since);
@@ -337,15 +365,11 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_of_one_event_told_often),
-        cmocka_unit_test(names_of_one_span_told_often),
-        cmocka_unit_test(a_stack_of_a_hundred_thousand_frames),
-        cmocka_unit_test(a_name_of_a_million_letters),
-        cmocka_unit_test(blocks_that_segments_share_count_for_each),
-        cmocka_unit_test(texts_without_an_index),
-        cmocka_unit_test(columns_that_are_computed_are_refused),
-        cmocka_unit_test(checks_of_a_table_are_not_made),
-        cmocka_unit_test(pages_that_are_there_twice_are_refused),
+        cmocka_unit_test(keys_of_one_event_told_often),   cmocka_unit_test(events_within_many_annotations),
+        cmocka_unit_test(names_of_one_span_told_often),   cmocka_unit_test(a_stack_of_a_hundred_thousand_frames),
+        cmocka_unit_test(a_name_of_a_million_letters),    cmocka_unit_test(blocks_that_segments_share_count_for_each),
+        cmocka_unit_test(texts_without_an_index),         cmocka_unit_test(columns_that_are_computed_are_refused),
+        cmocka_unit_test(checks_of_a_table_are_not_made), cmocka_unit_test(pages_that_are_there_twice_are_refused),
         cmocka_unit_test(nothing_is_left_beside_a_file),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
         struct mt_torch_facts facts;
         mt_torch_facts_read(&root, &snapshot, &facts);
         mt_torch_facts_release(&facts);
-        if (mt_rules_add_built_in(rules) == MT_OK)
+        if (mt_rules_add(rules, "fuzzer", "annotation=*a*|b metadata=*c* -> op=said") == MT_OK &&
+            mt_rules_add_built_in(rules) == MT_OK)
             replay(&root, &snapshot, rules);
         mt_rules_destroy(rules);
     }

@@ -7,8 +7,9 @@
 
 #include "trace/import/torch_snapshot.h"
 
-/* Within more than so many, further ones are not known: a damaged file may have any number. */
-enum { MT_MOST_OPEN_ANNOTATIONS = 64 };
+/* Within more than so many, further ones are not known, nor such with longer names: rules look at all of them for every
+ * block, and a damaged file may have any number. */
+enum { MT_MOST_OPEN_ANNOTATIONS = 16, MT_MOST_ANNOTATION_BYTES = 255 };
 
 /* Zeros are the beginning. Invariant: names[0 .. count) are those of the snapshot's first `passed` that have no end among
  * these, in the order in which they began. */
