@@ -28,7 +28,8 @@
  *
  * Where these are set, CUPTI is of the version FAKE_CUPTI_VERSION, in use by FAKE_CUPTI_USER, and refuses what
  * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the
- * driver; FAKE_TITLE: the program shows a title where its environment was, before it makes a context. */
+ * driver; FAKE_TITLE: the program shows a title where its environment was, before it makes a context. FAKE_DRIVER names
+ * fake_driver.c's library: the driver has functions that can be asked. */
 #include "fake_cupti.h"
 
 #include <dlfcn.h>
@@ -289,11 +290,34 @@ static void show_title(void)
     }
 }
 
+static void *make_context(void *unused)
+{
+    const CUpti_ResourceData context = {.context = (CUcontext)&fake_cupti};
+    fake_cupti_call_back(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &context);
+    return unused;
+}
+
+/* Another thread does, while this one waits: for some seconds, since it may be waiting for this one. */
+void fake_cuda_make_context(void);
+void fake_cuda_make_context(void)
+{
+    struct timespec most;
+    pthread_t thread;
+    clock_gettime(CLOCK_REALTIME, &most);
+    most.tv_sec += 5;
+    pthread_create(&thread, NULL, make_context, NULL);
+    if (pthread_timedjoin_np(thread, NULL, &most) == 0)
+        return;
+    fprintf(stderr, "the driver and who asks it wait for each other\n");
+    _exit(98);
+}
+
 static void initialize(void)
 {
     int (*begin)(void) = NULL;
-    const CUpti_ResourceData context = {.context = (CUcontext)&fake_cupti};
     set_cupti_up();
+    if (getenv("FAKE_DRIVER") != NULL && dlopen(getenv("FAKE_DRIVER"), RTLD_NOW) == NULL)
+        fprintf(stderr, "%s\n", dlerror());
     if (getenv("FAKE_NVTX_FIRST") != NULL)
         is_nvtx_heard();
     *(void **)&begin = find_injected("CUDA_INJECTION64_PATH", "InitializeInjection");
@@ -301,7 +325,7 @@ static void initialize(void)
         begin();
     if (getenv("FAKE_TITLE") != NULL)
         show_title();
-    fake_cupti_call_back(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &context);
+    make_context(NULL);
 }
 
 /* ---- the program ---- */

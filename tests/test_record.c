@@ -124,6 +124,17 @@ static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
     assert_peak("1", 10000, "Static");
 }
 
+/* The driver is asked, and meanwhile another thread makes a context. */
+static void what_the_driver_keeps_for_a_pool_is_reserved(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("FAKE_DRIVER='" MT_FAKE_DRIVER "' " RECORD "pool 2 1000000 unpool 2 pool 3 500000 say done");
+    assert_string_equal(said->err, "memtrace: run 1 of memtrace.db: peak 976.56 KiB; see memtrace peak --run 1\n");
+    assert_string_equal(said->out, "done\n");
+    assert_says(shell("\"$M\" peak --json")->out, "3145728");
+}
+
 static void blocks_tell_the_function_and_the_ranges(void **state)
 {
     (void)state;
@@ -380,6 +391,7 @@ int main(void)
         RECORD_TEST(an_interrupt_from_the_terminal_reaches_the_program_once),
 #ifdef MT_FAKE_CUDA
         RECORD_TEST(memory_of_every_kind_is_a_run_of_the_trace),
+        RECORD_TEST(what_the_driver_keeps_for_a_pool_is_reserved),
         RECORD_TEST(blocks_tell_the_function_and_the_ranges),
         RECORD_TEST(each_thread_has_a_default_stream_of_its_own),
         RECORD_TEST(ranges_have_names_of_every_kind),

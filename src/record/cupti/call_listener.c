@@ -17,6 +17,44 @@ int mt_device_of_context(CUcontext context)
     return context != NULL && cuptiGetDeviceId(context, &device) == CUPTI_SUCCESS ? (int)device : 0;
 }
 
+/* ---- what is asked ---- */
+
+bool mt_call_is_of_pool(const struct mt_listened_call *call)
+{
+    return (takes(call) && call->kind == MT_MEMORY_POOL) || call->action == MT_CALL_TRIMS;
+}
+
+/* The pool that a call took of; 0: nobody knows. */
+static uint64_t find_pool(const struct mt_pool_functions *pools, uint64_t named, int device)
+{
+    CUmemoryPool pool = NULL;
+    if (named != 0)
+        return named;
+    return pools->of_device != NULL && pools->of_device(&pool, device) == CUDA_SUCCESS ? (uint64_t)(uintptr_t)pool : 0;
+}
+
+static void ask_pool(const struct mt_pool_functions *pools, const struct mt_call_arguments *given,
+                     struct mt_call_place *out)
+{
+    out->pool = find_pool(pools, given->pool, out->device);
+    out->is_reserved_known = out->pool != 0 && pools->attribute != NULL &&
+                             pools->attribute((CUmemoryPool)(uintptr_t)out->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                              &out->pool_reserved_bytes) == CUDA_SUCCESS;
+}
+
+void mt_call_ask(const struct mt_pool_functions *pools, const struct mt_listening_thread *thread,
+                 const struct mt_listened_call *call, const CUpti_CallbackData *data, struct mt_call_place *out)
+{
+    *out = (struct mt_call_place){.device = MT_NOT_A_DEVICE};
+    bool is_wanted = takes(call) ? !thread->is_told : call->action == MT_CALL_TRIMS;
+    if (data->callbackSite != CUPTI_API_EXIT || !is_wanted)
+        return;
+    const struct mt_call_arguments given = mt_listened_call_read(call, data->functionParams);
+    out->device = given.device == MT_DEVICE_OF_CONTEXT ? mt_device_of_context(data->context) : given.device;
+    if (mt_call_is_of_pool(call))
+        ask_pool(pools, &given, out);
+}
+
 /* ---- at the beginning ---- */
 
 static void give_back(struct mt_account *account, const struct mt_listened_call *call, const void *parameters,
@@ -55,27 +93,6 @@ static uint64_t bytes_of(const struct mt_call_arguments *given, int result)
     return bytes;
 }
 
-/* The pool that a call took of; 0: none, or nobody knows. */
-static uint64_t find_pool(const struct mt_pool_functions *pools, mt_memory_kind kind, uint64_t named, int device)
-{
-    CUmemoryPool pool = NULL;
-    if (kind != MT_MEMORY_POOL || named != 0)
-        return named;
-    return pools != NULL && pools->of_device != NULL && pools->of_device(&pool, device) == CUDA_SUCCESS
-               ? (uint64_t)(uintptr_t)pool
-               : 0;
-}
-
-static void tell_pool(struct mt_account *account, const struct mt_pool_functions *pools, uint64_t pool,
-                      uint64_t time_ns)
-{
-    uint64_t reserved_bytes = 0;
-    if (pool != 0 && pools != NULL && pools->attribute != NULL &&
-        pools->attribute((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved_bytes) ==
-            CUDA_SUCCESS)
-        mt_account_pool(account, time_ns, pool, reserved_bytes);
-}
-
 /* A stream's number for the account. The default one has two handles. A thread's own has the same in every thread, so
  * its number is where the thread is kept here, which no stream has for a handle. */
 static uint64_t number_of_stream(const struct mt_listening_thread *thread, uint64_t handle)
@@ -86,10 +103,10 @@ static uint64_t number_of_stream(const struct mt_listening_thread *thread, uint6
 }
 
 static struct mt_memory_call describe(const struct mt_listening_thread *thread, const struct mt_listened_call *call,
-                                      const CUpti_CallbackData *data, int result, uint64_t time_ns)
+                                      const CUpti_CallbackData *data, const struct mt_call_place *place, int result,
+                                      uint64_t time_ns)
 {
     const struct mt_call_arguments given = mt_listened_call_read(call, data->functionParams);
-    int device = given.device == MT_DEVICE_OF_CONTEXT ? mt_device_of_context(data->context) : given.device;
     return (struct mt_memory_call){
         .time_ns = time_ns,
         .op = thread->outer != NULL ? thread->outer->name : call->name,
@@ -98,18 +115,24 @@ static struct mt_memory_call describe(const struct mt_listening_thread *thread, 
         .bytes = bytes_of(&given, result),
         .stream = number_of_stream(thread, given.stream),
         .context = data->contextUid,
-        .pool = find_pool(thread->pools, call->kind, given.pool, device),
-        .device = device,
+        .pool = place->pool,
+        .device = place->device,
     };
 }
 
+static void tell_pool(struct mt_account *account, const struct mt_call_place *place, uint64_t time_ns)
+{
+    if (place->is_reserved_known)
+        mt_account_pool(account, time_ns, place->pool, place->pool_reserved_bytes);
+}
+
 static void end_request(struct mt_account *account, struct mt_listening_thread *thread,
-                        const struct mt_listened_call *call, const CUpti_CallbackData *data, int result,
-                        uint64_t time_ns)
+                        const struct mt_listened_call *call, const CUpti_CallbackData *data,
+                        const struct mt_call_place *place, int result, uint64_t time_ns)
 {
     if (thread->is_told || (result != SUCCEEDED && result != OUT_OF_MEMORY))
         return;
-    const struct mt_memory_call request = describe(thread, call, data, result, time_ns);
+    const struct mt_memory_call request = describe(thread, call, data, place, result, time_ns);
     thread->is_told = thread->outer != NULL;
     if (request.device == MT_NOT_A_DEVICE)
         return;
@@ -120,12 +143,12 @@ static void end_request(struct mt_account *account, struct mt_listening_thread *
     else
         mt_account_take(account, &thread->account, &request);
     if (result == SUCCEEDED)
-        tell_pool(account, thread->pools, request.pool, time_ns);
+        tell_pool(account, place, time_ns);
 }
 
 /* A call that takes nothing, and has succeeded. */
-static void end_other(struct mt_account *account, const struct mt_listening_thread *thread,
-                      const struct mt_listened_call *call, const void *parameters, uint64_t time_ns)
+static void end_other(struct mt_account *account, const struct mt_listened_call *call, const void *parameters,
+                      const struct mt_call_place *place, uint64_t time_ns)
 {
     const struct mt_call_arguments given = mt_listened_call_read(call, parameters);
     if (call->action == MT_CALL_HOLDS)
@@ -133,19 +156,20 @@ static void end_other(struct mt_account *account, const struct mt_listening_thre
     else if (call->action == MT_CALL_MAPS)
         mt_account_map(account, given.address, given.bytes, given.handle);
     else if (call->action == MT_CALL_TRIMS)
-        tell_pool(account, thread->pools, given.pool, time_ns);
+        tell_pool(account, place, time_ns);
     else if (call->action == MT_CALL_DESTROYS)
         mt_account_pool(account, time_ns, given.pool, 0);
 }
 
 static void end_call(struct mt_account *account, struct mt_listening_thread *thread,
-                     const struct mt_listened_call *call, const CUpti_CallbackData *data, uint64_t time_ns)
+                     const struct mt_listened_call *call, const CUpti_CallbackData *data,
+                     const struct mt_call_place *place, uint64_t time_ns)
 {
     int result = *(const int *)data->functionReturnValue;
     if (takes(call))
-        end_request(account, thread, call, data, result, time_ns);
+        end_request(account, thread, call, data, place, result, time_ns);
     else if (result == SUCCEEDED)
-        end_other(account, thread, call, data->functionParams, time_ns);
+        end_other(account, call, data->functionParams, place, time_ns);
     if (thread->outer == call) {
         thread->outer = NULL;
         thread->is_told = false;
@@ -153,12 +177,12 @@ static void end_call(struct mt_account *account, struct mt_listening_thread *thr
 }
 
 void mt_call_heard(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
-                   const CUpti_CallbackData *data, uint64_t time_ns)
+                   const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns)
 {
     if (data->callbackSite == CUPTI_API_ENTER)
         begin_call(account, thread, call, data, time_ns);
     else
-        end_call(account, thread, call, data, time_ns);
+        end_call(account, thread, call, data, place, time_ns);
 }
 
 /* ---- records ---- */

@@ -4,6 +4,7 @@
 #include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
 #include "record/cupti/call_listener.h"
+#include "record/cupti/driver_questions.h"
 #include "record/cupti/range_listener.h"
 #include "record/process_run.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FLUSH_PERIOD_MS = 1000, NAME_BYTES = 256 };
+enum { FLUSH_PERIOD_MS = 1000 };
 
 /* Records of memory are few and are waited for: 250 of them fill a buffer. */
 enum { MEMORY_BUFFER_BYTES = 32 << 10 };
@@ -29,8 +30,9 @@ static struct {
     CUpti_SubscriberHandle subscriber;
     pthread_mutex_t lock; /* held by whoever tells the account */
     struct mt_range_strings strings;
-    pthread_key_t thread_key; /* whose destructor is told that a thread ends */
-    struct mt_pool_functions pools;
+    pthread_key_t thread_key;             /* whose destructor is told that a thread ends */
+    struct mt_pool_functions pools;       /* known once there is a run */
+    pthread_mutex_t pool_lock;            /* held from asking about a pool to telling it; the other is taken within */
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
     _Atomic bool lets_go;                 /* for want of a trace: others may have CUPTI from the end of a call on */
@@ -44,6 +46,7 @@ static struct {
     bool has_ranges;             /* the program uses NVTX */
     bool watches_kernels, hears_launches;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .pool_lock = PTHREAD_MUTEX_INITIALIZER,
            .buffers = MT_CUPTI_BUFFERS(MEMORY_BUFFER_BYTES),
            .reading_lock = PTHREAD_MUTEX_INITIALIZER,
            .launch_lock = PTHREAD_MUTEX_INITIALIZER};
@@ -53,48 +56,31 @@ static _Thread_local bool is_known_thread; /* to the key */
 
 /* ---- the run ---- */
 
-/* The driver's name and size of a device, asked of the driver that has loaded us. */
-static void describe_device(int device, char *name, uint64_t *out_bytes)
+/* Under the lock. A trace that can't be had is asked for once. */
+static void open_run(const struct mt_process_card *card)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    CUresult (*get_name)(char *, int, CUdevice) = NULL;
-    CUresult (*get_bytes)(size_t *, CUdevice) = NULL;
-    size_t bytes = 0;
-    snprintf(name, NAME_BYTES, "CUDA device %d", device);
-    if (driver != NULL) {
-        *(void **)&get_name = dlsym(driver, "cuDeviceGetName");
-        *(void **)&get_bytes = dlsym(driver, "cuDeviceTotalMem_v2");
-    }
-    if (get_name != NULL)
-        get_name(name, NAME_BYTES, device);
-    if (get_bytes != NULL)
-        get_bytes(&bytes, device);
-    *out_bytes = bytes;
-}
-
-static void find_pool_functions(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (driver == NULL)
-        return;
-    *(void **)&watch.pools.of_device = dlsym(driver, "cuDeviceGetMemPool");
-    *(void **)&watch.pools.attribute = dlsym(driver, "cuMemPoolGetAttribute");
-}
-
-/* Under the lock; NULL for no context yet. A trace that can't be had is asked for once. */
-static void begin_run(CUcontext context)
-{
-    char name[NAME_BYTES];
-    struct mt_process_card card = {.name = name};
     struct mt_process_run *run;
     if (watch.run != NULL || watch.is_over)
         return;
-    describe_device(mt_device_of_context(context), name, &card.capacity_bytes);
-    find_pool_functions();
-    if (mt_process_run_open(&watch.request, &card, mt_kernel_name_spell, &run) == MT_OK)
+    mt_driver_find_pools(&watch.pools);
+    if (mt_process_run_open(&watch.request, card, mt_kernel_name_spell, &run) == MT_OK)
         watch.run = run;
     else
         watch.is_over = watch.lets_go = true;
+}
+
+/* Without the lock, since the driver is asked: it may hold its own while a callback in another thread waits for ours. NULL
+ * for no context yet. */
+static void begin_run(CUcontext context)
+{
+    char name[MT_DRIVER_NAME_BYTES];
+    struct mt_process_card card = {.name = name};
+    if (watch.run != NULL || watch.is_over)
+        return;
+    mt_driver_describe(mt_device_of_context(context), name, &card.capacity_bytes);
+    pthread_mutex_lock(&watch.lock);
+    open_run(&card);
+    pthread_mutex_unlock(&watch.lock);
 }
 
 /* ---- threads ---- */
@@ -117,7 +103,6 @@ static struct mt_listening_thread *know_thread(void)
 {
     if (!is_known_thread) {
         is_known_thread = true;
-        this_thread.pools = &watch.pools;
         pthread_setspecific(watch.thread_key, &this_thread);
     }
     return &this_thread;
@@ -125,15 +110,30 @@ static struct mt_listening_thread *know_thread(void)
 
 /* ---- callbacks ---- */
 
+static void tell_call(struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                      const CUpti_CallbackData *data)
+{
+    struct mt_call_place place;
+    mt_call_ask(&watch.pools, thread, call, data, &place);
+    pthread_mutex_lock(&watch.lock);
+    struct mt_process_run *run = watch.run;
+    if (run != NULL)
+        mt_call_heard(mt_process_run_account(run), thread, call, data, &place, mt_process_run_now_ns(run));
+    pthread_mutex_unlock(&watch.lock);
+}
+
 static void hear_memory(const struct mt_listened_call *call, const CUpti_CallbackData *data)
 {
     struct mt_listening_thread *thread = know_thread();
-    pthread_mutex_lock(&watch.lock);
+    bool is_of_pool = mt_call_is_of_pool(call);
     begin_run(data->context);
-    struct mt_process_run *run = watch.run;
-    if (run != NULL)
-        mt_call_heard(mt_process_run_account(run), thread, call, data, mt_process_run_now_ns(run));
-    pthread_mutex_unlock(&watch.lock);
+    if (watch.run == NULL)
+        return;
+    if (is_of_pool)
+        pthread_mutex_lock(&watch.pool_lock);
+    tell_call(thread, call, data);
+    if (is_of_pool)
+        pthread_mutex_unlock(&watch.pool_lock);
 }
 
 /* In every launch: without the lock, but where the thread's range has changed. */
@@ -161,26 +161,34 @@ static void hear_call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CU
         hear_launch(data);
 }
 
+static void end_context(CUcontext context)
+{
+    uint32_t number = 0;
+    if (cuptiGetContextId(context, &number) != CUPTI_SUCCESS)
+        return;
+    pthread_mutex_lock(&watch.lock);
+    struct mt_process_run *run = watch.run;
+    if (run != NULL)
+        mt_account_end_context(mt_process_run_account(run), mt_process_run_now_ns(run), number);
+    pthread_mutex_unlock(&watch.lock);
+}
+
 static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
 {
-    uint32_t context = 0;
-    pthread_mutex_lock(&watch.lock);
     if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
         begin_run(data->context);
-    struct mt_process_run *run = watch.run;
-    if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING && run != NULL &&
-        cuptiGetContextId(data->context, &context) == CUPTI_SUCCESS)
-        mt_account_end_context(mt_process_run_account(run), mt_process_run_now_ns(run), context);
-    pthread_mutex_unlock(&watch.lock);
+    else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        end_context(data->context);
 }
 
 /* Ranges that begin before the first context are spans, too: the trace is opened for them. */
 static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
     struct mt_listening_thread *thread = know_thread();
+    if (id != CUPTI_CBID_NVTX_nvtxDomainRegisterStringA)
+        begin_run(NULL);
     pthread_mutex_lock(&watch.lock);
     if (!mt_range_string_heard(&watch.strings, id, data)) {
-        begin_run(NULL);
         struct mt_process_run *run = watch.run;
         if (run != NULL)
             mt_range_heard(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
