@@ -250,6 +250,19 @@ static inline struct strided strided_create_operand(struct dice *dice, mt_dtype 
     return s;
 }
 
+/* Indices for rows of `shape` below `bound`, in a view of its own strides. */
+static inline struct strided strided_create_indices(struct dice *dice, const int64_t *shape, int64_t bound)
+{
+    int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
+    struct strided index = strided_create(dice, MT_I64, rows);
+    struct place place = {{0}};
+    do
+        element_set(&index, place, (double)roll(dice, (uint64_t)bound));
+    while (place_next(&place, rows));
+    memcpy(index.before, index.buffer, index.bytes);
+    return index;
+}
+
 /* How the last two dimensions of a view lie. */
 enum strided_order { STRIDED_BY_ROWS, STRIDED_BY_COLUMNS };
 

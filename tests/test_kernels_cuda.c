@@ -254,19 +254,6 @@ static void the_lower_triangle_is_its_twin(void **state)
     }
 }
 
-/* Indices for rows of `shape` below `bound`, in a view of its own strides. */
-static struct strided roll_indices(struct dice *dice, const int64_t *shape, int64_t bound)
-{
-    int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
-    struct strided index = strided_create(dice, MT_I64, rows);
-    struct place place = {{0}};
-    do
-        element_set(&index, place, (double)roll(dice, (uint64_t)bound));
-    while (place_next(&place, rows));
-    memcpy(index.before, index.buffer, index.bytes);
-    return index;
-}
-
 static void gathered_rows_are_the_tables(void **state)
 {
     (void)state;
@@ -277,7 +264,7 @@ static void gathered_rows_are_the_tables(void **state)
         int64_t table[MT_MAX_DIMS] = {1, 1, 1 + (int64_t)roll(&dice, 9), shape[3]};
         struct strided all[] = {strided_create(&dice, roll_usual_dtype(&dice), shape),
                                 strided_create_operand(&dice, roll_usual_dtype(&dice), table),
-                                roll_indices(&dice, shape, table[2])};
+                                strided_create_indices(&dice, shape, table[2])};
         struct call call = {"gather_rows", all, 3};
         struct mtk_view views[3];
         upload_all(call.all, call.count, views);
@@ -297,7 +284,7 @@ static void scattered_rows_are_added_in_order(void **state)
         roll_shape(&dice, shape);
         int64_t table[MT_MAX_DIMS] = {1, 1, 1 + (int64_t)roll(&dice, 300), shape[3]};
         struct strided all[] = {strided_create(&dice, roll_float_dtype(&dice), table),
-                                roll_indices(&dice, shape, table[2]),
+                                strided_create_indices(&dice, shape, table[2]),
                                 strided_create_operand(&dice, roll_float_dtype(&dice), shape)};
         struct call call = {"scatter_add_rows", all, 3};
         struct mtk_view views[3];
@@ -319,7 +306,7 @@ static void picked_and_placed_elements_are_the_indexed_ones(void **state)
         bool picks = round % 2 == 0;
         struct strided all[] = {strided_create(&dice, roll_float_dtype(&dice), picks ? rows : shape),
                                 strided_create_operand(&dice, roll_usual_dtype(&dice), picks ? shape : rows),
-                                roll_indices(&dice, shape, shape[3])};
+                                strided_create_indices(&dice, shape, shape[3])};
         struct call call = {picks ? "pick" : "place_add", all, 3};
         struct mtk_view v[3];
         upload_all(call.all, call.count, v);

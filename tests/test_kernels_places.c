@@ -89,19 +89,6 @@ static void the_lower_triangle_is_kept_and_the_rest_is_zero(void **state)
     }
 }
 
-/* Indices for rows of `shape` below `bound`, in a view of its own strides. */
-static struct strided roll_indices(struct dice *dice, const int64_t *shape, int64_t bound)
-{
-    int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
-    struct strided index = strided_create(dice, MT_I64, rows);
-    struct place place = {{0}};
-    do
-        element_set(&index, place, (double)roll(dice, (uint64_t)bound));
-    while (place_next(&place, rows));
-    memcpy(index.before, index.buffer, index.bytes);
-    return index;
-}
-
 static int64_t index_of(const struct strided *index, struct place place)
 {
     place.at[3] = 0;
@@ -116,7 +103,7 @@ static void gathered_rows_are_the_tables(void **state)
         int64_t shape[MT_MAX_DIMS];
         roll_shape(&dice, shape);
         int64_t table_shape[MT_MAX_DIMS] = {1, 1, 1 + (int64_t)roll(&dice, 9), shape[3]};
-        struct strided all[] = {roll_indices(&dice, shape, table_shape[2]),
+        struct strided all[] = {strided_create_indices(&dice, shape, table_shape[2]),
                                 strided_create_operand(&dice, roll_dtype(&dice), table_shape)};
         struct strided out = strided_create(&dice, roll_dtype(&dice), shape);
         assert_int_equal(mtk_cpu.gather_rows(&out.view, &all[1].view, &all[0].view, 0), MT_OK);
@@ -163,7 +150,7 @@ static void scattered_rows_are_added_in_order(void **state)
         int64_t shape[MT_MAX_DIMS];
         roll_shape(&dice, shape);
         int64_t table_shape[MT_MAX_DIMS] = {1, 1, 1 + (int64_t)roll(&dice, 5), shape[3]};
-        struct strided all[] = {roll_indices(&dice, shape, table_shape[2]),
+        struct strided all[] = {strided_create_indices(&dice, shape, table_shape[2]),
                                 strided_create_operand(&dice, roll_dtype(&dice), shape)};
         struct strided table = strided_create(&dice, roll_float_dtype(&dice), table_shape);
         double *sums = strided_elements(&table);
@@ -186,7 +173,7 @@ static void the_picked_element_is_the_indexed_one(void **state)
         int64_t shape[MT_MAX_DIMS];
         roll_shape(&dice, shape);
         int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
-        struct strided all[] = {roll_indices(&dice, shape, shape[3]),
+        struct strided all[] = {strided_create_indices(&dice, shape, shape[3]),
                                 strided_create_operand(&dice, roll_dtype(&dice), shape)};
         struct strided out = strided_create(&dice, roll_dtype(&dice), rows);
         assert_int_equal(mtk_cpu.pick(&out.view, &all[1].view, &all[0].view, 0), MT_OK);
@@ -211,7 +198,7 @@ static void placing_adds_to_the_indexed_element_and_no_other(void **state)
         int64_t shape[MT_MAX_DIMS];
         roll_shape(&dice, shape);
         int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
-        struct strided all[] = {roll_indices(&dice, shape, shape[3]),
+        struct strided all[] = {strided_create_indices(&dice, shape, shape[3]),
                                 strided_create_operand(&dice, roll_dtype(&dice), rows)};
         struct strided out = strided_create(&dice, roll_float_dtype(&dice), shape);
         double *sums = strided_elements(&out);

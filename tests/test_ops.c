@@ -385,6 +385,23 @@ static struct mt_tensor *heads_from(struct mt_tensor *rows, int64_t column)
                           column);
 }
 
+/* Of q, k, v, out and its gradient, with the gradients of q, k and v. */
+static struct mt_attention attention_of(struct mt_tensor **t, struct mt_tensor **grads, struct mt_tensor *lse,
+                                        struct mt_tensor *delta)
+{
+    return (struct mt_attention){.scale = 1,
+                                 .q = t[0],
+                                 .k = t[1],
+                                 .v = t[2],
+                                 .out = t[3],
+                                 .grad = t[4],
+                                 .dq = grads[0],
+                                 .dk = grads[1],
+                                 .dv = grads[2],
+                                 .lse = lse,
+                                 .delta = delta};
+}
+
 /* As one product's columns they are written by one kernel, and no column twice. */
 static void gradients_of_heads_may_lie_side_by_side(void **state)
 {
@@ -396,17 +413,7 @@ static void gradients_of_heads_may_lie_side_by_side(void **state)
     struct mt_tensor *dv = heads_from(rows, 64);
     for (int i = 0; i < 5; i++)
         t[i] = make(&heads);
-    struct mt_attention attention = {.scale = 1,
-                                     .q = t[0],
-                                     .k = t[1],
-                                     .v = t[2],
-                                     .out = t[3],
-                                     .grad = t[4],
-                                     .dq = dq,
-                                     .dk = dk,
-                                     .dv = dv,
-                                     .lse = lse,
-                                     .delta = delta};
+    struct mt_attention attention = attention_of(t, (struct mt_tensor *[]){dq, dk, dv}, lse, delta);
     mt_op_attention_grad(&lab.rt, &attention);
     assert_int_equal(lab.rt.status, MT_OK);
     attention.dk = overlaps;
@@ -426,17 +433,7 @@ static void scratch_of_attentions_gradient_is_not_its_log_sum_exp(void **state)
     struct mt_tensor *t[8], *lse = make(&column), *delta = make(&column);
     for (int i = 0; i < 8; i++)
         t[i] = make(&heads);
-    struct mt_attention attention = {.scale = 1,
-                                     .q = t[0],
-                                     .k = t[1],
-                                     .v = t[2],
-                                     .out = t[3],
-                                     .grad = t[4],
-                                     .dq = t[5],
-                                     .dk = t[6],
-                                     .dv = t[7],
-                                     .lse = lse,
-                                     .delta = delta};
+    struct mt_attention attention = attention_of(t, t + 5, lse, delta);
     mt_op_attention_grad(&lab.rt, &attention);
     assert_int_equal(lab.rt.status, MT_OK);
     attention.delta = lse;
