@@ -132,7 +132,6 @@ static void a_full_disk_is_survived(void **state)
     record_small_run(1, 1000, MT_OK);
     assert_int_equal(open_for_writing(), MT_FAILED); /* its ring is larger than the disk */
     check_error_says("can't allocate");
-    check_error_says("--trace FILE");
     record_small_run(2, 200000, MT_FAILED);
     check_error_says("events were lost");
     check_is_read_on_a_full_disk(folder);

@@ -116,7 +116,8 @@ static mt_status find_library(struct recording *recording)
     Dl_info where;
     mt_status status = mt_module_find(MT_INJECT_FILE, MT_INJECT_REFUSAL_NAME, (void **)&refusal);
     if (status != MT_OK)
-        return mt_fail_way_out(status, "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
+        return mt_fail_way_out(status,
+                               "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
     if (refusal() != NULL)
         return mt_fail(MT_FAILED, "%s", refusal());
     if (dladdr((void *)refusal, &where) == 0 || (recording->library = realpath(where.dli_fname, NULL)) == NULL)
