@@ -10,8 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the command prints on a terminal of so many columns; free(). */
-static inline char *on_terminal(unsigned short columns, const char *command)
+/* What the command prints on a terminal of so many columns; free(). Never inlined: gcc takes what a stream was made to point
+ * to for gone then. */
+static __attribute__((noinline, unused)) char *on_terminal(unsigned short columns, const char *command)
 {
     const struct winsize size = {.ws_row = 50, .ws_col = columns};
     char *said = NULL, byte;
