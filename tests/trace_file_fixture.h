@@ -2,26 +2,10 @@
 #ifndef MT_TESTS_TRACE_FILE_FIXTURE_H
 #define MT_TESTS_TRACE_FILE_FIXTURE_H
 
-#include "recorder_fixture.h"
+#include "trace_path.h"
 
 #include "trace/database.h"
 #include "trace/store.h"
-
-static char path[FIXTURE_PATH_BYTES];
-
-static inline int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static inline int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
-}
 
 static inline mt_status open_for_writing(void)
 {
