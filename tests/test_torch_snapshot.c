@@ -155,6 +155,22 @@ static const char *events_of(const char *json, struct mt_torch_tally *tally, str
                           " LEFT JOIN event a ON a.id = e.allocation");
 }
 
+/* A snapshot, and the events that it is. */
+struct told {
+    const char *snapshot, *events;
+};
+
+static void expect_told(const struct told *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct mt_torch_tally tally;
+        struct mt_foreign_counts counts;
+        assert_string_equal(events_of(all[i].snapshot, &tally, &counts), all[i].events);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
 /* The recording began late: one block was there and stays, one was there and is freed, of a segment that is freed too. */
 static void what_was_there_before_is_told_first(void **state)
 {
@@ -241,25 +257,18 @@ static void remainders_belong_to_their_block(void **state)
 static void settings_say_what_a_block_has(void **state)
 {
     (void)state;
-    static const struct {
-        const char *snapshot, *events;
-    } all[] = {{IN_SEGMENT("", 50331648), BLOCK(50331648, 50331648)},
-               {IN_SEGMENT(SPLIT_FROM_32_MIB, 50331648), BLOCK(67108864, 50331648)},
-               {IN_SEGMENT(SPLIT_FROM_32_MIB, 41943040), BLOCK(41943040, 41943040)}, /* the piece was none of its own */
-               {IN_SEGMENT(SPLIT_FROM_32_MIB, 16777216), BLOCK(16777216, 16777216)},
-               {IN_SEGMENT(IN_QUARTERS, 1400000), BLOCK(1572864, 1400000)},
-               {IN_SEGMENT(IN_QUARTERS, 1572864), BLOCK(1572864, 1572864)},
-               {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* nothing is said of 4 MiB on */
-               {IN_SEGMENT(IN_QUARTERS, 17000000), BLOCK(25165824, 17000000)},
-               {IN_SEGMENT(IN_QUARTERS, 70000), BLOCK(81920, 70000)}, /* as from 1 MiB on */
-               {IN_SEGMENT(IN_QUARTERS, 1500), BLOCK(1536, 1500)}};   /* steps would be under 512 bytes */
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        struct mt_torch_tally tally;
-        struct mt_foreign_counts counts;
-        assert_string_equal(events_of(all[i].snapshot, &tally, &counts), all[i].events);
-        fixture_remove(path);
-        fixture_path(path);
-    }
+    static const struct told all[] = {
+        {IN_SEGMENT("", 50331648), BLOCK(50331648, 50331648)},
+        {IN_SEGMENT(SPLIT_FROM_32_MIB, 50331648), BLOCK(67108864, 50331648)},
+        {IN_SEGMENT(SPLIT_FROM_32_MIB, 41943040), BLOCK(41943040, 41943040)}, /* the piece was none of its own */
+        {IN_SEGMENT(SPLIT_FROM_32_MIB, 16777216), BLOCK(16777216, 16777216)},
+        {IN_SEGMENT(IN_QUARTERS, 1400000), BLOCK(1572864, 1400000)},
+        {IN_SEGMENT(IN_QUARTERS, 1572864), BLOCK(1572864, 1572864)},
+        {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* nothing is said of 4 MiB on */
+        {IN_SEGMENT(IN_QUARTERS, 17000000), BLOCK(25165824, 17000000)},
+        {IN_SEGMENT(IN_QUARTERS, 70000), BLOCK(81920, 70000)}, /* as from 1 MiB on */
+        {IN_SEGMENT(IN_QUARTERS, 1500), BLOCK(1536, 1500)}};   /* steps would be under 512 bytes */
+    expect_told(all, sizeof all / sizeof all[0]);
 }
 
 /* Of an expandable segment memory comes and goes in parts, and it stays one segment. */
@@ -289,12 +298,11 @@ static void an_expandable_segment_is_one(void **state)
 static void parts_of_before_are_of_the_same_segment(void **state)
 {
     (void)state;
-    static const struct {
-        const char *snapshot, *events;
-    } all[] = {{EXPANDABLE(2097152, 4194304) "\"device_traces\":[[" SEGMENT(map, 4194304, 2097152) "]]}",
-                "segment_map 0+0:2097152/, segment_map 0+2097152:2097152/"},
-               {EXPANDABLE(2097152, 2097152) "\"device_traces\":[[" SEGMENT(unmap, 4194304, 2097152) "]]}",
-                "segment_map 0+0:2097152/, segment_map 0+2097152:2097152/, segment_unmap 0+2097152:2097152/"}};
+    static const struct told all[] = {
+        {EXPANDABLE(2097152, 4194304) "\"device_traces\":[[" SEGMENT(map, 4194304, 2097152) "]]}",
+         "segment_map 0+0:2097152/, segment_map 0+2097152:2097152/"},
+        {EXPANDABLE(2097152, 2097152) "\"device_traces\":[[" SEGMENT(unmap, 4194304, 2097152) "]]}",
+         "segment_map 0+0:2097152/, segment_map 0+2097152:2097152/, segment_unmap 0+2097152:2097152/"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct mt_torch_tally tally;
         struct mt_foreign_counts counts;
@@ -309,22 +317,14 @@ static void parts_of_before_are_of_the_same_segment(void **state)
 static void a_block_has_what_was_asked_for(void **state)
 {
     (void)state;
-    static const struct {
-        const char *snapshot, *events;
-    } all[] = {
+    static const struct told all[] = {
         {"{\"segments\":[],\"device_traces\":[[{\"action\":\"alloc\",\"addr\":512,\"size\":1000,\"block_bytes\":5}]]}",
          "segment_map 0+0:1024/, alloc 0+0:1024/1000"},
         {"{" SPLIT_FROM_32_MIB "\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 67108864, 67108864) "," ALLOC(
              75497472, 512) "," ALLOC(67108864, 41943040) "]]}",
          "segment_map 0+0:67108864/, alloc 0+8388608:512/512, free 0+8388608:512/512,"
          " alloc 0+0:41943040/41943040"}};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        struct mt_torch_tally tally;
-        struct mt_foreign_counts counts;
-        assert_string_equal(events_of(all[i].snapshot, &tally, &counts), all[i].events);
-        fixture_remove(path);
-        fixture_path(path);
-    }
+    expect_told(all, sizeof all / sizeof all[0]);
 }
 
 static void a_refused_request_is_told(void **state)
