@@ -15,7 +15,7 @@ extern "C" {
 #include "alloc/plan.h"
 #include "base/clock.h"
 #include "base/interner.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 }
 #pragma GCC diagnostic pop
 

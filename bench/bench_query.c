@@ -1,9 +1,9 @@
 /* How long answers about a large run take: ten million events of a synthetic training run, made once through the
  * recorder, asked as a library and through the program. A smaller run before it is what it is compared with. */
+#include "analysis/diff.h"
 #include "base/clock.h"
 #include "bench/report.h"
 #include "tests/synthetic.h"
-#include "trace/diff.h"
 
 #include <unistd.h>
 

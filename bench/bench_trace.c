@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "bench/report.h"
-#include "trace/database.h"
-#include "trace/recorder.h"
-#include "trace/store.h"
+#include "trace/store/database.h"
+#include "trace/store/recorder.h"
+#include "trace/store/store.h"
 
 #include <signal.h>
 #include <stdatomic.h>

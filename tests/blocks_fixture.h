@@ -5,7 +5,7 @@
 #include "folder.h"
 #include "seed.h"
 #include "synthetic.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "profile_reader.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 #include <zlib.h>
 

@@ -1,16 +1,50 @@
 #!/bin/sh
 # Usage: floors.sh ROOT
-# Checks the rules of the folders: a folder includes only folders of lower floors, CUDA's and SQLite's headers stay
-# where they belong, and only src/cli prints to stdout, exits or names options.
+# Checks the rules of the rooms: a room includes only rooms of lower floors, CUDA's and SQLite's headers stay where they
+# belong, and only src/cli prints to stdout, exits or names options.
 set -eu
 cd "$1"
 failures=0
+
+# rooms: every room, and those that it may include beside itself.
+rooms() {
+    cat <<'END'
+base
+kernels         base
+device          base kernels
+alloc           base device
+trace/store     base
+trace/query     base trace/store
+trace/import    base trace/store
+trace/export    base trace/store trace/query
+model           base device alloc kernels
+record          base device trace/store trace/query
+torch           base device alloc trace/store
+analysis        base device alloc trace/store trace/query model
+page            base trace/store trace/query
+api             base device alloc trace/store trace/query kernels
+cli             base device alloc trace/store trace/query trace/import trace/export model analysis page record
+END
+}
+
+# place ROOM: its folder.
+place() {
+    [ "$1" = kernels ] && echo kernels || echo "src/$1"
+}
 
 # fails TITLE LINES: reports lines that break a rule, if there are any.
 fails() {
     [ -z "$2" ] && return
     printf '%s:\n%s\n' "$1" "$2"
     failures=$((failures + 1))
+}
+
+# matches PATTERN [FOLDER...]: the lines of the sources in there that match; everywhere unless folders are given.
+matches() {
+    pattern=$1
+    shift
+    [ $# -gt 0 ] || set -- src kernels
+    sources "$@" | xargs -r grep -nHE "$pattern" || true
 }
 
 # sources FOLDER...: the C files in there, CUDA's too.
@@ -20,50 +54,42 @@ sources() {
     done
 }
 
-# matches PATTERN FOLDER...: the lines of those folders that match.
-matches() {
-    pattern=$1
-    shift
-    sources "$@" | xargs -r grep -nHE "$pattern" || true
+# except PATTERN: the lines that come in, without those of files that match.
+except() {
+    grep -vE "^($1)" || true
 }
 
-# may_include FOLDER ALLOWED: includes of project folders in FOLDER that are not its own nor match ALLOWED.
-may_include() {
-    lines=$(matches '^#include "(base|device|alloc|trace|model|whatif|page|api|record|torch|cli|kernels|bench|tests)/' "$1" | grep -vE "#include \"($2)/" || true)
-    fails "$1 may include only: $2" "$lines"
+# strangers ROOM...: the first is a room, the others what it may include: its includes of anything else of ours.
+strangers() {
+    matches "^#include \"($names|trace|bench|tests)/" "$(place "$1")" |
+        grep -vE "#include \"($(echo "$@" | tr ' ' '|'))/" || true
 }
 
-may_include src/base 'base'
-may_include kernels 'kernels|base'
-may_include src/device 'device|base|kernels'
-may_include src/alloc 'alloc|base|device'
-may_include src/trace 'trace|base'
-may_include src/model 'model|base|device|alloc|kernels'
-may_include src/torch 'torch|base|device|alloc|trace'
-may_include src/whatif 'whatif|base|device|alloc|trace'
-may_include src/page 'page|base|trace'
-may_include src/api 'api|base|device|alloc|trace|kernels'
-may_include src/record 'record|base|device|trace'
-may_include src/cli 'cli|base|device|alloc|trace|model|whatif|page|record'
+names=$(rooms | awk '{ print $1 }' | paste -sd '|')
+while read -r room allowed; do
+    # shellcheck disable=SC2086 # a list of words
+    fails "$(place "$room") may include only: $room $allowed" "$(strangers $room $allowed)"
+done <<END
+$(rooms)
+END
 
-fails 'includes name the folder, not the way to it' "$(matches '#include "\.' src kernels)"
+folders=$(rooms | while read -r room _; do place "$room"; done | paste -sd '|')
+fails 'a source lies in no room' "$(sources src kernels | except "($folders)/")"
+
+fails 'includes name the folder, not the way to it' "$(matches '#include "\.')"
 # Without its folder an include would escape the rules above; what CMake generates (mt_*.h) has none.
 fails 'includes name the folder' "$(matches '#include "[^/"]*"' src | grep -vE '"mt_[a-z_]+\.h"' || true)"
-fails 'sqlite3.h is for src/trace only' \
-    "$(matches '#include [<"]sqlite3' src/base src/device src/alloc src/model src/whatif src/page src/api src/record src/torch src/cli kernels)"
+fails 'sqlite3.h is for src/trace only' "$(matches '#include [<"]sqlite3' | except 'src/trace/')"
 fails 'CUDA headers are for src/device, folders called cuda or cupti, and kernels/cuda only' \
-    "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' src/base src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch \
-        src/cli kernels/cpu | grep -vE '^[^:]*/(cuda|cupti)/' || true)"
-fails 'only src/cli prints to stdout' \
-    "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch kernels)"
-fails 'only src/cli exits' \
-    "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' src/base src/device src/alloc src/trace src/model src/whatif src/page src/api src/record src/torch kernels)"
+    "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' | except 'src/device/|[^:]*/(cuda|cupti)/')"
+fails 'only src/cli prints to stdout' "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' | except 'src/cli/')"
+fails 'only src/cli exits' "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' | except 'src/cli/')"
 
-# What calls a library may have no command line. Advice is data; nsys is another program.
+# Callers of a library may have no command line. nsys is another program.
 fails 'only src/cli names options of the command line' \
-    "$(matches '"([^"]*[^-"])?--[a-z]' src | grep -vE '^src/cli/|^src/whatif/hints.c:|nsys|cuda-memory-usage' || true)"
+    "$(matches '"([^"]*[^-"])?--[a-z]' src | except 'src/cli/|src/analysis/hints.c:' | grep -vE 'nsys|cuda-memory-usage' || true)"
 
-# Two files of one name make a message that names one ambiguous.
+# A message that names one of two files with the same name would be ambiguous.
 fails 'file names are unique in the tree' "$(sources src kernels | sed 's|.*/||' | sort | uniq -d)"
 
 [ "$failures" -eq 0 ] || exit 1

@@ -10,12 +10,13 @@ trap 'rm -rf "$tree"' EXIT
 # put FILE LINE: a tree that keeps every rule, and FILE with that line in it.
 put() {
     rm -rf "$tree/src" "$tree/kernels"
-    mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/query" "$tree/src/model" \
-        "$tree/src/whatif" "$tree/src/page" "$tree/src/api" "$tree/src/record/cupti" "$tree/src/torch" "$tree/src/cli" "$tree/kernels/cpu" "$tree/kernels/cuda"
+    mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/store" \
+        "$tree/src/trace/query" "$tree/src/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/record/cupti" "$tree/src/torch" "$tree/src/cli" "$tree/src/words" "$tree/kernels/cpu" \
+        "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
-    echo '#include <sqlite3.h>' >"$tree/src/trace/store.c"
+    echo '#include <sqlite3.h>' >"$tree/src/trace/store/store.c"
     echo '#include <cuda_runtime.h>' >"$tree/kernels/cuda/fill.cu"
-    printf '#include "trace/trace.h"\nint main(void) { printf("x"); exit(0); }\n' >"$tree/src/cli/main.c"
+    printf '#include "trace/query/trace.h"\nint main(void) { printf("x"); exit(0); }\n' >"$tree/src/cli/main.c"
     echo 'void f(void) { fprintf(stderr, "x"); snprintf(0, 0, "x"); at_exit(); }' >"$tree/src/model/model.c"
     echo "$2" >>"$tree/$1"
 }
@@ -39,7 +40,7 @@ refuses() {
 }
 
 accepts src/base/text.c '#include "base/text.h"'
-accepts src/trace/query/peak.c '#include "trace/store.h"'
+accepts src/trace/query/peak.c '#include "trace/store/store.h"'
 accepts src/model/step.c '#include "kernels/kernels.h"'
 accepts src/device/gpu.c '#include <cuda_runtime.h>'
 accepts src/record/cupti/calls.c '#include <cupti.h>'
@@ -47,38 +48,41 @@ accepts src/record/cupti/calls.c '#include <cupti.h>'
 refuses src/base/text.c '#include "device/device.h"' 'src/base may include only'
 refuses kernels/cpu/fill.c '#include "device/device.h"' 'kernels may include only'
 refuses src/device/sim.c '#include "alloc/alloc.h"' 'src/device may include only'
-refuses src/alloc/block.c '#include "trace/recorder.h"' 'src/alloc may include only'
-refuses src/trace/ring.c '#include "alloc/alloc.h"' 'src/trace may include only'
-refuses src/trace/query/peak.c '#include "device/device.h"' 'src/trace may include only'
-refuses src/trace/ring.h '#include "model/config.h"' 'src/trace may include only'
-refuses src/model/step.c '#include "trace/recorder.h"' 'src/model may include only'
+refuses src/alloc/block.c '#include "trace/store/recorder.h"' 'src/alloc may include only'
+refuses src/trace/store/ring.c '#include "alloc/alloc.h"' 'may include only'
+refuses src/trace/query/peak.c '#include "device/device.h"' 'may include only'
+refuses src/trace/store/ring.h '#include "model/config.h"' 'may include only'
+refuses src/model/step.c '#include "trace/store/recorder.h"' 'src/model may include only'
 refuses src/model/step.c '#include "cli/command.h"' 'src/model may include only'
 refuses src/cli/run.c '#include "kernels/kernels.h"' 'src/cli may include only'
-refuses src/whatif/replay.c '#include "model/config.h"' 'src/whatif may include only'
+refuses src/analysis/replay.c '#include "cli/command.h"' 'src/analysis may include only'
+refuses src/trace/store/ring.c '#include "trace/query/trace.h"' 'src/trace/store may include only'
+refuses src/trace/query/peak.c '#include "trace/export/stacks.h"' 'src/trace/query may include only'
+refuses src/words/talk.c 'int talk;' 'lies in no room'
 refuses src/page/page.c '#include "alloc/alloc.h"' 'src/page may include only'
 refuses src/api/api_run.c '#include "model/config.h"' 'src/api may include only'
-refuses src/trace/ring.h '#include "api/joint_sink.h"' 'src/trace may include only'
-refuses src/trace/ring.h '#include "record/account.h"' 'src/trace may include only'
-refuses src/whatif/replay.c '#include "torch/torch_card.h"' 'src/whatif may include only'
+refuses src/trace/store/ring.h '#include "api/joint_sink.h"' 'may include only'
+refuses src/trace/store/ring.h '#include "record/account.h"' 'may include only'
+refuses src/analysis/replay.c '#include "torch/torch_card.h"' 'src/analysis may include only'
 refuses src/record/account.c '#include <cupti.h>' 'CUDA headers are for'
 refuses src/torch/torch_trace.c '#include <sqlite3.h>' 'sqlite3.h is for src/trace only'
 refuses src/torch/torch_trace.c 'void f(void) { puts("x"); }' 'only src/cli prints to stdout'
 refuses src/record/account.c 'void f(void) { exit(1); }' 'only src/cli exits'
 refuses src/api/api_run.c 'void f(void) { exit(1); }' 'only src/cli exits'
-refuses src/alloc/block.c '#include "../trace/ring.h"' 'not the way to it'
+refuses src/alloc/block.c '#include "../trace/store/ring.h"' 'not the way to it'
 refuses src/cli/main.c '#include "command.h"' 'name the folder'
 refuses src/model/step.c '#include <sqlite3.h>' 'sqlite3.h is for'
 refuses src/cli/sql.c '#include "sqlite3.h"' 'sqlite3.h is for'
 refuses src/model/step.c '#include <cuda_runtime.h>' 'CUDA headers'
-refuses src/trace/ring.c '#include <cupti.h>' 'CUDA headers'
+refuses src/trace/store/ring.c '#include <cupti.h>' 'CUDA headers'
 refuses kernels/cpu/fill.c '#include <cublas_v2.h>' 'CUDA headers'
 refuses src/model/step.c 'void g(void) { printf("x"); }' 'prints to stdout'
-refuses src/trace/ring.c 'void g(void) { fprintf(stdout, "x"); }' 'prints to stdout'
+refuses src/trace/store/ring.c 'void g(void) { fprintf(stdout, "x"); }' 'prints to stdout'
 refuses kernels/cuda/add.cu 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/alloc/block.c 'void g(void) { exit(1); }' 'only src/cli exits'
-refuses src/trace/store.c 'void g(void) { _exit(1); }' 'only src/cli exits'
+refuses src/trace/store/store.c 'void g(void) { _exit(1); }' 'only src/cli exits'
 refuses src/device/cupti/name.cpp 'void g(void) { printf("x"); }' 'prints to stdout'
-refuses src/trace/ring.c 'mt_fail(MT_FAILED, "no room; --trace FILE writes elsewhere");' 'names options'
-refuses src/trace/ring.c '#define WAY_OUT "--trace FILE"' 'names options'
+refuses src/trace/store/ring.c 'mt_fail(MT_FAILED, "no room; --trace FILE writes elsewhere");' 'names options'
+refuses src/trace/store/ring.c '#define WAY_OUT "--trace FILE"' 'names options'
 refuses src/base/main.c '/* the second of its name */' 'unique in the tree'
 echo "every broken floor is caught"

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "seed.h"
 #include "synthetic.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

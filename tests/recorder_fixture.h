@@ -12,7 +12,7 @@
 
 #include "base/interner.h"
 #include "base/random.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <sqlite3.h>
 #include <stdbool.h>

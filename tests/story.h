@@ -2,8 +2,8 @@
 #ifndef MT_TESTS_STORY_H
 #define MT_TESTS_STORY_H
 
+#include "analysis/advice.h"
 #include "base/memory.h"
-#include "whatif/advice.h"
 
 #include <stdlib.h>
 

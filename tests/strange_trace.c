@@ -2,7 +2,7 @@
  *
  * What a recorder would cut short (names of 10,000 letters) or could not be told (a category of nobody's) is put in
  * afterwards, as whoever sends a trace could. */
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <sqlite3.h>
 #include <stdio.h>

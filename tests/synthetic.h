@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The map of addresses against a table with a place for each. */
 #include "seed.h"
-#include "trace/address_map.h"
+#include "trace/store/address_map.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 #include "recorder_fixture.h"
 
 #include "seed.h"
-#include "trace/recorder.h"
-#include "trace/store.h"
+#include "trace/store/recorder.h"
+#include "trace/store/store.h"
 
 #include <errno.h>
 #include <grp.h>

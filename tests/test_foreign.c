@@ -1,7 +1,7 @@
 /* What becomes of memory that others say they took: examples. Random ones are in test_foreign_random.c. */
 #include "recorder_fixture.h"
 
-#include "trace/foreign.h"
+#include "trace/store/foreign.h"
 
 /* Keeps what it is told. */
 struct list {

@@ -4,7 +4,7 @@
 
 #include "base/interner.h"
 #include "seed.h"
-#include "trace/foreign.h"
+#include "trace/store/foreign.h"
 
 enum { BASE = 1 << 20, CELLS = 240, SEGMENTS = 1 << 14, RANGES = 3, RANGE_CELLS = 50, OPERATIONS = 3000, SEEDS = 12 };
 

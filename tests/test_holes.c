@@ -1,8 +1,8 @@
 /* Holes of random segments at random moments, against a map of every byte. */
+#include "analysis/holes.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "seed.h"
-#include "trace/holes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

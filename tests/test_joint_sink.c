@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "event_shadow.h"
 #include "seed.h"
-#include "trace/foreign.h"
+#include "trace/store/foreign.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "recorder_fixture.h"
 
 #include "seed.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <jansson.h>
 #include <signal.h>

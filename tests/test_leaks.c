@@ -2,7 +2,7 @@
 #include "base/text.h"
 #include "seed.h"
 #include "synthetic.h"
-#include "trace/leaks.h"
+#include "trace/query/leaks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

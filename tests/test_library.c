@@ -1,7 +1,7 @@
 /* The library as programs of others see it: through its header, and where that has no question yet, through the trace. */
 #include "library_fixture.h"
 #include "seed.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 #include <memtrace.h>
 #include <pthread.h>

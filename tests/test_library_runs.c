@@ -1,6 +1,6 @@
 /* The library's runs: threads, memory that is there, programs that end badly, several runs and traces. */
 #include "library_fixture.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <inttypes.h>
 #include <memtrace.h>

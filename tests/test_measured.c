@@ -3,8 +3,8 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "seed.h"
-#include "trace/recorder.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
+#include "trace/store/recorder.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* A category that a program names is one like ours, from the allocator to the page. */
 #include "alloc/alloc.h"
 #include "page/page_run.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 #include "trace_path.h"
 
 enum { MIB = 1 << 20 };

@@ -5,7 +5,7 @@
 #include "alloc/alloc.h"
 #include "base/random.h"
 #include "seed.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* The timeline page, taken apart again: every column against what the trace says, sums against the peaks, and what larger
  * units are for. */
 #include "page_fixture.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 enum { EVENTS = 150000, FEW_EVENTS = 3000 }; /* more events than two chunks hold, and blocks than one */
 enum { WORTH_A_THREAD = 70000 };             /* events that are read by two threads */

@@ -1,8 +1,8 @@
 /* Which parts of segments have memory: random maps and unmaps, sound ones and others, against a map of every byte; and as
  * a trace tells them. */
 #include "seed.h"
-#include "trace/blocks.h"
-#include "trace/parts.h"
+#include "trace/query/blocks.h"
+#include "trace/store/parts.h"
 #include "trace_path.h"
 
 #include <setjmp.h>

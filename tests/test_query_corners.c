@@ -2,8 +2,8 @@
 #include "trace_edit.h"
 #include "trace_file_fixture.h"
 
-#include "trace/leaks.h"
-#include "trace/trace.h"
+#include "trace/query/leaks.h"
+#include "trace/query/trace.h"
 
 /* A run under way. */
 struct tale {

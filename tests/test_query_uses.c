@@ -3,8 +3,8 @@
 #include "recorder_fixture.h"
 
 #include "seed.h"
-#include "trace/blocks.h"
-#include "trace/recorder.h"
+#include "trace/query/blocks.h"
+#include "trace/store/recorder.h"
 
 enum { EVENTS = 20000, PICKS = 50 };
 

@@ -1,7 +1,7 @@
 /* What is emitted into a recorder comes back from the trace, whatever its ring's size, and the trace is left in order. */
 #include "seed.h"
-#include "trace/recorder.h"
-#include "trace/store.h"
+#include "trace/store/recorder.h"
+#include "trace/store/store.h"
 #include "trace_path.h"
 
 #include <math.h>

@@ -3,9 +3,9 @@
 
 #include "base/number_map.h"
 #include "seed.h"
-#include "trace/allocations.h"
-#include "trace/store.h"
-#include "trace/summary.h"
+#include "trace/store/allocations.h"
+#include "trace/store/store.h"
+#include "trace/store/summary.h"
 
 static char path[FIXTURE_PATH_BYTES];
 

@@ -1,8 +1,8 @@
 /* Why a request was refused, what it would have needed, and what would have met it: of runs that are written by hand. */
+#include "analysis/relief.h"
 #include "base/random.h"
 #include "seed.h"
 #include "story.h"
-#include "whatif/relief.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
 /* The replay of lifetimes: against a naive sum, against the runs that they were taken from, and against what PyTorch
  * reserved. */
+#include "analysis/replay.h"
 #include "base/number_map.h"
 #include "base/random.h"
 #include "recording.h"
 #include "request_sequence.h"
 #include "seed.h"
-#include "whatif/replay.h"
 
 /* Random lifetimes: many ties, some that stay, in no order. */
 static size_t make_random(uint64_t seed, struct mt_lifetime *out, size_t most)

@@ -2,8 +2,8 @@
  * the runs support them. */
 #include "program.h"
 #include "report_reader.h"
-#include "trace/recorder.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
+#include "trace/store/recorder.h"
 
 static void accumulation_is_the_published_one(void **state)
 {

@@ -7,7 +7,7 @@
 #include "trace/import/import_sizes.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/torch_replay.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 #include "trace_path.h"
 
 #include <setjmp.h>

@@ -3,8 +3,8 @@
 #include "fake_card.h"
 #include "folder.h"
 #include "torch/torch_library.h"
-#include "trace/blocks.h"
-#include "trace/trace.h"
+#include "trace/query/blocks.h"
+#include "trace/query/trace.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 #include "recorder_fixture.h"
 #include "trace_file_fixture.h"
 
-#include "trace/ring.h"
+#include "trace/store/ring.h"
 
 #include <sys/wait.h>
 

@@ -4,8 +4,8 @@
 
 #include "trace_path.h"
 
-#include "trace/database.h"
-#include "trace/store.h"
+#include "trace/store/database.h"
+#include "trace/store/store.h"
 
 static inline mt_status open_for_writing(void)
 {

@@ -8,7 +8,7 @@
 #include "api/run_parts.h"
 
 #include "base/memory.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -5,8 +5,8 @@
 #include "alloc/alloc.h"
 #include "api/joint_sink.h"
 #include "base/number_map.h"
-#include "trace/foreign.h"
-#include "trace/recorder.h"
+#include "trace/store/foreign.h"
+#include "trace/store/recorder.h"
 
 #include <memtrace.h>
 #include <pthread.h>

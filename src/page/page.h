@@ -9,7 +9,7 @@
 #define MT_PAGE_PAGE_H
 
 #include "page/page_chunk.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* A run that is shown. */
 struct mt_page_source {

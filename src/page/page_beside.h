@@ -3,7 +3,7 @@
 #ifndef MT_PAGE_PAGE_BESIDE_H
 #define MT_PAGE_PAGE_BESIDE_H
 
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 /* The rows; arrays are malloc'ed. */
 struct mt_page_beside {

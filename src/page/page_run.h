@@ -6,7 +6,7 @@
 #include "page/page_beside.h"
 #include "page/page_knots.h"
 #include "page/page_table.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 /* The tables of docs/page.md, in the order of the file: the page works on each while the next is still being read. Of two
  * runs, both have those that the first picture needs before either has the rest. */

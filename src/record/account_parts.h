@@ -6,8 +6,8 @@
 
 #include "base/number_map.h"
 #include "record/account.h"
-#include "trace/address_map.h"
-#include "trace/foreign.h"
+#include "trace/store/address_map.h"
+#include "trace/store/foreign.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

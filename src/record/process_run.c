@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "trace/recorder.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
+#include "trace/store/recorder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

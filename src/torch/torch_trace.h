@@ -7,7 +7,7 @@
 #define MT_TORCH_TORCH_TRACE_H
 
 #include "base/sink.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 struct mt_torch_trace;
 

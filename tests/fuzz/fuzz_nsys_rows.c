@@ -5,7 +5,7 @@
 #include "fuzzed_export.h"
 
 #include "base/text.h"
-#include "trace/database.h"
+#include "trace/store/database.h"
 
 #include <string.h>
 

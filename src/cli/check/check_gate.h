@@ -4,7 +4,7 @@
 
 #include "cli/check/check_budget.h"
 #include "cli/output/question.h"
-#include "trace/leaks.h"
+#include "trace/query/leaks.h"
 
 /* What a criterion looks at. */
 typedef enum mt_criterion_kind {

@@ -6,7 +6,7 @@
 #include "cli/output/output.h"
 #include "cli/output/table.h"
 #include "model/training.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #ifndef MT_CLI_ADVICE_MATERIAL_H
 #define MT_CLI_ADVICE_MATERIAL_H
 
+#include "analysis/advice.h"
 #include "cli/output/question.h"
-#include "whatif/advice.h"
 
 /* How many events a run has at most that is looked at as a whole, and how many are looked at at all: that takes about 100
  * bytes an event, so 1.6 GB at most. */

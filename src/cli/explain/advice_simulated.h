@@ -3,9 +3,9 @@
 #ifndef MT_CLI_ADVICE_SIMULATED_H
 #define MT_CLI_ADVICE_SIMULATED_H
 
+#include "analysis/advice.h"
 #include "cli/output/question.h"
 #include "cli/run/fit_search.h"
-#include "whatif/advice.h"
 
 /* A run with an option. */
 struct mt_simulated_option {

@@ -2,10 +2,10 @@
 #ifndef MT_CLI_DIFF_ANSWER_H
 #define MT_CLI_DIFF_ANSWER_H
 
+#include "analysis/diff.h"
 #include "cli/output/question.h"
 #include "cli/output/settings.h"
 #include "cli/report/published.h"
-#include "trace/diff.h"
 
 /* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
 struct mt_diff_category {

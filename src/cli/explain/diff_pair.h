@@ -2,7 +2,7 @@
 #ifndef MT_CLI_DIFF_PAIR_H
 #define MT_CLI_DIFF_PAIR_H
 
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* The newest two finished runs that are known to differ in one setting and in no other that could change memory, the
  * older one first; of all that differ so from the newest run that has such a partner, the newest. MT_USAGE with what to

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "trace/trace_file.h"
+#include "trace/store/trace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #define MT_CLI_QUESTION_H
 
 #include "cli/command.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <jansson.h>
 

@@ -7,7 +7,7 @@
 #define MT_CLI_SETTINGS_H
 
 #include "base/text.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* Ordered by name. Texts are borrowed from the trace. */
 struct mt_settings {

@@ -4,7 +4,7 @@
 #define MT_CLI_WAY_OUT_H
 
 #include "base/status.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* Adds "; WAY OUT" to the recorded text, and returns `status`. */
 mt_status mt_fail_way_out(mt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

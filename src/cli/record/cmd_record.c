@@ -9,7 +9,7 @@
 #include "record/account.h"
 #include "record/cupti/inject.h"
 #include "record/handover.h"
-#include "trace/trace_file.h"
+#include "trace/store/trace_file.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "record/handover.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* The peaks under autocast, how they compare with fp32, and what the difference is made of. */
+#include "analysis/diff.h"
 #include "base/memory.h"
 #include "cli/report/report_sections.h"
-#include "trace/diff.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Which precision tensors have under autocast, read off the labels. */
 #include "base/memory.h"
 #include "cli/report/report_sections.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "cli/report/published.h"
 #include "cli/report/report_page.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <stdbool.h>
 

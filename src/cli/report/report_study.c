@@ -5,7 +5,7 @@
 #include "cli/run/run_options.h"
 #include "cli/run/run_session.h"
 #include "cli/run/run_settings.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

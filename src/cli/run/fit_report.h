@@ -4,7 +4,7 @@
 
 #include "cli/run/fit_device.h"
 #include "cli/run/fit_search.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. The plan's device
  * is the simulated one of `device`. */

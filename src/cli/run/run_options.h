@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/run/run_session.h"
 #include "cli/run/run_settings.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* As given; what was not given is NULL or MT_UNSET, and keeps the model's or the default value. What a number may be is
  * checked where the whole configuration is. */

@@ -8,7 +8,7 @@
 #include "cli/run/oom_report.h"
 #include "cli/run/placement.h"
 #include "cli/run/run_settings.h"
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include "alloc/alloc.h"
 #include "model/training.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <jansson.h>
 #include <stdbool.h>

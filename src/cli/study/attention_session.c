@@ -6,7 +6,7 @@
 #include "cli/output/way_out.h"
 #include "cli/run/run_settings.h"
 #include "cli/study/attention_grid.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #define MT_CLI_EXPORT_ANNOTATIONS_H
 
 #include "cli/write/plain_writer.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 /* Writes the list. The run is told a second time, from its beginning, so that none of its marks is held meanwhile. Of spans
  * the writer keeps values from the number first_kept on. */

@@ -11,7 +11,7 @@
 #include "cli/output/kernel_text.h"
 #include "cli/output/output.h"
 #include "cli/write/export_what.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 #include <inttypes.h>
 #include <stdio.h>

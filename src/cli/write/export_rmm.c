@@ -1,6 +1,6 @@
 /* A run as RMM's logging adaptor writes it: a row an allocation, a free and a refusal, in CSV. */
 #include "cli/write/export_what.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 #include <inttypes.h>
 #include <stdio.h>

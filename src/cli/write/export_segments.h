@@ -6,8 +6,8 @@
 #ifndef MT_CLI_EXPORT_SEGMENTS_H
 #define MT_CLI_EXPORT_SEGMENTS_H
 
-#include "trace/address_map.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
+#include "trace/store/address_map.h"
 
 /* Memory of a segment. The blocks in it and their sums are known once they are placed. */
 struct mt_export_piece {

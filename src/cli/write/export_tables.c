@@ -2,7 +2,7 @@
  *
  * An `id` is the position of an event in its run, from 0, the same in every table: that of an allocation names its block. */
 #include "cli/write/export_what.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "cli/write/export_segments.h"
 #include "cli/write/export_what.h"
 #include "cli/write/plain_writer.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 #include <stdlib.h>
 

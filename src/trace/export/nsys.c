@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "base/name_set.h"
 #include "base/text.h"
-#include "trace/database.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
+#include "trace/store/database.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

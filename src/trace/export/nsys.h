@@ -10,7 +10,7 @@
 #ifndef MT_TRACE_EXPORT_NSYS_H
 #define MT_TRACE_EXPORT_NSYS_H
 
-#include "trace/trace.h"
+#include "trace/query/trace.h"
 
 /* Writes a database into the empty file at `path`. What it leaves there is of no use if it fails. */
 mt_status mt_nsys_write(struct mt_trace *trace, const struct mt_run *run, const char *path);

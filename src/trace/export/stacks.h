@@ -4,7 +4,7 @@
 #ifndef MT_TRACE_EXPORT_STACKS_H
 #define MT_TRACE_EXPORT_STACKS_H
 
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 
 enum { MT_MOST_FRAMES = 64 };
 

@@ -6,7 +6,7 @@
 #include "trace/import/rmm_import.h"
 #include "trace/import/torch_import.h"
 #include "trace/import/whole_file.h"
-#include "trace/trace_file.h"
+#include "trace/store/trace_file.h"
 
 #include <stdlib.h>
 

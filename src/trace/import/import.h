@@ -10,9 +10,9 @@
 #define MT_TRACE_IMPORT_IMPORT_H
 
 #include "base/status.h"
-#include "trace/foreign.h"
 #include "trace/import/torch_labels.h"
 #include "trace/import/torch_replay.h"
+#include "trace/store/foreign.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #define MT_TRACE_IMPORT_IMPORT_RUN_H
 
 #include "trace/import/import.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 /* What is known of the run beside the plan. All borrowed. */
 struct mt_import_source {

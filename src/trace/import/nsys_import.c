@@ -2,13 +2,13 @@
 
 #include "base/interner.h"
 #include "base/text.h"
-#include "trace/database.h"
 #include "trace/import/frugal_names.h"
 #include "trace/import/import_run.h"
 #include "trace/import/import_sizes.h"
 #include "trace/import/nsys_ranges.h"
 #include "trace/import/nsys_strings.h"
 #include "trace/import/nsys_tables.h"
+#include "trace/store/database.h"
 
 #include <inttypes.h>
 

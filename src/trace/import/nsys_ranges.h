@@ -5,8 +5,8 @@
 #ifndef MT_TRACE_IMPORT_NSYS_RANGES_H
 #define MT_TRACE_IMPORT_NSYS_RANGES_H
 
-#include "trace/foreign.h"
 #include "trace/import/plain_labels.h"
+#include "trace/store/foreign.h"
 
 struct mt_nsys_ranges;
 

@@ -6,7 +6,7 @@
 #define MT_TRACE_IMPORT_NSYS_STRINGS_H
 
 #include "base/number_map.h"
-#include "trace/database.h"
+#include "trace/store/database.h"
 
 /* Invariant: `places` has where in `texts` the text of each number begins. */
 struct mt_nsys_strings {

@@ -5,7 +5,7 @@
 #ifndef MT_TRACE_IMPORT_NSYS_TABLES_H
 #define MT_TRACE_IMPORT_NSYS_TABLES_H
 
-#include "trace/database.h"
+#include "trace/store/database.h"
 
 /* Whether there is a table of that name, with that column ("": any): views may hold anything, and so are none. */
 mt_status mt_nsys_has_column(struct mt_database *database, const char *table, const char *column, bool *out);

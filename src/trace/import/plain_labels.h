@@ -6,9 +6,9 @@
 #ifndef MT_TRACE_IMPORT_PLAIN_LABELS_H
 #define MT_TRACE_IMPORT_PLAIN_LABELS_H
 
-#include "trace/foreign.h"
 #include "trace/import/rules.h"
 #include "trace/import/torch_labels.h"
+#include "trace/store/foreign.h"
 
 struct mt_plain_labels;
 

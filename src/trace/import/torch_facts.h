@@ -6,7 +6,7 @@
 #define MT_TRACE_IMPORT_TORCH_FACTS_H
 
 #include "trace/import/torch_snapshot.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 /* Texts are the snapshot's, but `alloc`. Invariant: there is room for setting_count settings. */
 struct mt_torch_facts {

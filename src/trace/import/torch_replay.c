@@ -3,8 +3,8 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "trace/address_map.h"
-#include "trace/parts.h"
+#include "trace/store/address_map.h"
+#include "trace/store/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 #ifndef MT_TRACE_IMPORT_TORCH_REPLAY_H
 #define MT_TRACE_IMPORT_TORCH_REPLAY_H
 
-#include "trace/foreign.h"
 #include "trace/import/torch_snapshot.h"
+#include "trace/store/foreign.h"
 
 /* A block that somebody asked for. */
 struct mt_torch_request {

@@ -4,9 +4,9 @@
 
 #include "base/event.h"
 #include "base/interner.h"
-#include "trace/database.h"
-#include "trace/row_visitor.h"
-#include "trace/trace.h"
+#include "trace/query/row_visitor.h"
+#include "trace/query/trace.h"
+#include "trace/store/database.h"
 
 /* Invariants: `runs` are ordered by id; `texts` holds every string of an answer, equal ones once, so that two texts of
  * answers are equal exactly if their pointers are. */

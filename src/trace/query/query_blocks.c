@@ -8,7 +8,7 @@
  * them; blocks whose numbers could lead out of an array are MT_BAD_TRACE. */
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* What was allocated and freed, in order? Streams: no more than one row is held at a time. */
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

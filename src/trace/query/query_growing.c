@@ -1,7 +1,7 @@
 /* Which segments grew or shrank? */
 #include "base/memory.h"
 #include "trace/query/query.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* How much did the blocks of each label take? */
 #include "base/memory.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * A trace may be anybody's: arrays are indexed by what it says, so every number is checked where it is read. */
 #include "base/memory.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

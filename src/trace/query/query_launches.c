@@ -1,8 +1,8 @@
 /* Which kernels ran, one by one? */
 #include "base/memory.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 #include <stdlib.h>
 

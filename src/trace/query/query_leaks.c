@@ -1,5 +1,5 @@
 /* What does every step leave behind? */
-#include "trace/leaks.h"
+#include "trace/query/leaks.h"
 #include "trace/query/query.h"
 
 #include "base/memory.h"

@@ -4,7 +4,7 @@
  * by its number. */
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

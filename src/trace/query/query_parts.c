@@ -1,6 +1,6 @@
 /* Which parts of segments had memory, and from when to when? */
 #include "base/memory.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

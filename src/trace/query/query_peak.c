@@ -3,7 +3,7 @@
 #include "base/event.h"
 #include "base/memory.h"
 #include "trace/query/query.h"
-#include "trace/summary.h"
+#include "trace/store/summary.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

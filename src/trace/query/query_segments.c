@@ -1,6 +1,6 @@
 /* What did the allocator take from the device, and when did it give it back? */
 #include "base/memory.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* When was each event? */
 #include "base/memory.h"
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <stdlib.h>

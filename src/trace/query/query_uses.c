@@ -5,7 +5,7 @@
  *
  * A window of a run's blocks is a few that were live before it and all that were made in it: the few are stretches of
  * their own, and the rest is one. */
-#include "trace/blocks.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

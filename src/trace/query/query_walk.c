@@ -1,5 +1,5 @@
 /* What happened, event by event, each with all that is known of it? Streams: of the run, only what is live is held. */
-#include "trace/walk.h"
+#include "trace/query/walk.h"
 
 #include "base/memory.h"
 #include "base/number_map.h"

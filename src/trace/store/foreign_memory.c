@@ -1,0 +1,210 @@
+#include "trace/store/foreign_memory.h"
+
+static mt_addr lower(mt_addr a, mt_addr b)
+{
+    return a < b ? a : b;
+}
+
+static mt_addr higher(mt_addr a, mt_addr b)
+{
+    return a > b ? a : b;
+}
+
+static bool is_within(struct mt_address_range range, struct mt_address_range outer)
+{
+    return range.begin >= outer.begin && range.end <= outer.end;
+}
+
+static struct mt_address_range common(struct mt_address_range a, struct mt_address_range b)
+{
+    return (struct mt_address_range){higher(a.begin, b.begin), lower(a.end, b.end)};
+}
+
+void mt_foreign_emit(struct mt_foreign_events *events, struct mt_event event)
+{
+    event.sequence = events->sequence++;
+    event.time_ns = events->time_ns;
+    if (events->sink.emit != NULL)
+        events->sink.emit(events->sink.context, &event);
+}
+
+static void emit_memory(struct mt_foreign_memory *memory, mt_event_kind kind, struct mt_foreign_segment segment,
+                        struct mt_address_range range)
+{
+    mt_foreign_emit(memory->events, (struct mt_event){.kind = (uint16_t)kind,
+                                                      .stream = segment.stream,
+                                                      .address = range.begin,
+                                                      .block_bytes = range.end - range.begin,
+                                                      .offset = range.begin - segment.address,
+                                                      .segment = segment.birth});
+}
+
+void mt_foreign_memory_create(struct mt_foreign_memory *memory, struct mt_foreign_events *events)
+{
+    *memory = (struct mt_foreign_memory){.events = events};
+    mt_address_map_create(&memory->pieces, sizeof(struct mt_foreign_piece));
+    mt_address_map_create(&memory->reserved, sizeof(struct mt_foreign_reserved));
+}
+
+void mt_foreign_memory_release(struct mt_foreign_memory *memory)
+{
+    mt_address_map_release(&memory->pieces);
+    mt_address_map_release(&memory->reserved);
+}
+
+static struct mt_foreign_piece *find_piece(const struct mt_foreign_memory *memory, struct mt_address_range range)
+{
+    return mt_address_map_find(&memory->pieces, range.begin, range.end);
+}
+
+static struct mt_foreign_reserved *find_reserved(const struct mt_foreign_memory *memory, struct mt_address_range range)
+{
+    return mt_address_map_find(&memory->reserved, range.begin, range.end);
+}
+
+/* The range and what touches it. */
+static struct mt_address_range widened(struct mt_address_range range)
+{
+    return (struct mt_address_range){range.begin - (range.begin > 0), range.end + 1};
+}
+
+static bool may_reserve(const struct mt_foreign_memory *memory, struct mt_address_range range, uint64_t owner)
+{
+    struct mt_address_range rest = range;
+    if (find_piece(memory, range) != NULL)
+        return false;
+    for (const struct mt_foreign_reserved *other; (other = find_reserved(memory, rest)) != NULL;
+         rest.begin = other->range.end)
+        if (other->owner != owner || other->mapped_bytes > 0)
+            return false;
+    return true;
+}
+
+bool mt_foreign_memory_reserve(struct mt_foreign_memory *memory, struct mt_address_range range, uint64_t owner)
+{
+    struct mt_foreign_reserved whole = {.range = range, .owner = owner};
+    struct mt_address_range rest = widened(range);
+    if (!may_reserve(memory, range, owner))
+        return false;
+    for (const struct mt_foreign_reserved *other; (other = find_reserved(memory, rest)) != NULL;) {
+        struct mt_foreign_reserved found = *other;
+        rest.begin = found.range.end;
+        if (found.owner != owner || found.mapped_bytes > 0)
+            continue;
+        whole.range.begin = lower(whole.range.begin, found.range.begin);
+        whole.range.end = higher(whole.range.end, found.range.end);
+        mt_address_map_remove(&memory->reserved, found.range.begin);
+    }
+    mt_address_map_add(&memory->reserved, &whole);
+    return true;
+}
+
+void mt_foreign_memory_forget(struct mt_foreign_memory *memory, struct mt_address_range range)
+{
+    struct mt_address_range rest = range;
+    for (const struct mt_foreign_reserved *found; (found = find_reserved(memory, rest)) != NULL;) {
+        struct mt_address_range place = found->range;
+        rest.begin = place.end;
+        if (is_within(place, range))
+            mt_address_map_remove(&memory->reserved, place.begin);
+    }
+}
+
+uint64_t mt_foreign_memory_bytes(const struct mt_foreign_memory *memory, struct mt_address_range range)
+{
+    uint64_t bytes = 0;
+    for (const struct mt_foreign_piece *piece; (piece = find_piece(memory, range)) != NULL;) {
+        struct mt_address_range part = common(piece->range, range);
+        bytes += part.end - part.begin;
+        range.begin = part.end;
+    }
+    return bytes;
+}
+
+bool mt_foreign_memory_covers(const struct mt_foreign_memory *memory, struct mt_address_range range,
+                              struct mt_foreign_segment *out)
+{
+    const struct mt_foreign_piece *piece = find_piece(memory, range);
+    if (piece == NULL || !is_within(range, piece->range))
+        return false;
+    *out = piece->segment;
+    return true;
+}
+
+/* Takes the piece of the segment that has the address, if there is one, into `range`, which it touches. */
+static void absorb(struct mt_foreign_memory *memory, mt_addr address, uint32_t birth, struct mt_address_range *range)
+{
+    const struct mt_foreign_piece *piece = find_piece(memory, (struct mt_address_range){address, address + 1});
+    if (piece == NULL || piece->segment.birth != birth)
+        return;
+    range->begin = lower(range->begin, piece->range.begin);
+    range->end = higher(range->end, piece->range.end);
+    mt_address_map_remove(&memory->pieces, address);
+}
+
+static void add_piece(struct mt_foreign_memory *memory, struct mt_foreign_segment segment,
+                      struct mt_address_range range)
+{
+    struct mt_foreign_piece piece = {.range = range, .segment = segment};
+    if (range.begin > 0)
+        absorb(memory, range.begin - 1, segment.birth, &piece.range);
+    absorb(memory, range.end, segment.birth, &piece.range);
+    mt_address_map_add(&memory->pieces, &piece);
+    emit_memory(memory, MT_EVENT_SEGMENT_MAP, segment, range);
+}
+
+struct mt_foreign_segment mt_foreign_memory_map_alone(struct mt_foreign_memory *memory, struct mt_address_range range,
+                                                      mt_stream stream)
+{
+    struct mt_foreign_segment segment = {.address = range.begin, .birth = memory->births++, .stream = stream};
+    add_piece(memory, segment, range);
+    return segment;
+}
+
+void mt_foreign_memory_map(struct mt_foreign_memory *memory, struct mt_address_range range, mt_stream stream)
+{
+    struct mt_foreign_reserved *reserved = find_reserved(memory, range);
+    if (reserved == NULL || !is_within(range, reserved->range)) {
+        mt_foreign_memory_map_alone(memory, range, stream);
+        return;
+    }
+    if (reserved->mapped_bytes == 0)
+        reserved->segment =
+            (struct mt_foreign_segment){.address = reserved->range.begin, .birth = memory->births++, .stream = stream};
+    reserved->mapped_bytes += range.end - range.begin;
+    add_piece(memory, reserved->segment, range);
+}
+
+/* The reserved range, if one is, has less. */
+static void count_unmapped(struct mt_foreign_memory *memory, struct mt_foreign_segment segment,
+                           struct mt_address_range range)
+{
+    struct mt_foreign_reserved *reserved = find_reserved(memory, range);
+    if (reserved != NULL && reserved->mapped_bytes > 0 && reserved->segment.birth == segment.birth)
+        reserved->mapped_bytes -= range.end - range.begin;
+}
+
+/* What is left of a piece beside the range that goes. */
+static void keep_rest(struct mt_foreign_memory *memory, struct mt_foreign_piece piece, struct mt_address_range range)
+{
+    struct mt_foreign_piece below = piece, above = piece;
+    below.range.end = range.begin;
+    above.range.begin = range.end;
+    if (below.range.begin < below.range.end)
+        mt_address_map_add(&memory->pieces, &below);
+    if (above.range.begin < above.range.end)
+        mt_address_map_add(&memory->pieces, &above);
+}
+
+void mt_foreign_memory_unmap(struct mt_foreign_memory *memory, struct mt_address_range range)
+{
+    for (const struct mt_foreign_piece *found; (found = find_piece(memory, range)) != NULL;) {
+        struct mt_foreign_piece piece = *found;
+        struct mt_address_range part = common(piece.range, range);
+        mt_address_map_remove(&memory->pieces, piece.range.begin);
+        keep_rest(memory, piece, part);
+        count_unmapped(memory, piece.segment, part);
+        emit_memory(memory, MT_EVENT_SEGMENT_UNMAP, piece.segment, part);
+        range.begin = part.end;
+    }
+}

@@ -1,0 +1,166 @@
+#include "trace/store/record.h"
+
+enum { RECORD_BYTES = sizeof(struct mt_event) };
+
+_Static_assert(MT_RECORD_MOST_BYTES / RECORD_BYTES + 2 < MT_RING_FEWEST_RECORDS, "every record fits every ring");
+
+static void put(struct mt_payload *payload, const void *data, size_t bytes)
+{
+    memcpy(payload->data + payload->length, data, bytes);
+    payload->length += bytes;
+}
+
+static void put_integer(struct mt_payload *payload, int64_t value)
+{
+    put(payload, &value, sizeof value);
+}
+
+static void put_text(struct mt_payload *payload, const char *text)
+{
+    size_t bytes = strnlen(text, MT_RECORD_TEXT_BYTES - 1);
+    put(payload, text, bytes);
+    put(payload, "", 1);
+}
+
+static void get(struct mt_payload *payload, void *data, size_t bytes)
+{
+    memset(data, 0, bytes);
+    if (payload->length - payload->read < bytes) {
+        payload->whole = false;
+        return;
+    }
+    memcpy(data, payload->data + payload->read, bytes);
+    payload->read += bytes;
+}
+
+static int64_t get_integer(struct mt_payload *payload)
+{
+    int64_t value;
+    get(payload, &value, sizeof value);
+    return value;
+}
+
+/* A whole number in [low, high]; another clears `whole`. */
+static int get_small(struct mt_payload *payload, int low, int high)
+{
+    int64_t value = get_integer(payload);
+    if (value >= low && value <= high)
+        return (int)value;
+    payload->whole = false;
+    return low;
+}
+
+static const char *get_text(struct mt_payload *payload)
+{
+    const char *text = (const char *)payload->data + payload->read;
+    size_t bytes = strnlen(text, payload->length - payload->read);
+    if (bytes == payload->length - payload->read) {
+        payload->whole = false;
+        return "";
+    }
+    payload->read += bytes + 1;
+    return text;
+}
+
+void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category)
+{
+    payload->length = 0;
+    put_integer(payload, label->role);
+    put_integer(payload, label->phase);
+    put_integer(payload, label->dtype);
+    put_integer(payload, label->span);
+    put_integer(payload, label->layer);
+    put_integer(payload, label->dims);
+    for (int i = 0; i < label->dims; i++)
+        put_integer(payload, label->shape[i]);
+    put_text(payload, category);
+    put_text(payload, label->op);
+}
+
+bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category)
+{
+    *out = (struct mt_label){0};
+    out->role = (mt_role)get_small(payload, 0, MT_ROLE_COUNT - 1);
+    out->phase = (mt_phase)get_small(payload, 0, MT_PHASE_COUNT - 1);
+    out->dtype = (mt_dtype)get_small(payload, 0, MT_DTYPE_COUNT - 1);
+    out->span = (mt_span_id)get_integer(payload);
+    out->layer = get_small(payload, INT32_MIN, INT32_MAX);
+    out->dims = get_small(payload, 0, MT_MAX_DIMS);
+    for (int i = 0; i < out->dims; i++)
+        out->shape[i] = get_integer(payload);
+    *out_category = get_text(payload);
+    out->op = get_text(payload);
+    return payload->whole;
+}
+
+void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span)
+{
+    payload->length = 0;
+    put_integer(payload, span->parent);
+    put_text(payload, span->name);
+    put_text(payload, span->path);
+}
+
+bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out)
+{
+    out->parent = (mt_span_id)get_integer(payload);
+    out->name = get_text(payload);
+    out->path = get_text(payload);
+    return payload->whole;
+}
+
+void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement)
+{
+    payload->length = 0;
+    put_integer(payload, measurement->step);
+    put(payload, &measurement->value, sizeof measurement->value);
+    put_text(payload, measurement->name);
+}
+
+bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out)
+{
+    out->step = get_integer(payload);
+    get(payload, &out->value, sizeof out->value);
+    out->name = get_text(payload);
+    return payload->whole;
+}
+
+void mt_payload_set_name(struct mt_payload *payload, const char *name)
+{
+    payload->length = 0;
+    put_text(payload, name);
+}
+
+bool mt_payload_get_name(struct mt_payload *payload, const char **out)
+{
+    *out = get_text(payload);
+    return payload->whole;
+}
+
+void mt_payload_write(const struct mt_payload *payload, struct mt_event head, struct mt_ring *ring)
+{
+    head.value = payload->length;
+    *mt_ring_record(ring, ring->head) = head;
+    uint64_t position = ring->head + 1;
+    for (size_t at = 0; at < payload->length; at += RECORD_BYTES) {
+        struct mt_event record = {0};
+        size_t left = payload->length - at;
+        memcpy(&record, payload->data + at, left < RECORD_BYTES ? left : RECORD_BYTES);
+        *mt_ring_record(ring, position++) = record;
+    }
+}
+
+bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end)
+{
+    uint64_t bytes = mt_ring_record(ring, position)->value;
+    if (bytes > sizeof payload->data || mt_payload_records(bytes) > end - position)
+        return false;
+    payload->length = (size_t)bytes;
+    payload->read = 0;
+    payload->whole = true;
+    for (size_t at = 0; at < bytes; at += RECORD_BYTES) {
+        size_t left = bytes - at;
+        memcpy(payload->data + at, mt_ring_record(ring, ++position), left < RECORD_BYTES ? left : RECORD_BYTES);
+    }
+    return true;
+}

@@ -1,0 +1,264 @@
+#include "trace/store/ring.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HEADER_BYTES = 4096, CLAIM_TRIES = 20 };
+
+static const uint64_t MAGIC = 0x32676E6972746D00u;      /* "\0mtring2" */
+static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
+static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
+
+_Static_assert(sizeof(struct mt_ring_header) <= HEADER_BYTES, "the header fits its page");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "positions are shared with other processes");
+
+static char *ring_path(const char *trace_path)
+{
+    size_t bytes = strlen(trace_path) + sizeof "-ring";
+    char *path = mt_host_alloc(bytes);
+    snprintf(path, bytes, "%s-ring", trace_path);
+    return path;
+}
+
+/* Whether the open file is still the one at its path: its last holder may have removed it before we got the lock. */
+static bool is_current(const struct mt_ring *ring)
+{
+    struct stat opened, named;
+    return fstat(ring->file, &opened) == 0 && stat(ring->path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
+static int64_t read_pid(int file)
+{
+    struct mt_ring_header header;
+    if (pread(file, &header, sizeof header, 0) != (ssize_t)sizeof header)
+        return 0;
+    return atomic_load(&header.pid);
+}
+
+/* Tells others who holds the lock, also while the content is an earlier process's. Failing only costs them the pid. */
+static void note_holder(const struct mt_ring *ring)
+{
+    int64_t pid = getpid();
+    struct stat file;
+    if (fstat(ring->file, &file) != 0 || file.st_size < HEADER_BYTES)
+        return;
+    if (pwrite(ring->file, &pid, sizeof pid, offsetof(struct mt_ring_header, pid)) < 0)
+        return;
+}
+
+/* Whether the file is a ring, or will be one. Beside a trace may lie anything, and what is not ours is not touched. */
+static bool is_ring(int file)
+{
+    uint64_t magic;
+    struct stat status;
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    if (status.st_size == 0)
+        return true;
+    return pread(file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && (magic == MAGIC || magic == UNFINISHED);
+}
+
+/* Neither follows a link nor waits for what is no file. */
+static int open_file(const char *path, mt_ring_claim claim)
+{
+    const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    if (claim == MT_RING_CREATE)
+        return open(path, O_RDWR | O_CREAT | flags, 0666);
+    int file = open(path, O_RDWR | flags);
+    return file < 0 && errno != ENOENT ? open(path, O_RDONLY | flags) : file;
+}
+
+static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
+{
+    if (claim == MT_RING_INSPECT)
+        return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
+    return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
+}
+
+/* One try: sets *outcome; MT_RING_BUSY also where the file changed under us. */
+static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_outcome *outcome, int64_t *out_pid)
+{
+    ring->file = open_file(ring->path, claim);
+    *outcome = MT_RING_ABSENT;
+    if (ring->file < 0 && errno == ENOENT && claim == MT_RING_INSPECT)
+        return MT_OK;
+    if (ring->file < 0 ? errno == ELOOP || errno == EISDIR : !is_ring(ring->file))
+        return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
+    if (ring->file < 0)
+        return fail_to_open(ring, claim);
+    *outcome = MT_RING_CLAIMED;
+    if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring)) {
+        note_holder(ring);
+        return MT_OK;
+    }
+    *outcome = MT_RING_BUSY;
+    *out_pid = read_pid(ring->file);
+    close(ring->file);
+    ring->file = -1;
+    return MT_OK;
+}
+
+mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
+                       struct mt_ring **out)
+{
+    struct mt_ring *ring = mt_host_alloc(sizeof *ring);
+    ring->path = ring_path(trace_path);
+    ring->file = -1;
+    *out = NULL;
+    *out_pid = 0;
+    mt_status status = try_claim(ring, claim, out_outcome, out_pid);
+    int tries = claim == MT_RING_CREATE ? CLAIM_TRIES : 1;
+    for (int i = 1; i < tries && status == MT_OK && *out_outcome == MT_RING_BUSY; i++) {
+        nanosleep(&CLAIM_PAUSE, NULL);
+        status = try_claim(ring, claim, out_outcome, out_pid);
+    }
+    if (status == MT_OK && *out_outcome == MT_RING_CLAIMED)
+        *out = ring;
+    else
+        mt_ring_release(ring);
+    return status;
+}
+
+static uint64_t round_up_capacity(uint64_t records)
+{
+    uint64_t capacity = MT_RING_FEWEST_RECORDS;
+    while (capacity < records && capacity < UINT64_MAX / 2 / sizeof(struct mt_event))
+        capacity *= 2;
+    return capacity;
+}
+
+static void unmap(struct mt_ring *ring)
+{
+    if (ring->header != NULL)
+        munmap(ring->header, ring->mapped_bytes);
+    ring->header = NULL;
+}
+
+static mt_status map(struct mt_ring *ring, int protection, uint64_t capacity)
+{
+    size_t bytes = HEADER_BYTES + capacity * sizeof(struct mt_event);
+    void *memory = mmap(NULL, bytes, protection, MAP_SHARED, ring->file, 0);
+    if (memory == MAP_FAILED)
+        return mt_fail(MT_FAILED, "can't map %s (%zu bytes): %s", ring->path, bytes, strerror(errno));
+    ring->header = memory;
+    ring->records = (struct mt_event *)((char *)memory + HEADER_BYTES);
+    ring->mask = capacity - 1;
+    ring->mapped_bytes = bytes;
+    return MT_OK;
+}
+
+/* Empties the file, and says that it is to be a ring, so that it is known for one whenever its maker is killed. */
+static int begin_file(int file)
+{
+    if (ftruncate(file, 0) != 0 || pwrite(file, &UNFINISHED, sizeof UNFINISHED, 0) < 0)
+        return errno;
+    return 0;
+}
+
+/* An error here leaves no half-made ring behind: the file is cut to nothing again. */
+static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
+{
+    off_t bytes = (off_t)(HEADER_BYTES + capacity * sizeof(struct mt_event));
+    int error = begin_file(ring->file);
+    if (error == 0)
+        error = posix_fallocate(ring->file, 0, bytes);
+    if (error == 0)
+        return MT_OK;
+    if (ftruncate(ring->file, 0) != 0)
+        error = errno;
+    return mt_fail(MT_FAILED, "can't allocate the %lld bytes of %s: %s", (long long)bytes, ring->path, strerror(error));
+}
+
+mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at)
+{
+    unmap(ring);
+    capacity = round_up_capacity(capacity == 0 ? MT_RING_DEFAULT_RECORDS : capacity);
+    mt_status status = allocate(ring, capacity);
+    if (status == MT_OK)
+        status = map(ring, PROT_READ | PROT_WRITE, capacity);
+    if (status != MT_OK)
+        return status;
+    struct mt_ring_header *header = ring->header;
+    header->capacity = capacity;
+    header->run = run;
+    snprintf(header->started_at, sizeof header->started_at, "%s", started_at);
+    atomic_store(&header->pid, getpid());
+    ring->head = ring->tail_seen = 0;
+    atomic_store_explicit(&header->magic, MAGIC, memory_order_release);
+    return MT_OK;
+}
+
+/* Whether the file is as long as its header says, and the header possible. */
+static bool header_is_sound(const struct mt_ring_header *header, uint64_t file_bytes)
+{
+    uint64_t capacity = header->capacity;
+    return atomic_load(&header->magic) == MAGIC && capacity >= MT_RING_FEWEST_RECORDS &&
+           (capacity & (capacity - 1)) == 0 && capacity == (file_bytes - HEADER_BYTES) / sizeof(struct mt_event) &&
+           memchr(header->started_at, '\0', sizeof header->started_at) != NULL;
+}
+
+mt_status mt_ring_map_leftover(struct mt_ring *ring)
+{
+    struct stat file;
+    if (fstat(ring->file, &file) != 0 || file.st_size < HEADER_BYTES)
+        return MT_OK;
+    uint64_t capacity = ((uint64_t)file.st_size - HEADER_BYTES) / sizeof(struct mt_event);
+    mt_status status = map(ring, PROT_READ, capacity);
+    if (status == MT_OK && !header_is_sound(ring->header, (uint64_t)file.st_size))
+        unmap(ring);
+    return status;
+}
+
+void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count)
+{
+    const uint64_t page = HEADER_BYTES / sizeof(struct mt_event);
+    uint64_t first = (from & ring->mask) / page * page;
+    uint64_t room = mt_ring_capacity(ring) - first;
+    /* A kernel that does not know the request leaves the faults to the producer: slower, not wrong. */
+    madvise(&ring->records[first], (count < room ? count : room) * sizeof(struct mt_event), MADV_POPULATE_WRITE);
+}
+
+/* The mapping keeps the file open, too. */
+void mt_ring_disown(struct mt_ring *ring)
+{
+    unmap(ring);
+    if (ring->file >= 0)
+        close(ring->file);
+    ring->file = -1;
+}
+
+void mt_ring_release(struct mt_ring *ring)
+{
+    if (ring == NULL)
+        return;
+    mt_ring_disown(ring);
+    free(ring->path);
+    free(ring);
+}
+
+void mt_ring_remove(struct mt_ring *ring)
+{
+    if (ring == NULL)
+        return;
+    unlink(ring->path);
+    mt_ring_release(ring);
+}
+
+void mt_ring_abandon(struct mt_ring *ring)
+{
+    if (ring == NULL)
+        return;
+    mt_status status = ring->header == NULL ? mt_ring_map_leftover(ring) : MT_OK;
+    bool is_empty = status == MT_OK && (ring->header == NULL || mt_ring_head(ring) == 0);
+    (is_empty ? mt_ring_remove : mt_ring_release)(ring);
+}

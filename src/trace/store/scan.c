@@ -1,0 +1,135 @@
+#include "trace/store/scan.h"
+
+#include "base/number_map.h"
+
+#include <string.h>
+
+/* Segments by number, and what a free needs of its alloc. */
+struct scan {
+    struct mt_database *database;
+    int64_t run;
+    const struct mt_scan_visitor *visitor;
+    struct mt_number_map segment_addresses; /* by birth number */
+    struct mt_number_map live_addresses;    /* by event id of the alloc */
+};
+
+static mt_status fail_on_text(const struct scan *scan, const char *what, const char *text)
+{
+    return mt_fail(MT_BAD_TRACE, "%s is damaged: run %lld has the %s \"%s\"", mt_database_path(scan->database),
+                   (long long)scan->run, what, text != NULL ? text : "");
+}
+
+static int find_phase(const char *name)
+{
+    for (int i = 0; i < MT_PHASE_COUNT; i++)
+        if (name != NULL && strcmp(name, mt_phase_name((mt_phase)i)) == 0)
+            return i;
+    return -1;
+}
+
+/* Calls `row` for every row of the statement, whose only parameter is the run. */
+static mt_status each_row(struct scan *scan, const char *sql,
+                          mt_status (*row)(struct scan *, const struct mt_statement *))
+{
+    struct mt_statement *statement;
+    mt_status status = mt_database_prepare(scan->database, sql, &statement);
+    if (status != MT_OK)
+        return status;
+    mt_statement_bind_integer(statement, 1, scan->run);
+    bool there;
+    while ((status = mt_statement_step(statement, &there)) == MT_OK && there)
+        if ((status = row(scan, statement)) != MT_OK)
+            break;
+    mt_statement_finalize(statement);
+    return status;
+}
+
+static mt_status read_label(struct scan *scan, const struct mt_statement *row)
+{
+    int64_t number = mt_statement_integer(row, 0);
+    const char *category = mt_statement_text(row, 1);
+    int phase = find_phase(mt_statement_text(row, 2));
+    if (category == NULL || category[0] == '\0')
+        return fail_on_text(scan, "category", category);
+    if (phase < 0)
+        return fail_on_text(scan, "phase", mt_statement_text(row, 2));
+    if (number <= 0 || number >= 1 << MT_LABEL_NUMBER_BITS)
+        return fail_on_text(scan, "label", mt_statement_text(row, 0));
+    scan->visitor->label(scan->visitor->context, (uint32_t)number, category, (mt_phase)phase,
+                         (mt_span_id)mt_statement_integer(row, 3));
+    return MT_OK;
+}
+
+static mt_status read_segment(struct scan *scan, const struct mt_statement *row)
+{
+    mt_number_map_put(&scan->segment_addresses, (uint64_t)mt_statement_integer(row, 0),
+                      (uint64_t)mt_statement_integer(row, 1));
+    return MT_OK;
+}
+
+static uint64_t look_up(const struct mt_number_map *map, int64_t key)
+{
+    uint64_t value = 0;
+    mt_number_map_get(map, (uint64_t)key, &value);
+    return value;
+}
+
+/* Where an alloc's block was; remembered for its free. A free without an alloc is nowhere. */
+static void find_address(struct scan *scan, int64_t id, const struct mt_statement *row, struct mt_event *event)
+{
+    event->address = look_up(&scan->segment_addresses, event->segment) + event->offset;
+    if (event->kind == MT_EVENT_ALLOC)
+        mt_number_map_put(&scan->live_addresses, (uint64_t)id, event->address);
+    if (event->kind != MT_EVENT_FREE)
+        return;
+    event->address = MT_NUMBER_MAP_NO_KEY;
+    mt_number_map_take(&scan->live_addresses, (uint64_t)mt_statement_integer(row, 10), &event->address);
+}
+
+static mt_status read_event(struct scan *scan, const struct mt_statement *row)
+{
+    int64_t id = mt_statement_integer(row, 0), kind = mt_statement_integer(row, 2);
+    if (kind < 0 || kind >= MT_EVENT_KIND_COUNT)
+        return fail_on_text(scan, "event kind", mt_statement_text(row, 2));
+    struct mt_event event = {
+        .sequence = (uint64_t)(id - mt_statement_integer(row, 11)),
+        .time_ns = (uint64_t)mt_statement_integer(row, 1),
+        .kind = (uint16_t)kind,
+        .stream = (mt_stream)mt_statement_integer(row, 3),
+        .label = mt_label_number((mt_label_id)mt_statement_integer(row, 4)),
+        .span = (mt_span_id)mt_statement_integer(row, 5),
+        .requested_bytes = (uint64_t)mt_statement_integer(row, 6),
+        .block_bytes = (uint64_t)mt_statement_integer(row, 7),
+        .segment = (uint32_t)mt_statement_integer(row, 8),
+        .offset = (uint64_t)mt_statement_integer(row, 9),
+    };
+    find_address(scan, id, row, &event);
+    scan->visitor->event(scan->visitor->context, &event);
+    return MT_OK;
+}
+
+static mt_status read_all(struct scan *scan)
+{
+    mt_status status = each_row(scan, "SELECT id, category, phase, span FROM label WHERE run = ?", read_label);
+    if (status == MT_OK)
+        status = each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment);
+    if (status == MT_OK)
+        status = each_row(scan,
+                          "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
+                          " offset, allocation, first_event FROM run CROSS JOIN event"
+                          " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
+                          " ORDER BY event.id",
+                          read_event);
+    return status;
+}
+
+mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor)
+{
+    struct scan scan = {.database = database, .run = run, .visitor = visitor};
+    mt_number_map_create(&scan.segment_addresses);
+    mt_number_map_create(&scan.live_addresses);
+    mt_status status = read_all(&scan);
+    mt_number_map_release(&scan.segment_addresses);
+    mt_number_map_release(&scan.live_addresses);
+    return status;
+}

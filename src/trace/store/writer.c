@@ -1,0 +1,219 @@
+#include "trace/store/writer.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    STORE_RECORDS = 1 << 14, /* between looks at the clock */
+    PREFAULT_RECORDS = 1 << 14,
+    COMMIT_NS = 100 * 1000 * 1000,
+    POLL_NS = 2 * 1000 * 1000,
+    SECOND_NS = 1000 * 1000 * 1000,
+};
+
+/* `wanted` and `stopping` are written by the producer, the outcome by the thread; the conditions go with the lock.
+ * Invariant: what is below the ring's tail is committed. */
+struct mt_writer {
+    struct mt_ring *ring;
+    struct mt_intake *intake;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;     /* the thread has something to look at */
+    pthread_cond_t done;     /* the tail moved, or the thread failed */
+    _Atomic uint64_t wanted; /* somebody waits until everything below is committed */
+    _Atomic bool stopping;
+    uint64_t opened_ns;  /* when the open transaction began */
+    uint64_t prefaulted; /* records */
+    mt_status status;    /* the first failure; its text below */
+    char *error;
+};
+
+static uint64_t tail(const struct mt_writer *writer)
+{
+    return atomic_load_explicit(&writer->ring->header->tail, memory_order_relaxed);
+}
+
+static void announce(struct mt_writer *writer)
+{
+    pthread_mutex_lock(&writer->lock);
+    pthread_cond_broadcast(&writer->done);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+static void fail(struct mt_writer *writer, mt_status status)
+{
+    pthread_mutex_lock(&writer->lock);
+    writer->status = status;
+    writer->error = mt_host_strdup(mt_last_error());
+    atomic_store(&writer->ring->header->writer_failed, 1);
+    pthread_cond_broadcast(&writer->done);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+static mt_status commit(struct mt_writer *writer)
+{
+    mt_status status = mt_intake_commit(writer->intake);
+    if (status != MT_OK)
+        return status;
+    mt_ring_free_up_to(writer->ring, mt_intake_position(writer->intake));
+    announce(writer);
+    return MT_OK;
+}
+
+/* Whether the open transaction should end: it is old, or large, or waited for, or the last. */
+static bool commit_is_due(const struct mt_writer *writer, uint64_t head)
+{
+    uint64_t position = mt_intake_position(writer->intake), committed = tail(writer);
+    uint64_t wanted = atomic_load(&writer->wanted);
+    if (!mt_intake_is_open(writer->intake))
+        return false;
+    if (wanted > committed && position >= wanted)
+        return true;
+    if (position - committed >= mt_ring_capacity(writer->ring) / 2)
+        return true;
+    if (atomic_load(&writer->stopping) && position == head)
+        return true;
+    return mt_clock_ns() - writer->opened_ns >= COMMIT_NS;
+}
+
+static mt_status store(struct mt_writer *writer, uint64_t head)
+{
+    if (!mt_intake_is_open(writer->intake))
+        writer->opened_ns = mt_clock_ns();
+    return mt_intake_store(writer->intake, writer->ring, head, STORE_RECORDS);
+}
+
+static void sleep_a_little(struct mt_writer *writer)
+{
+    uint64_t until_ns = mt_clock_ns() + POLL_NS;
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / SECOND_NS), .tv_nsec = (long)(until_ns % SECOND_NS)};
+    pthread_mutex_lock(&writer->lock);
+    if (atomic_load(&writer->wanted) <= tail(writer) && !atomic_load(&writer->stopping))
+        pthread_cond_timedwait(&writer->wake, &writer->lock, &until);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+/* Nothing to store: gets the ring's next pages ready, then rests. */
+static void idle(struct mt_writer *writer)
+{
+    if (writer->prefaulted < mt_ring_capacity(writer->ring)) {
+        mt_ring_prefault(writer->ring, writer->prefaulted, PREFAULT_RECORDS);
+        writer->prefaulted += PREFAULT_RECORDS;
+        return;
+    }
+    sleep_a_little(writer);
+}
+
+/* False once everything is committed and no more will come. */
+static bool work(struct mt_writer *writer, mt_status *status)
+{
+    bool stopping = atomic_load(&writer->stopping);
+    uint64_t head = mt_ring_head(writer->ring);
+    bool new_records = head != mt_intake_position(writer->intake);
+    *status = new_records ? store(writer, head) : MT_OK;
+    if (*status == MT_OK && commit_is_due(writer, head))
+        *status = commit(writer);
+    if (*status != MT_OK)
+        return false;
+    if (new_records)
+        return true;
+    if (stopping && !mt_intake_is_open(writer->intake))
+        return false;
+    idle(writer);
+    return true;
+}
+
+static void *run_thread(void *argument)
+{
+    struct mt_writer *writer = argument;
+    mt_status status;
+    while (work(writer, &status))
+        continue;
+    if (status != MT_OK)
+        fail(writer, status);
+    return NULL;
+}
+
+static void create_conditions(struct mt_writer *writer)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&writer->lock, NULL);
+    pthread_cond_init(&writer->wake, &monotonic);
+    pthread_cond_init(&writer->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void destroy(struct mt_writer *writer)
+{
+    pthread_cond_destroy(&writer->done);
+    pthread_cond_destroy(&writer->wake);
+    pthread_mutex_destroy(&writer->lock);
+    free(writer->error);
+    free(writer);
+}
+
+/* With all signals blocked: those of the process are for the threads of the program, which may be anyone's. */
+static int start_thread(struct mt_writer *writer)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&writer->thread, NULL, run_thread, writer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+mt_status mt_writer_start(struct mt_ring *ring, struct mt_intake *intake, struct mt_writer **out)
+{
+    struct mt_writer *writer = mt_host_alloc(sizeof *writer);
+    writer->ring = ring;
+    writer->intake = intake;
+    create_conditions(writer);
+    int error = start_thread(writer);
+    if (error != 0) {
+        destroy(writer);
+        return mt_fail(MT_FAILED, "can't start the trace's writer thread: %s", strerror(error));
+    }
+    *out = writer;
+    return MT_OK;
+}
+
+static mt_status outcome(const struct mt_writer *writer)
+{
+    return writer->status == MT_OK ? MT_OK : mt_fail(writer->status, "%s", writer->error);
+}
+
+mt_status mt_writer_wait(struct mt_writer *writer, uint64_t position)
+{
+    pthread_mutex_lock(&writer->lock);
+    atomic_store(&writer->wanted, position);
+    pthread_cond_signal(&writer->wake);
+    while (tail(writer) < position && writer->status == MT_OK)
+        pthread_cond_wait(&writer->done, &writer->lock);
+    mt_status status = outcome(writer);
+    pthread_mutex_unlock(&writer->lock);
+    return status;
+}
+
+mt_status mt_writer_stop(struct mt_writer *writer)
+{
+    if (writer == NULL)
+        return MT_OK;
+    pthread_mutex_lock(&writer->lock);
+    atomic_store(&writer->stopping, true);
+    pthread_cond_signal(&writer->wake);
+    pthread_mutex_unlock(&writer->lock);
+    pthread_join(writer->thread, NULL);
+    mt_status status = outcome(writer);
+    destroy(writer);
+    return status;
+}
