@@ -23,7 +23,8 @@ torch           base device alloc trace/store
 analysis        base device alloc trace/store trace/query model
 page            base trace/store trace/query
 api             base device alloc trace/store trace/query kernels
-cli             base device alloc trace/store trace/query trace/import trace/export model analysis page record
+answer          base trace/store
+cli             base answer device alloc trace/store trace/query trace/import trace/export model analysis page record
 END
 }
 

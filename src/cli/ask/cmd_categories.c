@@ -1,7 +1,7 @@
 /* memtrace categories: what kinds of tensors were allocated. */
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* memtrace events: every allocation and free, in order. */
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

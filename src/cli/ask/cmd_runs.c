@@ -1,9 +1,9 @@
 /* memtrace runs: what a trace holds. */
 #include "alloc/alloc.h"
+#include "answer/table.h"
 #include "base/text.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 #include "cli/output/way_out.h"
 
 #include <stdlib.h>

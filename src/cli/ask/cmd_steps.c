@@ -1,7 +1,7 @@
 /* memtrace steps: how long steps took, run by run. */
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 #include "cli/output/way_out.h"
 #include "device/device.h"
 

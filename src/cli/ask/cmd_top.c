@@ -1,7 +1,7 @@
 /* memtrace top: the largest blocks. */
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <stdlib.h>
 

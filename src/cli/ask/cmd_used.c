@@ -1,7 +1,7 @@
 /* memtrace used: who holds the memory that the driver says this process has. */
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 #include "cli/output/way_out.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "cli/explain/advice_simulated.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_command.h"
 #include "cli/run/run_options.h"

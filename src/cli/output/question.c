@@ -173,12 +173,3 @@ mt_status mt_question_setting(const struct mt_question *question, const char *na
     free(rows);
     return status;
 }
-
-char *mt_format_step(int64_t step, char *text)
-{
-    if (step < 0)
-        snprintf(text, MT_BYTES_TEXT, "init");
-    else
-        snprintf(text, MT_BYTES_TEXT, "step %" PRId64, step);
-    return text;
-}

@@ -44,7 +44,4 @@ mt_status mt_question_setting(const struct mt_question *question, const char *na
 /* The phases by enumeration, ending with NULL: the choices of --phase. */
 extern const char *const mt_phase_names[];
 
-/* "step 2", or "init" for what precedes the first: into `text` of MT_BYTES_TEXT bytes, which it returns. */
-char *mt_format_step(int64_t step, char *text);
-
 #endif

@@ -1,5 +1,6 @@
 #include "cli/write/export_annotations.h"
 
+#include "answer/row.h"
 #include "base/memory.h"
 #include "cli/output/question.h"
 

@@ -3,7 +3,7 @@
 #ifndef MT_CLI_EXPORT_ROWS_H
 #define MT_CLI_EXPORT_ROWS_H
 
-#include "cli/output/output_file.h"
+#include "answer/output_file.h"
 
 #include <jansson.h>
 #include <stdint.h>

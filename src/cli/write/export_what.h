@@ -2,7 +2,7 @@
 #ifndef MT_CLI_EXPORT_WHAT_H
 #define MT_CLI_EXPORT_WHAT_H
 
-#include "cli/output/output_file.h"
+#include "answer/output_file.h"
 #include "cli/output/question.h"
 #include "cli/write/export_rows.h"
 #include "cli/write/plain_writer.h"

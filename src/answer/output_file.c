@@ -1,4 +1,4 @@
-#include "cli/output/output_file.h"
+#include "answer/output_file.h"
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -17,7 +17,7 @@
 enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666, ALL_MODES = 0777 };
 
 /* Invariants: `partial` is NULL if it is written or appended to under its own name, and both names are NULL if it is
- * stdout; `error` is the errno of the first write that failed, 0 if none has. */
+ * the standard output; `error` is the errno of the first write that failed, 0 if none has. */
 struct mt_output_file {
     char *name, *partial;
     gzFile stream; /* also of what is not compressed */
@@ -80,7 +80,7 @@ static bool is_same_file(const char *a, const char *b)
     return has_a && has_b && S_ISREG(of_a.st_mode) && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-static bool is_stdout(const char *name)
+static bool is_standard_output(const char *name)
 {
     return name == NULL || strcmp(name, "-") == 0;
 }
@@ -88,14 +88,14 @@ static bool is_stdout(const char *name)
 /* Any trace: whether the command reads it, as --trace or in a FILE:RUN, or not. */
 static mt_status check_no_trace(const char *name)
 {
-    if (is_stdout(name) || !mt_trace_file_is_database(name))
+    if (is_standard_output(name) || !mt_trace_file_is_database(name))
         return MT_OK;
     return mt_fail(MT_USAGE, "%s is a trace or another database, which would be lost: name another file", name);
 }
 
 mt_status mt_output_file_check(const char *option, const char *name, const char *other)
 {
-    if (is_stdout(name))
+    if (is_standard_output(name))
         return MT_OK;
     if (name[0] == '\0')
         return mt_fail(MT_USAGE, "%s: the file's name is empty", option);
@@ -152,7 +152,7 @@ mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_o
     if (status != MT_OK)
         return status;
     struct mt_output_file *file = mt_host_alloc(sizeof *file);
-    file->name = is_stdout(name) ? NULL : resolve(name);
+    file->name = is_standard_output(name) ? NULL : resolve(name);
     status = open_stream(file, form);
     if (status != MT_OK) {
         destroy(file);

@@ -1,4 +1,4 @@
-/* Where a command writes what is not for the screen: stdout, or a file that is there under its name only once it is
+/* Where a command writes what is not for the screen: the standard output, or a file that is there under its name only once it is
  * complete; through gzip where its name ends in .gz. What a command reads, and any trace, is never overwritten.
  *
  *   name "blocks.csv.gz":  rows ──▶ buffer ──▶ gzip ──▶ blocks.csv.gz.<number of the process> ──rename──▶ blocks.csv.gz */
@@ -25,7 +25,7 @@ typedef enum mt_output_form {
  * file. Links of both kinds are seen through; pipes and /dev/null may be named twice. */
 mt_status mt_output_file_check(const char *option, const char *name, const char *other);
 
-/* `name` NULL or "-" is stdout. A name that is already something else than a file (a pipe, /dev/null) is written to
+/* `name` NULL or "-" is the standard output. A name that is already something else than a file (a pipe, /dev/null) is written to
  * directly. MT_USAGE for what is compressed and would go to a terminal, and for a trace. */
 mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_output_file **out);
 
@@ -41,7 +41,7 @@ bool mt_output_file_is_terminal(const struct mt_output_file *file);
 
 /* Ends the file and frees it: if `status`, what became of the output so far, is MT_OK, the file gets its name, and
  * otherwise it goes away (but for what was appended). Returns the first failure of both, but none where the reader of
- * stdout has left. */
+ * the standard output has left. */
 mt_status mt_output_file_close(struct mt_output_file *file, mt_status status);
 
 /* Opens, writes and closes: for a text that is there as a whole. */

@@ -1,8 +1,9 @@
-#include "cli/output/table.h"
+#include "answer/table.h"
 
+#include "answer/escape.h"
 #include "base/memory.h"
-#include "cli/output/output.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +14,24 @@ enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2, LEAST_SHORTENED = 10, EASILY_READ = 
 
 enum { LEFT_OUT = -1 };
 
+/* The columns of a table of rows. */
+enum { MOST_COLUMNS = 24, LONGEST_NAME = 64 };
+struct row_columns {
+    const struct mt_row_type *type;
+    const struct mt_field *fields[MOST_COLUMNS];
+    struct mt_column columns[MOST_COLUMNS];
+    const char *spare[MOST_COLUMNS + 1];
+};
+
 /* Cells row by row, their texts one after another.
  * Invariants: starts[i] < text.length; widths[c] >= the width of every cell of column c
  * that was added; least[c] <= widths[c], or LEAST_SHORTENED. */
 struct mt_table {
+    struct mt_screen screen;
     const struct mt_column *columns;
     size_t column_count;
     const char *const *spare; /* titles; NULL: none */
+    struct row_columns *rows; /* of a table of rows; NULL: cells come one by one */
     int *widths;              /* in characters */
     int *least;               /* what the column can be shortened to */
     int *shown;               /* what of it is shown: less where a terminal is too narrow, or LEFT_OUT */
@@ -61,10 +73,10 @@ static void make_room(struct mt_table *table, size_t column, const char *text, s
         widen(&table->least[column], width);
 }
 
-struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
+struct mt_table *mt_table_of_cells(struct mt_screen screen, const struct mt_column *columns, size_t count)
 {
     struct mt_table *table = mt_host_alloc(sizeof *table);
-    *table = (struct mt_table){.columns = columns, .column_count = count};
+    *table = (struct mt_table){.screen = screen, .columns = columns, .column_count = count};
     table->widths = mt_host_alloc(count * sizeof *table->widths);
     table->least = mt_host_alloc(count * sizeof *table->least);
     table->shown = mt_host_alloc(count * sizeof *table->shown);
@@ -77,6 +89,56 @@ struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
     return table;
 }
 
+/* Puts the fields that `names` lists, separated by blanks, into `out`; returns how many. */
+static size_t find_fields(const struct mt_row_type *type, const char *names, const struct mt_field **out)
+{
+    size_t count = 0;
+    for (const char *name = names; *name != '\0'; name += strspn(name, " ")) {
+        char one[LONGEST_NAME];
+        size_t length = strcspn(name, " ");
+        assert(length < sizeof one && count < MOST_COLUMNS);
+        memcpy(one, name, length);
+        one[length] = '\0';
+        out[count++] = mt_row_field(type, one);
+        name += length;
+    }
+    return count;
+}
+
+struct mt_table *mt_table_of_rows(struct mt_screen screen, const struct mt_row_type *type, const char *fields,
+                                  const char *spare)
+{
+    struct row_columns *rows = mt_host_alloc(sizeof *rows);
+    const struct mt_field *spared[MOST_COLUMNS];
+    size_t count = find_fields(type, fields, rows->fields);
+    size_t spared_count = spare != NULL ? find_fields(type, spare, spared) : 0;
+    for (size_t i = 0; i < count; i++)
+        rows->columns[i] = (struct mt_column){rows->fields[i]->heading,
+                                              mt_field_is_number(rows->fields[i]) ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT};
+    for (size_t i = 0; i < spared_count; i++)
+        rows->spare[i] = spared[i]->heading;
+    rows->spare[spared_count] = NULL;
+    rows->type = type;
+    struct mt_table *table = mt_table_of_cells(screen, rows->columns, count);
+    table->rows = rows;
+    if (spared_count > 0)
+        mt_table_spare(table, rows->spare);
+    return table;
+}
+
+void mt_table_add_rows(struct mt_table *table, const void *rows, size_t count)
+{
+    struct mt_text cell = {0};
+    for (size_t i = 0; i < count * table->column_count; i++) {
+        const char *row = (const char *)rows + i / table->column_count * table->rows->type->bytes;
+        cell.length = 0;
+        mt_text_add(&cell, "%s", "");
+        mt_field_add_shown(table->rows->fields[i % table->column_count], row, &cell);
+        mt_table_add(table, cell.data);
+    }
+    mt_text_release(&cell);
+}
+
 void mt_table_destroy(struct mt_table *table)
 {
     if (table == NULL)
@@ -86,6 +148,7 @@ void mt_table_destroy(struct mt_table *table)
     free(table->widths);
     free(table->least);
     free(table->shown);
+    free(table->rows);
     free(table);
 }
 
@@ -188,7 +251,7 @@ static void leave_columns_out(struct mt_table *table, int columns)
 /* Decides what the terminal shows. Part of a table that goes on has the columns of its header. */
 static void fit(struct mt_table *table)
 {
-    int columns = mt_output_columns();
+    int columns = table->screen.columns;
     if (columns > 0 && !table->has_header && table->spare != NULL)
         leave_columns_out(table, columns);
     if (columns > 0 && (shorten(table, columns, EASILY_READ) || shorten(table, columns, 0)))
@@ -198,7 +261,7 @@ static void fit(struct mt_table *table)
     show_whole(table);
 }
 
-/* Says on stderr what the terminal has no room for. */
+/* Tells the columns that the terminal has no room for. */
 static void note_what_is_left_out(const struct mt_table *table)
 {
     struct mt_text titles = {0};
@@ -206,7 +269,7 @@ static void note_what_is_left_out(const struct mt_table *table)
         if (table->shown[i] == LEFT_OUT)
             mt_text_add(&titles, "%s%s", titles.length > 0 ? ", " : "", table->columns[i].title);
     if (titles.length > 0)
-        mt_note("no room in %d columns for %s (--json has all)", mt_output_columns(), mt_text_get(&titles));
+        table->screen.note(mt_text_get(&titles));
     mt_text_release(&titles);
 }
 
@@ -241,14 +304,15 @@ static struct shown shown_of(const struct mt_table *table, size_t column, const 
  * behind it. */
 static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
+    FILE *out = table->screen.file;
     struct shown shown = shown_of(table, column, text, bytes);
     int padding = table->shown[column] > shown.width ? table->shown[column] - shown.width : 0;
     bool is_right = table->columns[column].align == MT_ALIGN_RIGHT;
     if (bytes == 0)
         return pending + padding;
-    printf("%*s%.*s", is_right ? pending + padding : pending, "", (int)shown.head_bytes, text);
+    fprintf(out, "%*s%.*s", is_right ? pending + padding : pending, "", (int)shown.head_bytes, text);
     if (shown.tail_bytes > 0)
-        printf("…%.*s", (int)shown.tail_bytes, text + bytes - shown.tail_bytes);
+        fprintf(out, "…%.*s", (int)shown.tail_bytes, text + bytes - shown.tail_bytes);
     return is_right ? 0 : padding;
 }
 
@@ -269,15 +333,14 @@ static void print_line(const struct mt_table *table, int64_t first)
                                   : print_cell(table, column, table->text.data + table->starts[cell],
                                                cell_bytes(table, cell), pending);
     }
-    putchar('\n');
+    putc('\n', table->screen.file);
 }
 
 static void print_header(struct mt_table *table)
 {
-    bool styled = mt_output_is_styled();
-    fputs(styled ? "\033[1m" : "", stdout);
+    fputs(table->screen.is_styled ? "\033[1m" : "", table->screen.file);
     print_line(table, TITLES);
-    fputs(styled ? "\033[0m" : "", stdout);
+    fputs(table->screen.is_styled ? "\033[0m" : "", table->screen.file);
     table->has_header = true;
 }
 
