@@ -23,7 +23,7 @@ torch           base device alloc trace/store
 analysis        base device alloc trace/store trace/query model
 page            base trace/store trace/query
 api             base device alloc trace/store trace/query kernels
-answer          base trace/store
+answer          base trace/store trace/query
 cli             base answer device alloc trace/store trace/query trace/import trace/export model analysis page record
 END
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A share of fewer percent rounds to 0.0. */
@@ -82,15 +83,17 @@ static json_t *bytes_json(uint64_t bytes)
     return json_integer((json_int_t)bytes);
 }
 
-static json_t *field_json(const struct mt_field *field, const void *row)
+json_t *mt_field_json(const struct mt_field *field, const void *row)
 {
     switch (field->kind) {
     case MT_FIELD_TEXT:
+    case MT_FIELD_SAID:
         return mt_json_text(AT(char *));
     case MT_FIELD_NAME:
         return AT(char *) != NULL && AT(char *)[0] != '\0' ? mt_json_text(AT(char *)) : json_null();
     case MT_FIELD_INTEGER:
     case MT_FIELD_DIFFERENCE:
+    case MT_FIELD_SIGNED_BYTES:
         return json_integer(AT(int64_t));
     case MT_FIELD_KNOWN:
     case MT_FIELD_STEP:
@@ -114,6 +117,8 @@ static json_t *field_json(const struct mt_field *field, const void *row)
         return mt_row_json(field->of, &AT(char));
     case MT_FIELD_ROW_OR_NULL:
         return AT(void *) != NULL ? mt_row_json(field->of, AT(void *)) : json_null();
+    case MT_FIELD_SOME_ROWS:
+        return AT(void *) != NULL ? mt_rows_json(field->of, AT(void *), count_at(field, row)) : json_null();
     case MT_FIELD_ROWS:
         return mt_rows_json(field->of, AT(void *), count_at(field, row));
     }
@@ -123,7 +128,8 @@ static json_t *field_json(const struct mt_field *field, const void *row)
 void mt_row_add_json(const struct mt_row_type *type, const void *row, json_t *object)
 {
     for (const struct mt_field *field = type->fields; field->name != NULL; field++)
-        json_object_set_new(object, field->name, field_json(field, row));
+        if (field->kind != MT_FIELD_SAID)
+            json_object_set_new(object, field->name, mt_field_json(field, row));
 }
 
 json_t *mt_row_json(const struct mt_row_type *type, const void *row)
@@ -146,6 +152,7 @@ bool mt_field_is_number(const struct mt_field *field)
     switch (field->kind) {
     case MT_FIELD_TEXT:
     case MT_FIELD_NAME:
+    case MT_FIELD_SAID:
     case MT_FIELD_STEP:
     case MT_FIELD_FLAG:
     case MT_FIELD_CHOICE:
@@ -187,6 +194,9 @@ static bool add_for_people(const struct mt_field *field, const void *row, struct
     case MT_FIELD_DIFFERENCE:
         mt_text_add(out, "%s", mt_format_difference(AT(int64_t), text));
         return true;
+    case MT_FIELD_SIGNED_BYTES:
+        mt_text_add(out, "%s%s", AT(int64_t) < 0 ? "-" : "", mt_format_bytes((uint64_t)llabs(AT(int64_t)), text));
+        return true;
     case MT_FIELD_NANOSECONDS:
         mt_text_add(out, "%.3f ms", (double)AT(uint64_t) / 1e6);
         return true;
@@ -212,7 +222,7 @@ void mt_field_add_shown(const struct mt_field *field, const void *row, struct mt
 
 void mt_field_add_exact(const struct mt_field *field, const void *row, struct mt_text *out)
 {
-    json_t *value = field_json(field, row);
+    json_t *value = mt_field_json(field, row);
     assert(!json_is_object(value) && !json_is_array(value));
     if (json_is_string(value)) {
         mt_text_add(out, "%s", field->kind == MT_FIELD_CHOICE ? json_string_value(value) : AT(char *));
@@ -234,9 +244,11 @@ static void document_fields(const struct mt_row_type *type, const char *path, st
 {
     for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
         struct mt_text inner = {0};
+        if (field->kind == MT_FIELD_SAID)
+            continue;
         mt_text_add(out, "| `%s%s` | %s | %s |\n", path, field->name, json_types[field->kind],
                     field->meaning != NULL ? field->meaning : "");
-        mt_text_add(&inner, "%s%s%s.", path, field->name, field->kind == MT_FIELD_ROWS ? "[]" : "");
+        mt_text_add(&inner, "%s%s%s.", path, field->name, field->kind >= MT_FIELD_SOME_ROWS ? "[]" : "");
         if (field->of != NULL)
             document_fields(field->of, inner.data, out);
         mt_text_release(&inner);

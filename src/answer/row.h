@@ -22,24 +22,27 @@
 
 /* The kind of a field, which decides its type in the struct, in JSON and in a table. X(kind, its type in JSON). */
 #define MT_FIELD_KINDS(X)                                                                                              \
-    X(TEXT, "text")                  /* const char *; NULL is null, and empty in a table */                            \
-    X(NAME, "text or null")          /* const char *; NULL and "" are null */                                          \
-    X(INTEGER, "integer")            /* int64_t */                                                                     \
-    X(KNOWN, "integer or null")      /* int64_t; below 0 is null, and "-" in a table */                                \
-    X(STEP, "integer or null")       /* int64_t; below 0 is null: before the first step */                             \
-    X(COUNT, "integer")              /* uint64_t */                                                                    \
-    X(BYTES, "integer")              /* uint64_t; a table shows 1.00 MiB */                                            \
-    X(SOME_BYTES, "integer or null") /* uint64_t; 0 is null, and "-" in a table */                                     \
-    X(DIFFERENCE, "integer")         /* int64_t of bytes; a table shows +1.00 MiB */                                   \
-    X(NANOSECONDS, "integer")        /* uint64_t; a table shows milliseconds */                                        \
-    X(FLAG, "true or false")         /* bool; "yes" or "no" */                                                         \
-    X(NUMBER, "number or null")      /* double; NAN is null, and "-" in a table */                                     \
-    X(SHARE, "number or null")       /* double, of 1; a table shows 41.7 % */                                          \
-    X(CHOICE, "text")                /* int: an index of `names` */                                                    \
-    X(VALUE, "any")                  /* json_t *, borrowed; NULL is null. For what has no fixed fields */              \
-    X(ROW, "object")                 /* a struct of type `of` in the row */                                            \
-    X(ROW_OR_NULL, "object or null") /* a pointer to one; NULL is null */                                              \
-    X(ROWS, "list of objects")       /* a pointer to the first of some, with a size_t that counts them */
+    X(TEXT, "text")                         /* const char *; NULL is null, and empty in a table */                     \
+    X(NAME, "text or null")                 /* const char *; NULL and "" are null */                                   \
+    X(SAID, NULL)                           /* const char *, which tables alone have */                                \
+    X(INTEGER, "integer")                   /* int64_t */                                                              \
+    X(KNOWN, "integer or null")             /* int64_t; below 0 is null, and "-" in a table */                         \
+    X(STEP, "integer or null")              /* int64_t; below 0 is null: before the first step */                      \
+    X(COUNT, "integer")                     /* uint64_t */                                                             \
+    X(BYTES, "integer")                     /* uint64_t; a table shows 1.00 MiB */                                     \
+    X(SOME_BYTES, "integer or null")        /* uint64_t; 0 is null, and "-" in a table */                              \
+    X(DIFFERENCE, "integer")                /* int64_t of bytes; a table shows +1.00 MiB */                            \
+    X(SIGNED_BYTES, "integer")              /* int64_t; a table shows -1.00 MiB */                                     \
+    X(NANOSECONDS, "integer")               /* uint64_t; a table shows milliseconds */                                 \
+    X(FLAG, "true or false")                /* bool; "yes" or "no" */                                                  \
+    X(NUMBER, "number or null")             /* double; NAN is null, and "-" in a table */                              \
+    X(SHARE, "number or null")              /* double, of 1; a table shows 41.7 % */                                   \
+    X(CHOICE, "text")                       /* int: an index of `names` */                                             \
+    X(VALUE, "any")                         /* json_t *, borrowed; NULL is null. For what has no fixed fields */       \
+    X(ROW, "object")                        /* a struct of type `of` in the row */                                     \
+    X(ROW_OR_NULL, "object or null")        /* a pointer to one; NULL is null */                                       \
+    X(SOME_ROWS, "list of objects or null") /* as ROWS; a NULL pointer is null */                                      \
+    X(ROWS, "list of objects")              /* a pointer to the first of some, with a size_t that counts them */
 
 typedef enum mt_field_kind {
 #define X(kind, json) MT_FIELD_##kind,
@@ -79,6 +82,7 @@ struct mt_row_type {
     }
 #define MT_TEXT(...) MT_FIELD(TEXT, const char *, __VA_ARGS__)
 #define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
+#define MT_SAID(...) MT_FIELD(SAID, const char *, __VA_ARGS__)
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
 #define MT_KNOWN(...) MT_FIELD(KNOWN, int64_t, __VA_ARGS__)
 #define MT_STEP(...) MT_FIELD(STEP, int64_t, __VA_ARGS__)
@@ -86,6 +90,7 @@ struct mt_row_type {
 #define MT_BYTES(...) MT_FIELD(BYTES, uint64_t, __VA_ARGS__)
 #define MT_SOME_BYTES(...) MT_FIELD(SOME_BYTES, uint64_t, __VA_ARGS__)
 #define MT_DIFFERENCE(...) MT_FIELD(DIFFERENCE, int64_t, __VA_ARGS__)
+#define MT_SIGNED_BYTES(...) MT_FIELD(SIGNED_BYTES, int64_t, __VA_ARGS__)
 #define MT_NANOSECONDS(...) MT_FIELD(NANOSECONDS, uint64_t, __VA_ARGS__)
 #define MT_FLAG(...) MT_FIELD(FLAG, bool, __VA_ARGS__)
 #define MT_NUMBER(...) MT_FIELD(NUMBER, double, __VA_ARGS__)
@@ -116,6 +121,11 @@ struct mt_row_type {
         .kind = MT_FIELD_ROWS, .offset = offsetof(row, member), .count_offset = MT_FIELD_AT(row, count, size_t),       \
         .name = (field_name), .of = (type), .meaning = (words)                                                         \
     }
+#define MT_SOME_ROWS(row, member, count, field_name, type, words)                                                      \
+    {                                                                                                                  \
+        .kind = MT_FIELD_SOME_ROWS, .offset = offsetof(row, member), .count_offset = MT_FIELD_AT(row, count, size_t),  \
+        .name = (field_name), .of = (type), .meaning = (words)                                                         \
+    }
 #define MT_FIELDS_END                                                                                                  \
     {                                                                                                                  \
         .name = NULL                                                                                                   \
@@ -138,6 +148,9 @@ void mt_row_add_json(const struct mt_row_type *type, const void *row, json_t *ob
 
 /* Returns `count` rows, one behind the other, as a JSON list; the caller releases it. */
 json_t *mt_rows_json(const struct mt_row_type *type, const void *rows, size_t count);
+
+/* Returns the field as JSON; the caller releases it. */
+json_t *mt_field_json(const struct mt_field *field, const void *row);
 
 /* Adds the field as people read it: "1.00 MiB", "step 2", "-". */
 void mt_field_add_shown(const struct mt_field *field, const void *row, struct mt_text *out);
