@@ -87,7 +87,7 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
 {
     switch (field->kind) {
     case MT_FIELD_TEXT:
-    case MT_FIELD_SAID:
+    case MT_FIELD_DIGITS:
         return mt_json_text(AT(char *));
     case MT_FIELD_NAME:
         return AT(char *) != NULL && AT(char *)[0] != '\0' ? mt_json_text(AT(char *)) : json_null();
@@ -107,6 +107,7 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
     case MT_FIELD_FLAG:
         return json_boolean(AT(bool));
     case MT_FIELD_NUMBER:
+    case MT_FIELD_MS:
     case MT_FIELD_SHARE:
         return mt_json_number(AT(double));
     case MT_FIELD_CHOICE:
@@ -128,7 +129,7 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
 void mt_row_add_json(const struct mt_row_type *type, const void *row, json_t *object)
 {
     for (const struct mt_field *field = type->fields; field->name != NULL; field++)
-        if (field->kind != MT_FIELD_SAID)
+        if (!field->is_shown_only)
             json_object_set_new(object, field->name, mt_field_json(field, row));
 }
 
@@ -152,7 +153,6 @@ bool mt_field_is_number(const struct mt_field *field)
     switch (field->kind) {
     case MT_FIELD_TEXT:
     case MT_FIELD_NAME:
-    case MT_FIELD_SAID:
     case MT_FIELD_STEP:
     case MT_FIELD_FLAG:
     case MT_FIELD_CHOICE:
@@ -162,12 +162,12 @@ bool mt_field_is_number(const struct mt_field *field)
     }
 }
 
-static void add_number(const struct mt_field *field, double number, struct mt_text *out)
+static void add_number(const char *format, double number, struct mt_text *out)
 {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     if (isfinite(number))
-        mt_text_add(out, field->format != NULL ? field->format : "%.2f", number);
+        mt_text_add(out, format, number);
     else
         mt_text_add(out, "-");
 #pragma GCC diagnostic pop
@@ -204,7 +204,10 @@ static bool add_for_people(const struct mt_field *field, const void *row, struct
         mt_text_add(out, AT(bool) ? "yes" : "no");
         return true;
     case MT_FIELD_NUMBER:
-        add_number(field, AT(double), out);
+        add_number(field->format != NULL ? field->format : "%.2f", AT(double), out);
+        return true;
+    case MT_FIELD_MS:
+        add_number("%.3f", AT(double), out);
         return true;
     case MT_FIELD_SHARE:
         mt_text_add(out, "%s", isfinite(AT(double)) ? mt_format_share(AT(double), 1, text) : "-");
@@ -244,7 +247,7 @@ static void document_fields(const struct mt_row_type *type, const char *path, st
 {
     for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
         struct mt_text inner = {0};
-        if (field->kind == MT_FIELD_SAID)
+        if (field->is_shown_only)
             continue;
         mt_text_add(out, "| `%s%s` | %s | %s |\n", path, field->name, json_types[field->kind],
                     field->meaning != NULL ? field->meaning : "");

@@ -23,8 +23,8 @@
 /* The kind of a field, which decides its type in the struct, in JSON and in a table. X(kind, its type in JSON). */
 #define MT_FIELD_KINDS(X)                                                                                              \
     X(TEXT, "text")                         /* const char *; NULL is null, and empty in a table */                     \
+    X(DIGITS, "text")                       /* const char * that holds a number */                                     \
     X(NAME, "text or null")                 /* const char *; NULL and "" are null */                                   \
-    X(SAID, NULL)                           /* const char *, which tables alone have */                                \
     X(INTEGER, "integer")                   /* int64_t */                                                              \
     X(KNOWN, "integer or null")             /* int64_t; below 0 is null, and "-" in a table */                         \
     X(STEP, "integer or null")              /* int64_t; below 0 is null: before the first step */                      \
@@ -36,6 +36,7 @@
     X(NANOSECONDS, "integer")               /* uint64_t; a table shows milliseconds */                                 \
     X(FLAG, "true or false")                /* bool; "yes" or "no" */                                                  \
     X(NUMBER, "number or null")             /* double; NAN is null, and "-" in a table */                              \
+    X(MS, "number or null")                 /* double of milliseconds; a table shows three decimals */                 \
     X(SHARE, "number or null")              /* double, of 1; a table shows 41.7 % */                                   \
     X(CHOICE, "text")                       /* int: an index of `names` */                                             \
     X(VALUE, "any")                         /* json_t *, borrowed; NULL is null. For what has no fixed fields */       \
@@ -63,6 +64,7 @@ struct mt_field {
     const char *const *names;     /* of MT_FIELD_CHOICE */
     const char *format;           /* of MT_FIELD_NUMBER in tables, for printf; NULL: "%.2f" */
     mt_field_kind kind;
+    bool is_shown_only; /* in tables, and not in JSON or CSV */
 };
 
 /* A kind of row. Field names are unique. */
@@ -80,9 +82,15 @@ struct mt_row_type {
         .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, type), .name = (field_name),                 \
         .heading = (title), .meaning = (words)                                                                         \
     }
+/* The same of a field that tables alone have: MT_SHOWN(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size"). */
+#define MT_SHOWN(field_kind, type, row, member, field_name, title)                                                     \
+    {                                                                                                                  \
+        .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, type), .name = (field_name),                 \
+        .heading = (title), .is_shown_only = true                                                                      \
+    }
 #define MT_TEXT(...) MT_FIELD(TEXT, const char *, __VA_ARGS__)
 #define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
-#define MT_SAID(...) MT_FIELD(SAID, const char *, __VA_ARGS__)
+#define MT_DIGITS(...) MT_FIELD(DIGITS, const char *, __VA_ARGS__)
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
 #define MT_KNOWN(...) MT_FIELD(KNOWN, int64_t, __VA_ARGS__)
 #define MT_STEP(...) MT_FIELD(STEP, int64_t, __VA_ARGS__)
@@ -100,6 +108,7 @@ struct mt_row_type {
         .format = (shown_as), .meaning = (words)                                                                       \
     }
 #define MT_SHARE(...) MT_FIELD(SHARE, double, __VA_ARGS__)
+#define MT_MS(...) MT_FIELD(MS, double, __VA_ARGS__)
 #define MT_VALUE(...) MT_FIELD(VALUE, json_t *, __VA_ARGS__)
 #define MT_CHOICE(row, member, field_name, title, words, texts)                                                        \
     {                                                                                                                  \

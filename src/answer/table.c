@@ -132,9 +132,8 @@ void mt_table_add_rows(struct mt_table *table, const void *rows, size_t count)
     for (size_t i = 0; i < count * table->column_count; i++) {
         const char *row = (const char *)rows + i / table->column_count * table->rows->type->bytes;
         cell.length = 0;
-        mt_text_add(&cell, "%s", "");
         mt_field_add_shown(table->rows->fields[i % table->column_count], row, &cell);
-        mt_table_add(table, cell.data);
+        mt_table_add(table, cell.length > 0 ? cell.data : "");
     }
     mt_text_release(&cell);
 }

@@ -31,7 +31,7 @@ static const struct mt_field part_fields[] = {
     MT_TEXT(ROW, name, "name", "held by", NULL),
     MT_SIGNED_BYTES(ROW, bytes, "bytes", "bytes", "below 0 where the driver counts less than the parts"),
     MT_SHARE(ROW, share, "share", "share", "of `used_bytes`"),
-    MT_SAID(ROW, meaning, "meaning", "what it is", NULL),
+    MT_SHOWN(TEXT, const char *, ROW, meaning, "meaning", "what it is"),
     MT_FIELDS_END,
 };
 #undef ROW

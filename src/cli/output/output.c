@@ -192,6 +192,15 @@ void mt_json_print(json_t *value)
     putchar('\n');
 }
 
+void mt_answer_print_json(const char *name, const struct mt_row_type *type, const void *answer)
+{
+    char schema[64];
+    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
+    json_t *object = json_pack("{s:s}", "schema", schema);
+    mt_row_add_json(type, answer, object);
+    mt_json_print(object);
+}
+
 void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const char *key)
 {
     char *text = json_dumps(head, json_flags());

@@ -63,6 +63,9 @@ void mt_print_parameter_count(uint64_t count);
 /* Prints `value` on stdout with a newline and releases it. */
 void mt_json_print(json_t *value);
 
+/* Prints an answer that is about no single run: {schema: "memtrace.<name>/1", …the members of its row…}. */
+void mt_answer_print_json(const char *name, const struct mt_row_type *type, const void *answer);
+
 /* A JSON object whose last member is a list that may be too long to hold: {…members of `head`…, "key": [row, row]}.
  * Zero-initialized is ready to begin. */
 struct mt_json_stream {
