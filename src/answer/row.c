@@ -95,6 +95,8 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
     case MT_FIELD_DIFFERENCE:
     case MT_FIELD_SIGNED_BYTES:
         return json_integer(AT(int64_t));
+    case MT_FIELD_STREAM:
+        return json_integer(AT(mt_stream));
     case MT_FIELD_KNOWN:
     case MT_FIELD_STEP:
         return known_json(AT(int64_t));

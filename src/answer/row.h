@@ -14,6 +14,7 @@
 #define MT_ANSWER_ROW_H
 
 #include "base/text.h"
+#include "base/types.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,6 +27,7 @@
     X(DIGITS, "text")                       /* const char * that holds a number */                                     \
     X(NAME, "text or null")                 /* const char *; NULL and "" are null */                                   \
     X(INTEGER, "integer")                   /* int64_t */                                                              \
+    X(STREAM, "integer")                    /* mt_stream */                                                            \
     X(KNOWN, "integer or null")             /* int64_t; below 0 is null, and "-" in a table */                         \
     X(STEP, "integer or null")              /* int64_t; below 0 is null: before the first step */                      \
     X(COUNT, "integer")                     /* uint64_t */                                                             \
@@ -92,6 +94,7 @@ struct mt_row_type {
 #define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
 #define MT_DIGITS(...) MT_FIELD(DIGITS, const char *, __VA_ARGS__)
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
+#define MT_STREAM(...) MT_FIELD(STREAM, mt_stream, __VA_ARGS__)
 #define MT_KNOWN(...) MT_FIELD(KNOWN, int64_t, __VA_ARGS__)
 #define MT_STEP(...) MT_FIELD(STEP, int64_t, __VA_ARGS__)
 #define MT_COUNT(...) MT_FIELD(COUNT, uint64_t, __VA_ARGS__)

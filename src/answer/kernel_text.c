@@ -1,6 +1,6 @@
-#include "cli/output/kernel_text.h"
+#include "answer/kernel_text.h"
 
-#include "cli/output/output.h"
+#include "answer/escape.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "cli/write/export_annotations.h"
+#include "trace/export/export_annotations.h"
 
 #include "answer/row.h"
 #include "base/memory.h"
-#include "cli/output/question.h"
+#include "trace/query/trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

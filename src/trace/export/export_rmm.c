@@ -1,5 +1,5 @@
 /* A run as RMM's logging adaptor writes it: a row an allocation, a free and a refusal, in CSV. */
-#include "cli/write/export_what.h"
+#include "trace/export/export.h"
 #include "trace/query/walk.h"
 
 #include <inttypes.h>
@@ -37,12 +37,12 @@ static void write_row(struct mt_output_file *file, const struct mt_walk_event *e
     mt_output_file_write(file, line, (size_t)length);
 }
 
-mt_status mt_export_rmm(const struct mt_question *question, struct mt_output_file *file)
+mt_status mt_export_rmm(const struct mt_export_run *from, struct mt_output_file *file)
 {
     struct mt_walk *walk;
     struct mt_walk_event event;
     bool more = true;
-    mt_status status = mt_walk_begin(question->trace, question->run, &walk);
+    mt_status status = mt_walk_begin(from->trace, from->run, &walk);
     if (status != MT_OK)
         return status;
     mt_output_file_print(file, "Thread,Time,Action,Pointer,Size,Stream\n");

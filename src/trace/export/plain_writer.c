@@ -1,8 +1,9 @@
-#include "cli/write/plain_writer.h"
+#include "trace/export/plain_writer.h"
 
+#include "answer/escape.h"
+#include "answer/row.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "cli/output/output.h"
 
 #include <inttypes.h>
 #include <stdio.h>

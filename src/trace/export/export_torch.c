@@ -6,11 +6,12 @@
  *   memtrace              the run
  *
  * docs/export.md describes every member, for whoever reads it back. */
-#include "cli/output/output.h"
-#include "cli/write/export_annotations.h"
-#include "cli/write/export_segments.h"
-#include "cli/write/export_what.h"
-#include "cli/write/plain_writer.h"
+#include "answer/escape.h"
+#include "answer/row.h"
+#include "trace/export/export.h"
+#include "trace/export/export_annotations.h"
+#include "trace/export/export_segments.h"
+#include "trace/export/plain_writer.h"
 #include "trace/query/walk.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 /* An export under way. Invariants: `growing` ascends; has_unknown tells whether an entry of category "unknown" was
  * written, without which memory_viz takes no other. */
 struct torch_export {
-    const struct mt_question *question;
+    const struct mt_export_run *from;
     struct mt_plain_writer writer;
     struct mt_walk *walk;
     const struct mt_label_row *labels;
@@ -118,7 +119,7 @@ static void open_entry(struct torch_export *export, const char *action, const st
     mt_plain_open_dict(writer);
     mt_plain_add_word(writer, "action", action);
     if (event->kind == MT_EVENT_OOM) {
-        uint64_t capacity = export->question->run->capacity_bytes, reserved = export->segments.mapped_bytes;
+        uint64_t capacity = export->from->run->capacity_bytes, reserved = export->segments.mapped_bytes;
         mt_plain_add_number(writer, "device_free", capacity > reserved ? capacity - reserved : 0);
     } else {
         mt_plain_add_number(writer, "addr", event->address);
@@ -326,10 +327,10 @@ static mt_status write_annotations(struct torch_export *export)
 static mt_status write_run(struct torch_export *export)
 {
     struct mt_plain_writer *writer = &export->writer;
-    const struct mt_run *run = export->question->run;
+    const struct mt_run *run = export->from->run;
     struct mt_setting_row *settings;
     size_t count;
-    mt_status status = mt_trace_settings(export->question->trace, run, &settings, &count);
+    mt_status status = mt_trace_settings(export->from->trace, run, &settings, &count);
     if (status != MT_OK)
         return status;
     mt_plain_key(writer, "allocator_settings");
@@ -368,14 +369,13 @@ static mt_status write_document(struct torch_export *export)
     return status;
 }
 
-mt_status mt_export_torch(const struct mt_question *question, struct mt_output_file *file, mt_plain_form form)
+mt_status mt_export_torch(const struct mt_export_run *from, struct mt_output_file *file, mt_plain_form form)
 {
-    struct torch_export export = {.question = question};
+    struct torch_export export = {.from = from};
     size_t span_count;
-    mt_status status =
-        mt_trace_growing_segments(question->trace, question->run, &export.growing, &export.growing_count);
+    mt_status status = mt_trace_growing_segments(from->trace, from->run, &export.growing, &export.growing_count);
     if (status == MT_OK)
-        status = mt_walk_begin(question->trace, question->run, &export.walk);
+        status = mt_walk_begin(from->trace, from->run, &export.walk);
     if (status == MT_OK) {
         export.labels = mt_walk_labels(export.walk, &export.label_count);
         export.spans = mt_walk_spans(export.walk, &span_count);

@@ -1,6 +1,6 @@
 /* A run as the tables of Nsight Systems: a database is not written from its beginning to its end, so it is made in a file
  * for the time being, and copied. */
-#include "cli/write/export_what.h"
+#include "trace/export/export.h"
 #include "trace/export/nsys.h"
 
 #include "base/text.h"
@@ -33,16 +33,16 @@ static mt_status copy(int from, const char *path, struct mt_output_file *file)
     return status;
 }
 
-static mt_status write_through(const struct mt_question *question, int descriptor, const char *path,
+static mt_status write_through(const struct mt_export_run *from, int descriptor, const char *path,
                                struct mt_output_file *file)
 {
-    mt_status status = mt_nsys_write(question->trace, question->run, path);
+    mt_status status = mt_nsys_write(from->trace, from->run, path);
     if (status == MT_FAILED) /* it is the database at `path` that is written */
         return mt_fail_context(MT_NOT_WRITTEN, "the tables");
     return status == MT_OK ? copy(descriptor, path, file) : status;
 }
 
-mt_status mt_export_nsys(const struct mt_question *question, struct mt_output_file *file)
+mt_status mt_export_nsys(const struct mt_export_run *from, struct mt_output_file *file)
 {
     const char *folder = getenv("TMPDIR");
     struct mt_text path = {0};
@@ -50,7 +50,7 @@ mt_status mt_export_nsys(const struct mt_question *question, struct mt_output_fi
     int descriptor = mkostemp(path.data, O_CLOEXEC);
     mt_status status = descriptor < 0 ? fail_on(path.data, "make") : MT_OK;
     if (status == MT_OK) {
-        status = write_through(question, descriptor, path.data, file);
+        status = write_through(from, descriptor, path.data, file);
         close(descriptor);
         unlink(path.data);
     }

@@ -3,7 +3,7 @@
 #ifndef MT_CLI_EXPORT_ANNOTATIONS_H
 #define MT_CLI_EXPORT_ANNOTATIONS_H
 
-#include "cli/write/plain_writer.h"
+#include "trace/export/plain_writer.h"
 #include "trace/query/walk.h"
 
 /* Writes the list. The run is told a second time, from its beginning, so that none of its marks is held meanwhile. Of spans

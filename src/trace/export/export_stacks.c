@@ -1,6 +1,6 @@
 /* Exports for the tools that draw flame graphs: folded stacks and pprof. */
-#include "cli/output/output.h"
-#include "cli/write/export_what.h"
+#include "answer/escape.h"
+#include "trace/export/export.h"
 #include "trace/export/pprof.h"
 
 #include <inttypes.h>
@@ -22,13 +22,13 @@ static void sums_release(struct sums *sums)
 }
 
 /* A run that is being written may get labels between the two questions; what is asked for names none of them. */
-static mt_status sums_read(const struct mt_question *question, struct sums *out)
+static mt_status sums_read(const struct mt_export_run *from, struct sums *out)
 {
     size_t label_count = 0, sum_count = 0;
     *out = (struct sums){0};
-    mt_status status = mt_trace_labels(question->trace, question->run, &out->labels, &label_count);
+    mt_status status = mt_trace_labels(from->trace, from->run, &out->labels, &label_count);
     if (status == MT_OK)
-        status = mt_trace_label_sums(question->trace, question->run, &out->sums, &sum_count);
+        status = mt_trace_label_sums(from->trace, from->run, &out->sums, &sum_count);
     if (status != MT_OK)
         sums_release(out);
     out->count = status == MT_OK ? (label_count < sum_count ? label_count : sum_count) : 0;
@@ -41,11 +41,11 @@ struct folding {
     mt_stack_layers layers;
 };
 
-static mt_status add_run(const struct mt_question *question, const struct folding *folding, int column,
+static mt_status add_run(const struct mt_export_run *from, const struct folding *folding, int column,
                          struct mt_folded *folded)
 {
     struct sums sums;
-    mt_status status = sums_read(question, &sums);
+    mt_status status = sums_read(from, &sums);
     if (status == MT_OK)
         mt_folded_add(folded, sums.labels, sums.sums, sums.count, folding->moment, folding->layers, column);
     sums_release(&sums);
@@ -66,7 +66,7 @@ static void print_line(struct mt_output_file *file, const struct mt_folded_row *
     mt_text_release(&line);
 }
 
-mt_status mt_export_folded(const struct mt_question *question, const struct mt_question *before,
+mt_status mt_export_folded(const struct mt_export_run *from, const struct mt_export_run *before,
                            struct mt_output_file *file, mt_stack_moment moment, mt_stack_layers layers)
 {
     struct folding folding = {moment, layers};
@@ -74,7 +74,7 @@ mt_status mt_export_folded(const struct mt_question *question, const struct mt_q
     int columns = 0;
     mt_status status = before != NULL ? add_run(before, &folding, columns++, &folded) : MT_OK;
     if (status == MT_OK)
-        status = add_run(question, &folding, columns++, &folded);
+        status = add_run(from, &folding, columns++, &folded);
     mt_folded_merge(&folded);
     for (size_t i = 0; i < folded.count && status == MT_OK; i++) {
         print_line(file, &folded.rows[i], columns);
@@ -84,16 +84,16 @@ mt_status mt_export_folded(const struct mt_question *question, const struct mt_q
     return status;
 }
 
-mt_status mt_export_pprof(const struct mt_question *question, struct mt_output_file *file, mt_stack_layers layers)
+mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_file *file, mt_stack_layers layers)
 {
     struct sums sums;
-    mt_status status = sums_read(question, &sums);
+    mt_status status = sums_read(from, &sums);
     if (status != MT_OK)
         return status;
     struct mt_text title = {0};
     struct mt_proto profile = {0};
-    const char *name = question->run->name;
-    mt_text_add(&title, "memtrace run %" PRId64 "%s%s", question->run->id, name != NULL ? ": " : "",
+    const char *name = from->run->name;
+    mt_text_add(&title, "memtrace run %" PRId64 "%s%s", from->run->id, name != NULL ? ": " : "",
                 name != NULL ? name : "");
     mt_pprof_write(&(struct mt_pprof){mt_text_get(&title), sums.labels, sums.sums, sums.count, layers}, &profile);
     mt_output_file_write(file, profile.data, profile.length);

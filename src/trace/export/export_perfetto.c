@@ -6,11 +6,11 @@
  *   refusals     instants
  *
  * Times are microseconds from the start of the run. */
+#include "answer/escape.h"
+#include "answer/kernel_text.h"
 #include "base/memory.h"
 #include "base/name_set.h"
-#include "cli/output/kernel_text.h"
-#include "cli/output/output.h"
-#include "cli/write/export_what.h"
+#include "trace/export/export.h"
 #include "trace/query/walk.h"
 
 #include <inttypes.h>
@@ -421,7 +421,7 @@ static void number_categories(struct perfetto_export *export)
     mt_name_set_destroy(names);
 }
 
-static mt_status write_document(struct perfetto_export *export, const struct mt_question *question)
+static mt_status write_document(struct perfetto_export *export, const struct mt_export_run *from)
 {
     struct mt_plain_writer *writer = &export->writer;
     mt_plain_open_dict(writer);
@@ -429,26 +429,26 @@ static mt_status write_document(struct perfetto_export *export, const struct mt_
     mt_plain_key(writer, "traceEvents");
     mt_plain_open_list(writer);
     mt_plain_line(writer);
-    write_names(export, question->run);
+    write_names(export, from->run);
     mt_status status = write_events(export);
     if (status == MT_OK)
-        status = mt_trace_launches_visit(question->trace, question->run, write_kernel, export);
+        status = mt_trace_launches_visit(from->trace, from->run, write_kernel, export);
     mt_plain_close_list(writer);
     mt_plain_close_dict(writer);
     return status;
 }
 
-mt_status mt_export_perfetto(const struct mt_question *question, struct mt_output_file *file)
+mt_status mt_export_perfetto(const struct mt_export_run *from, struct mt_output_file *file)
 {
     struct perfetto_export export = {.step = -1};
-    mt_status status = mt_walk_begin(question->trace, question->run, &export.walk);
+    mt_status status = mt_walk_begin(from->trace, from->run, &export.walk);
     if (status != MT_OK)
         return status;
     export.labels = mt_walk_labels(export.walk, &export.label_count);
     export.spans = mt_walk_spans(export.walk, &export.span_count);
     number_categories(&export);
     mt_plain_begin(&export.writer, file, MT_PLAIN_JSON);
-    status = write_document(&export, question);
+    status = write_document(&export, from);
     status = mt_status_keep(status, mt_plain_end(&export.writer));
     mt_walk_end(export.walk);
     free(export.category_of);

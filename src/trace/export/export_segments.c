@@ -1,4 +1,4 @@
-#include "cli/write/export_segments.h"
+#include "trace/export/export_segments.h"
 
 #include <inttypes.h>
 
