@@ -18,7 +18,7 @@
 #define MT_ALLOC_BLOCK_H
 
 #include "alloc/alloc.h"
-#include "base/biased_lock.h"
+#include "base/lock.h"
 
 #include <stdatomic.h>
 
