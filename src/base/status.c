@@ -1,7 +1,5 @@
 #include "base/status.h"
 
-#include "base/error_text.h"
-
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>

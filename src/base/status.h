@@ -49,7 +49,11 @@ static inline mt_status mt_status_keep(mt_status first, mt_status second)
     return first != MT_OK ? first : second;
 }
 
+/* Returns the place of this thread's text, of MT_ERROR_TEXT_BYTES, which is "" at first and never moves. It has a file of
+ * its own, error_text.c: a module that is loaded late has another one, which returns the place of the program that loaded
+ * it. */
 enum { MT_ERROR_TEXT_BYTES = 1024 };
+char *mt_error_text(void);
 
 /* An outcome with its text. All zero: MT_OK. */
 struct mt_error {
