@@ -1,18 +1,49 @@
-#include "cli/output/settings.h"
+#include "analysis/run_settings.h"
 
-#include "alloc/alloc.h"
+#include "base/memory.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The setting that says which version a run was of: every run of `memtrace run` has it, and no other. */
+static const char VERSION[] = "memtrace";
+
 mt_status mt_settings_load(struct mt_trace *trace, const struct mt_run *run, struct mt_settings *out)
 {
+    *out = (struct mt_settings){0};
     return mt_trace_settings(trace, run, &out->rows, &out->count);
+}
+
+static void add_setting(struct mt_settings *settings, const char *name, const char *value)
+{
+    settings->rows[settings->count++] = (struct mt_setting_row){name, mt_host_strdup(value)};
+}
+
+struct mt_settings mt_settings_of_plan(const struct mt_run_plan *plan, const struct mt_device *device)
+{
+    struct mt_run_plan run = *plan;
+    run.device = device->name;
+    run.watches_kernels = mt_device_watches_kernels(device);
+    struct mt_settings settings = {.rows = mt_host_alloc((MT_SETTING_COUNT + 1) * sizeof *settings.rows),
+                                   .owns_values = true};
+    struct mt_text value = {0};
+    for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++) {
+        value.length = 0;
+        mt_setting_format(setting, &run, &value);
+        assert(value.length > 0);
+        add_setting(&settings, mt_setting_table[setting].name, mt_text_get(&value));
+    }
+    mt_text_release(&value);
+    add_setting(&settings, VERSION, MT_VERSION);
+    return settings;
 }
 
 void mt_settings_release(struct mt_settings *settings)
 {
+    for (size_t i = 0; settings->owns_values && i < settings->count; i++)
+        free((char *)settings->rows[i].value);
     free(settings->rows);
     *settings = (struct mt_settings){0};
 }
@@ -25,46 +56,40 @@ static bool is_listed(const char *name, const char *const names[])
     return false;
 }
 
-/* Every run of `memtrace run` says which version it was, and nothing else does. */
-static bool is_of_memtrace_run(const struct mt_settings *settings)
+/* Returns the row of the table with that name, NULL for a setting of another program. */
+static const struct mt_setting_entry *find_entry(const char *name)
 {
-    return mt_setting_find(settings->rows, settings->count, "memtrace")[0] != '\0';
+    mt_setting setting = mt_setting_find_name(name);
+    return setting != MT_SETTING_COUNT ? &mt_setting_table[setting] : NULL;
 }
-
-/* What runs did before a setting was one. */
-static const struct {
-    const char *setting, *value;
-} former[] = {{"attention", "custom"},          {"weight_cast", "region"}, {"checkpoint", "off"},
-              {"optimizer_in_backward", "off"}, {"cuda_graph", "off"},     {"plan", "off"}};
 
 const char *mt_settings_value(const struct mt_settings *settings, const char *name)
 {
     const char *value = mt_setting_find(settings->rows, settings->count, name);
-    if (value[0] != '\0' || !is_of_memtrace_run(settings))
-        return value;
-    for (size_t i = 0; i < sizeof former / sizeof former[0]; i++)
-        if (strcmp(name, former[i].setting) == 0)
-            return former[i].value;
-    return value;
+    const struct mt_setting_entry *entry = find_entry(name);
+    bool has_former = value[0] == '\0' && entry != NULL && entry->former != NULL;
+    return has_former && mt_setting_find(settings->rows, settings->count, VERSION)[0] != '\0' ? entry->former : value;
 }
 
-/* What counts for no more than some: all other settings could change anything. */
+/* A setting of another program could change anything, unless it only tells runs apart. */
 static bool is_in_scope(const char *name, mt_settings_scope scope)
 {
-    static const char *const watching[] = {"memtrace", "kernels", "recorded", "pid", "seed", "init", NULL};
-    static const char *const of_steps[] = {"warmup", "cuda_graph", NULL};
-    static const char *const of_memory[] = {"steps", "data", NULL};
+    static const char *const identities[] = {VERSION, "recorded", "pid", NULL};
+    const struct mt_setting_entry *entry = find_entry(name);
     if (scope == MT_SETTINGS_ALL)
         return true;
-    return !is_listed(name, watching) && !is_listed(name, scope == MT_SETTINGS_OF_MEMORY ? of_steps : of_memory);
+    if (entry == NULL)
+        return !is_listed(name, identities);
+    mt_setting_effect own = scope == MT_SETTINGS_OF_MEMORY ? MT_EFFECT_OF_MEMORY : MT_EFFECT_OF_STEPS;
+    return entry->effect == MT_EFFECT_ALL || entry->effect == own;
 }
 
-/* An allocator's settings may be spelled in full or in short. */
+/* A value may be spelled in full or in short. */
 static bool mean_the_same(const char *name, const char *a, const char *b)
 {
     struct mt_text texts[2] = {{0}, {0}};
-    if (strcmp(a, b) == 0 || strcmp(name, "alloc") != 0)
-        return strcmp(a, b) == 0;
+    if (strcmp(a, b) == 0)
+        return true;
     mt_setting_add_value(name, a, &texts[0]);
     mt_setting_add_value(name, b, &texts[1]);
     bool is_equal = strcmp(mt_text_get(&texts[0]), mt_text_get(&texts[1])) == 0;
@@ -79,22 +104,22 @@ static void add_pair(struct mt_setting_pair *pairs, size_t *count, const struct 
         pairs[(*count)++] = *pair;
 }
 
-/* Settings of two runs while they are compared. */
+/* The settings of two runs while they are compared. */
 struct comparison {
     const struct mt_settings *a, *b;
     mt_settings_scope scope;
-    bool is_same_model; /* or one that nothing is said of */
+    bool is_same_model; /* or neither has one */
     struct mt_settings_difference *out;
 };
 
 static void compare_setting(const struct comparison *comparison, const char *name)
 {
-    static const char *const dimensions[] = {"d_model", "d_ff", "layers", "heads", NULL};
-    static const char *const origins[] = {"file", "format", "command", NULL}; /* nothing to know of a run without */
+    static const char *const origins[] = {"file", "format", "command", NULL}; /* a run that lacks them has none */
     const struct mt_setting_pair pair = {name, mt_settings_value(comparison->a, name),
                                          mt_settings_value(comparison->b, name)};
+    const struct mt_setting_entry *entry = find_entry(name);
     struct mt_settings_difference *out = comparison->out;
-    if (!is_in_scope(name, comparison->scope) || (!comparison->is_same_model && is_listed(name, dimensions)))
+    if (!is_in_scope(name, comparison->scope) || (!comparison->is_same_model && entry != NULL && entry->goes_by_model))
         return;
     if (pair.a[0] == '\0' || pair.b[0] == '\0') {
         if (!is_listed(name, origins))
@@ -117,7 +142,7 @@ void mt_settings_compare(const struct mt_settings *a, const struct mt_settings *
     out->different_count = out->unknown_count = 0;
     for (size_t i = 0; i < a->count; i++)
         compare_setting(&comparison, a->rows[i].name);
-    for (size_t i = 0; i < b->count; i++) /* what b alone has */
+    for (size_t i = 0; i < b->count; i++) /* those that b alone has */
         if (mt_setting_find(a->rows, a->count, b->rows[i].name)[0] == '\0')
             compare_setting(&comparison, b->rows[i].name);
     qsort(out->different, out->different_count, sizeof out->different[0], compare_names);
@@ -143,9 +168,10 @@ bool mt_settings_agree(const struct mt_settings *a, const struct mt_settings *b,
 
 void mt_setting_add_value(const char *name, const char *value, struct mt_text *out)
 {
-    struct mt_alloc_settings settings;
-    if (strcmp(name, "alloc") == 0 && value[0] != '\0' && mt_alloc_settings_parse(value, &settings) == MT_OK)
-        mt_alloc_settings_format_short(&settings, out);
+    const struct mt_setting_entry *entry = find_entry(name);
+    struct mt_run_plan plan = mt_run_plan_usual();
+    if (entry != NULL && entry->format_short != NULL && value[0] != '\0' && entry->parse(value, &plan) == MT_OK)
+        entry->format_short(&plan, out);
     else
         mt_text_add(out, "%s", value);
 }
@@ -176,4 +202,55 @@ void mt_settings_add_unknown(const struct mt_settings_difference *difference, co
     }
     if (count > named)
         mt_text_add(out, " and %zu more setting%s", count - named, count - named == 1 ? "" : "s");
+}
+
+/* Finds the setting's value. Fails with MT_USAGE if the run has none. */
+static mt_status find_value(const struct mt_settings *settings, mt_setting setting, const char **out)
+{
+    const char *name = mt_setting_table[setting].name;
+    *out = mt_settings_value(settings, name);
+    if ((*out)[0] != '\0')
+        return MT_OK;
+    return mt_fail(MT_USAGE, "it has no setting \"%s\", which every run of memtrace run has", name);
+}
+
+/* Finds the values that make a plan: all but the model's name, which stands for sizes that are settings too. Runs did not
+ * always store whether kernels were watched. */
+static mt_status find_values(const struct mt_settings *settings, const char *out[MT_SETTING_COUNT])
+{
+    mt_status status = MT_OK;
+    for (mt_setting setting = 0; setting < MT_SETTING_COUNT && status == MT_OK; setting++)
+        if (setting != MT_SETTING_MODEL && setting != MT_SETTING_KERNELS)
+            status = find_value(settings, setting, &out[setting]);
+    if (strcmp(mt_settings_value(settings, mt_setting_table[MT_SETTING_KERNELS].name), "on") == 0)
+        out[MT_SETTING_KERNELS] = "on";
+    return status;
+}
+
+/* Names the model as the run did; its sizes may be others than those that the name stands for here. */
+static mt_status name_model(const char *name, struct mt_model_config *model)
+{
+    if (strlen(name) >= sizeof model->name)
+        return mt_fail(MT_USAGE, "its model's name is too long: %s", name);
+    strcpy(model->name, name);
+    return MT_OK;
+}
+
+mt_status mt_run_plan_of_run(struct mt_trace *trace, const struct mt_run *run, struct mt_run_plan *out)
+{
+    struct mt_settings settings;
+    const char *values[MT_SETTING_COUNT] = {NULL}, *model;
+    *out = mt_run_plan_usual();
+    mt_status status = mt_settings_load(trace, run, &settings);
+    if (status == MT_OK)
+        status = find_values(&settings, values);
+    if (status == MT_OK)
+        status = mt_run_plan_set(out, values);
+    if (status == MT_OK)
+        status = find_value(&settings, MT_SETTING_MODEL, &model);
+    if (status == MT_OK)
+        status = name_model(model, &out->config.model);
+    mt_settings_release(&settings);
+    return status == MT_USAGE ? mt_fail_context(status, "run %" PRId64 " can't be repeated from its settings", run->id)
+                              : status;
 }
