@@ -1,7 +1,5 @@
 #include "base/status.h"
 
-#include "base/status.h"
-
 static _Thread_local char error_text[MT_ERROR_TEXT_BYTES];
 
 char *mt_error_text(void)

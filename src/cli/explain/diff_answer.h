@@ -3,8 +3,8 @@
 #define MT_CLI_DIFF_ANSWER_H
 
 #include "analysis/diff.h"
+#include "analysis/run_settings.h"
 #include "cli/output/question.h"
-#include "cli/output/settings.h"
 #include "cli/report/published.h"
 
 /* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */

@@ -130,25 +130,31 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
     return status;
 }
 
-bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_fit_change change, struct mt_fit_remedy *out)
+bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out)
 {
     *out = (struct mt_fit_remedy){.changes = mt_fit_changes_for(plan, change)};
     out->plan = mt_fit_changes_apply(*plan, out->changes);
-    return mt_fit_change_is_one(plan, change) && mt_training_config_check(&out->plan.config) == MT_OK;
+    return mt_setting_can_change(change, plan) && mt_training_config_check(&out->plan.config) == MT_OK;
+}
+
+/* True of a change to a size, by which the run trains on less at once. */
+static bool is_cut(mt_setting change)
+{
+    return change != MT_SETTING_COUNT && mt_setting_table[change].change.is_cut;
 }
 
 /* Measures what comes of the remedy's changes. */
 static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_fit_remedy *remedy)
 {
-    mt_fit_change dearest = mt_fit_changes_dearest(remedy->changes);
+    mt_setting dearest = mt_fit_changes_dearest(remedy->changes);
     remedy->plan = mt_fit_changes_apply(*plan, remedy->changes);
-    if (mt_fit_change_is_cut(dearest)) {
-        struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_fit_size(plan, dearest));
+    if (is_cut(dearest)) {
+        struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_setting_size(dearest, plan));
         struct mt_fit_largest largest;
         mt_status status = mt_fit_find_largest(&asked, dearest, capacity_bytes, &largest);
         if (status != MT_OK)
             return status;
-        int64_t most = mt_fit_size(plan, dearest);
+        int64_t most = mt_setting_size(dearest, plan);
         if (largest.size > 0)
             remedy->plan = mt_fit_with_size(remedy->plan, dearest, largest.size < most ? largest.size : most);
     }
@@ -156,22 +162,25 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
 }
 
 /* Whether what the change brings along makes the run fit by itself. */
-static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_fit_change change, struct mt_fit_changes changes)
+static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_setting change, struct mt_fit_changes changes)
 {
-    if (change == MT_CHANGE_IMPL || !changes.has[MT_CHANGE_IMPL])
+    if (change == MT_SETTING_IMPL || !changes.has[MT_SETTING_IMPL])
         return false;
     for (size_t i = 0; i < answer->single_count; i++)
-        if (mt_fit_changes_dearest(answer->single[i].changes) == MT_CHANGE_IMPL)
+        if (mt_fit_changes_dearest(answer->single[i].changes) == MT_SETTING_IMPL)
             return answer->single[i].fit.fits;
     return false;
 }
 
 static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings);
     mt_status status = MT_OK;
-    for (mt_fit_change change = 0; change < MT_CHANGE_COUNT && status == MT_OK; change++) {
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        mt_setting change = settings[i];
         const struct mt_fit_changes changes = mt_fit_changes_for(plan, change);
-        if (!mt_fit_change_is_one(plan, change) || is_more_than_needed(answer, change, changes))
+        if (!mt_setting_can_change(change, plan) || is_more_than_needed(answer, change, changes))
             continue;
         struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
         remedy->changes = changes;
@@ -252,7 +261,8 @@ static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
 {
     size_t count;
     struct mt_fit_changes changes = helpful(answer, &count);
-    changes.has[MT_CHANGE_AUTOCAST] = changes.has[MT_CHANGE_BATCH] = changes.has[MT_CHANGE_SEQ] = false;
+    for (mt_setting change = 0; change < MT_SETTING_COUNT; change++)
+        changes.has[change] = changes.has[change] && !mt_setting_table[change].change.is_felt;
     return changes;
 }
 
@@ -261,15 +271,15 @@ static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answ
 {
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
     struct mt_fit_changes changes = free_changes(answer);
-    mt_fit_change cut = best != NULL ? mt_fit_changes_dearest(best->changes) : MT_CHANGE_COUNT;
-    if (!mt_fit_change_is_cut(cut) || mt_fit_changes_dearest(changes) == MT_CHANGE_COUNT)
+    mt_setting cut = best != NULL ? mt_fit_changes_dearest(best->changes) : MT_SETTING_COUNT;
+    if (!is_cut(cut) || mt_fit_changes_dearest(changes) == MT_SETTING_COUNT)
         return MT_OK;
     changes.has[cut] = true;
     answer->gentler.changes = changes;
     mt_status status = make_remedy(plan, answer->fit.capacity_bytes, &answer->gentler);
     answer->has_gentler = status == MT_OK && answer->gentler.fit.fits &&
-                          mt_fit_size(&answer->gentler.plan, cut) > mt_fit_size(&best->plan, cut);
-    if (mt_fit_size(&answer->gentler.plan, cut) == mt_fit_size(plan, cut))
+                          mt_setting_size(cut, &answer->gentler.plan) > mt_setting_size(cut, &best->plan);
+    if (mt_setting_size(cut, &answer->gentler.plan) == mt_setting_size(cut, plan))
         answer->gentler.changes.has[cut] = false;
     return status;
 }
@@ -296,9 +306,9 @@ mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_byte
 {
     mt_status status = mt_fit_find_remedies(plan, out);
     if (status == MT_OK)
-        status = mt_fit_find_largest(plan, MT_CHANGE_BATCH, out->fit.capacity_bytes, &out->batch);
+        status = mt_fit_find_largest(plan, MT_SETTING_BATCH, out->fit.capacity_bytes, &out->batch);
     if (status == MT_OK)
-        status = mt_fit_find_largest(plan, MT_CHANGE_SEQ, out->fit.capacity_bytes, &out->seq);
+        status = mt_fit_find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
     if (status == MT_OK)
         status = find_largest_model(plan, &out->largest_model);
     return status == MT_OK ? mt_fit_find_smallest_card(plan, card_reserve_bytes, &out->smallest_card) : status;

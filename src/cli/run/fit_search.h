@@ -51,7 +51,7 @@ struct mt_fit_largest {
  * Invariants: if the run fits, there are no remedies; if a single one fits, nothing is combined. */
 struct mt_fit_answer {
     struct mt_fit fit;
-    struct mt_fit_remedy single[MT_CHANGE_COUNT]; /* those that are a change, cheapest first; one that needs the fused
+    struct mt_fit_remedy single[MT_SETTING_COUNT]; /* those that are a change, cheapest first; one that needs the fused
                                                      implementation with it, if that alone does not do */
     size_t single_count;
     struct mt_fit_remedy
@@ -78,7 +78,7 @@ mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_byte
 
 /* Makes a remedy of a change, and of the implementation that knows it where the run has another one: its changes and its
  * plan, nothing is simulated. False if it would change nothing, or nothing that can be run. */
-bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_fit_change change, struct mt_fit_remedy *out);
+bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out);
 
 /* The first remedy that fits, the least change; NULL if none does. */
 const struct mt_fit_remedy *mt_fit_best_remedy(const struct mt_fit_answer *answer);

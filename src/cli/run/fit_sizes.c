@@ -29,7 +29,7 @@ mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits)
 /* What is asked about sizes: of what, and whether a size has it, which the largest of them is searched by. */
 struct sizes {
     const struct mt_run_plan *plan;
-    mt_fit_change change;
+    mt_setting change;
     uint64_t capacity_bytes;
     mt_status (*test)(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out);
 };
@@ -84,7 +84,7 @@ static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t hi
  * configuration ends. */
 static mt_status find_bound(struct sizes *sizes, int64_t *out)
 {
-    int64_t low = 0, high = mt_fit_size(sizes->plan, sizes->change);
+    int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
     bool passes;
     sizes->test = test_bytes;
     mt_status status = test_size(sizes, high, &passes);
@@ -111,7 +111,7 @@ static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_
     return status;
 }
 
-mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_fit_change change, uint64_t capacity_bytes,
+mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_setting change, uint64_t capacity_bytes,
                               struct mt_fit_largest *out)
 {
     struct sizes sizes = {plan, change, capacity_bytes, NULL};

@@ -16,7 +16,7 @@ mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits);
 
 /* The largest batch or sequence that fits the plan's device, which has capacity_bytes. The plan's own is where the search
  * begins. */
-mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_fit_change change, uint64_t capacity_bytes,
+mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_setting change, uint64_t capacity_bytes,
                               struct mt_fit_largest *out);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
-#include "cli/run/run_settings.h"
+#include "model/settings.h"
 
 #include <inttypes.h>
 #include <math.h>

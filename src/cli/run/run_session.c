@@ -1,5 +1,6 @@
 #include "cli/run/run_session.h"
 
+#include "analysis/run_settings.h"
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
@@ -7,7 +8,6 @@
 #include "cli/output/way_out.h"
 #include "cli/run/oom_report.h"
 #include "cli/run/placement.h"
-#include "cli/run/run_settings.h"
 #include "trace/query/trace.h"
 
 #include <inttypes.h>
@@ -169,15 +169,18 @@ static mt_status open_trace(struct session *session)
         session->sink = mt_sink_discarding(session->own_interner);
         return MT_OK;
     }
-    struct mt_run_settings settings;
-    mt_run_settings_create(plan, session->device, &settings);
+    struct mt_settings settings = mt_settings_of_plan(plan, session->device);
+    struct mt_run_setting *stored = mt_host_alloc(settings.count * sizeof *stored);
+    for (size_t i = 0; i < settings.count; i++)
+        stored[i] = (struct mt_run_setting){settings.rows[i].name, settings.rows[i].value};
     struct mt_run_info info = {.name = plan->name,
                                .device = session->device->name,
                                .capacity_bytes = session->device->capacity_bytes,
-                               .settings = settings.items,
+                               .settings = stored,
                                .setting_count = settings.count};
     mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);
-    mt_run_settings_release(&settings);
+    mt_settings_release(&settings);
+    free(stored);
     if (status != MT_OK)
         return mt_way_out_of_writing(status, "memtrace run --no-trace");
     session->sink = *mt_recorder_sink(session->recorder);

@@ -3,24 +3,12 @@
 #ifndef MT_CLI_RUN_SESSION_H
 #define MT_CLI_RUN_SESSION_H
 
-#include "alloc/alloc.h"
+#include "model/settings.h"
 #include "model/training.h"
 #include "trace/store/recorder.h"
 
 #include <jansson.h>
 #include <stdbool.h>
-
-/* What to run. Texts are borrowed. */
-struct mt_run_plan {
-    struct mt_training_config config;
-    struct mt_alloc_settings alloc;
-    const char *device;    /* "auto" or a spelling of device.h */
-    const char *name;      /* NULL: none */
-    const char *trace;     /* NULL: the run is not traced */
-    bool follows_plan;     /* blocks get places that were found beforehand (placement.h) */
-    bool watches_kernels;  /* where the device has some that can be watched */
-    bool wants_grad_norms; /* every gradient is read back once, which takes seconds for a large model on a card */
-};
 
 /* What came of it.
  * Invariant: step_count entries of losses, step_ms and wall_ms, warm-up included; NAN where there is none. */
@@ -45,7 +33,6 @@ void mt_run_result_release(struct mt_run_result *result);
 
 /* Opens a device by a spelling of device.h or MT_DEVICE_AUTO, which takes a usable GPU, else sim with a note that nothing
  * is executed. */
-#define MT_DEVICE_AUTO "auto"
 mt_status mt_run_device_open(const char *spelling, struct mt_device **out);
 
 #endif

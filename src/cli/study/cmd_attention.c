@@ -3,9 +3,9 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/run/run_session.h"
-#include "cli/run/run_settings.h"
 #include "cli/study/attention_limits.h"
 #include "cli/study/attention_report.h"
+#include "model/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
