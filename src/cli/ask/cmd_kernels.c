@@ -1,6 +1,6 @@
 /* memtrace kernels: what took the GPU's time. */
-#include "answer/table.h"
 #include "answer/kernel_text.h"
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
