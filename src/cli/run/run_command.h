@@ -2,7 +2,7 @@
 #ifndef MT_CLI_RUN_COMMAND_H
 #define MT_CLI_RUN_COMMAND_H
 
-#include "cli/run/run_session.h"
+#include "analysis/session.h"
 
 /* Adds "memtrace run --device … --model … …": the device, the model, sequence and batch, and the settings that are not
  * usual. `run` makes a plan with this configuration, allocator and device of it. Name and trace are left out. */

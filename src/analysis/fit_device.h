@@ -4,8 +4,8 @@
  *
  * A process on a card holds more than the allocator reserves: CUDA's context, the modules and what the libraries take.
  * So of a card that much is kept free; of a size in bytes nothing is, unless it is asked for. */
-#ifndef MT_CLI_FIT_DEVICE_H
-#define MT_CLI_FIT_DEVICE_H
+#ifndef MT_ANALYSIS_FIT_DEVICE_H
+#define MT_ANALYSIS_FIT_DEVICE_H
 
 #include "base/text.h"
 

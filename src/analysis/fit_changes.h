@@ -1,8 +1,8 @@
 /* Changes to a run that lower its memory, and the run with them. Nothing is simulated here. */
-#ifndef MT_CLI_FIT_CHANGES_H
-#define MT_CLI_FIT_CHANGES_H
+#ifndef MT_ANALYSIS_FIT_CHANGES_H
+#define MT_ANALYSIS_FIT_CHANGES_H
 
-#include "cli/run/simulation.h"
+#include "analysis/simulation.h"
 
 /* Some of the settings that can lower memory (MT_ORDER_OF_CHANGES), each changed to what lowers it most. */
 struct mt_fit_changes {

@@ -1,9 +1,9 @@
 /* The plan that a run follows: where each of its blocks will lie, found by simulating its first steps. */
-#ifndef MT_CLI_PLACEMENT_H
-#define MT_CLI_PLACEMENT_H
+#ifndef MT_ANALYSIS_PLACEMENT_H
+#define MT_ANALYSIS_PLACEMENT_H
 
 #include "alloc/plan.h"
-#include "cli/run/run_session.h"
+#include "analysis/session.h"
 
 /* Simulates the run on a device that is never full, until two steps in a row make the same requests, and packs those:
  * what comes out is the same for every device. Takes well under a second for most runs, and about one for the largest;

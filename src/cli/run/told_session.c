@@ -1,9 +1,32 @@
-#include "cli/run/oom_report.h"
+#include "cli/run/told_session.h"
 
 #include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+static void print_note(void *context, const char *text)
+{
+    (void)context;
+    mt_note("%s", text);
+}
+
+/* One line that overwrites itself, for a person who waits. */
+static void show_progress(void *context, int64_t step, int64_t total, double loss)
+{
+    (void)context;
+    if (!mt_notes_are_on_terminal())
+        return;
+    fprintf(stderr, "\rstep %" PRId64 " of %" PRId64, step + 1, total);
+    if (!isnan(loss))
+        fprintf(stderr, ", loss %.4f", loss);
+    fputs(step + 1 < total ? "  " : "\r\033[K", stderr);
+    fflush(stderr);
+}
 
 static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, struct mt_text *out)
 {
@@ -62,9 +85,12 @@ static void add_next(const char *trace, struct mt_text *out)
     mt_text_add(out, ", which tells why that was, and what would have sufficed");
 }
 
-void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, const char *trace,
-                       struct mt_text *out)
+/* Adds the lines that follow the allocator's message: who asked, what was live by category, what was given back in vain,
+ * and what to ask next of the trace, if there is one. Adds nothing if every request was met. */
+static void describe_refusal(void *context, const struct mt_alloc_refusal *refusal, const struct mt_interner *interner,
+                             struct mt_text *out)
 {
+    const struct mt_run_plan *plan = context;
     char size[MT_BYTES_TEXT];
     if (refusal->requested_bytes == 0)
         return;
@@ -75,5 +101,34 @@ void mt_oom_report_add(const struct mt_alloc_refusal *refusal, const struct mt_i
                     mt_format_bytes(refusal->released_bytes, size));
     else
         mt_text_add(out, "\ngiven back  nothing: no segment was idle");
-    add_next(trace, out);
+    add_next(plan->trace, out);
+}
+
+static struct mt_session_observer observer_of(const struct mt_run_plan *plan)
+{
+    return (struct mt_session_observer){
+        .context = (void *)plan, .note = print_note, .step_done = show_progress, .describe_refusal = describe_refusal};
+}
+
+/* Adds to a failure of opening a device what can be done about it. */
+static mt_status advise_device(mt_status status, const char *spelling)
+{
+    if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
+        return status;
+    return mt_fail_way_out(status, "--device sim plans without a GPU");
+}
+
+mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *out)
+{
+    const struct mt_session_observer observer = observer_of(plan);
+    mt_status status = mt_run_session(plan, &observer, out);
+    if (out->is_untraceable)
+        return mt_way_out_of_writing(status, "memtrace run --no-trace");
+    return advise_device(status, plan->device);
+}
+
+mt_status mt_told_device_open(const char *spelling, struct mt_device **out)
+{
+    const struct mt_session_observer observer = observer_of(NULL);
+    return advise_device(mt_run_device_open(spelling, &observer, out), spelling);
 }

@@ -1,17 +1,15 @@
-#include "cli/run/run_session.h"
+#include "analysis/session.h"
 
+#include "analysis/placement.h"
 #include "analysis/run_settings.h"
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
-#include "cli/output/output.h"
-#include "cli/output/way_out.h"
-#include "cli/run/oom_report.h"
-#include "cli/run/placement.h"
 #include "trace/query/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +17,7 @@
 /* Everything that is open during a run, in the order of opening. */
 struct session {
     const struct mt_run_plan *plan;
+    const struct mt_session_observer *observer;
     struct mt_run_result *result;
     struct mt_device *device;
     struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
@@ -30,16 +29,18 @@ struct session {
     uint64_t last_step_ns;     /* when the last step ended, by the host's clock; 0: there was none */
 };
 
-/* One line that overwrites itself, for a person who waits. */
-static void show_progress(int64_t step, int64_t total, double loss)
+/* Tells the observer something that the caller should know, though the run goes on. */
+static void note(const struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const struct session *session, const char *format, ...)
 {
-    if (!mt_notes_are_on_terminal())
-        return;
-    fprintf(stderr, "\rstep %" PRId64 " of %" PRId64, step + 1, total);
-    if (!isnan(loss))
-        fprintf(stderr, ", loss %.4f", loss);
-    fputs(step + 1 < total ? "  " : "\r\033[K", stderr);
-    fflush(stderr);
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&text, format, arguments) < 0)
+        mt_host_exhausted("a note");
+    va_end(arguments);
+    session->observer->note(session->observer->context, text);
+    free(text);
 }
 
 static void measure(struct session *session, const char *name, int64_t step, double value)
@@ -108,51 +109,45 @@ static void on_step_done(void *context, int64_t step, int64_t total, double loss
         measure(session, "wall_ms", step, result->wall_ms[step]);
     if (step + 1 == total)
         measure_memory(session, step);
-    show_progress(step, total, loss);
+    session->observer->step_done(session->observer->context, step, total, loss);
 }
 
 static void on_grad_norm(void *context, const char *parameter, double norm)
 {
     struct session *session = context;
-    json_object_set_new(session->result->grad_norms, parameter, mt_json_number(norm));
+    struct mt_run_result *result = session->result;
+    result->grad_norms = mt_host_room(result->grad_norms, result->grad_norm_count, sizeof *result->grad_norms);
+    result->grad_norms[result->grad_norm_count++] = (struct mt_grad_norm){mt_host_strdup(parameter), norm};
     struct mt_text name = {0};
     mt_text_add(&name, "grad_norm:%s", parameter);
     measure(session, name.data, 0, norm);
     mt_text_release(&name);
 }
 
-/* What "auto" stands for here. */
-static mt_status open_usable(struct mt_device **out)
+mt_status mt_run_device_open(const char *spelling, const struct mt_session_observer *observer, struct mt_device **out)
 {
+    if (strcmp(spelling, MT_DEVICE_AUTO) != 0)
+        return mt_device_open(spelling, out);
     mt_status status = mt_device_open("cuda", out);
     if (status != MT_NO_DEVICE)
         return status;
     status = mt_device_open("sim", out);
     if (status == MT_OK)
-        mt_note("there is no usable GPU: this is %s, where memory is planned and nothing is executed", (*out)->name);
+        note(&(struct session){.observer = observer},
+             "there is no usable GPU: this is %s, where memory is planned and nothing is executed", (*out)->name);
     return status;
-}
-
-mt_status mt_run_device_open(const char *spelling, struct mt_device **out)
-{
-    if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
-        return open_usable(out);
-    mt_status status = mt_device_open(spelling, out);
-    if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
-        return status;
-    return mt_fail_way_out(status, "--device sim plans without a GPU");
 }
 
 /* What can't be watched does not keep the run from running. */
 static void watch_kernels(struct session *session)
 {
     if (session->plan->watches_kernels && mt_device_watch_kernels(session->device) != MT_OK)
-        mt_note("%s; the run goes on without records of kernels", mt_last_error());
+        note(session, "%s; the run goes on without records of kernels", mt_last_error());
 }
 
 static mt_status open_device(struct session *session)
 {
-    mt_status status = mt_run_device_open(session->plan->device, &session->device);
+    mt_status status = mt_run_device_open(session->plan->device, session->observer, &session->device);
     if (status != MT_OK)
         return status;
     session->result->executes = mt_device_executes(session->device);
@@ -181,8 +176,9 @@ static mt_status open_trace(struct session *session)
     mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);
     mt_settings_release(&settings);
     free(stored);
+    session->result->is_untraceable = status != MT_OK;
     if (status != MT_OK)
-        return mt_way_out_of_writing(status, "memtrace run --no-trace");
+        return status;
     session->sink = *mt_recorder_sink(session->recorder);
     session->interner = mt_recorder_interner(session->recorder);
     session->result->run = mt_recorder_run(session->recorder);
@@ -197,7 +193,7 @@ static void report_lost_kernels(struct session *session)
         return;
     measure(session, MT_LOST_KERNELS, -1, (double)lost);
     if (lost > 0)
-        mt_note("CUPTI lost %" PRIu64 " records of kernels", lost);
+        note(session, "CUPTI lost %" PRIu64 " records of kernels", lost);
 }
 
 /* The trace keeps how far the plan was followed. */
@@ -219,7 +215,8 @@ static char *describe_failure(const struct session *session)
     struct mt_text text = {0};
     mt_text_add(&text, "%s", mt_last_error());
     if (result->status == MT_OUT_OF_MEMORY)
-        mt_oom_report_add(&result->stats.last_refusal, session->interner, session->plan->trace, &text);
+        session->observer->describe_refusal(session->observer->context, &result->stats.last_refusal, session->interner,
+                                            &text);
     return text.data;
 }
 
@@ -246,7 +243,7 @@ static void follow_plan(struct session *session)
     if (!session->plan->follows_plan)
         return;
     if (mt_placement_follow(session->plan, session->alloc, &session->placement) != MT_OK) {
-        mt_note("%s; the run goes on without a plan", mt_last_error());
+        note(session, "%s; the run goes on without a plan", mt_last_error());
         return;
     }
     session->result->plan_bytes = mt_plan_bytes(session->placement);
@@ -260,10 +257,11 @@ static mt_run_state end_state(const struct mt_run_result *result)
     return result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
 }
 
-mt_status mt_run_session(const struct mt_run_plan *plan, struct mt_run_result *out)
+mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session_observer *observer,
+                         struct mt_run_result *out)
 {
-    *out = (struct mt_run_result){.grad_norms = json_object()};
-    struct session session = {.plan = plan, .result = out};
+    *out = (struct mt_run_result){0};
+    struct session session = {.plan = plan, .observer = observer, .result = out};
     mt_status status = open_device(&session);
     if (status == MT_OK)
         status = open_trace(&session);
@@ -291,5 +289,7 @@ void mt_run_result_release(struct mt_run_result *result)
     free(result->step_ms);
     free(result->wall_ms);
     free(result->error);
-    json_decref(result->grad_norms);
+    for (size_t i = 0; i < result->grad_norm_count; i++)
+        free(result->grad_norms[i].parameter);
+    free(result->grad_norms);
 }

@@ -1,6 +1,6 @@
-#include "cli/run/fit_device.h"
+#include "analysis/fit_device.h"
 
-#include "cli/run/simulation.h"
+#include "analysis/simulation.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -31,8 +31,7 @@ static mt_status keep_free(struct mt_fit_device *device)
     if (device->reserve_bytes == 0)
         return MT_OK;
     if (device->reserve_bytes >= device->memory_bytes)
-        return mt_fail(MT_USAGE,
-                       "to keep %s free leaves nothing of the %s that %s has; --reserve says how much to keep",
+        return mt_fail(MT_USAGE, "to keep %s free leaves nothing of the %s that %s has: keep less of it free",
                        mt_format_bytes(device->reserve_bytes, reserve), mt_format_bytes(device->memory_bytes, memory),
                        device->name);
     spell_size(device->memory_bytes - device->reserve_bytes, device->simulated, sizeof device->simulated);

@@ -1,7 +1,7 @@
-#include "cli/run/simulation.h"
+#include "analysis/simulation.h"
 
+#include "analysis/placement.h"
 #include "base/interner.h"
-#include "cli/run/placement.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@ mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out)
 {
     if (strncmp(spelling, "sim", 3) != 0)
         return mt_fail(MT_USAGE,
-                       "--device %s: only a simulated device shows what a run would need, such as sim:rtx4090",
+                       "the device is %s: only a simulated device shows what a run would need, such as sim:rtx4090",
                        spelling);
     return mt_device_open(spelling, out);
 }

@@ -1,4 +1,4 @@
-#include "cli/run/fit_changes.h"
+#include "analysis/fit_changes.h"
 
 struct mt_run_plan mt_fit_with_size(struct mt_run_plan plan, mt_setting size, int64_t value)
 {

@@ -1,10 +1,141 @@
-#include "cli/run/fit_search.h"
+#include "analysis/fit.h"
 
 #include "base/text.h"
-#include "cli/run/fit_sizes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+/* More memory than any run asks for: a capacity that is no limit. */
+#define UNLIMITED_BYTES ((uint64_t)1 << 60)
+
+/* How many sizes in a row that do not fit end the search for a larger one. */
+enum { SCANNED = 64 };
+
+/* Simulates the run on a device with so many bytes. */
+static mt_status simulate_with(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
+{
+    char device[MT_BYTES_TEXT];
+    snprintf(device, sizeof device, "sim:%" PRIu64, capacity_bytes);
+    return mt_simulate_placed(run, device, out);
+}
+
+/* Sets *out_fits to true if the plan fits its device. A configuration that can't be run does not. */
+static mt_status check(const struct mt_run_plan *plan, bool *out_fits)
+{
+    struct mt_simulation simulation;
+    *out_fits = false;
+    if (mt_training_config_check(&plan->config) != MT_OK)
+        return MT_OK;
+    mt_status status = mt_simulate(plan, &simulation);
+    *out_fits = status == MT_OK && simulation.fits;
+    return status;
+}
+
+/* What is asked about sizes: of what, and whether a size has it, which the largest of them is searched by. */
+struct sizes {
+    const struct mt_run_plan *plan;
+    mt_setting change;
+    uint64_t capacity_bytes;
+    mt_status (*test)(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out);
+};
+
+static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
+{
+    (void)sizes;
+    return check(probe, out);
+}
+
+/* Whether what the run asks for at once is no more than there is: no allocator could do without. Two steps are enough to
+ * rule a size out, and more would tell nothing wrong. */
+static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
+{
+    struct mt_placed_run run = {.plan = *probe}; /* what is asked for is the same wherever it lies */
+    struct mt_training_config *config = &run.plan.config;
+    struct mt_simulation simulation;
+    *out = false;
+    if (mt_training_config_check(config) != MT_OK)
+        return MT_OK;
+    run.plan.follows_plan = false;
+    if (config->warmup + config->steps > 2) {
+        config->warmup = 0;
+        config->steps = 2;
+    }
+    mt_status status = simulate_with(&run, UNLIMITED_BYTES, &simulation);
+    *out = status == MT_OK && simulation.fits && simulation.peak_requested_bytes <= sizes->capacity_bytes;
+    return status;
+}
+
+static mt_status test_size(const struct sizes *sizes, int64_t size, bool *out)
+{
+    const struct mt_run_plan probe = mt_fit_with_size(*sizes->plan, sizes->change, size);
+    return sizes->test(sizes, &probe, out);
+}
+
+/* A size in [low, high) that passes the test, where one more does not; low passes, or is 0, and high does not. */
+static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t high, int64_t *out)
+{
+    mt_status status = MT_OK;
+    while (status == MT_OK && high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        bool passes;
+        status = test_size(sizes, middle, &passes);
+        *(passes ? &low : &high) = middle;
+    }
+    *out = low;
+    return status;
+}
+
+/* The most that could fit, whatever the allocator does; 0: none. It doubles until that is too much, which the range of a
+ * configuration ends. */
+static mt_status find_bound(struct sizes *sizes, int64_t *out)
+{
+    int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
+    bool passes;
+    sizes->test = test_bytes;
+    mt_status status = test_size(sizes, high, &passes);
+    while (status == MT_OK && passes) {
+        low = high;
+        high *= 2;
+        status = test_size(sizes, high, &passes);
+    }
+    return status == MT_OK ? bisect_sizes(sizes, low, high, out) : status;
+}
+
+/* Goes on above a size that fits, or 0, one by one: others may fit that are larger. */
+static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_fit_largest *out)
+{
+    mt_status status = MT_OK;
+    while (status == MT_OK && out->tried_to < bound && out->tried_to - out->size < SCANNED) {
+        bool fits;
+        status = test_size(sizes, out->tried_to + 1, &fits);
+        out->tried_to++;
+        if (fits)
+            out->size = out->tried_to;
+    }
+    out->is_certain = out->tried_to >= bound;
+    return status;
+}
+
+/* Finds the largest batch or sequence that fits the plan's device, which has capacity_bytes. The search begins with the
+ * plan's own: first a bound by what is asked for at once, then a size that fits below it, then any that fits above that. */
+static mt_status find_largest(const struct mt_run_plan *plan, mt_setting change, uint64_t capacity_bytes,
+                              struct mt_fit_largest *out)
+{
+    struct sizes sizes = {plan, change, capacity_bytes, NULL};
+    int64_t bound = 0;
+    bool fits = false;
+    *out = (struct mt_fit_largest){0};
+    mt_status status = find_bound(&sizes, &bound);
+    sizes.test = test_fit;
+    if (status == MT_OK && bound > 0)
+        status = test_size(&sizes, bound, &fits);
+    if (status == MT_OK)
+        status = fits || bound == 0 ? MT_OK : bisect_sizes(&sizes, 0, bound, &out->size);
+    if (fits)
+        out->size = bound;
+    out->tried_to = out->size;
+    return status == MT_OK ? scan_sizes(&sizes, bound, out) : status;
+}
 
 /* Raises *high until the run fits there, and *low to the last capacity before that, which does not do. The peak of reserved
  * bytes where memory has no end does mostly; but a policy may take other segments of a card with less. */
@@ -14,7 +145,7 @@ static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, ui
         *high = *low + MT_FIT_UNIT;
     for (uint64_t stride = MT_FIT_UNIT;; stride *= 2) {
         struct mt_simulation simulation;
-        mt_status status = mt_fit_simulate_with(run, *high, &simulation);
+        mt_status status = simulate_with(run, *high, &simulation);
         if (status != MT_OK || simulation.fits)
             return status;
         *low = *high;
@@ -33,7 +164,7 @@ static mt_status find_enough(const struct mt_placed_run *run, const struct mt_si
     while (status == MT_OK && high > low + MT_FIT_UNIT) {
         uint64_t middle = low + (high - low) / 2;
         struct mt_simulation simulation;
-        status = mt_fit_simulate_with(run, middle, &simulation);
+        status = simulate_with(run, middle, &simulation);
         if (status == MT_OK)
             *(simulation.fits ? &high : &low) = middle;
     }
@@ -46,7 +177,7 @@ static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *
     struct mt_simulation here, unlimited;
     mt_status status = mt_simulate_placed(run, run->plan.device, &here);
     if (status == MT_OK)
-        status = mt_fit_simulate_with(run, MT_FIT_UNLIMITED_BYTES, &unlimited);
+        status = simulate_with(run, UNLIMITED_BYTES, &unlimited);
     if (status != MT_OK)
         return status;
     if (!unlimited.fits)
@@ -79,7 +210,7 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
         mt_status status = mt_model_config_named(mt_model_names[i], &probe.config.model);
         probe.config.model.rope = plan->config.model.rope;
         if (status == MT_OK)
-            status = mt_fit_check(&probe, &fits);
+            status = check(&probe, &fits);
         if (status != MT_OK)
             return status;
         if (fits)
@@ -111,7 +242,7 @@ static mt_status find_smallest_card(const struct mt_placed_run *run, uint64_t re
         struct mt_simulation simulation = {0};
         mt_status status = card_bytes(*card, reserve_bytes, &bytes);
         if (status == MT_OK && bytes > 0 && bytes < least_bytes)
-            status = mt_fit_simulate_with(run, bytes, &simulation);
+            status = simulate_with(run, bytes, &simulation);
         if (status != MT_OK)
             return status;
         if (!simulation.fits)
@@ -151,7 +282,7 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
     if (is_cut(dearest)) {
         struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_setting_size(dearest, plan));
         struct mt_fit_largest largest;
-        mt_status status = mt_fit_find_largest(&asked, dearest, capacity_bytes, &largest);
+        mt_status status = find_largest(&asked, dearest, capacity_bytes, &largest);
         if (status != MT_OK)
             return status;
         int64_t most = mt_setting_size(dearest, plan);
@@ -206,7 +337,7 @@ static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer 
                 mt_fit_changes_join(answer->single[cheaper].changes, answer->single[dearer].changes);
             const struct mt_run_plan least = mt_fit_changes_apply(*plan, both);
             bool fits;
-            mt_status status = mt_fit_check(&least, &fits);
+            mt_status status = check(&least, &fits);
             if (status != MT_OK || fits)
                 return status == MT_OK ? combine(plan, both, answer) : status;
         }
@@ -306,9 +437,9 @@ mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_byte
 {
     mt_status status = mt_fit_find_remedies(plan, out);
     if (status == MT_OK)
-        status = mt_fit_find_largest(plan, MT_SETTING_BATCH, out->fit.capacity_bytes, &out->batch);
+        status = find_largest(plan, MT_SETTING_BATCH, out->fit.capacity_bytes, &out->batch);
     if (status == MT_OK)
-        status = mt_fit_find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
+        status = find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
     if (status == MT_OK)
         status = find_largest_model(plan, &out->largest_model);
     return status == MT_OK ? mt_fit_find_smallest_card(plan, card_reserve_bytes, &out->smallest_card) : status;

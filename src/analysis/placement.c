@@ -1,4 +1,4 @@
-#include "cli/run/placement.h"
+#include "analysis/placement.h"
 
 #include "alloc/request_log.h"
 

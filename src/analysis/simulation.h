@@ -1,9 +1,9 @@
 /* What a run would need, without a trace and without a card: the way to the answers of `fit` and `oom`. */
-#ifndef MT_CLI_SIMULATION_H
-#define MT_CLI_SIMULATION_H
+#ifndef MT_ANALYSIS_SIMULATION_H
+#define MT_ANALYSIS_SIMULATION_H
 
 #include "alloc/plan.h"
-#include "cli/run/run_session.h"
+#include "analysis/session.h"
 
 struct mt_simulation {
     uint64_t peak_requested_bytes, peak_allocated_bytes, peak_reserved_bytes;

@@ -4,10 +4,10 @@
  * Whether a size fits does not only depend on how much is live: a sequence a little longer may leave other holes and fit
  * where a shorter one does not. So what is said to fit was simulated, and so was every larger size that is said not to;
  * but that a larger batch or sequence asks for no fewer bytes at once is relied on, which bounds the search. */
-#ifndef MT_CLI_FIT_SEARCH_H
-#define MT_CLI_FIT_SEARCH_H
+#ifndef MT_ANALYSIS_FIT_H
+#define MT_ANALYSIS_FIT_H
 
-#include "cli/run/fit_changes.h"
+#include "analysis/fit_changes.h"
 
 /* How a run and a device get along.
  * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
