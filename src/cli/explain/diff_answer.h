@@ -5,7 +5,7 @@
 #include "analysis/diff.h"
 #include "analysis/run_settings.h"
 #include "cli/output/question.h"
-#include "cli/report/published.h"
+#include "study/published.h"
 
 /* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
 struct mt_diff_category {

@@ -240,7 +240,7 @@ void mt_options_describe(const struct mt_option *options, struct mt_text *out)
             mt_text_add(out, "  %s\n%*s", name.data, HELP_COLUMN, "");
         else
             mt_text_add(out, "  %-*s  ", NAME_WIDTH, name.data);
-        mt_text_add_wrapped(out, option->help, HELP_COLUMN);
+        mt_text_add_wrapped(out, option->help, HELP_COLUMN, (size_t)mt_output_width());
         mt_text_release(&name);
     }
 }
