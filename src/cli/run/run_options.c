@@ -20,13 +20,32 @@ const char *mt_run_option_spell(mt_setting setting, char out[MT_OPTION_TEXT_BYTE
     return out;
 }
 
+/* Puts "off|bf16" into `out`, and returns it. */
+static const char *join_choices(const char *const *choices, char out[MT_OPTION_TEXT_BYTES])
+{
+    int length = 0;
+    for (size_t i = 0; choices[i] != NULL; i++) {
+        length += snprintf(out + length, (size_t)(MT_OPTION_TEXT_BYTES - length), "%s%s", i > 0 ? "|" : "", choices[i]);
+        assert(length < MT_OPTION_TEXT_BYTES);
+    }
+    return out;
+}
+
+/* Returns the help's word for the value, which `text` may hold. */
+static const char *value_word(const struct mt_setting_entry *entry, char text[MT_OPTION_TEXT_BYTES])
+{
+    if (entry->value != NULL)
+        return entry->value;
+    return entry->axis != MT_AXIS_NONE ? join_choices(entry->choices, text) : "CHOICE";
+}
+
 bool mt_run_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out)
 {
     const struct mt_setting_entry *entry = &mt_setting_table[index];
     if (index == MT_SETTING_COUNT || entry->help == NULL)
         return false;
     *out = (struct mt_option){.name = mt_run_option_spell((mt_setting)index, texts->name),
-                              .value = entry->value,
+                              .value = value_word(entry, texts->value),
                               .help = entry->help,
                               .kind = option_kinds[entry->kind],
                               .offset = index * sizeof(const char *),
@@ -42,7 +61,8 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
         return false;
     if (mt_setting_table[index].axis == MT_AXIS_NONE)
         return true;
-    int length = snprintf(texts->value, sizeof texts->value, "%s,...", out->value);
+    char word[MT_OPTION_TEXT_BYTES];
+    int length = snprintf(texts->value, sizeof texts->value, "%s,...", value_word(&mt_setting_table[index], word));
     assert(length < MT_OPTION_TEXT_BYTES);
     (void)length;
     out->value = texts->value;
