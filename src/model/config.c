@@ -42,7 +42,7 @@ struct mt_training_config mt_training_config_default(void)
                                        .parameter_dtype = MT_F32};
 }
 
-/* Where a key of the JSON file goes; NULL for one that is unknown. */
+/* Returns the field of a key of the JSON file, NULL for a key that is unknown. */
 static int64_t *size_by_key(struct mt_model_config *config, const char *key)
 {
     const struct {

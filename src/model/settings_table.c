@@ -209,7 +209,7 @@ static void apply_other_precision(struct mt_run_plan *plan)
         plan->config.weight_cast = MT_WEIGHT_CAST_REGION;
 }
 
-/* What backward leaves. */
+/* Memory that lives into or through backward. */
 
 static bool keeps_gradients(const struct mt_run_plan *plan)
 {

@@ -2,7 +2,6 @@
 
 #include "cli/output/output.h"
 #include "cli/output/table.h"
-#include "cli/run/run_command.h"
 #include "cli/run/run_options.h"
 
 #include <inttypes.h>
@@ -35,7 +34,7 @@ void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_tex
     }
 }
 
-/* "run 3 (baseline): " */
+/* Prints "run 3 (baseline): ". */
 static void print_run(const struct mt_run *run)
 {
     if (run == NULL)
@@ -49,7 +48,7 @@ static void print_run(const struct mt_run *run)
     fputs(": ", stdout);
 }
 
-/* "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
+/* Prints "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
 static void print_device(const struct mt_fit_device *device)
 {
     char memory[MT_BYTES_TEXT], reserve[MT_BYTES_TEXT], rest[MT_BYTES_TEXT];
@@ -152,7 +151,7 @@ static void print_command(const struct mt_fit_remedy *remedy)
     mt_text_release(&text);
 }
 
-/* Parameters and, where they are trained, their gradients and the optimizer's two moments. */
+/* Returns the bytes of parameters and, where they are trained, of their gradients and the optimizer's two moments. */
 static uint64_t state_bytes(const struct mt_training_config *config)
 {
     uint64_t bytes = mt_model_parameter_count(&config->model) * mt_dtype_bytes(config->parameter_dtype);
@@ -225,7 +224,7 @@ static int64_t simulated_steps(const struct mt_training_config *config)
     return steps < MT_SIMULATED_STEPS ? steps : MT_SIMULATED_STEPS;
 }
 
-/* What the figures are. */
+/* Prints what the figures are of. */
 static void print_basis(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
 {
     int64_t steps = simulated_steps(&question->plan->config);
@@ -236,7 +235,7 @@ static void print_basis(const struct mt_fit_question *question, const struct mt_
     putchar('\n');
 }
 
-/* What is kept free, or is not. */
+/* Prints the memory that is kept free. */
 static void print_reserve(const struct mt_fit_device *device)
 {
     char reserve[MT_BYTES_TEXT];
@@ -266,7 +265,7 @@ static json_t *bytes_json_if(bool is_known, uint64_t bytes)
     return is_known ? json_integer((json_int_t)bytes) : json_null();
 }
 
-/* The members of what fits or does not. */
+/* Adds the members of a run that fits or does not. */
 static void add_fit_json(const struct mt_fit *fit, json_t *object)
 {
     json_object_set_new(object, "fits", json_boolean(fit->fits));
@@ -337,7 +336,7 @@ static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
     mt_text_release(&value);
 }
 
-/* The device, and what of it the run may have. */
+/* Adds the device, and the memory of it that the run may have. */
 static void add_device_json(const struct mt_fit_device *device, json_t *object)
 {
     json_object_set_new(object, "device", mt_json_text(device->name));

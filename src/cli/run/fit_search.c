@@ -6,8 +6,64 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Raises *high until the run fits there, and *low to the last capacity before that, which does not do. The peak of reserved
- * bytes where memory has no end does mostly; but a policy may take other segments of a card with less. */
+/* Returns the plan with another batch or sequence. */
+static struct mt_run_plan with_size(struct mt_run_plan plan, mt_setting size, int64_t value)
+{
+    mt_setting_set_size(size, value, &plan);
+    return plan;
+}
+
+/* Returns the change, and of an eager run the implementation that knows it. */
+static struct mt_fit_changes with_needed(const struct mt_run_plan *plan, mt_setting change)
+{
+    struct mt_fit_changes changes = {0};
+    changes.has[change] = true;
+    if (mt_setting_table[change].is_of_fused && mt_setting_can_change(MT_SETTING_IMPL, plan))
+        changes.has[MT_SETTING_IMPL] = true;
+    return changes;
+}
+
+/* Returns the dearest of them for who trains, MT_SETTING_COUNT if there is none. */
+static mt_setting dearest_of(struct mt_fit_changes changes)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    for (size_t i = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings); i-- > 0;)
+        if (changes.has[settings[i]])
+            return settings[i];
+    return MT_SETTING_COUNT;
+}
+
+static struct mt_fit_changes join(struct mt_fit_changes a, struct mt_fit_changes b)
+{
+    for (mt_setting change = 0; change < MT_SETTING_COUNT; change++)
+        a.has[change] = a.has[change] || b.has[change];
+    return a;
+}
+
+/* Returns the changes without those that another of them makes pointless: fused comes with an attention of its own, and an
+ * update in backward leaves no gradients to free. */
+static struct mt_fit_changes without_overlap(struct mt_fit_changes changes)
+{
+    if (changes.has[MT_SETTING_IMPL])
+        changes.has[MT_SETTING_ATTENTION] = false;
+    if (changes.has[MT_SETTING_OPTIMIZER_IN_BACKWARD])
+        changes.has[MT_SETTING_ZERO_GRAD] = false;
+    return changes;
+}
+
+/* Returns the plan with all of these changes; sizes become 1, the least that there is. */
+static struct mt_run_plan apply(struct mt_run_plan plan, struct mt_fit_changes changes)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings);
+    for (size_t i = 0; i < count; i++)
+        if (changes.has[settings[i]])
+            mt_setting_change(settings[i], &plan);
+    return plan;
+}
+
+/* Raises *high until the run fits there, and *low to the last capacity before that, where it does not. It mostly fits a
+ * capacity of its peak of reserved bytes without a limit; but a policy may take other segments of a card with less. */
 static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, uint64_t *high)
 {
     if (*high <= *low)
@@ -22,8 +78,8 @@ static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, ui
     }
 }
 
-/* A capacity that does, above the device's, which does not, and less of which does not: between the two it is bisected. No
- * capacity below the peak of allocated bytes can do. */
+/* Bisects between a capacity that suffices and the device's, which does not. No capacity below the peak of allocated bytes
+ * can suffice. */
 static mt_status find_enough(const struct mt_placed_run *run, const struct mt_simulation *unlimited, struct mt_fit *fit)
 {
     uint64_t low = fit->capacity_bytes, high = unlimited->peak_reserved_bytes;
@@ -66,7 +122,7 @@ static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
     return status;
 }
 
-/* Names are ordered by size, so the first that fits from the end is it. */
+/* Finds the largest model that fits: names are ordered by size, so the first that fits from the end. */
 static mt_status find_largest_model(const struct mt_run_plan *plan, const char **out)
 {
     size_t count = 0;
@@ -88,7 +144,7 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
-/* What a run may take of the card's memory. */
+/* Finds the bytes that a run may take of the card's memory. */
 static mt_status card_bytes(const char *card, uint64_t reserve_bytes, uint64_t *out)
 {
     char spelling[MT_BYTES_TEXT];
@@ -132,8 +188,8 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
 
 bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out)
 {
-    *out = (struct mt_fit_remedy){.changes = mt_fit_changes_for(plan, change)};
-    out->plan = mt_fit_changes_apply(*plan, out->changes);
+    *out = (struct mt_fit_remedy){.changes = with_needed(plan, change)};
+    out->plan = apply(*plan, out->changes);
     return mt_setting_can_change(change, plan) && mt_training_config_check(&out->plan.config) == MT_OK;
 }
 
@@ -143,31 +199,31 @@ static bool is_cut(mt_setting change)
     return change != MT_SETTING_COUNT && mt_setting_table[change].change.is_cut;
 }
 
-/* Measures what comes of the remedy's changes. */
+/* Makes the plan of the remedy's changes, and measures it. */
 static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_fit_remedy *remedy)
 {
-    mt_setting dearest = mt_fit_changes_dearest(remedy->changes);
-    remedy->plan = mt_fit_changes_apply(*plan, remedy->changes);
+    mt_setting dearest = dearest_of(remedy->changes);
+    remedy->plan = apply(*plan, remedy->changes);
     if (is_cut(dearest)) {
-        struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_setting_size(dearest, plan));
+        struct mt_run_plan asked = with_size(remedy->plan, dearest, mt_setting_size(dearest, plan));
         struct mt_fit_largest largest;
         mt_status status = mt_fit_find_largest(&asked, dearest, capacity_bytes, &largest);
         if (status != MT_OK)
             return status;
         int64_t most = mt_setting_size(dearest, plan);
         if (largest.size > 0)
-            remedy->plan = mt_fit_with_size(remedy->plan, dearest, largest.size < most ? largest.size : most);
+            remedy->plan = with_size(remedy->plan, dearest, largest.size < most ? largest.size : most);
     }
     return measure(&remedy->plan, &remedy->fit);
 }
 
-/* Whether what the change brings along makes the run fit by itself. */
+/* True if the implementation that the change needs makes the run fit by itself. */
 static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_setting change, struct mt_fit_changes changes)
 {
     if (change == MT_SETTING_IMPL || !changes.has[MT_SETTING_IMPL])
         return false;
     for (size_t i = 0; i < answer->single_count; i++)
-        if (mt_fit_changes_dearest(answer->single[i].changes) == MT_SETTING_IMPL)
+        if (dearest_of(answer->single[i].changes) == MT_SETTING_IMPL)
             return answer->single[i].fit.fits;
     return false;
 }
@@ -179,7 +235,7 @@ static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answ
     mt_status status = MT_OK;
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         mt_setting change = settings[i];
-        const struct mt_fit_changes changes = mt_fit_changes_for(plan, change);
+        const struct mt_fit_changes changes = with_needed(plan, change);
         if (!mt_setting_can_change(change, plan) || is_more_than_needed(answer, change, changes))
             continue;
         struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
@@ -197,14 +253,13 @@ static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes c
     return make_remedy(plan, answer->fit.capacity_bytes, remedy);
 }
 
-/* The first pair that fits, by its dearer change, then by the other one. */
+/* Finds the first pair that fits, by its dearer change, then by the other one. */
 static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     for (size_t dearer = 1; dearer < answer->single_count; dearer++) {
         for (size_t cheaper = 0; cheaper < dearer; cheaper++) {
-            const struct mt_fit_changes both =
-                mt_fit_changes_join(answer->single[cheaper].changes, answer->single[dearer].changes);
-            const struct mt_run_plan least = mt_fit_changes_apply(*plan, both);
+            const struct mt_fit_changes both = join(answer->single[cheaper].changes, answer->single[dearer].changes);
+            const struct mt_run_plan least = apply(*plan, both);
             bool fits;
             mt_status status = mt_fit_check(&least, &fits);
             if (status != MT_OK || fits)
@@ -214,13 +269,13 @@ static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer 
     return MT_OK;
 }
 
-/* What to order runs by, whether or not they fit. */
+/* Returns the bytes to order runs by, be it that they fit or not. */
 static uint64_t taken_bytes(const struct mt_fit *fit)
 {
     return fit->fits ? fit->reserved_bytes : fit->enough_bytes;
 }
 
-/* The single remedy that needs least, but for `other`. */
+/* Returns the single remedy that needs least, but for `other`. */
 static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer, const struct mt_fit_remedy *other)
 {
     const struct mt_fit_remedy *least = NULL;
@@ -230,7 +285,7 @@ static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer
     return least;
 }
 
-/* All changes that help each by itself; how many in *out_count. */
+/* Returns all changes that help each by itself, and how many there are. */
 static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t *out_count)
 {
     struct mt_fit_changes all = {0};
@@ -238,13 +293,13 @@ static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t 
     for (size_t i = 0; i < answer->single_count; i++) {
         if (taken_bytes(&answer->single[i].fit) >= taken_bytes(&answer->fit))
             continue;
-        all = mt_fit_changes_join(all, answer->single[i].changes);
+        all = join(all, answer->single[i].changes);
         ++*out_count;
     }
-    return mt_fit_changes_without_overlap(all);
+    return without_overlap(all);
 }
 
-/* No pair fits: how far the two best go, and all that help together. */
+/* Measures the two best changes together, and all that help, where no pair fits. */
 static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     size_t helpful_count;
@@ -252,11 +307,11 @@ static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_
     if (helpful_count < 2)
         return MT_OK;
     const struct mt_fit_remedy *best = find_least(answer, NULL), *second = find_least(answer, best);
-    mt_status status = combine(plan, mt_fit_changes_join(best->changes, second->changes), answer);
+    mt_status status = combine(plan, join(best->changes, second->changes), answer);
     return status == MT_OK && helpful_count > 2 ? combine(plan, all, answer) : status;
 }
 
-/* The changes that help and cost training nothing: it computes the same with them. */
+/* Returns the changes that help and cost training nothing: it computes the same with them. */
 static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
 {
     size_t count;
@@ -266,13 +321,13 @@ static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
     return changes;
 }
 
-/* Where the least change is a cut, what of it remains after everything that is free: nothing, maybe. */
+/* Finds the cut that remains, if any, after every change that is free, where the least change is a cut. */
 static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
     struct mt_fit_changes changes = free_changes(answer);
-    mt_setting cut = best != NULL ? mt_fit_changes_dearest(best->changes) : MT_SETTING_COUNT;
-    if (!is_cut(cut) || mt_fit_changes_dearest(changes) == MT_SETTING_COUNT)
+    mt_setting cut = best != NULL ? dearest_of(best->changes) : MT_SETTING_COUNT;
+    if (!is_cut(cut) || dearest_of(changes) == MT_SETTING_COUNT)
         return MT_OK;
     changes.has[cut] = true;
     answer->gentler.changes = changes;

@@ -62,7 +62,8 @@ static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan 
 
 static mt_status test_size(const struct sizes *sizes, int64_t size, bool *out)
 {
-    const struct mt_run_plan probe = mt_fit_with_size(*sizes->plan, sizes->change, size);
+    struct mt_run_plan probe = *sizes->plan;
+    mt_setting_set_size(sizes->change, size, &probe);
     return sizes->test(sizes, &probe, out);
 }
 

@@ -1,5 +1,7 @@
 #include "cli/run/run_options.h"
 
+#include "cli/output/output.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,4 +100,22 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
     out->wants_grad_norms = run->json && !run->no_grad_norms;
     mt_status status = check_name(run->name);
     return status == MT_OK ? mt_run_plan_set(out, run->given) : status;
+}
+
+void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_COMMAND, settings);
+    struct mt_text value = {0};
+    mt_text_add(out, "memtrace run");
+    for (size_t i = 0; i < count; i++) {
+        char option[MT_OPTION_TEXT_BYTES];
+        if (!mt_setting_is_told(settings[i], plan))
+            continue;
+        value.length = 0;
+        mt_setting_format_short(settings[i], plan, &value);
+        mt_text_add(out, " %s ", mt_run_option_spell(settings[i], option));
+        mt_text_add_shell_word(out, mt_text_get(&value));
+    }
+    mt_text_release(&value);
 }

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many cells ended how. */
+/* Counts of cells by their end. */
 struct tally {
     size_t done, oom, failed, there;
 };
 
-/* A cell and what the trace tells of its run. */
+/* A cell, and its run as the trace has it. */
 struct row {
     const struct mt_sweep_cell *cell;
     const struct mt_sweep_result *result;
@@ -85,7 +85,7 @@ static mt_status visit_rows(const struct mt_sweep *sweep, row_visit visit, void 
     return status;
 }
 
-/* The columns of a table: axes, and what came of their values. */
+/* The columns of results, behind those of axes. */
 static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
                                                   {"reserved", MT_ALIGN_RIGHT},
                                                   {"step ms", MT_ALIGN_RIGHT},
