@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "device/device.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,7 @@ static bool axis_varies(const struct mt_report_rows *rows, mt_setting axis)
 
 void mt_report_column(struct mt_report_columns *columns, const char *title, mt_align align)
 {
+    assert(columns->count < MT_REPORT_COLUMNS);
     columns->items[columns->count++] = (struct mt_column){title, align};
 }
 

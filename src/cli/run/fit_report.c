@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Adds the option that makes the change, as the remedy's plan has it. */
 static void add_change(const struct mt_run_plan *plan, mt_setting change, struct mt_text *out)
@@ -326,12 +325,10 @@ static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
     json_object_set_new(object, "model", mt_json_text(plan->config.model.name));
     json_object_set_new(object, "parameters", json_integer((json_int_t)mt_model_parameter_count(&plan->config.model)));
     for (size_t i = 0; i < count; i++) {
-        const struct mt_setting_entry *entry = &mt_setting_table[settings[i]];
         value.length = 0;
         mt_setting_format_short(settings[i], plan, &value);
-        json_object_set_new(object, entry->name,
-                            entry->kind == MT_SETTING_IS_INTEGER ? json_integer(strtoll(mt_text_get(&value), NULL, 10))
-                                                                 : json_string(mt_text_get(&value)));
+        json_object_set_new(object, mt_setting_table[settings[i]].name,
+                            mt_run_setting_json(settings[i], mt_text_get(&value)));
     }
     mt_text_release(&value);
 }

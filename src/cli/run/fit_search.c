@@ -1,7 +1,6 @@
 #include "cli/run/fit_search.h"
 
 #include "base/text.h"
-#include "cli/run/fit_sizes.h"
 
 #include <inttypes.h>
 #include <stdio.h>

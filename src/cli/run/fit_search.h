@@ -7,7 +7,7 @@
 #ifndef MT_CLI_FIT_SEARCH_H
 #define MT_CLI_FIT_SEARCH_H
 
-#include "cli/run/simulation.h"
+#include "cli/run/fit_sizes.h"
 
 /* Some of the settings that can lower memory (MT_ORDER_OF_CHANGES), each changed to what lowers it most. */
 struct mt_fit_changes {
@@ -43,14 +43,6 @@ struct mt_fit_remedy {
 };
 
 enum { MT_MOST_COMBINED = 2 };
-
-/* The largest batch or sequence that fits.
- * Invariants: size <= tried_to; no size above `size` up to tried_to fits. */
-struct mt_fit_largest {
-    int64_t size;     /* the largest that was seen to fit; 0: none */
-    int64_t tried_to; /* every larger size up to here was simulated */
-    bool is_certain;  /* and whatever is larger still asks for more bytes at once than there are */
-};
 
 /* All that `fit` finds.
  * Invariants: if the run fits, there are no remedies; if a single one fits, nothing is combined. */

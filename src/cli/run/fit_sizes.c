@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* How many sizes in a row that do not fit end the search for a larger one. */
+/* The count of sizes in a row that do not fit which ends the search for a larger one. */
 enum { MT_FIT_SCANNED = 64 };
 
 mt_status mt_fit_simulate_with(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
@@ -26,10 +26,10 @@ mt_status mt_fit_check(const struct mt_run_plan *plan, bool *out_fits)
     return status;
 }
 
-/* What is asked about sizes: of what, and whether a size has it, which the largest of them is searched by. */
+/* A search for the largest size that passes a test. */
 struct sizes {
     const struct mt_run_plan *plan;
-    mt_setting change;
+    mt_setting size; /* the batch or the sequence */
     uint64_t capacity_bytes;
     mt_status (*test)(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out);
 };
@@ -40,8 +40,8 @@ static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *p
     return mt_fit_check(probe, out);
 }
 
-/* Whether what the run asks for at once is no more than there is: no allocator could do without. Two steps are enough to
- * rule a size out, and more would tell nothing wrong. */
+/* True if the run asks for no more bytes at once than there are, since no allocator could do with less. Two steps are
+ * enough to rule a size out. */
 static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
 {
     struct mt_placed_run run = {.plan = *probe}; /* what is asked for is the same wherever it lies */
@@ -63,7 +63,7 @@ static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan 
 static mt_status test_size(const struct sizes *sizes, int64_t size, bool *out)
 {
     struct mt_run_plan probe = *sizes->plan;
-    mt_setting_set_size(sizes->change, size, &probe);
+    mt_setting_set_size(sizes->size, size, &probe);
     return sizes->test(sizes, &probe, out);
 }
 
@@ -85,7 +85,7 @@ static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t hi
  * configuration ends. */
 static mt_status find_bound(struct sizes *sizes, int64_t *out)
 {
-    int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
+    int64_t low = 0, high = mt_setting_size(sizes->size, sizes->plan);
     bool passes;
     sizes->test = test_bytes;
     mt_status status = test_size(sizes, high, &passes);
@@ -112,10 +112,10 @@ static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_
     return status;
 }
 
-mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_setting change, uint64_t capacity_bytes,
+mt_status mt_fit_find_largest(const struct mt_run_plan *plan, mt_setting size, uint64_t capacity_bytes,
                               struct mt_fit_largest *out)
 {
-    struct sizes sizes = {plan, change, capacity_bytes, NULL};
+    struct sizes sizes = {plan, size, capacity_bytes, NULL};
     int64_t bound = 0;
     bool fits = false;
     *out = (struct mt_fit_largest){0};

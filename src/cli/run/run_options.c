@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const mt_option_kind option_kinds[] = {[MT_SETTING_IS_INTEGER] = MT_OPTION_INTEGER,
@@ -70,6 +71,13 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
     out->value = texts->value;
     out->kind = MT_OPTION_TEXT; /* each value of the list is checked where the list is cut */
     return true;
+}
+
+json_t *mt_run_setting_json(mt_setting setting, const char *value)
+{
+    if (mt_setting_table[setting].kind == MT_SETTING_IS_INTEGER)
+        return json_integer(strtoll(value, NULL, 10));
+    return mt_json_text(value);
 }
 
 bool mt_run_options_given(const struct mt_run_options *options)

@@ -6,6 +6,8 @@
 #include "cli/command.h"
 #include "model/settings.h"
 
+#include <jansson.h>
+
 /* Options as given. A setting that was not given is NULL, and keeps the model's or the usual value. */
 struct mt_run_options {
     bool help, json, no_trace, kernels, no_grad_norms;
@@ -31,6 +33,9 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
 
 /* Puts the option of a setting into `out` and returns it: "--zero-grad" for "zero_grad". */
 const char *mt_run_option_spell(mt_setting setting, char out[MT_OPTION_TEXT_BYTES]);
+
+/* Returns the text of a setting's value as JSON, a number where the setting is one. */
+json_t *mt_run_setting_json(mt_setting setting, const char *value);
 
 /* True if any setting was given. */
 bool mt_run_options_given(const struct mt_run_options *options);

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Counts of cells by their end. */
@@ -258,14 +257,11 @@ static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
 {
     struct mt_text text = {0};
     for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
-        const struct mt_setting_entry *entry = &mt_setting_table[axis];
-        if (entry->axis == MT_AXIS_NONE)
+        if (mt_setting_table[axis].axis == MT_AXIS_NONE)
             continue;
         text.length = 0;
         add_axis_value(cell, axis, &text);
-        json_object_set_new(object, entry->name,
-                            entry->kind == MT_SETTING_IS_INTEGER ? json_integer(strtoll(mt_text_get(&text), NULL, 10))
-                                                                 : mt_json_text(mt_text_get(&text)));
+        json_object_set_new(object, mt_setting_table[axis].name, mt_run_setting_json(axis, mt_text_get(&text)));
     }
     mt_text_release(&text);
 }
