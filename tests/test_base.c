@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "base/status.h"
 
@@ -33,6 +34,18 @@ static void the_first_failure_wins_over_those_of_the_cleanup(void **state)
     assert_int_equal(mt_status_keep(MT_OK, MT_FAILED), MT_FAILED);
     assert_int_equal(mt_status_keep(MT_OUT_OF_MEMORY, MT_FAILED), MT_OUT_OF_MEMORY);
     assert_int_equal(mt_status_keep(MT_BAD_TRACE, MT_OK), MT_BAD_TRACE);
+}
+
+static void a_saved_failure_outlives_the_cleanup_with_its_text(void **state)
+{
+    (void)state;
+    struct mt_error first = mt_error_save(mt_fail(MT_BAD_TRACE, "the first"));
+    assert_int_equal(mt_error_restore(&first, mt_fail(MT_FAILED, "of the cleanup")), MT_BAD_TRACE);
+    assert_string_equal(mt_last_error(), "the first");
+    first = mt_error_save(MT_OK);
+    assert_int_equal(mt_error_restore(&first, mt_fail(MT_FAILED, "of the cleanup")), MT_FAILED);
+    assert_string_equal(mt_last_error(), "of the cleanup");
+    assert_int_equal(mt_error_restore(&first, MT_OK), MT_OK);
 }
 
 static void long_failure_texts_are_cut_and_not_overrun(void **state)
@@ -129,16 +142,45 @@ static void host_memory_is_zeroed_and_keeps_its_content_when_resized(void **stat
     free(copy);
 }
 
+static void numbers_and_texts_compare_as_their_values_do(void **state)
+{
+    (void)state;
+    const uint64_t few = 3, many = UINT64_MAX;
+    const int64_t negative = INT64_MIN, positive = 1;
+    const double low = -0.5, high = 1e300;
+    const char *apple = "apple", *pear = "pear";
+    assert_int_equal(mt_compare_uint64(&few, &many), -1);
+    assert_int_equal(mt_compare_uint64(&many, &few), 1);
+    assert_int_equal(mt_compare_uint64(&many, &many), 0);
+    assert_int_equal(mt_compare_int64(&negative, &positive), -1);
+    assert_int_equal(mt_compare_double(&high, &low), 1);
+    assert_true(mt_compare_text(&apple, &pear) < 0);
+}
+
+static void the_median_is_the_middle_or_the_mean_of_two(void **state)
+{
+    (void)state;
+    double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
+    assert_true(mt_median(odd, 3) == 3);
+    assert_true(mt_median(even, 4) == 2.5);
+    assert_true(isnan(mt_median(NULL, 0)));
+    assert_true(mt_minimum(even, 4) == 1);
+    assert_true(isnan(mt_minimum(NULL, 0)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_keeps_its_status_and_its_text),
         cmocka_unit_test(the_first_failure_wins_over_those_of_the_cleanup),
+        cmocka_unit_test(a_saved_failure_outlives_the_cleanup_with_its_text),
         cmocka_unit_test(long_failure_texts_are_cut_and_not_overrun),
         cmocka_unit_test(each_thread_has_its_own_failure_text),
         cmocka_unit_test(products_and_sums_that_wrap_are_refused),
         cmocka_unit_test(the_generator_is_splitmix64),
         cmocka_unit_test(host_memory_is_zeroed_and_keeps_its_content_when_resized),
+        cmocka_unit_test(numbers_and_texts_compare_as_their_values_do),
+        cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(an_array_that_grows_one_by_one_keeps_its_items),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #define MT_CLI_CHECK_BUDGET_H
 
 #include "base/status.h"
-#include "trace/store/measure.h"
+#include "trace/store/trace_names.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 #include "cli/check/check_report.h"
 
+#include "answer/table.h"
 #include "cli/check/check_text.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 #include "cli/check/check_self_test.h"
 
 #include "alloc/alloc.h"
+#include "answer/table.h"
 #include "cli/check/check_gate.h"
 #include "cli/check/check_text.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "model/training.h"
 #include "trace/store/recorder.h"
 

@@ -1,8 +1,8 @@
 /* memtrace check: a gate for continuous integration. */
+#include "answer/output_file.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_self_test.h"
 #include "cli/check/check_text.h"
-#include "cli/output/output_file.h"
 
 #include <stdio.h>
 

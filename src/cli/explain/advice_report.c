@@ -1,8 +1,8 @@
 #include "cli/explain/advice_report.h"
 
+#include "answer/table.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

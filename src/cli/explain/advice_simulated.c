@@ -1,8 +1,8 @@
 #include "cli/explain/advice_simulated.h"
 
 #include "analysis/run_settings.h"
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_options.h"
 #include "device/device.h"

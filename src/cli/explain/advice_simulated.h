@@ -5,7 +5,7 @@
 
 #include "analysis/advice.h"
 #include "cli/output/question.h"
-#include "cli/run/fit_search.h"
+#include "analysis/fit.h"
 
 /* A run with an option. */
 struct mt_simulated_option {

@@ -1,8 +1,8 @@
 /* A diff for people: the answer in one sentence, then what it rests on. */
 #include "cli/explain/diff_answer.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <math.h>

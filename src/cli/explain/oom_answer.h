@@ -9,7 +9,7 @@
 
 #include "analysis/relief.h"
 #include "cli/explain/advice_material.h"
-#include "cli/run/fit_search.h"
+#include "analysis/fit.h"
 
 /* What some of the live blocks add up to. */
 struct mt_oom_share {

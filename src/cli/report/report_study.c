@@ -3,7 +3,7 @@
 #include "analysis/run_settings.h"
 #include "base/clock.h"
 #include "cli/output/output.h"
-#include "cli/run/run_session.h"
+#include "cli/run/told_session.h"
 #include "trace/query/trace.h"
 
 #include <stdio.h>
@@ -151,7 +151,7 @@ static mt_status is_lacking(struct mt_trace *trace, const struct study_run *run,
 {
     struct mt_device *device;
     bool is_found = false;
-    mt_status status = mt_run_device_open(plan->device, &device);
+    mt_status status = mt_told_device_open(plan->device, &device);
     if (status != MT_OK)
         return status;
     struct mt_settings settings = mt_settings_of_plan(plan, device);
@@ -190,7 +190,7 @@ static mt_status run_one(const struct study_run *run, const char *path, const ch
     mt_status status = plan_run(run, path, device, &plan);
     if (status != MT_OK)
         return status;
-    status = mt_run_session(&plan, &result);
+    status = mt_told_session(&plan, &result);
     if (status == MT_OK && result.status != MT_OK && result.status != MT_OUT_OF_MEMORY)
         status = mt_fail(result.status, "%s", result.error);
     mt_run_result_release(&result);

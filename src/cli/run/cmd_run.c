@@ -3,6 +3,7 @@
 #include "cli/run/interrupt.h"
 #include "cli/run/run_options.h"
 #include "cli/run/run_report.h"
+#include "cli/run/told_session.h"
 #include "model/token_source.h"
 
 static const struct mt_option options[] = {
@@ -52,7 +53,7 @@ static mt_status run_traced(const struct mt_run_plan *plan, struct mt_run_result
 {
     struct sigaction before;
     mt_interrupt_catch(on_interrupt, &before);
-    mt_status status = mt_run_session(plan, result);
+    mt_status status = mt_told_session(plan, result);
     mt_interrupt_release(&before);
     return status;
 }
@@ -76,7 +77,7 @@ static mt_status run_run(const void *given)
     if (status != MT_OK)
         return status;
     struct mt_run_result result;
-    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_run_session(&plan, &result);
+    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
     if (status == MT_OK)
         status = mt_run_report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)

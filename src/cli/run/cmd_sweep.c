@@ -5,8 +5,8 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/run/interrupt.h"
-#include "cli/run/run_session.h"
 #include "cli/run/sweep_report.h"
+#include "cli/run/told_session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid
 {
     const char *spelling = sweep->run.device != NULL ? sweep->run.device : MT_DEVICE_AUTO;
     struct mt_device *device;
-    mt_status status = mt_run_device_open(spelling, &device);
+    mt_status status = mt_told_device_open(spelling, &device);
     if (status != MT_OK)
         return status;
     if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
@@ -156,7 +156,7 @@ static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struc
 static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_result *out)
 {
     struct mt_run_result result;
-    mt_status status = mt_run_session(&cell->plan, &result);
+    mt_status status = mt_told_session(&cell->plan, &result);
     const char *error = status != MT_OK ? mt_last_error() : result.error;
     if (status == MT_OK && result.status != MT_OUT_OF_MEMORY)
         status = result.status;

@@ -1,7 +1,7 @@
 #include "cli/run/fit_report.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "cli/run/run_options.h"
 
 #include <inttypes.h>

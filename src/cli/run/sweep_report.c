@@ -1,8 +1,8 @@
 #include "cli/run/sweep_report.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "cli/study/attention_peer.h"
 #include "cli/study/attention_report.h"
 #include "model/settings.h"
-#include "trace/store/run_state.h"
+#include "trace/store/trace_names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
