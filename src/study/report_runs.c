@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "device/device.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static char *model_text(const struct mt_report_run *run)
     return text.data != NULL ? text.data : mt_host_strdup("");
 }
 
-/* "policy=torch", and what is not as it is by itself. */
+/* Returns "policy=torch", and the settings that are not usual for it. The caller frees it. */
 static char *allocator_text(const struct mt_report_run *run)
 {
     struct mt_text text = {0};
@@ -68,7 +69,7 @@ static void run_release(struct mt_report_run *run)
     *run = (struct mt_report_run){0};
 }
 
-/* Out of memory in a first step is a steady answer, too. */
+/* True if the run's peaks would not rise in a further step. Out of memory in a first step is steady, too. */
 static bool is_steady(const struct mt_report_run *run)
 {
     return run->is_oom || run->run->last_full_step >= 1 || strcmp(run->mode, "fwd_bwd") != 0;
@@ -79,7 +80,7 @@ bool mt_report_is_prediction(const struct mt_report_run *run)
     return !run->is_oom && is_steady(run) && strncmp(setting(run, "alloc"), "policy=torch", 12) == 0;
 }
 
-/* Puts a run in the place of an older one of its configuration, or at the end. Takes it. */
+/* Puts a run in the place of an older one of its configuration, or at the end. Takes the run. */
 static void keep_run(struct mt_report *report, struct mt_report_run *run)
 {
     for (size_t i = 0; i < report->run_count; i++) {
@@ -95,13 +96,13 @@ static void keep_run(struct mt_report *report, struct mt_report_run *run)
     report->runs[report->run_count++] = *run;
 }
 
-/* What the tables are ordered by. Imported runs and those of other programs say nothing of it. */
+/* True if the run has the settings that tables are ordered by. Imported runs and those of other programs lack them. */
 static bool has_settings(const struct mt_report_run *run)
 {
     return run->mode[0] != '\0' && run->seq > 0 && run->batch > 0;
 }
 
-/* Nor have those under way a place in the tables. */
+/* True of a run for the tables. Those under way have no place there. */
 static bool is_wanted(const struct mt_report_run *run)
 {
     return has_settings(run) && (run->is_oom || mt_run_is(run->run, MT_RUN_DONE));
@@ -135,7 +136,7 @@ static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
     return status;
 }
 
-/* Proportional to the number of parameters, near enough to put models in order. */
+/* Returns a number nearly proportional to the count of parameters, to put models in order. */
 static double size_of(const struct mt_report_run *run)
 {
     return (double)number(run, "layers") * (double)run->d_model * (double)run->d_model;
@@ -156,7 +157,7 @@ static const char *axis_value(const struct mt_report_run *run, mt_setting axis)
     return axis == MT_SETTING_DEVICE ? run->run->device : setting(run, mt_setting_table[axis].name);
 }
 
-/* Small models before large ones, large cards before small ones. */
+/* Orders small models before large ones, and large cards before small ones. */
 static int compare_axes(const struct mt_report_run *a, const struct mt_report_run *b)
 {
     mt_setting axes[MT_SETTING_COUNT];
@@ -255,13 +256,13 @@ void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *en
     }
 }
 
-/* Whether the run went to its end and had memory. */
+/* True if the run went to its end and had memory. */
 static bool has_peak(const struct mt_report_run *run)
 {
     return !run->is_oom && run->allocated.bytes > 0;
 }
 
-/* The last, which is the one with most warm-up. */
+/* Returns the last run in fp32 that agrees, which is the one with most warm-up; NULL if there is none. */
 static const struct mt_report_run *find_baseline(const struct mt_report *report, const struct mt_report_run *run)
 {
     static const char *const but[] = {"autocast", "warmup", NULL};
@@ -305,6 +306,7 @@ static bool axis_varies(const struct mt_report_rows *rows, mt_setting axis)
 
 void mt_report_column(struct mt_report_columns *columns, const char *title, mt_align align)
 {
+    assert(columns->count < MT_REPORT_COLUMNS);
     columns->items[columns->count++] = (struct mt_column){title, align};
 }
 
@@ -338,7 +340,7 @@ static bool has_axis(const struct mt_report_columns *columns, mt_setting axis)
     return false;
 }
 
-/* Of the axes that all rows share, those that a reader asks for first. */
+/* Adds the axes that all rows share, of those that a reader asks for first. */
 static void add_common(struct mt_text *out, const struct mt_report_rows *rows, const struct mt_report_columns *columns)
 {
     static const mt_setting told[] = {MT_SETTING_MODEL, MT_SETTING_BATCH, MT_SETTING_DEVICE};

@@ -1,7 +1,7 @@
-/* The runs that a report speaks of: one for each configuration of the trace, with what its tables need, in the order of
- * its tables; and in what the runs of a table differ.
+/* The runs of a report: one for each configuration of the trace, with the figures of its tables and in their order; and
+ * the axes in which the runs of a table differ.
  *
- * Runs of equal axes differ in mode, precision and sequence length only: a group, inside of which tables compare. */
+ * Runs of equal axes differ in mode, precision and sequence length only. They are a group, and tables compare within it. */
 #ifndef MT_STUDY_REPORT_RUNS_H
 #define MT_STUDY_REPORT_RUNS_H
 
@@ -35,7 +35,7 @@ typedef enum mt_report_lack {
     MT_REPORT_LACK_COUNT
 } mt_report_lack;
 
-/* What the sections of a report share. */
+/* The data that the sections of a report share. */
 struct mt_report {
     const char *const *remedies; /* by mt_report_lack: the command that adds it; borrowed */
     struct mt_trace *trace;
@@ -46,9 +46,9 @@ struct mt_report {
     size_t without_settings; /* further runs, which do not say what was trained, as imported ones */
 };
 
-/* Loads the newest run of each configuration that ended, be it out of memory; of full steps one with a second step, where
- * there is one, since the first makes the optimizer's state. Leaves out->page and out->path as they are. Release in any
- * case. */
+/* Loads the newest run of each configuration that ended, also one that ended out of memory. Of full steps it prefers a
+ * run with a second step, since the first makes the optimizer's state. Leaves out->page and out->path as they are. Release
+ * in any case. */
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out);
 void mt_report_release(struct mt_report *report);
 
@@ -58,18 +58,19 @@ struct mt_report_rows {
     size_t count;
 };
 
-/* The runs of that precision ("off", "bf16"; NULL: any) and mode (NULL: any), without those that differ from another one
+/* Returns the runs of that precision ("off", "bf16"; NULL: any) and mode (NULL: any), without those that differ from another one
  * in warm-up only. Release the rows. */
 struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast, const char *mode);
 void mt_report_rows_release(struct mt_report_rows *rows);
 
-/* Whether two runs agree in what their steps need and take, but for the settings named (NULL after the last). */
+/* True if two runs agree in all settings that matter to a step, but for those named (NULL after the last). */
 bool mt_report_agree(const struct mt_report_run *a, const struct mt_report_run *b, const char *const but[]);
 
-/* The end of the group that begins at row `begin`: equal axes, mode and precision. */
+/* Returns the end of the group that begins at row `begin`: equal axes, mode and precision. */
 size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin);
 
-/* The group with most runs that did not end out of memory, of equals the last: *begin up to *end; both 0 of no rows. */
+/* Finds the group with most runs that did not end out of memory, of equals the last: *begin up to *end; both 0 of no
+ * rows. */
 void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end);
 
 /* Runs under autocast, each beside the one in fp32 that differs from it in that only, but for warm-up; all went to their
@@ -81,7 +82,7 @@ struct mt_report_pairs {
 struct mt_report_pairs mt_report_pair(const struct mt_report *report);
 void mt_report_pairs_release(struct mt_report_pairs *pairs);
 
-/* Whether PyTorch's rules decided what the run reserved, in steps that repeat: its peaks can be held against PyTorch's. */
+/* True if PyTorch's rules decided what the run reserved, in steps that repeat: its peaks compare with PyTorch's. */
 bool mt_report_is_prediction(const struct mt_report_run *run);
 
 /* Columns of a table: those of the axes in which its rows differ, then its own. */
@@ -103,10 +104,10 @@ void mt_report_axis_cells(struct mt_page *page, const struct mt_report_columns *
 void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const struct mt_report_columns *columns,
                      const char *key, const char *title);
 
-/* "2.7B, forward, sim:h200": a run's axes as far as the columns show them, else its model, and its mode; for sentences. */
+/* Adds a run for a sentence, its model, its mode and the axes that the columns show: "2.7B, forward pass, sim:h200". */
 void mt_report_describe(const struct mt_report_columns *columns, const struct mt_report_run *run, struct mt_text *out);
 
-/* "forward pass", "full step" or "inference". */
+/* Returns "forward pass", "full step" or "inference". */
 const char *mt_report_mode(const struct mt_report_run *run);
 
 /* Adds ", " or " and " before item `index` of `count`, where one belongs. */

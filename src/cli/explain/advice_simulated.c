@@ -4,7 +4,7 @@
 #include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/run/fit_report.h"
-#include "cli/run/run_command.h"
+#include "cli/run/run_options.h"
 #include "device/device.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "analysis/run_settings.h"
 #include "base/memory.h"
 #include "cli/run/fit_report.h"
-#include "cli/run/run_command.h"
+#include "cli/run/run_options.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

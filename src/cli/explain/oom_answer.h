@@ -7,9 +7,9 @@
 #ifndef MT_CLI_OOM_ANSWER_H
 #define MT_CLI_OOM_ANSWER_H
 
+#include "analysis/fit.h"
 #include "analysis/relief.h"
 #include "cli/explain/advice_material.h"
-#include "analysis/fit.h"
 
 /* What some of the live blocks add up to. */
 struct mt_oom_share {
