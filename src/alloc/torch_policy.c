@@ -313,7 +313,6 @@ static mt_status torch_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
 }
 
 const struct mt_policy_table mt_policy_torch = {
-    .name = "torch",
     .small_limit_bytes = SMALL_LIMIT_BYTES,
     .create = torch_create,
     .destroy = torch_destroy,
