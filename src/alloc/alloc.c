@@ -87,6 +87,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
 {
     if (alloc == NULL)
         return;
+    assert(mt_alloc_check(alloc) == MT_OK);
     mt_segments_release(alloc, UINT64_MAX);
     alloc->sink.emit = NULL; /* the segments that are left have live blocks, which the trace keeps as live */
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
