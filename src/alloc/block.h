@@ -172,7 +172,7 @@ struct mt_alloc {
     struct mt_alloc_stats stats;  /* largest_free_bytes is computed on demand */
 };
 
-/* True if the counters and the list of segments have these invariants, as far as constant time tells: for asserts. */
+/* True if the counters and the list of segments have these invariants, as far as a check in constant time can find: for asserts. */
 static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
 {
     const struct mt_alloc_stats *stats = &alloc->stats;

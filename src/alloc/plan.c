@@ -4,7 +4,7 @@
  *   ├────────┼────────┼────────┼────────┤
  *   ────────────────────────────────────▶   kept for ever: a parameter, the optimizer's state
  *            ├──┤                           freed before the repeated step: one lifetime
- *                       ├──┤     ├──┤       of the repeated step: the same in each step that follows
+ *                       ├──┤     ├──┤       of the repeated step: the same in each later step
  *                           ├─────┤   ├─    of a gradient, which lives on into the next step; its successor takes its
  *                                           place there
  *
