@@ -54,7 +54,7 @@ static struct mt_block *take(struct stage *stage, uint64_t bytes, mt_stream stre
     return block;
 }
 
-static void each_stream_that_used_a_block_is_followed_once(void **state)
+static void each_stream_that_used_a_block_is_waited_for_once(void **state)
 {
     (void)state;
     for (int p = 0; p < POLICIES; p++) {
@@ -72,6 +72,21 @@ static void each_stream_that_used_a_block_is_followed_once(void **state)
         assert_int_equal(stage->queues.follows, 2);
         assert_int_equal(stage->queues.waits, 0);
         mt_alloc_use_on(stage->alloc, take(stage, 1000, 0), 1); /* dies with the allocator */
+        stage_close(stage);
+    }
+}
+
+static void a_block_with_another_label_keeps_its_users(void **state)
+{
+    (void)state;
+    for (int p = 0; p < POLICIES; p++) {
+        struct stage *stage = stage_open(policies[p], 64 << 20);
+        struct mt_block *block = take(stage, 1000, 0);
+        mt_alloc_use_on(stage->alloc, block, 1);
+        mt_alloc_relabel(stage->alloc, block, 1, 0);
+        assert_int_equal(stage->queues.follows, 0);
+        mt_alloc_give(stage->alloc, block);
+        assert_int_equal(stage->queues.follows, 1);
         stage_close(stage);
     }
 }
@@ -205,7 +220,7 @@ static void no_thread_gets_bytes_that_another_stream_still_reads(void **state)
 }
 
 /* Without users there are hazards, so the test before this one can fail. */
-static void a_device_that_does_not_follow_is_found_out(void **state)
+static void a_device_that_does_not_wait_is_found_out(void **state)
 {
     (void)state;
     uint64_t seed = take_seed(), waits;
@@ -216,10 +231,11 @@ static void a_device_that_does_not_follow_is_found_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_stream_that_used_a_block_is_followed_once),
+        cmocka_unit_test(each_stream_that_used_a_block_is_waited_for_once),
+        cmocka_unit_test(a_block_with_another_label_keeps_its_users),
         cmocka_unit_test(reuse_comes_after_what_was_queued_when_the_block_came_back),
         cmocka_unit_test(no_thread_gets_bytes_that_another_stream_still_reads),
-        cmocka_unit_test(a_device_that_does_not_follow_is_found_out),
+        cmocka_unit_test(a_device_that_does_not_wait_is_found_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

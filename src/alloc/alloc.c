@@ -171,6 +171,7 @@ static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t
     if (block == NULL && mt_follow_give_up(alloc))
         block = obtain(alloc, stream, bytes, label);
     assert(block == NULL || (block->bytes >= bytes && block->segment->stream == stream && mt_block_is_sound(block)));
+    assert(block == NULL || block->users == NULL);
     return block;
 }
 
@@ -224,7 +225,7 @@ static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, 
 
 static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)
 {
-    assert(bytes > 0 && bytes <= block->bytes && !block->is_hole && block->users == NULL);
+    assert(bytes > 0 && bytes <= block->bytes && !block->is_hole);
     block->is_free = false;
     block->requested_bytes = bytes;
     block->label = label;
@@ -307,14 +308,14 @@ uint64_t mt_block_sequence(const struct mt_block *block)
     return block->sequence;
 }
 
-/* ---- the sink, in order with the events ---- */
-
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
     mt_biased_lock_take(&alloc->lock);
     mt_segments_release(alloc, UINT64_MAX);
     mt_biased_lock_give(&alloc->lock);
 }
+
+/* ---- the sink, in order with the events ---- */
 
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
 {

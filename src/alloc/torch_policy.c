@@ -176,7 +176,7 @@ static bool is_collectable(const struct mt_segment *segment)
 static uint64_t age_of(const struct mt_alloc *alloc, const struct mt_segment *segment)
 {
     const struct torch_index *torch = alloc->index;
-    assert(segment->first->is_free && segment->first->freed_at <= torch->searches[MT_POOL_LARGE]);
+    assert(mt_segment_is_idle(segment));
     return torch->searches[MT_POOL_LARGE] - segment->first->freed_at;
 }
 
