@@ -1,4 +1,4 @@
-/* An allocator over a fake device (fake_device.h), and what it tells its sink (recording.h). */
+/* An allocator on a fake device (fake_device.h), with the recording of its events (recording.h). */
 #ifndef MT_TESTS_ALLOC_RIG_H
 #define MT_TESTS_ALLOC_RIG_H
 
@@ -17,7 +17,7 @@ struct rig {
     struct mt_alloc *alloc;
 };
 
-/* With the settings of `text`, as --alloc takes them. */
+/* Creates it with the settings of `text`, as --alloc takes them. */
 static inline void rig_open(struct rig *rig, const char *text, uint64_t capacity_bytes)
 {
     struct mt_alloc_settings settings;
@@ -28,7 +28,7 @@ static inline void rig_open(struct rig *rig, const char *text, uint64_t capacity
     assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
 }
 
-/* The allocator was sound to its end, and the device has everything back. */
+/* Destroys it; the allocator must be sound, and the device must have everything back. */
 static inline void rig_close(struct rig *rig)
 {
     assert_int_equal(mt_alloc_check(rig->alloc), MT_OK);

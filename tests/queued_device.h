@@ -1,6 +1,7 @@
-/* A device that runs nothing but knows in which order it could: each stream is a queue of pieces of work, and what a piece
- * comes after is a vector clock. It remembers who touched which bytes last, and counts as a hazard what touches them
- * without coming after those, whoever that was: on a card, that would be bytes written over while they are read. */
+/* A device that runs nothing but knows the possible orders of its work: each stream is a queue of pieces of work, and a
+ * vector clock has the work that a piece comes after. The device keeps the last work that touched each byte. Work that
+ * touches the same bytes without coming after that is a hazard: on a card, bytes would be written over while they are
+ * read. */
 #ifndef MT_TESTS_QUEUED_DEVICE_H
 #define MT_TESTS_QUEUED_DEVICE_H
 
@@ -67,7 +68,7 @@ static mt_status queued_map(struct mt_device *device, mt_addr address, uint64_t 
     return MT_OK;
 }
 
-/* Everything that is queued is done: whatever comes, comes after it. */
+/* Finishes all queued work, so that all later work comes after it. */
 static void queued_drain(struct queued_device *queues)
 {
     for (int s = 0; s < QUEUED_STREAMS; s++)
@@ -76,7 +77,7 @@ static void queued_drain(struct queued_device *queues)
     queues->touch_count = 0;
 }
 
-/* Memory goes after the work that may use it, as the device promises. */
+/* Memory is released after the work that may use it, as the device promises. */
 static void queued_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)address;
@@ -140,7 +141,7 @@ static inline bool queued_comes_after(const struct queued_device *queues, mt_str
     return touch->stream == stream || queues->after[stream][touch->stream] >= touch->number;
 }
 
-/* Queues work on `stream` that uses bytes which somebody else had before: they must be done with them. */
+/* Queues work on `stream` that uses bytes of an earlier block, whose work must be finished. */
 static inline void queued_own(struct queued_device *queues, mt_addr address, uint64_t bytes, mt_stream stream)
 {
     pthread_mutex_lock(&queues->lock);
@@ -156,7 +157,7 @@ static inline void queued_own(struct queued_device *queues, mt_addr address, uin
     queued_unlock(queues);
 }
 
-/* Queues work on `stream` that touches bytes; false if there are too many to remember. */
+/* Queues work on `stream` that touches bytes; false if there are too many to keep. */
 static inline bool queued_touch(struct queued_device *queues, mt_addr address, uint64_t bytes, mt_stream stream)
 {
     pthread_mutex_lock(&queues->lock);

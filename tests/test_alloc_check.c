@@ -1,4 +1,4 @@
-/* The walker itself: each kind of damage to an allocator's inside is found, and named. */
+/* mt_alloc_check: it finds each kind of damage to an allocator's structures, and names it. */
 #include "alloc/block.h"
 #include "alloc_rig.h"
 
@@ -121,7 +121,7 @@ static void unmerged_neighbours_are_found(void **state)
     rig_close(&rig);
 }
 
-/* A hole is whole pages of a range, in no index, and counted. */
+/* A hole is whole pages of a range, in no index, and counted in its segment. */
 static void wrong_holes_are_found(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A device that fails otherwise than for want of memory: the allocator passes on what it says, tells the sink of no
- * oom, and goes on once the device does. */
+/* A device that fails otherwise than by being out of memory: the allocator passes its message on, emits no oom event, and
+ * goes on as soon as the device does. */
 #include "alloc/plan.h"
 #include "alloc_rig.h"
 
@@ -53,7 +53,7 @@ static void the_failure_of_a_device_is_passed_on(void **state)
     }
 }
 
-/* By the count there is room for what the range lacks, whose last page is half free, and none for a segment. */
+/* The device has room for the page that the range lacks, whose last page is half free, but not for a segment. */
 static void a_failure_is_passed_on_where_the_count_refuses_what_comes_after_it(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void a_device_that_works_again_serves_again(void **state)
     }
 }
 
-/* What the device said of another request is none of theirs: neither reaches it. */
+/* The device's message about another request is not theirs: neither of them reaches the device. */
 static void a_request_that_no_device_can_meet_is_out_of_memory_after_a_failure_too(void **state)
 {
     (void)state;

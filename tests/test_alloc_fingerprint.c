@@ -1,4 +1,4 @@
-/* The fingerprint of an allocator: equal where the next steps are, and only there. */
+/* The fingerprint of an allocator: equal at two moments if the next steps are equal, and only then. */
 #include "alloc_rig.h"
 #include "base/random.h"
 
@@ -17,7 +17,7 @@ static struct mt_block *take(struct rig *rig, uint64_t bytes)
     return block;
 }
 
-/* Takes and gives as the seed says; returns a digest of where the blocks were. All are given back at the end. */
+/* Takes and gives blocks by the seed, and gives all back at the end. Returns a digest of their places. */
 static uint64_t run_step(struct rig *rig, uint64_t seed)
 {
     struct mt_block *held[16] = {0};
@@ -34,7 +34,7 @@ static uint64_t run_step(struct rig *rig, uint64_t seed)
     return digest;
 }
 
-/* A step that is repeated comes to places that it repeats, and the fingerprint tells when. */
+/* A step that is repeated comes to places that repeat, and the fingerprint shows from which step on. */
 static void steps_after_equal_fingerprints_get_equal_blocks(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Kernels on their way through the allocator: told on the clock of the events, whose first moment is the
- * allocator's. */
+/* Kernels that pass through the allocator get times on the clock of the events, which begins with the allocator. */
 #include "alloc/alloc.h"
 #include "fake_device.h"
 #include "recording.h"
@@ -9,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* The fake device's clock counts what is reserved of it, so that it stands still here. */
+/* The fake device's clock counts reservations, so it stands still here. */
 enum { CREATED_NS = 1000 };
 
 static void keep(void *context, const struct mt_kernel *kernel)
@@ -17,7 +16,7 @@ static void keep(void *context, const struct mt_kernel *kernel)
     *(struct mt_kernel *)context = *kernel;
 }
 
-/* What reaches the sink of a kernel of this time on the device's clock. */
+/* Returns the kernel that reaches the sink, of one with these times on the device's clock. */
 static struct mt_kernel pass_on(uint64_t start_ns, uint64_t end_ns)
 {
     struct fake_device fake = fake_device_make(UINT64_C(1) << 30, 1 << 20, 1);
@@ -43,7 +42,7 @@ static void a_kernel_is_told_on_the_clock_of_the_events(void **state)
     assert_int_equal(told.step, 3);
 }
 
-/* A watch may begin before the allocator does. */
+/* A kernel may begin before the allocator is created. */
 static void what_came_before_the_first_moment_is_told_as_of_that(void **state)
 {
     (void)state;

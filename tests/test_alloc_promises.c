@@ -1,5 +1,4 @@
-/* The allocator by example, whatever its policy: out of memory, statistics, marks, times, and what create and destroy
- * promise. */
+/* The allocator by example, with either policy: out of memory, statistics, marks, times, create and destroy. */
 #include "alloc_examples.h"
 #include "event_shadow.h"
 
@@ -51,7 +50,7 @@ static void nothing_cannot_be_asked_for(void **state)
     rig_close(&rig);
 }
 
-/* A block that is still out lies in memory to the end of what is told, though the device has all of it back. */
+/* The trace keeps the memory of a block that is still out, though the device gets all of it back. */
 static void destroying_gives_every_segment_back_and_tells_of_those_without_a_block(void **state)
 {
     (void)state;
@@ -127,7 +126,7 @@ static void marks_stand_in_order_among_the_rest(void **state)
     rig_close(&rig);
 }
 
-/* As the clocks of two threads may: the device's is read by whoever calls. */
+/* The clocks of two threads may differ, and each caller reads the device's clock in its own thread. */
 static void times_never_go_back_even_if_the_clock_does(void **state)
 {
     (void)state;
@@ -135,7 +134,7 @@ static void times_never_go_back_even_if_the_clock_does(void **state)
     rig_open(&rig, "policy=tight", MIB(64));
     const uint64_t clock[] = {100, 40, 90, 130, 120};
     for (size_t i = 0; i < sizeof clock / sizeof clock[0]; i++) {
-        rig.fake.device.reserve_count = clock[i]; /* what the fake's clock shows */
+        rig.fake.device.reserve_count = clock[i]; /* the fake's clock */
         mt_alloc_mark(rig.alloc, MT_EVENT_PHASE, i, 0);
     }
     const uint64_t told[] = {100, 100, 100, 130, 130};

@@ -1,5 +1,5 @@
-/* Random requests: after each, every counter and index is derived anew, the events retell the same state, no two blocks
- * overlap, and policy torch hands out the very block that a naive model of its rules would. */
+/* Random requests. After each, every counter and index is derived again, the replayed events give the same state, no two
+ * blocks overlap, and the policy torch has handed out the same block as a naive model of its rules. */
 #include "alloc/alloc.h"
 #include "alloc_model.h"
 #include "base/interner.h"
@@ -20,14 +20,14 @@
 enum { MOST_LIVE = 150, STREAMS = 3, LABELS = 5 };
 static const uint64_t CAPACITY = UINT64_C(120) << 20;
 
-/* A block that is out, and what the model says of it. */
+/* A block that is out, with the model's block. */
 struct taken {
     struct mt_block *block;
     uint64_t bytes;
     struct model_piece piece;
 };
 
-/* One allocator under test and everything that watches it. */
+/* One allocator under test, and everything that checks it. */
 struct bed {
     struct fake_device fake;
     struct mt_interner *interner;
@@ -103,7 +103,7 @@ static void bed_close(struct bed *bed)
     free(bed);
 }
 
-/* Sizes of every regime, the bounds of the rules among them. */
+/* Sizes for every rule, with the bounds of the rules among them. */
 static uint64_t draw_bytes(struct bed *bed)
 {
     static const uint64_t bounds[] = {1,       511,     512,      513,      65536,    65537,   1 << 20,
@@ -168,7 +168,7 @@ static void give_one(struct bed *bed)
     *taken = bed->live[--bed->live_count];
 }
 
-/* The allocator's own figures, the shadow's and the device's must be one. */
+/* The figures of the allocator, of the replay and of the device must be equal. */
 static void expect_consistent(struct bed *bed)
 {
     struct mt_alloc_stats stats;
@@ -193,7 +193,7 @@ static void expect_consistent(struct bed *bed)
 static void step(struct bed *bed)
 {
     bool is_full = bed->live_count == MOST_LIVE;
-    /* Waves of growth and decline, so that both a full device and idle segments come about. */
+    /* Waves of growth and decline, so that there are full devices and idle segments. */
     uint64_t takes = bed->draws / 600 % 2 == 0 ? 7 : 3;
     if (bed->live_count > 0 && (is_full || draw(bed, 10) >= takes))
         give_one(bed);

@@ -1,4 +1,4 @@
-/* The policies against what PyTorch did: tests/data/replay lists every request of real training steps, and the segments
+/* The policies against PyTorch: tests/data/replay lists every request of real training steps, and the segments
  * that PyTorch reserved for them. Peaks are those that torch.cuda reported for the same runs. */
 #include "alloc/alloc.h"
 #include "base/interner.h"

@@ -1,7 +1,7 @@
-/* The allocator by example: each rule of the policies. What else it promises is in test_alloc_promises.c. */
+/* The allocator by example: each rule of the policies. test_alloc_promises.c has the promises of both. */
 #include "alloc_examples.h"
 
-/* What a fresh allocator reserves, and hands out, for one request. */
+/* Expects the segment and the block of a new allocator for one request. */
 static void expect_first(const char *settings, uint64_t bytes, uint64_t segment_bytes, uint64_t block_bytes)
 {
     struct rig rig;
@@ -63,7 +63,7 @@ static void tight_grows_a_range_by_the_pages_that_it_lacks(void **state)
     assert_int_equal(reserved(&rig), MIB(2));
     take(&rig, KIB(64) + 1);
     assert_int_equal(reserved(&rig), MIB(4));
-    take(&rig, MIB(25)); /* of which the page that is there has nearly two */
+    take(&rig, MIB(25)); /* nearly 2 MiB of it are in the page that is there */
     expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(2), MIB(24));
     take(&rig, MIB(100));
     expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(26), MIB(100));
@@ -74,7 +74,7 @@ static void tight_grows_a_range_by_the_pages_that_it_lacks(void **state)
     rig_close(&rig);
 }
 
-/* The labels of tests/recording.h's interner begin at 1, below any category: what they label lasts. */
+/* The labels of tests/recording.h's interner begin at 1, in category 0, which is Param: their blocks are long-lived. */
 static struct mt_block *take_fleeting(struct rig *rig, uint64_t bytes)
 {
     struct mt_block *block;
@@ -208,10 +208,10 @@ static void refusal_costs_one_oversize_segment_before_all_idle_ones(void **state
     give(&rig, small);
     give(&rig, middle);
     give(&rig, large);
-    take(&rig, MIB(70)); /* 180 of 200 MiB are reserved; 100 MiB is too far off and large enough to go */
+    take(&rig, MIB(70)); /* of 200 MiB 180 are reserved; that of 100 wastes too much, and is released */
     assert_int_equal(last_event(&rig, MT_EVENT_SEGMENT_UNMAP)->block_bytes, MIB(100));
     assert_int_equal(reserved(&rig), MIB(150));
-    take(&rig, MIB(120)); /* none is large enough and the 50 do not suffice: in the end all idle ones go */
+    take(&rig, MIB(120)); /* none is large enough and 50 MiB do not suffice: all idle ones are released */
     assert_int_equal(reserved(&rig), MIB(190));
     rig_close(&rig);
 }
@@ -224,11 +224,11 @@ static void old_idle_segments_go_above_the_threshold(void **state)
     struct mt_block *old = take(&rig, MIB(40)), *young = take(&rig, MIB(42)), *used = take(&rig, MIB(44));
     give(&rig, old);
     for (int i = 0; i < 10; i++)
-        give(&rig, take(&rig, MIB(30))); /* from the old one, which stays cut to size only while it is out */
+        give(&rig, take(&rig, MIB(30))); /* from the old one, which is split only while the block is out */
     give(&rig, young);
     for (int i = 0; i < 10; i++)
         give(&rig, take(&rig, MIB(30)));
-    take(&rig, MIB(46)); /* 126 MiB are above half: the one that has waited longer than the average goes */
+    take(&rig, MIB(46)); /* 126 MiB are above half: the one that has waited longer than the average is released */
     assert_int_equal(last_event(&rig, MT_EVENT_SEGMENT_UNMAP)->block_bytes, MIB(42));
     assert_int_equal(reserved(&rig), MIB(130));
     give(&rig, used);
@@ -245,7 +245,7 @@ static void pages_in_the_middle_go_when_the_device_refuses(void **state)
     block = take(&rig, MIB(30));
     take(&rig, MIB(30));
     give(&rig, block);
-    take_on(&rig, MIB(20), 1); /* 10 are left: as many pages go as are missing */
+    take_on(&rig, MIB(20), 1); /* 10 MiB are left: as many pages are released as are missing */
     expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, MIB(40), MIB(20));
     assert_int_equal(reserved(&rig), MIB(90));
     assert_int_equal(mt_alloc_take(rig.alloc, MIB(30), 0, 1, 0, &block), MT_OUT_OF_MEMORY);
@@ -272,7 +272,7 @@ static void memory_comes_where_the_fewest_pages_are_missing(void **state)
     mt_alloc_release_cached(rig.alloc); /* holes at 10 and 30 */
     assert_int_equal(reserved(&rig), MIB(50));
     take(&rig, MIB(4));
-    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(10), MIB(4)); /* of equals the first */
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(10), MIB(4)); /* the first of two equal places */
     give(&rig, blocks[4]);                                    /* free at 40, beside the hole at 30 */
     give(&rig, blocks[6]);                                    /* free at 60, beside the end */
     take(&rig, MIB(15));
@@ -313,7 +313,7 @@ static void without_ranges_each_request_that_nothing_serves_is_a_segment(void **
     rig.fake.device.table = &table;
     give(&rig, take(&rig, MIB(25)));
     assert_int_equal(reserved(&rig), MIB(26));
-    take_on(&rig, MIB(80), 1); /* the idle segment of another stream goes */
+    take_on(&rig, MIB(80), 1); /* the idle segment of another stream is released */
     assert_int_equal(reserved(&rig), MIB(80));
     expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, 0, MIB(26));
     rig_close(&rig);

@@ -1,4 +1,4 @@
-/* Allocator settings: reading, writing back, and what is refused. */
+/* Allocator settings: reading, writing back, and refusing. */
 #include "alloc/alloc.h"
 #include "base/text.h"
 

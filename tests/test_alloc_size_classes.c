@@ -1,5 +1,5 @@
-/* The size classes against a linear search: while no class holds more than the few blocks that a search looks at, what
- * is found is the best fit there is. */
+/* The size classes against a linear search. While no class has more blocks than a search looks at, it finds the best
+ * fit. */
 #include "alloc/size_classes.h"
 #include "base/memory.h"
 #include "base/random.h"

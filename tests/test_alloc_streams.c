@@ -1,5 +1,5 @@
-/* Blocks that several streams use: nobody gets one whose bytes another stream's queued work may still read, and the
- * host waits for none of it. */
+/* Blocks that several streams use: none is handed out while another stream's queued work may still read its bytes, and the
+ * host never waits for that work. */
 #include "alloc/alloc.h"
 #include "base/interner.h"
 #include "base/memory.h"
@@ -54,7 +54,7 @@ static struct mt_block *take(struct stage *stage, uint64_t bytes, mt_stream stre
     return block;
 }
 
-static void each_stream_that_used_a_block_is_followed_once(void **state)
+static void each_stream_that_used_a_block_is_waited_for_once(void **state)
 {
     (void)state;
     for (int p = 0; p < POLICIES; p++) {
@@ -65,10 +65,10 @@ static void each_stream_that_used_a_block_is_followed_once(void **state)
         mt_alloc_use_on(stage->alloc, block, 3);
         mt_alloc_use_on(stage->alloc, block, 2);
         assert_int_equal(mt_alloc_check(stage->alloc), MT_OK);
-        assert_int_equal(stage->queues.follows, 0); /* nothing before it comes back */
+        assert_int_equal(stage->queues.follows, 0); /* before it is given back */
         mt_alloc_give(stage->alloc, block);
         assert_int_equal(stage->queues.follows, 2);
-        mt_alloc_give(stage->alloc, take(stage, 1000, 0)); /* the same block, used by nobody else */
+        mt_alloc_give(stage->alloc, take(stage, 1000, 0)); /* the same block, without users */
         assert_int_equal(stage->queues.follows, 2);
         assert_int_equal(stage->queues.waits, 0);
         mt_alloc_use_on(stage->alloc, take(stage, 1000, 0), 1); /* dies with the allocator */
@@ -76,7 +76,22 @@ static void each_stream_that_used_a_block_is_followed_once(void **state)
     }
 }
 
-/* What is queued after the block came back need not be waited for, and what was before must. */
+static void a_block_with_another_label_keeps_its_users(void **state)
+{
+    (void)state;
+    for (int p = 0; p < POLICIES; p++) {
+        struct stage *stage = stage_open(policies[p], 64 << 20);
+        struct mt_block *block = take(stage, 1000, 0);
+        mt_alloc_use_on(stage->alloc, block, 1);
+        mt_alloc_relabel(stage->alloc, block, 1, 0);
+        assert_int_equal(stage->queues.follows, 0);
+        mt_alloc_give(stage->alloc, block);
+        assert_int_equal(stage->queues.follows, 1);
+        stage_close(stage);
+    }
+}
+
+/* The stream must wait for work that was queued before the block was given back, not for later work. */
 static void reuse_comes_after_what_was_queued_when_the_block_came_back(void **state)
 {
     (void)state;
@@ -101,7 +116,7 @@ static void reuse_comes_after_what_was_queued_when_the_block_came_back(void **st
 
 /* ---- threads ---- */
 
-/* A place through which blocks go from thread to thread. */
+/* A slot through which blocks go from thread to thread. */
 struct slot {
     pthread_mutex_t lock;
     struct mt_block *block; /* NULL: none */
@@ -120,7 +135,7 @@ struct member {
     uint64_t number;
 };
 
-/* Reads a block on some streams, each after its owner's, as a program does that hands it on. */
+/* Reads a block on some streams, each after its owner's, as a program does that passes it on. */
 static void read_on_others(struct crowd *crowd, struct slot *slot, mt_stream owner, uint64_t draw)
 {
     struct stage *stage = crowd->stage;
@@ -163,7 +178,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Lets the threads loose; returns how often bytes were in danger. `waits`: how often the host waited. */
+/* Runs the threads; returns the number of hazards, and sets *waits to the number of waits of the host. */
 static uint64_t run_crowd(const char *settings_text, uint64_t seed, bool is_deaf, uint64_t *waits)
 {
     struct crowd *crowd = mt_host_alloc(sizeof *crowd);
@@ -204,8 +219,8 @@ static void no_thread_gets_bytes_that_another_stream_still_reads(void **state)
     }
 }
 
-/* The test before this one sees what it is there to see. */
-static void a_device_that_does_not_follow_is_found_out(void **state)
+/* Without users there are hazards, so the test before this one can fail. */
+static void a_device_that_does_not_wait_is_found_out(void **state)
 {
     (void)state;
     uint64_t seed = take_seed(), waits;
@@ -216,10 +231,11 @@ static void a_device_that_does_not_follow_is_found_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_stream_that_used_a_block_is_followed_once),
+        cmocka_unit_test(each_stream_that_used_a_block_is_waited_for_once),
+        cmocka_unit_test(a_block_with_another_label_keeps_its_users),
         cmocka_unit_test(reuse_comes_after_what_was_queued_when_the_block_came_back),
         cmocka_unit_test(no_thread_gets_bytes_that_another_stream_still_reads),
-        cmocka_unit_test(a_device_that_does_not_follow_is_found_out),
+        cmocka_unit_test(a_device_that_does_not_wait_is_found_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

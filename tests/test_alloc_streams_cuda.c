@@ -1,7 +1,7 @@
-/* Blocks that several streams of a card use. A reader on one stream is kept waiting by other work while its block is
- * given back, taken again and written to on another: it must find what was there, since the writer is made to wait for
- * it on the card. The control is the same without a word to the allocator: then the writer comes first, which shows
- * that the streams run beside each other and that nothing else makes it wait. */
+/* Blocks that several streams of a card use. A reader on one stream waits for other work while its block is given back,
+ * taken again and written to on another stream. It must read the old values, because the writer waits for it on the card.
+ * The control does the same without mt_alloc_use_on: then the writer comes first, which shows that the streams run in
+ * parallel and that nothing else makes the writer wait. */
 #include "gpu.h"
 
 #include "alloc/alloc.h"
@@ -55,7 +55,7 @@ static void copy(struct scene *s, const struct mt_block *to, const struct mt_blo
     expect(s->device->kernels->unary(MTK_COPY, 0, &out, &in, mt_device_queue(s->device, stream)));
 }
 
-/* How many elements the reader found to be `value`. */
+/* Returns the number of elements that the reader found equal to `value`. */
 static int64_t count_found(struct scene *s, float value)
 {
     float *found = mt_host_alloc(BLOCK_ELEMENTS * sizeof *found);
@@ -70,7 +70,7 @@ static int64_t count_found(struct scene *s, float value)
 
 typedef enum telling { SAID, UNSAID } telling;
 
-/* A block of 1s is read late, given back, and taken again by who writes 2s. Returns how many 1s were read. */
+/* Reads a block of 1s late, gives it back, takes it again and writes 2s. Returns the number of 1s that were read. */
 static int64_t read_late(struct scene *s, telling what)
 {
     struct mt_block *block = take(s, BLOCK_ELEMENTS, OWNER);

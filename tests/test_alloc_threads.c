@@ -1,4 +1,4 @@
-/* Several pthreads on one allocator: what one is given no other holds, and the events still tell one story. */
+/* Several threads on one allocator: no two hold the same bytes, and the events are one valid sequence. */
 #include "alloc/alloc.h"
 #include "base/random.h"
 #include "fake_device.h"
@@ -37,7 +37,7 @@ static void take_into(struct worker *worker, struct mt_block **slot, uint64_t dr
     worker->is_sound &= mt_block_sequence(*slot) < mt_alloc_events(worker->alloc);
 }
 
-/* Tells of a block that it was used just now, and gives it back. */
+/* Emits a use of a block just now, and gives the block back. */
 static void use_and_give(struct worker *worker, struct mt_block *block)
 {
     if (block == NULL)
@@ -98,7 +98,7 @@ static void expect_one_story(const struct recording *recording, uint64_t takes)
     assert_int_equal(allocs, takes);
 }
 
-/* Every block is told of once, by the sequence of its alloc, and was used after that. */
+/* Every block has one use, by the sequence of its alloc event, and after that. */
 static void expect_one_use_a_block(const struct recording *recording, uint64_t takes)
 {
     bool *told = mt_host_alloc(recording->count * sizeof *told);

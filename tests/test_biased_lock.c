@@ -1,4 +1,4 @@
-/* The biased lock: one holder at a time, whoever comes first, and however the owner and others meet. */
+/* The biased lock: one holder at a time, whichever thread is first, and however the owner and others meet. */
 #include "base/lock.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 enum { THREADS = 4, TIMES = 20000, LOCKS = 50 };
 
-/* Counted with the lock held, by steps that two holders would spoil. */
+/* Counters that change with the lock held, in steps that two holders would break. */
 struct counted {
     struct mt_biased_lock lock;
     atomic_bool is_over; /* the owner may stop */
@@ -53,7 +53,7 @@ static bool has_owner(struct counted *counted)
     return atomic_load(&counted->lock.owner) != NULL;
 }
 
-/* Where the system can make all processors catch up, as any Linux can that does not keep some for one program alone. */
+/* On a system that can make all processors catch up, as any Linux can that reserves none for one program. */
 static void a_lock_of_one_thread_stays_its_own(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void *take_and_wait(void *context)
 {
     struct counted *counted = context;
     count(counted);
-    mt_biased_lock_take(&counted->lock); /* by the store alone, now that it is the owner */
+    mt_biased_lock_take(&counted->lock); /* by the store alone, because this thread is the owner by now */
     counted->here = 100;
     atomic_store(&counted->is_over, true);
     for (int i = 0; i < 200; i++)

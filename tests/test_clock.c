@@ -1,4 +1,4 @@
-/* The host's clock, and the arithmetic behind it on a counter and a clock that do what they are told. */
+/* The host's clock, and the arithmetic behind it on a simulated counter and clock. */
 #include "base/clock.h"
 #include "base/counter_clock.h"
 #include "base/random.h"
@@ -16,17 +16,17 @@
 
 enum { INTERVAL = MT_COUNTER_INTERVAL_NS, PROMISED_NS = 2000 };
 
-/* ---- a world with a clock and a counter ---- */
+/* ---- a simulated clock and counter ---- */
 
-/* The clock shows clock_ns, the counter what it has counted. Reading the clock takes time, too. */
+/* The clock is at clock_ns, the counter at `counted`. Reading the clock takes time, too. */
 struct world {
     struct mt_counter_clock clock;
     double clock_ns, counted;
-    double ticks_per_ns, clock_pace; /* ns that the clock shows for one that passes */
+    double ticks_per_ns, clock_pace; /* ns of the clock for one that passes */
     double reading_ns;
-    uint64_t looks; /* at the clock */
+    uint64_t looks; /* readings of the clock */
     uint64_t told_ns;
-    double worst_ns; /* by how much what was told differed from the clock */
+    double worst_ns; /* the greatest difference of a result from the clock */
 };
 
 static struct world begin_world(double ticks_per_ns)
@@ -67,7 +67,7 @@ static void ask(struct world *world)
         world->worst_ns = size;
 }
 
-/* Asks every `every_ns`, for `ns`. */
+/* Reads the time every `every_ns`, for `ns`. */
 static void live(struct world *world, double ns, double every_ns)
 {
     world->looks = 0;
@@ -83,7 +83,7 @@ static bool is_believed(const struct world *world)
     return mt_counter_clock_is_believed(&world->clock);
 }
 
-/* ---- what is told ---- */
+/* ---- results ---- */
 
 static void a_counter_is_believed_once_two_rates_agree(void **state)
 {
@@ -221,7 +221,7 @@ static void a_long_pause_begins_anew_and_is_no_break(void **state)
     struct world world = begin_world(2.6);
     live(&world, 10 * INTERVAL, 100);
     pass(&world, 5e9);
-    world.counted += 1e10; /* whatever happened in it */
+    world.counted += 1e10; /* any number of ticks */
     ask(&world);
     assert_false(is_believed(&world));
     live(&world, 3 * INTERVAL, 100);
@@ -238,7 +238,7 @@ static uint64_t system_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Asks for so long; returns by how much the worst answer was before or after the system's clock, 0 if none was. */
+/* Reads the time for so long; returns the greatest difference from the system's clock, 0 if there is none. */
 static uint64_t worst_difference(uint64_t ns)
 {
     uint64_t worst = 0, before = system_ns(), end = before + ns;
@@ -291,11 +291,11 @@ static void every_thread_is_told_the_systems_time(void **state)
     }
 }
 
-/* The time of the thread that had its turn last. */
+/* The last result of the thread that ran last. */
 struct turns {
     pthread_mutex_t lock;
     uint64_t last_ns;
-    uint64_t most_ns; /* that a thread was behind the one before it */
+    uint64_t most_ns; /* the greatest lag of a thread behind the one before it */
 };
 
 static void *take_turns(void *context)

@@ -1,5 +1,5 @@
-/* Two who emit become one sequence: whatever the allocator and the notes of a program do, from threads of their own, what
- * arrives obeys base/event.h as if one had done it. */
+/* Two emitters become one sequence: the allocator and the notes of a program emit from threads of their own, and the events
+ * that arrive obey base/event.h as if there were one emitter. */
 #include "alloc/alloc.h"
 #include "api/joint_sink.h"
 #include "base/interner.h"
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 30, ROUNDS = 4000, MIB = 1 << 20, SEGMENT_UNIT = 2 * MIB /* the shadow wants whole ones */ };
+enum { SLOTS = 30, ROUNDS = 4000, MIB = 1 << 20, SEGMENT_UNIT = 2 * MIB /* the shadow needs whole ones */ };
 
 struct target {
     struct mt_interner *interner;
@@ -54,7 +54,7 @@ static void free_target(struct target *target)
     free(target);
 }
 
-/* What each of the two does, at random. */
+/* The random actions of each of the two. */
 struct actor {
     const struct mt_sink *sink;
     uint64_t seed;

@@ -60,7 +60,7 @@ static void every_value_has_a_name_of_its_own(void **state)
     assert_int_equal(mt_dtype_bytes(MT_BF16), 2);
 }
 
-/* Label number i of many: all differ, each in few fields from others. */
+/* Returns label number i of many: all differ, each in few fields from others. */
 static struct mt_label make_label(uint32_t i)
 {
     static const char *const ops[] = {"einsum", "cast", "softmax.exp"};
@@ -86,7 +86,7 @@ static void equal_labels_get_equal_ids_and_others_dense_ones(void **state)
         for (uint32_t i = 0; i < LABELS; i++) {
             struct mt_label label = make_label(i);
             char op[16];
-            label.op = strcpy(op, label.op); /* equality is of the text, not of the pointer */
+            label.op = strcpy(op, label.op); /* texts are compared, not pointers */
             bool is_new;
             mt_label_id id = mt_interner_label(interner, &label, &is_new);
             assert_int_equal(mt_label_number(id), i + 1);
@@ -121,7 +121,7 @@ static void every_field_of_a_label_counts(void **state)
     for (uint32_t i = 0; i < COUNT(changed); i++)
         assert_int_equal(mt_label_number(mt_interner_label(interner, &changed[i], NULL)), i + 2);
     struct mt_label same = base;
-    same.shape[3] = 9; /* beyond dims: no part of it */
+    same.shape[3] = 9; /* beyond dims, so it does not count */
     assert_int_equal(mt_label_number(mt_interner_label(interner, &same, NULL)), 1);
     mt_interner_destroy(interner);
 }
@@ -143,7 +143,7 @@ static void a_span_has_the_path_from_the_root(void **state)
     mt_interner_destroy(interner);
 }
 
-/* Equal names in different parents differ, and what was borrowed stays where it is while the tables grow. */
+/* Equal names in different parents differ, and borrowed values do not move while the tables grow. */
 static void spans_are_told_apart_by_parent_and_stay_in_place(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Plans of random runs, against a checker that plays them request by request and knows nothing of how they are packed. */
+/* Plans of random runs, against a checker that replays them request by request and does not know the packing. */
 #include "plan_runs.h"
 #include "seed.h"
 
@@ -6,12 +6,12 @@
 
 enum { MOST_LIVE = 4096, REPETITIONS = 4, RUNS = 60 };
 
-/* A block that is out while the run is played. */
+/* A block that is out while the run is replayed. */
 struct live {
     uint64_t begin, end, freed;
 };
 
-/* What a run takes when it is played with a plan. */
+/* The bytes that a run takes when it is replayed with a plan. */
 struct played {
     struct live live[MOST_LIVE];
     size_t live_count;
@@ -51,7 +51,7 @@ static size_t count_of_step(const struct run *run, int64_t step)
     return count;
 }
 
-/* Plays the run and then its last step again and again; every request must find a place that nothing live overlaps. */
+/* Replays the run and then its last step again and again; no live block may overlap a request's place. */
 static void play(const struct run *run, const struct mt_plan *plan, struct played *out)
 {
     int64_t last_step = run->requests[run->count - 1].step, step = MT_NO_STEP - 1;
@@ -63,7 +63,7 @@ static void play(const struct run *run, const struct mt_plan *plan, struct playe
         int64_t its_step = request->step + (int64_t)ahead;
         number = its_step == step ? number + 1 : 0;
         step = its_step;
-        /* The last step told does not know yet when its blocks come back: the one before does. */
+        /* The requests of the last step do not have all the ends of their blocks: those of the step before do. */
         const struct mt_plan_request *knows = request->step == last_step ? request - length : request;
         uint64_t shift = now - (uint64_t)(knows - run->requests);
         uint64_t freed = knows->freed == MT_PLAN_KEPT ? MT_PLAN_KEPT : knows->freed + shift;
@@ -154,11 +154,11 @@ static void what_was_not_planned_has_no_place(void **unused)
     assert_false(mt_plan_place(plan, MT_NO_STEP, 1, 1000, &offset));
     assert_false(mt_plan_place(plan, 1, 1, UINT64_MAX, &offset));
     assert_int_equal(offset, 7);
-    assert_true(mt_plan_place(plan, 1, 1, 2048, &offset)); /* is rounded up to the same */
+    assert_true(mt_plan_place(plan, 1, 1, 2048, &offset)); /* rounded up to the same size */
     mt_plan_destroy(plan);
 }
 
-/* Each step leaves a block behind for ever: there is no place that is free again in every step. */
+/* Each step keeps a block for ever, so no place is free again in every step. */
 static void a_block_that_piles_up_has_no_place(void **unused)
 {
     (void)unused;
@@ -174,7 +174,7 @@ static void a_block_that_piles_up_has_no_place(void **unused)
     mt_plan_destroy(plan);
 }
 
-/* Nor for one whose successor is there before it goes. */
+/* Nor has a block a place that is still live when its successor begins. */
 static void a_block_that_outlives_its_successors_beginning_has_no_place(void **unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* Training runs that follow a plan: what they reserve, and that nothing else of them changes. */
+/* Training runs that follow a plan: they reserve little more than their peak, and nothing else changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "program.h"
 
-/* The answer of `memtrace run --json` with these options; the caller's. */
+/* Returns the answer of `memtrace run --json` with these options, which the caller frees. */
 static json_t *run(const char *options)
 {
     return json_of(shell("\"$M\" run --json --trace plan.db %s", options));
@@ -22,8 +22,8 @@ static double number_at(const json_t *answer, const char *object, const char *ke
     return json_number_value(number);
 }
 
-/* Options of the 2.7B model, and the most that may be reserved over the peak allocated. Packing is hardest where gradients
- * go before the forward pass, so that activations take their place. */
+/* Options of the 2.7B model, and the most that may be reserved over the peak allocated. Packing is hardest if gradients are
+ * freed before the forward pass, so that activations take their place. */
 static const struct {
     const char *options;
     double most;
@@ -59,7 +59,7 @@ static void reserved_is_peak_allocated_for_the_largest_model(void **unused)
 
 #define TINY "--vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32 --steps 5"
 
-/* Losses and norms of gradients, to the bit; on cpu they are computed. */
+/* Losses and norms of gradients are equal to the bit; on the cpu device they are computed. */
 static void losses_are_the_same_to_the_bit(void **unused)
 {
     (void)unused;
@@ -88,7 +88,7 @@ static void losses_are_the_same_to_the_bit(void **unused)
     "ifnull(offset, 0) / 512 * 3 + ifnull(event.segment, 0)) %% 1000003) FROM event, run WHERE run.id = :run AND "     \
     "event.id >= run.first_event AND event.id < run.first_event + run.event_count"
 
-/* The plan is made without a look at the device. */
+/* The plan does not depend on the device. */
 static void sim_and_cpu_follow_with_one_sequence(void **unused)
 {
     (void)unused;
@@ -102,7 +102,7 @@ static void sim_and_cpu_follow_with_one_sequence(void **unused)
     assert_string_equal(said->out, first);
     json_decref(run("--device sim " TINY " --autocast bf16"));
     said = MEMTRACE("sql --trace plan.db --csv '" SEQUENCE_QUERY "'");
-    assert_string_not_equal(said->out, first); /* or nothing was compared */
+    assert_string_not_equal(said->out, first); /* or nothing is compared */
 }
 
 static void the_settings_say_that_a_run_follows_a_plan(void **unused)
@@ -123,7 +123,7 @@ static void the_settings_say_that_a_run_follows_a_plan(void **unused)
     assert_null(strstr(said->out, "got their place"));
 }
 
-/* Where the arena has no room the run goes its way without, and says so. */
+/* If the device has no room for the arena, the run goes on without it, and says so. */
 static void a_device_without_room_is_run_without_a_plan(void **unused)
 {
     (void)unused;

@@ -59,7 +59,7 @@ bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_
 mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
                           const struct mt_alloc_settings *settings, struct mt_alloc **out)
 {
-    assert(settings->policy == MT_POLICY_TIGHT || settings->policy == MT_POLICY_TORCH);
+    assert(mt_alloc_settings_are_sound(settings));
     struct mt_alloc *alloc = mt_host_alloc(sizeof *alloc);
     alloc->policy = policy_of(settings);
     alloc->index = alloc->policy->create();
@@ -87,6 +87,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
 {
     if (alloc == NULL)
         return;
+    assert(mt_alloc_check(alloc) == MT_OK);
     mt_segments_release(alloc, UINT64_MAX);
     alloc->sink.emit = NULL; /* the segments that are left have live blocks, which the trace keeps as live */
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
@@ -101,22 +102,6 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
 
 /* ---- counters and events ---- */
 
-/* True if the counters of a category are in order: for asserts. */
-static bool is_ordered(const struct mt_alloc_count *count)
-{
-    return count->requested_bytes <= count->allocated_bytes && count->requested_bytes <= count->peak_requested_bytes &&
-           count->allocated_bytes <= count->peak_allocated_bytes && count->blocks <= count->total_allocs;
-}
-
-/* True if the counters of an allocator are in order, as far as constant time tells: for asserts. */
-static bool is_counted(const struct mt_alloc *alloc)
-{
-    const struct mt_alloc_stats *stats = &alloc->stats;
-    return stats->all.allocated_bytes <= stats->reserved_bytes && stats->reserved_bytes <= stats->peak_reserved_bytes &&
-           stats->segments <= alloc->next_birth && (stats->segments == 0) == (alloc->oldest == NULL) &&
-           stats->reserved_bytes % MT_SEGMENT_UNIT == 0 && (alloc->oldest == NULL) == (alloc->newest == NULL);
-}
-
 static void count_out(struct mt_alloc_count *count, const struct mt_block *block)
 {
     count->requested_bytes += block->requested_bytes;
@@ -127,7 +112,7 @@ static void count_out(struct mt_alloc_count *count, const struct mt_block *block
         count->peak_requested_bytes = count->requested_bytes;
     if (count->allocated_bytes > count->peak_allocated_bytes)
         count->peak_allocated_bytes = count->allocated_bytes;
-    assert(is_ordered(count));
+    assert(mt_alloc_count_is_sound(count));
 }
 
 static void count_back(struct mt_alloc_count *count, const struct mt_block *block)
@@ -137,7 +122,7 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
     count->requested_bytes -= block->requested_bytes;
     count->allocated_bytes -= block->bytes;
     count->blocks--;
-    assert(is_ordered(count));
+    assert(mt_alloc_count_is_sound(count));
 }
 
 static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt_event_kind kind,
@@ -179,12 +164,14 @@ static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_
 /* The same, by the plan if one is followed. The plan is given up before a request is refused. */
 static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
+    assert(mt_biased_lock_is_held(&alloc->lock));
     struct mt_block *block = alloc->follower != NULL ? mt_follow_take(alloc, stream, bytes) : NULL;
     if (block == NULL)
         block = obtain(alloc, stream, bytes, label);
     if (block == NULL && mt_follow_give_up(alloc))
         block = obtain(alloc, stream, bytes, label);
     assert(block == NULL || (block->bytes >= bytes && block->segment->stream == stream && mt_block_is_sound(block)));
+    assert(block == NULL || block->users == NULL);
     return block;
 }
 
@@ -238,7 +225,7 @@ static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, 
 
 static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)
 {
-    assert(bytes > 0 && bytes <= block->bytes && !block->is_hole && block->users == NULL);
+    assert(bytes > 0 && bytes <= block->bytes && !block->is_hole);
     block->is_free = false;
     block->requested_bytes = bytes;
     block->label = label;
@@ -246,7 +233,7 @@ static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t by
     count_out(&alloc->stats.all, block);
     count_out(&alloc->stats.category[mt_label_category(label)], block);
     block->sequence = emit_block(alloc, MT_EVENT_ALLOC, block);
-    assert(is_counted(alloc));
+    assert(mt_alloc_is_sound(alloc));
 }
 
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
@@ -287,7 +274,7 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
         mt_block_wait_for_users(alloc, block);
     block->is_free = true;
     alloc->policy->give(alloc, block);
-    assert(is_counted(alloc));
+    assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
 }
 
@@ -321,14 +308,14 @@ uint64_t mt_block_sequence(const struct mt_block *block)
     return block->sequence;
 }
 
-/* ---- the sink, in order with the events ---- */
-
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
     mt_biased_lock_take(&alloc->lock);
     mt_segments_release(alloc, UINT64_MAX);
     mt_biased_lock_give(&alloc->lock);
 }
+
+/* ---- the sink, in order with the events ---- */
 
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
 {
@@ -438,6 +425,6 @@ void mt_alloc_reset_peaks(struct mt_alloc *alloc)
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         reset_peak(&alloc->stats.category[c]);
     alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
-    assert(is_counted(alloc));
+    assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
 }

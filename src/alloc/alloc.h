@@ -7,7 +7,7 @@
  * It takes segments from the device, hands out blocks, caches the blocks that come back, and emits an event to its sink for
  * each of these, in one order, under one lock.
  *
- * There are two policies behind one interface. `torch` follows the rules of PyTorch's caching allocator, so that its
+ * There are two policies behind one interface. `torch` has the rules of PyTorch's caching allocator, so that its
  * reserved memory can be predicted without it. `tight` finds a block in constant time and reserves less.
  *
  * No decision depends on a raw address: ties break by (bytes, segment birth number, offset). So a device with nothing

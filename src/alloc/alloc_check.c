@@ -120,24 +120,29 @@ static mt_status check_segment(const struct mt_alloc *alloc, const struct mt_seg
     return check_tiling(alloc, segment, found);
 }
 
-static mt_status compare(const char *owner, const char *what, uint64_t counted, uint64_t found)
+/* A counter, with the value that the walk found. */
+struct counter {
+    const char *name;
+    uint64_t counted, found;
+};
+
+static mt_status compare(const char *owner, const struct counter *counters, size_t count)
 {
-    if (counted == found)
-        return MT_OK;
-    return mt_fail(MT_FAILED, "%s: %s counts %" PRIu64 ", the walk found %" PRIu64, owner, what, counted, found);
+    for (size_t i = 0; i < count; i++)
+        if (counters[i].counted != counters[i].found)
+            return mt_fail(MT_FAILED, "%s: %s counts %" PRIu64 ", the walk found %" PRIu64, owner, counters[i].name,
+                           counters[i].counted, counters[i].found);
+    return MT_OK;
 }
 
 static mt_status compare_count(const char *owner, const struct mt_alloc_count *counted,
                                const struct mt_alloc_count *found)
 {
-    mt_status status = compare(owner, "requested bytes", counted->requested_bytes, found->requested_bytes);
-    if (status == MT_OK)
-        status = compare(owner, "allocated bytes", counted->allocated_bytes, found->allocated_bytes);
-    if (status == MT_OK)
-        status = compare(owner, "blocks", counted->blocks, found->blocks);
-    if (status == MT_OK &&
-        (counted->peak_requested_bytes < counted->requested_bytes ||
-         counted->peak_allocated_bytes < counted->allocated_bytes || counted->total_allocs < counted->blocks))
+    const struct counter counters[] = {{"requested bytes", counted->requested_bytes, found->requested_bytes},
+                                       {"allocated bytes", counted->allocated_bytes, found->allocated_bytes},
+                                       {"blocks", counted->blocks, found->blocks}};
+    mt_status status = compare(owner, counters, sizeof counters / sizeof counters[0]);
+    if (status == MT_OK && !mt_alloc_count_is_sound(counted))
         status = mt_fail(MT_FAILED, "%s: a peak is below its counter", owner);
     return status;
 }
@@ -149,10 +154,10 @@ static mt_status compare_stats(const struct mt_alloc *alloc, const struct found 
     for (mt_category c = 0; c < MT_MOST_CATEGORIES && status == MT_OK; c++)
         status =
             compare_count(mt_sink_category_name(&alloc->sink, c), &counted->category[c], &found->stats.category[c]);
+    const struct counter counters[] = {{"segments", counted->segments, found->stats.segments},
+                                       {"reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes}};
     if (status == MT_OK)
-        status = compare("all", "segments", counted->segments, found->stats.segments);
-    if (status == MT_OK)
-        status = compare("all", "reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes);
+        status = compare("all", counters, sizeof counters / sizeof counters[0]);
     if (status == MT_OK && counted->peak_reserved_bytes < counted->reserved_bytes)
         status = mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
     if (status == MT_OK && alloc->device->reserved_bytes < counted->reserved_bytes)
@@ -173,9 +178,8 @@ static mt_status check_all(const struct mt_alloc *alloc)
         return status;
     uint64_t indexed;
     status = alloc->policy->check(alloc, &indexed);
-    if (status != MT_OK)
-        return status;
-    return compare("index", "free blocks", indexed, found.free_blocks);
+    const struct counter free_blocks = {"free blocks", indexed, found.free_blocks};
+    return status == MT_OK ? compare("index", &free_blocks, 1) : status;
 }
 
 mt_status mt_alloc_check(struct mt_alloc *alloc)

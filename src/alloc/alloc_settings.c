@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,19 +97,19 @@ static mt_status parse_item(const char *text, size_t length, struct mt_alloc_set
     return parse_pair(item, equals + 1, settings);
 }
 
-/* True if the settings have the invariants of the header. */
-static bool is_valid(const struct mt_alloc_settings *settings)
-{
-    int divisions = settings->roundup_power2_divisions;
-    return (size_t)settings->policy < POLICY_COUNT && settings->max_split_bytes > LEAST_MAX_SPLIT_BYTES &&
-           divisions >= 0 && divisions <= MOST_DIVISIONS && (divisions & (divisions - 1)) == 0 &&
-           settings->gc_threshold >= 0 && settings->gc_threshold < 1;
-}
-
 static bool has_torch_settings(const struct mt_alloc_settings *settings)
 {
     return settings->max_split_bytes != UINT64_MAX || settings->roundup_power2_divisions != 0 ||
            settings->gc_threshold > 0;
+}
+
+bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings)
+{
+    int divisions = settings->roundup_power2_divisions;
+    return (size_t)settings->policy < POLICY_COUNT && settings->max_split_bytes > LEAST_MAX_SPLIT_BYTES &&
+           divisions >= 0 && divisions <= MOST_DIVISIONS && (divisions & (divisions - 1)) == 0 &&
+           settings->gc_threshold >= 0 && settings->gc_threshold < 1 &&
+           (settings->policy == MT_POLICY_TORCH || !has_torch_settings(settings));
 }
 
 mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out)
@@ -127,7 +126,7 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
     }
     if (settings.policy != MT_POLICY_TORCH && has_torch_settings(&settings))
         return mt_fail(MT_USAGE, "max_split, roundup_power2_divisions and gc_threshold are settings of policy=torch");
-    assert(is_valid(&settings));
+    assert(mt_alloc_settings_are_sound(&settings));
     *out = settings;
     return MT_OK;
 }
@@ -144,26 +143,26 @@ static void add_share(struct mt_text *out, double share)
     mt_text_add(out, ",gc_threshold=%s", digits);
 }
 
-void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out)
+/* Adds the policy and the settings that differ from the default, or all. */
+static void add_settings(const struct mt_alloc_settings *settings, bool all, struct mt_text *out)
 {
     mt_text_add(out, "policy=%s", policy_names[settings->policy]);
     if (settings->max_split_bytes != UINT64_MAX)
         mt_text_add(out, ",max_split=%" PRIu64, settings->max_split_bytes);
-    if (settings->roundup_power2_divisions != 0)
+    else if (all)
+        mt_text_add(out, ",max_split=off");
+    if (all || settings->roundup_power2_divisions != 0)
         mt_text_add(out, ",roundup_power2_divisions=%d", settings->roundup_power2_divisions);
-    if (settings->gc_threshold > 0)
+    if (all || settings->gc_threshold > 0)
         add_share(out, settings->gc_threshold);
+}
+
+void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out)
+{
+    add_settings(settings, false, out);
 }
 
 void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out)
 {
-    mt_text_add(out, "policy=%s", policy_names[settings->policy]);
-    if (settings->policy != MT_POLICY_TORCH)
-        return;
-    if (settings->max_split_bytes == UINT64_MAX)
-        mt_text_add(out, ",max_split=off");
-    else
-        mt_text_add(out, ",max_split=%" PRIu64, settings->max_split_bytes);
-    mt_text_add(out, ",roundup_power2_divisions=%d", settings->roundup_power2_divisions);
-    add_share(out, settings->gc_threshold);
+    add_settings(settings, settings->policy == MT_POLICY_TORCH, out);
 }

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum mt_policy { MT_POLICY_TIGHT, MT_POLICY_TORCH } mt_policy;
@@ -20,6 +21,9 @@ struct mt_alloc_settings {
     int roundup_power2_divisions; /* torch: sizes are rounded up to this many steps between powers of two; 0: off */
     double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
 };
+
+/* True if the settings have these invariants. */
+bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings);
 
 /* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8"; "" is the default. Fails with MT_USAGE
  * and the list of what there is for an unknown key or value. */

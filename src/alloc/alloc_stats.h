@@ -4,6 +4,7 @@
 
 #include "base/label.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The blocks of one category, or all blocks.
@@ -16,6 +17,13 @@ struct mt_alloc_count {
     uint64_t peak_allocated_bytes;
     uint64_t total_allocs; /* since the allocator was created */
 };
+
+/* True if the counters have these invariants. */
+static inline bool mt_alloc_count_is_sound(const struct mt_alloc_count *count)
+{
+    return count->requested_bytes <= count->allocated_bytes && count->requested_bytes <= count->peak_requested_bytes &&
+           count->allocated_bytes <= count->peak_allocated_bytes && count->blocks <= count->total_allocs;
+}
 
 /* A request that was refused. */
 struct mt_alloc_refusal {

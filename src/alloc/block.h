@@ -113,7 +113,6 @@ struct mt_block_part {
 
 /* The functions of a policy. `index` is the result of its create. */
 struct mt_policy_table {
-    const char *name;
     uint64_t small_limit_bytes; /* rounded requests up to this size belong to the small pool */
 
     void *(*create)(void);
@@ -172,6 +171,15 @@ struct mt_alloc {
     struct mt_follower *follower; /* of a plan (follow.h); NULL: there is none */
     struct mt_alloc_stats stats;  /* largest_free_bytes is computed on demand */
 };
+
+/* True if the counters and the list of segments have these invariants, as far as a check in constant time can find: for asserts. */
+static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
+{
+    const struct mt_alloc_stats *stats = &alloc->stats;
+    return stats->all.allocated_bytes <= stats->reserved_bytes && stats->reserved_bytes <= stats->peak_reserved_bytes &&
+           stats->segments <= alloc->next_birth && (stats->segments == 0) == (alloc->oldest == NULL) &&
+           stats->reserved_bytes % MT_SEGMENT_UNIT == 0 && (alloc->oldest == NULL) == (alloc->newest == NULL);
+}
 
 /* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);

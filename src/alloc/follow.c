@@ -180,6 +180,7 @@ void mt_follower_destroy(struct mt_follower *follower)
 static mt_status follow(struct mt_alloc *alloc, const struct mt_plan *plan)
 {
     uint64_t bytes;
+    assert(mt_biased_lock_is_held(&alloc->lock));
     if (alloc->stats.all.total_allocs > 0 || alloc->follower != NULL)
         return mt_fail(MT_USAGE, "a plan is followed from the first request on: %" PRIu64 " were made",
                        alloc->stats.all.total_allocs);

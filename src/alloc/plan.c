@@ -4,7 +4,7 @@
  *   ├────────┼────────┼────────┼────────┤
  *   ────────────────────────────────────▶   kept for ever: a parameter, the optimizer's state
  *            ├──┤                           freed before the repeated step: one lifetime
- *                       ├──┤     ├──┤       of the repeated step: the same in each step that follows
+ *                       ├──┤     ├──┤       of the repeated step: the same in each later step
  *                           ├─────┤   ├─    of a gradient, which lives on into the next step; its successor takes its
  *                                           place there
  *
@@ -18,6 +18,7 @@
 #include "alloc/plan_parts.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -123,18 +124,14 @@ static enum group group_of(const struct history *history, size_t i)
     return freed != MT_PLAN_KEPT && freed - i <= history->last - history->repeated ? CORE : NOWHERE;
 }
 
-static uint32_t earlier(uint64_t a, uint64_t b)
-{
-    return (uint32_t)(a < b ? a : b);
-}
-
 static struct mt_pack_block block_of(const struct history *history, size_t i, uint64_t bytes)
 {
     uint64_t freed = history->requests[i].freed, length = history->last - history->repeated,
              end = history->last + length;
-    struct mt_pack_block block = {.bytes = bytes, .lifetimes[0] = {(uint32_t)i, earlier(freed, end)}};
+    struct mt_pack_block block = {.bytes = bytes, .lifetimes[0] = {(uint32_t)i, (uint32_t)mt_smaller(freed, end)}};
     if (i >= history->repeated)
-        block.lifetimes[1] = (struct mt_pack_lifetime){(uint32_t)(i + length), earlier(freed + length, end)};
+        block.lifetimes[1] =
+            (struct mt_pack_lifetime){(uint32_t)(i + length), (uint32_t)mt_smaller(freed + length, end)};
     return block;
 }
 

@@ -89,11 +89,6 @@ static uint64_t lowest_offset(struct layout *layout, const struct mt_pack_block 
     return offset;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Returns the number of placed blocks with offsets below `offset`. */
 static size_t count_below(const struct layout *layout, uint64_t offset)
 {
@@ -129,7 +124,7 @@ static void add(struct layout *layout, const struct mt_pack_block *block, uint64
     layout->eras[at] = eras;
     memcpy(layout->lifetimes[at], block->lifetimes, sizeof block->lifetimes);
     layout->count++;
-    layout->end_bytes = larger(layout->end_bytes, layout->ends[at]);
+    layout->end_bytes = mt_larger(layout->end_bytes, layout->ends[at]);
 }
 
 static void place_in_order(struct layout *layout, struct mt_pack_block *blocks, const struct rank *order, size_t count)
@@ -147,8 +142,7 @@ static uint32_t last_moment(const struct mt_pack_block *blocks, size_t count)
     uint32_t last = 0;
     for (size_t i = 0; i < count; i++)
         for (int j = 0; j < 2; j++)
-            if (blocks[i].lifetimes[j].until > last)
-                last = blocks[i].lifetimes[j].until;
+            last = (uint32_t)mt_larger(last, blocks[i].lifetimes[j].until);
     return last;
 }
 
@@ -322,13 +316,13 @@ uint64_t mt_pack_around(struct mt_pack_block *blocks, size_t placed_count, size_
     uint32_t last = last_moment(&blocks[placed_count], count - placed_count);
     uint64_t end_bytes = 0;
     for (size_t i = 0; i < placed_count; i++) {
-        end_bytes = larger(end_bytes, blocks[i].offset + blocks[i].bytes);
+        end_bytes = mt_larger(end_bytes, blocks[i].offset + blocks[i].bytes);
         if (blocks[i].lifetimes[0].from < last)
             add(&layout, &blocks[i], eras_of(&layout, blocks[i].lifetimes));
     }
     rank_by_size(blocks, placed_count, count, order);
     place_in_order(&layout, blocks, order, count - placed_count);
-    end_bytes = larger(end_bytes, layout.end_bytes);
+    end_bytes = mt_larger(end_bytes, layout.end_bytes);
     free(order);
     layout_destroy(&layout);
     return end_bytes;

@@ -12,11 +12,6 @@
 /* The addresses of one range: a card has room for the ranges of many streams. */
 static const uint64_t MOST_BYTES = UINT64_C(1) << 43;
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- growing ---- */
 
 /* Maps memory at the beginning of a hole, at most `bytes` (whole pages). Returns the free block that this becomes, with its
@@ -25,7 +20,7 @@ static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint
 {
     struct mt_segment *segment = hole->segment;
     assert(hole->is_hole && mt_block_is_sound(hole) && bytes > 0 && bytes % MT_SEGMENT_UNIT == 0);
-    bytes = smaller(bytes, hole->bytes);
+    bytes = mt_smaller(bytes, hole->bytes);
     alloc->failure = mt_device_range_map(alloc->device, segment->address + hole->offset, bytes);
     if (alloc->failure != MT_OK)
         return NULL;
@@ -60,7 +55,7 @@ static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
     uint64_t missing = 0;
     for (; block != NULL && (block->is_free || block->is_hole); block = block->after) {
         if (block->is_hole)
-            missing += mt_whole_pages(smaller(block->bytes, bytes));
+            missing += mt_whole_pages(mt_smaller(block->bytes, bytes));
         if (block->bytes >= bytes)
             return missing;
         bytes -= block->bytes;
@@ -98,7 +93,7 @@ static void search(struct place *best, const struct mt_segment *segment, uint64_
  * addresses or memory, or if `bytes` is more than a range may have. */
 static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
-    struct mt_segment like = {.bytes = mt_whole_pages(smaller(alloc->device->capacity_bytes, MOST_BYTES)),
+    struct mt_segment like = {.bytes = mt_whole_pages(mt_smaller(alloc->device->capacity_bytes, MOST_BYTES)),
                               .stream = stream,
                               .pool = pool,
                               .is_range = true};

@@ -268,7 +268,6 @@ static mt_status tight_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
 }
 
 const struct mt_policy_table mt_policy_tight = {
-    .name = "tight",
     .small_limit_bytes = SMALL_LIMIT_BYTES,
     .create = tight_create,
     .destroy = tight_destroy,

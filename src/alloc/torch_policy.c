@@ -176,7 +176,7 @@ static bool is_collectable(const struct mt_segment *segment)
 static uint64_t age_of(const struct mt_alloc *alloc, const struct mt_segment *segment)
 {
     const struct torch_index *torch = alloc->index;
-    assert(segment->first->is_free && segment->first->freed_at <= torch->searches[MT_POOL_LARGE]);
+    assert(mt_segment_is_idle(segment));
     return torch->searches[MT_POOL_LARGE] - segment->first->freed_at;
 }
 
@@ -313,7 +313,6 @@ static mt_status torch_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
 }
 
 const struct mt_policy_table mt_policy_torch = {
-    .name = "torch",
     .small_limit_bytes = SMALL_LIMIT_BYTES,
     .create = torch_create,
     .destroy = torch_destroy,

@@ -1,7 +1,7 @@
 /* The host's monotonic clock: nanoseconds of CLOCK_MONOTONIC, so that times of all processes of a machine compare.
  *
  * Reading CLOCK_MONOTONIC costs 20 to 25 ns, as much as all the rest of an event. On x86-64 the processor's time-stamp
- * counter costs 10, but is no clock: nobody says its exact rate, and a virtual machine may be suspended or moved. So each
+ * counter costs 10, but is no clock: its exact rate is not known, and a virtual machine may be suspended or moved. So each
  * thread keeps an anchor (one reading of both) and the rate of the counter, and reads the system's clock again after each
  * millisecond (counter_clock.h). In a thread's first two milliseconds, on other machines, and where the processor does not
  * call its counter invariant, the system's clock is read each time.

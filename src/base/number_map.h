@@ -1,5 +1,5 @@
 /* A map from 64-bit numbers to 64-bit numbers, in one flat array: open addressing with linear probing, at most half full.
- * Removal shifts the pairs that follow back, so there are no tombstones, and the map stays as fast after many changes. */
+ * Removal shifts the next pairs back, so there are no tombstones, and the map stays as fast after many changes. */
 #ifndef MT_BASE_NUMBER_MAP_H
 #define MT_BASE_NUMBER_MAP_H
 

@@ -16,6 +16,16 @@
  * and MT_COMPARE(b, a) sorts in descending order. */
 #define MT_COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
+static inline uint64_t mt_smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t mt_larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Compare two elements of an array of that type, for qsort and bsearch. */
 static inline int mt_compare_int64(const void *left, const void *right)
 {

@@ -1,4 +1,4 @@
-/* The status that a function returns which can fail, and the text of its failure.
+/* The status of a function that can fail, and the text of its failure.
  *
  * A status is also the program's exit code, so a failure keeps its meaning from where it happens to the shell. The text
  * of the last failure is kept for each thread. It is set where the failure happens, with the numbers, and read once,
@@ -21,7 +21,7 @@ extern "C" {
     X(BAD_TRACE, 3, "not a trace, or a damaged one")                                                                   \
     X(NO_DEVICE, 4, "no such device")                                                                                  \
     X(OUT_OF_MEMORY, 5, "out of device memory")                                                                        \
-    X(NOT_WRITTEN, 6, "what was to be written could not be")
+    X(NOT_WRITTEN, 6, "the output could not be written")
 
 typedef enum mt_status {
 #define X(name, code, text) MT_##name = code,
@@ -49,10 +49,10 @@ static inline mt_status mt_status_keep(mt_status first, mt_status second)
     return first != MT_OK ? first : second;
 }
 
-/* Returns the place of this thread's text, of MT_ERROR_TEXT_BYTES, which is "" at first and never moves. It has a file of
- * its own, error_text.c: a module that is loaded late has another one, which returns the place of the program that loaded
- * it. */
 enum { MT_ERROR_TEXT_BYTES = 1024 };
+
+/* Returns this thread's text, "" at first. It has MT_ERROR_TEXT_BYTES and never moves. The function has a file of its own,
+ * because a module that is loaded late has another one, which returns the text of the program that loaded it. */
 char *mt_error_text(void);
 
 /* An outcome with its text. All zero: MT_OK. */
