@@ -14,9 +14,7 @@
  * OpenBLAS starts its threads as it is loaded, which takes milliseconds. So it is loaded when a product is first
  * computed, and a program that computes none neither waits for it nor needs it. */
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/element.h"
 
-#include <assert.h>
 #include <cblas.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -112,6 +110,7 @@ static int rows_apart(const struct matrix *m)
 
 static struct layout layout_of(const struct matrix *m)
 {
+    assert(m->rows >= 0 && m->columns >= 0);
     struct matrix turned = transposed(m);
     int by_rows = rows_apart(m);
     if (by_rows > 0)
@@ -128,6 +127,7 @@ static void multiply_blas(const struct mtk_product *product, const struct matrix
     enum CBLAS_TRANSPOSE turn_a = left.order == to.order ? CblasNoTrans : CblasTrans;
     enum CBLAS_TRANSPOSE turn_b = right.order == to.order ? CblasNoTrans : CblasTrans;
     int m = (int)out->rows, n = (int)out->columns, k = (int)a->columns;
+    assert(a->dtype == out->dtype && b->dtype == out->dtype && (out->dtype == MT_F32 || out->dtype == MT_F64));
     if (out->dtype == MT_F32)
         blas.sgemm(order, turn_a, turn_b, m, n, k, (float)product->alpha, (const void *)a->at, left.leading,
                    (const void *)b->at, right.leading, (float)product->beta, (void *)out->at, to.leading);
@@ -164,6 +164,7 @@ static void multiply_plainly(const struct mtk_product *product, const struct mat
 /* Returns the part of a matrix that begins at (row, column), of at most `rows` x `columns` elements. */
 static struct matrix part(const struct matrix *m, int64_t row, int64_t column, int64_t rows, int64_t columns)
 {
+    assert(row <= m->rows && column <= m->columns);
     struct matrix p = *m;
     p.at = matrix_at(m, row, column);
     p.rows = m->rows - row < rows ? m->rows - row : rows;
@@ -180,6 +181,7 @@ static void convert(const struct matrix *to, const struct matrix *from)
         convert(&turned_to, &turned_from);
         return;
     }
+    assert(to->rows == from->rows && to->columns == from->columns && from->columns <= MTK_TILE);
     double tile[MTK_TILE];
     for (int64_t row = 0; row < from->rows; row++) {
         mtk_load(matrix_at(from, row, 0), from->dtype, from->column_stride, from->columns, tile);
@@ -206,6 +208,7 @@ static void multiply_block(const struct mtk_product *product, const struct matri
 {
     float sums[BLOCK_M * BLOCK_N], left[BLOCK_M * BLOCK_K], right[BLOCK_K * BLOCK_N];
     int m = (int)out->rows, n = (int)out->columns;
+    assert(m <= BLOCK_M && n <= BLOCK_N && a->columns == b->rows);
     struct matrix total = {(char *)sums, MT_F32, out->rows, out->columns, out->columns, 1};
     if (product->beta != 0)
         convert(&total, out);
@@ -233,6 +236,7 @@ static void multiply_blocks(const struct mtk_product *product, const struct matr
 static void multiply(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
                      const struct matrix *b)
 {
+    assert(a->rows == out->rows && b->columns == out->columns && a->columns == b->rows && a->dtype == b->dtype);
     bool is_converted = a->dtype == MT_BF16 || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
     if (is_converted)
         multiply_blocks(product, out, a, b);
@@ -248,6 +252,8 @@ mt_status mtk_cpu_matmul(const struct mtk_product *product, const struct mtk_vie
     (void)workspace;
     (void)workspace_bytes;
     (void)queue;
+    assert(a->shape[0] == out->shape[0] && a->shape[1] == out->shape[1]);
+    assert(b->shape[0] == out->shape[0] && b->shape[1] == out->shape[1]);
     mt_status status = need_blas();
     for (int64_t o = 0; o < out->shape[0] && status == MT_OK; o++)
         for (int64_t g = 0; g < out->shape[1]; g++) {

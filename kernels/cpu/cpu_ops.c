@@ -1,8 +1,16 @@
-/* Tiles of elements of any dtype, and walks through strided views. Loops with a stride of 1 are written apart, so that
- * the compiler can vectorize them. */
-#include "kernels/cpu/element.h"
+/* The CPU's table, tiles of elements of any dtype, and walks through strided views. Loops with a stride of 1 are written
+ * separately, so that the compiler can vectorize them. */
+#include "kernels/cpu/cpu_ops.h"
 
 #include <string.h>
+
+const struct mtk_table mtk_cpu = {.name = "cpu",
+#define X(op, parameters, views) .op = mtk_cpu_##op,
+                                  MTK_OPS(X)
+#undef X
+};
+
+/* ---- tiles ---- */
 
 static float float_of_bits(uint32_t bits)
 {
@@ -23,9 +31,9 @@ static double double_of_bf16(uint16_t bits)
     return (double)float_of_bits((uint32_t)bits << 16);
 }
 
-/* A double's nearest bf16, ties to even. By way of the nearest float, that would round twice, which is wrong only
- * where the float lies half-way between two bf16 and the double does not: then the float is moved to the double's
- * side by one unit in the last place. */
+/* Returns the nearest bf16, ties to even. Rounding to float first rounds twice, which is wrong only where the float lies
+ * half-way between two bf16 and the double does not. Then the float is moved by one unit in the last place towards the
+ * double. */
 static uint16_t bf16_of_double(double value)
 {
     float near = (float)value;
@@ -41,7 +49,7 @@ float mtk_round_to_tf32(float value)
 {
     const uint32_t exponent = 0x7F800000, cut = 0x1FFF;
     uint32_t bits = bits_of_float(value);
-    if ((bits & exponent) == exponent) /* infinite, or nan */
+    if ((bits & exponent) == exponent) /* infinite or nan */
         return value;
     return float_of_bits((bits + (cut + 1) / 2) & ~cut);
 }
@@ -62,7 +70,7 @@ static uint8_t uint8_of_double(double value)
     return value >= 255 ? 255 : (uint8_t)value;
 }
 
-/* Both loops of a load: `type` is what lies in memory, `value` its value, of element e. */
+/* Both loops of a load: `type` is the type in memory, `value` the value of element e. */
 #define LOAD(type, value)                                                                                              \
     {                                                                                                                  \
         const type *element = (const type *)(const void *)from;                                                        \
@@ -82,6 +90,7 @@ static uint8_t uint8_of_double(double value)
 
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
 {
+    assert(count >= 0 && count <= MTK_TILE);
     switch (dtype) {
     case MT_F32:
         LOAD(float, (double)e)
@@ -97,11 +106,11 @@ void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, d
         LOAD(uint8_t, (double)e)
     case MT_NONE:
     case MT_DTYPE_COUNT:
-        return;
+        assert(!"a view has a dtype");
     }
 }
 
-/* Both loops of a store: `stored` is what to put there, of value v. */
+/* Both loops of a store: `stored` is the element of value v. */
 #define STORE(type, stored)                                                                                            \
     {                                                                                                                  \
         type *element = (type *)(void *)to;                                                                            \
@@ -121,6 +130,7 @@ void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, d
 
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *restrict tile)
 {
+    assert(count >= 0 && count <= MTK_TILE);
     switch (dtype) {
     case MT_F32:
         STORE(float, (float)v)
@@ -136,11 +146,13 @@ void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const do
         STORE(uint8_t, uint8_of_double(v))
     case MT_NONE:
     case MT_DTYPE_COUNT:
-        return;
+        assert(!"a view has a dtype");
     }
 }
 
-/* Whether in every view dimension d, of `size` elements, continues dimension `outer` of the walk without a gap. */
+/* ---- walks ---- */
+
+/* True if in every view dimension d, of `size` elements, continues dimension `outer` of the walk without a gap. */
 static bool continues(const struct mtk_walk *walk, int outer, const struct mtk_view *const *view, int d, int64_t size)
 {
     for (int v = 0; v < walk->views; v++)
@@ -149,7 +161,7 @@ static bool continues(const struct mtk_walk *walk, int outer, const struct mtk_v
     return true;
 }
 
-/* Puts the dimensions of more than one element, merged where they can be, last in the walk's shape. */
+/* Puts the dimensions of more than one element last in the walk's shape, merged where they can be. */
 static void merge_dimensions(struct mtk_walk *walk, const struct mtk_view *const *view)
 {
     int last = MT_MAX_DIMS - 1, used = 0;
@@ -172,13 +184,17 @@ static void merge_dimensions(struct mtk_walk *walk, const struct mtk_view *const
 
 void mtk_walk_begin(struct mtk_walk *walk, int views, const struct mtk_view *const *view)
 {
+    assert(views >= 1 && views <= MTK_WALK_VIEWS);
     *walk = (struct mtk_walk){.views = views, .shape = {1, 1, 1, 1}};
     for (int v = 0; v < views; v++) {
+        assert(mtk_same_shape(view[v], view[0]));
         walk->dtype[v] = view[v]->dtype;
         walk->base[v] = mtk_pointer(view[v]->address);
     }
     merge_dimensions(walk, view);
     walk->length = walk->shape[3];
+    assert(walk->shape[0] * walk->shape[1] * walk->shape[2] * walk->length ==
+           mtk_row_count(view[0]) * view[0]->shape[3]);
     walk->rows = walk->length > 0 ? walk->shape[0] * walk->shape[1] * walk->shape[2] : 0;
     walk->row = -1;
     walk->column = walk->length;
@@ -204,8 +220,8 @@ bool mtk_walk_next(struct mtk_walk *walk)
             return false;
         walk->column = 0;
     }
-    int64_t left = walk->length - walk->column;
-    walk->count = left < MTK_TILE ? left : MTK_TILE;
+    walk->count = mtk_tile_count(walk->length - walk->column);
+    assert(walk->row >= 0 && walk->column + walk->count <= walk->length);
     locate(walk);
     return true;
 }
