@@ -4,7 +4,7 @@
 #ifndef MT_TESTS_FAKE_DEVICE_H
 #define MT_TESTS_FAKE_DEVICE_H
 
-#include "device/device.h"
+#include "device/backend.h"
 
 enum { FAKE_MOST_MAPPED = 4096 };
 

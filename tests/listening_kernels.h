@@ -65,10 +65,8 @@ static mt_status listening_adamw(const struct mtk_adamw *how, int count, const s
     return status;
 }
 
-static const struct mtk_table listening_kernels = {.name = "listening",
 #define X(op, parameters, views) .op = listening_##op,
-                                                   MTK_OPS(X)
+static const struct mtk_table listening_kernels = {.name = "listening", MTK_OPS(X)};
 #undef X
-};
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef MT_TESTS_QUEUED_DEVICE_H
 #define MT_TESTS_QUEUED_DEVICE_H
 
-#include "device/device.h"
+#include "device/backend.h"
 
 #include <pthread.h>
 

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "device/device.h"
+#include "device/backend.h"
 #include "listening_kernels.h"
 
 #include <stdlib.h>

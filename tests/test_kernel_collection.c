@@ -1,5 +1,6 @@
 /* When training collects the kernels that are watched, and to which steps they belong: a watch of our own counts an
  * imagined kernel for each label that it is told. */
+#include "device/backend.h"
 #include "recording.h"
 
 #include <setjmp.h>

@@ -4,11 +4,9 @@
 
 #include <string.h>
 
-const struct mtk_table mtk_cpu = {.name = "cpu",
 #define X(op, parameters, views) .op = mtk_cpu_##op,
-                                  MTK_OPS(X)
+const struct mtk_table mtk_cpu = {.name = "cpu", MTK_OPS(X)};
 #undef X
-};
 
 /* ---- tiles ---- */
 

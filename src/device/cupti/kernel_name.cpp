@@ -1,4 +1,4 @@
-/* The one thing that only the C++ runtime knows. */
+/* In C++, since only its runtime can demangle names. */
 #include "device/cupti/kernel_name.h"
 
 #include <cxxabi.h>

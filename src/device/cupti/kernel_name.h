@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* The C++ declaration that a linker's name stands for, for free(); NULL if it is none of C++. */
+/* Returns the C++ declaration of a linker's name, or NULL if it is none of C++. The caller frees it. */
 char *mt_kernel_name_spell(const char *name);
 
 #ifdef __cplusplus
