@@ -28,8 +28,8 @@ struct mtk_view {
     int64_t stride[MT_MAX_DIMS]; /* in elements */
 };
 
-/* The queue that an op is launched on, with the stream and the library handles that the backend needs. A device makes its
- * queues, and no other part looks inside. NULL on a device that runs an op as it is called. */
+/* The queue that an op is launched on, with the stream and the library handles that the backend needs. A device makes
+ * its queues, and no other part looks inside. NULL on a device that runs an op as it is called. */
 struct mtk_queue;
 
 /* out = f(in), with a scalar s where the formula names it. */
@@ -76,7 +76,8 @@ typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
 /* The widest head of attention. */
 enum { MTK_MOST_HEAD_FEATURES = 128 };
 
-/* The precision in which products read fp32 operands: as they are, or rounded to tf32 for the matrix units of a card. */
+/* The precision in which products read fp32 operands: as they are, or rounded to tf32 for the matrix units of a
+ * card. */
 typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
 
 /* The gradients of `attention` and their operands. All are (B,H,T,D) of one dtype with dense rows (a last stride of 1),
@@ -91,9 +92,9 @@ struct mtk_attention_grad {
     struct mtk_view out, lse;   /* its results */
 };
 
-/* The way in which the kernel of a product is chosen: the library guesses it, or the kernels that it offers are measured
- * when sizes come up for the first time. Measuring waits for the kernels. Time decides only among equal results, unless
- * another order of sums is much faster. A library that offers one kernel guesses in both cases. */
+/* The way in which the kernel of a product is chosen: the library guesses it, or the kernels that it offers are
+ * measured when sizes come up for the first time. Measuring waits for the kernels. Time decides only among equal
+ * results, unless another order of sums is much faster. A library that offers one kernel guesses in both cases. */
 typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 
 /* The settings of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
@@ -130,8 +131,8 @@ struct mtk_adamw {
     double keep;      /* the share that weight decay leaves: 1 - learning rate * decay */
 };
 
-/* The ops. Indices are I64; one that is out of range is an error of the caller, who checks data as it comes in. An op that
- * is called optional is NULL in the table of a device without a kernel for it.
+/* The ops. Indices are I64; one that is out of range is an error of the caller, who checks data as it comes in. An op
+ * that is called optional is NULL in the table of a device without a kernel for it.
  *
  *   fill              out = value.
  *   unary, binary,    Elementwise, by the formulas above. All views have the shape of out; operands repeat by strides of 0.
@@ -187,8 +188,8 @@ struct mtk_adamw {
     MTK_VIEW_OPS(X)                                                                                                    \
     X(adamw, (const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, struct mtk_queue *queue), ())
 
-/* The ops whose operands are views, as X(name, parameters, views). Outputs come first among the views; one that is NULL,
- * or has no address, is absent. */
+/* The ops whose operands are views, as X(name, parameters, views). Outputs come first among the views; one that is
+ * NULL, or has no address, is absent. */
 #define MTK_VIEW_OPS(X)                                                                                                \
     X(fill, (double value, const struct mtk_view *out, struct mtk_queue *queue), (out))                                \
     X(unary,                                                                                                           \

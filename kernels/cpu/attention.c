@@ -1,5 +1,5 @@
-/* Causal attention without a matrix of weights, in double, tile by tile as on a card: a tile of queries is multiplied by
- * one tile of keys after another. For each query the maximum and the sum of its exponentials so far are kept.
+/* Causal attention without a matrix of weights, in double, tile by tile as on a card: a tile of queries is multiplied
+ * by one tile of keys after another. For each query the maximum and the sum of its exponentials so far are kept.
  *
  *   forward    s = scale q·k, m' = max(m, s), o = o e^(m - m') + e^(s - m') v, and so for the sum; o / sum at the end
  *   backward   p = e^(s - lse), ds = scale p (do·v - delta), delta = do·o:

@@ -1,5 +1,5 @@
-/* The CPU's table, tiles of elements of any dtype, and walks through strided views. Loops with a stride of 1 are written
- * separately, so that the compiler can vectorize them. */
+/* The CPU's table, tiles of elements of any dtype, and walks through strided views. Loops with a stride of 1 are
+ * written separately, so that the compiler can vectorize them. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <string.h>
@@ -29,9 +29,9 @@ static double double_of_bf16(uint16_t bits)
     return (double)float_of_bits((uint32_t)bits << 16);
 }
 
-/* Returns the nearest bf16, ties to even. Rounding to float first rounds twice, which is wrong only where the float lies
- * half-way between two bf16 and the double does not. Then the float is moved by one unit in the last place towards the
- * double. */
+/* Returns the nearest bf16, ties to even. Rounding to float first rounds twice, which is wrong only where the float
+ * lies half-way between two bf16 and the double does not. Then the float is moved by one unit in the last place towards
+ * the double. */
 static uint16_t bf16_of_double(double value)
 {
     float near = (float)value;

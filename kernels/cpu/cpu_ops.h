@@ -1,5 +1,5 @@
-/* The ops of the CPU's table and the tools that they share; formulas and shapes are in kernels/kernels.h. Everything runs
- * at once on the calling thread (products on OpenBLAS's threads, too), so `queue` is ignored.
+/* The ops of the CPU's table and the tools that they share; formulas and shapes are in kernels/kernels.h. Everything
+ * runs at once on the calling thread (products on OpenBLAS's threads, too), so `queue` is ignored.
  *
  * Every op loads a tile of elements of any dtype into doubles, computes, and stores the tile, rounding once:
  *
@@ -80,8 +80,8 @@ static inline int64_t mtk_tile_count(int64_t left)
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *tile);
 
 /* Stores a tile, rounding to the nearest value of dtype, ties to even; bf16 in one step, never by way of fp32. For an
- * integer the fraction is cut off, a value out of range becomes the nearest one in range, and nan becomes 0. A bool is 1
- * if the value is not 0. */
+ * integer the fraction is cut off, a value out of range becomes the nearest one in range, and nan becomes 0. A bool is
+ * 1 if the value is not 0. */
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *tile);
 
 static inline double mtk_load_one(const char *from, mt_dtype dtype)
@@ -96,7 +96,8 @@ static inline void mtk_store_one(char *to, mt_dtype dtype, double value)
     mtk_store(to, dtype, 1, 1, &value);
 }
 
-/* Returns the nearest value with the 10 bits of mantissa of tf32, halves away from 0, as the kernels of a card round. */
+/* Returns the nearest value with the 10 bits of mantissa of tf32, halves away from 0, as the kernels of a card
+ * round. */
 float mtk_round_to_tf32(float value);
 
 /* Returns the index at `from`, exactly. */

@@ -1,8 +1,9 @@
-/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]. Every element of `out` is written.
+/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]. Every element of `out` is
+ * written.
  *
  * fp32 and fp64 go to OpenBLAS. It reads a matrix by rows or by columns, so a transposed view needs no copy. bf16 is
- * read as fp32, and fp32 as tf32 where that is asked for: such operands are converted on the stack, tile by tile, and the
- * sums are rounded once:
+ * read as fp32, and fp32 as tf32 where that is asked for: such operands are converted on the stack, tile by tile, and
+ * the sums are rounded once:
  *
  *   a ──BLOCK_M x BLOCK_K──┐
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out

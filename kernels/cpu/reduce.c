@@ -1,8 +1,8 @@
 /* Sums, means and maxima over any set of dimensions, in double.
  *
- * Dimensions of one element are put first, so that the last dimension has several where one does. If the last is reduced,
- * each element of `out` takes whole rows of `in`. If it is kept, a tile of `out` takes tiles of `in` element by element.
- * Either way `in` is read along its rows. The maximum of operands with a nan is nan. */
+ * Dimensions of one element are put first, so that the last dimension has several where one does. If the last is
+ * reduced, each element of `out` takes whole rows of `in`. If it is kept, a tile of `out` takes tiles of `in` element
+ * by element. Either way `in` is read along its rows. The maximum of operands with a nan is nan. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <math.h>
@@ -69,8 +69,8 @@ static int64_t row_count(const int64_t *shape)
     return shape[0] * shape[1] * shape[2];
 }
 
-/* Returns the address of row number `row` of `shape`, counted along its first three dimensions, in the part of `view` that
- * begins at `base`. */
+/* Returns the address of row number `row` of `shape`, counted along its first three dimensions, in the part of `view`
+ * that begins at `base`. */
 static char *row_at(const struct mtk_view *view, const int64_t *shape, int64_t row, char *base)
 {
     int64_t k = row % shape[2], above = row / shape[2];
@@ -83,7 +83,8 @@ static char *column_at(const struct mtk_view *view, int64_t column, char *row)
     return row + column * view->stride[3] * (int64_t)mt_dtype_bytes(view->dtype);
 }
 
-/* Reduces tile[i] into lane[i % LANES]. The tile is filled up with start values, so that every lane takes equally many. */
+/* Reduces tile[i] into lane[i % LANES]. The tile is filled up with start values, so that every lane takes equally
+ * many. */
 static void take_lanes(mtk_reduce_op op, int64_t count, double *restrict tile, double *restrict lane)
 {
     assert(count <= MTK_TILE && MTK_TILE % LANES == 0);

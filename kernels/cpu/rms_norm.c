@@ -1,7 +1,7 @@
 /* RMSNorm of contiguous rows and its gradients; formulas in kernels/kernels.h.
  *
- * If the forward pass adds two operands, it normalizes their sum as it was stored, rounded. Backward reads that sum, and
- * so computes the same output again to the bit. */
+ * If the forward pass adds two operands, it normalizes their sum as it was stored, rounded. Backward reads that sum,
+ * and so computes the same output again to the bit. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Softmax over the rows of the last dimension, its gradient, and cross entropy, in double. Of a row, a query may see only
- * the first elements: the others are 0 in the output and are not read.
+/* Softmax over the rows of the last dimension, its gradient, and cross entropy, in double. Of a row, a query may see
+ * only the first elements: the others are 0 in the output and are not read.
  *
  *   softmax         out = e^(scale in - lse), lse = ln of the sum of e^(scale in)
  *   softmax_grad    out = scale w (grad - sum of grad w), w = kept, or e^(scale kept - lse)

@@ -1,5 +1,5 @@
-/* The side of devices that backends implement. A backend fills a table of functions; device.c checks the arguments for all
- * backends and supplies what is optional, so that a backend is short. */
+/* The side of devices that backends implement. A backend fills a table of functions; device.c checks the arguments for
+ * all backends and supplies what is optional, so that a backend is short. */
 #ifndef MT_DEVICE_BACKEND_H
 #define MT_DEVICE_BACKEND_H
 
@@ -15,15 +15,15 @@ struct mt_device_table {
     void (*release)(struct mt_device *device, mt_addr address, uint64_t bytes);
 
     /* A range of addresses without memory, and memory under parts of it. All sizes are multiples of MT_DEVICE_PAGE. map
-     * fails with MT_OUT_OF_MEMORY if there is none. unmap takes any mapped pages, even of several calls of map, and takes
-     * them away after the queued work that may use them. Optional, all or none: memory comes by reserve alone. */
+     * fails with MT_OUT_OF_MEMORY if there is none. unmap takes any mapped pages, even of several calls of map, and
+     * takes them away after the queued work that may use them. Optional, all or none: memory comes by reserve alone. */
     mt_status (*range_open)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
     void (*range_close)(struct mt_device *device, mt_addr address, uint64_t bytes);
     mt_status (*range_map)(struct mt_device *device, mt_addr address, uint64_t bytes);
     void (*range_unmap)(struct mt_device *device, mt_addr address, uint64_t bytes);
 
-    /* Lets work that is queued on `later` from now on wait for the work that is queued on `earlier` so far. Does not wait
-     * itself. Optional: all streams are one. */
+    /* Lets work that is queued on `later` from now on wait for the work that is queued on `earlier` so far. Does not
+     * wait itself. Optional: all streams are one. */
     mt_status (*follow)(struct mt_device *device, mt_stream later, mt_stream earlier);
 
     /* Copy between host and device, in the order of the stream. read returns when the bytes have arrived. Optional: a
@@ -41,11 +41,11 @@ struct mt_device_table {
      * NULL. */
     void *(*stream_handle)(struct mt_device *device, mt_stream stream);
 
-    /* Between begin and end, stream 0 gets work that is the same whenever `key` is. The backend may queue it as one, from
-     * what earlier times have shown: device->kernels is then NULL until the end. No reads and writes come in between.
-     * drop takes the place of end: it forgets the key, and work that is not queued yet is never queued. It fails with
-     * MT_FAILED unless the work was queued op by op. forget forgets all keys. Optional, all or none: work is queued op
-     * by op. */
+    /* Between begin and end, stream 0 gets work that is the same whenever `key` is. The backend may queue it as one,
+     * from what earlier times have shown: device->kernels is then NULL until the end. No reads and writes come in
+     * between. drop takes the place of end: it forgets the key, and work that is not queued yet is never queued. It
+     * fails with MT_FAILED unless the work was queued op by op. forget forgets all keys. Optional, all or none: work is
+     * queued op by op. */
     mt_status (*graph_begin)(struct mt_device *device, uint64_t key);
     mt_status (*graph_end)(struct mt_device *device);
     mt_status (*graph_drop)(struct mt_device *device);
@@ -60,8 +60,8 @@ struct mt_device_table {
     /* Reads the driver's figures. Optional: fails with MT_FAILED. */
     mt_status (*memory)(struct mt_device *device, struct mt_device_memory *out);
 
-    /* Begins to watch the kernels of the device. Fails with MT_FAILED if what that takes is missing or in use. The device
-     * owns the watch. Optional: fails with MT_FAILED, there are no kernels. */
+    /* Begins to watch the kernels of the device. Fails with MT_FAILED if what that takes is missing or in use. The
+     * device owns the watch. Optional: fails with MT_FAILED, there are no kernels. */
     mt_status (*watch_kernels)(struct mt_device *device, struct mt_kernel_watch **out);
 
     /* Returns the nanoseconds since the device was opened. */
@@ -92,8 +92,8 @@ struct mt_kernel_watch {
     uint64_t lost_kernels; /* that ran and left no record, as of the last collect */
 };
 
-/* Open a backend by the part of its spelling after the colon, NULL if there is none. The device's name, table and capacity
- * are set. The caller owns it. */
+/* Open a backend by the part of its spelling after the colon, NULL if there is none. The device's name, table and
+ * capacity are set. The caller owns it. */
 mt_status mt_sim_open(const char *argument, struct mt_device **out);
 mt_status mt_cpu_open(const char *argument, struct mt_device **out);
 

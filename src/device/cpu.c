@@ -1,6 +1,6 @@
-/* Host memory as a device. Reservations are anonymous mappings, page-aligned and zeroed, and an address is a pointer. Ops run
- * at once, so there is no queue. A range is a mapping without access, for which the system sets no memory aside. A part of
- * it gets memory by becoming readable and writable. */
+/* Host memory as a device. Reservations are anonymous mappings, page-aligned and zeroed, and an address is a pointer.
+ * Ops run at once, so there is no queue. A range is a mapping without access, for which the system sets no memory
+ * aside. A part of it gets memory by becoming readable and writable. */
 #include "device/backend.h"
 
 #include "base/clock.h"

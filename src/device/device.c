@@ -1,6 +1,6 @@
-/* The front of every device: it checks what all backends demand, keeps the count of reserved bytes below the capacity, and
- * supplies what a backend leaves out. Devices are opened in device_open.c, so that a program with a device of its own needs
- * no other.
+/* The front of every device: it checks what all backends demand, keeps the count of reserved bytes below the capacity,
+ * and supplies what a backend leaves out. Devices are opened in device_open.c, so that a program with a device of its
+ * own needs no other.
  *
  * The count is kept with atomic operations, since allocators on several threads may share a device. */
 #include "device/backend.h"

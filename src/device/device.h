@@ -7,8 +7,8 @@
  *
  * backend.h is for those who implement one.
  *
- * Threads: reserve, release, ranges, follow, synchronize, stream handles, the memory figures and the clock may be called
- * from any thread. Everything else is for the thread that runs the model. */
+ * Threads: reserve, release, ranges, follow, synchronize, stream handles, the memory figures and the clock may be
+ * called from any thread. Everything else is for the thread that runs the model. */
 #ifndef MT_DEVICE_DEVICE_H
 #define MT_DEVICE_DEVICE_H
 
@@ -67,8 +67,9 @@ struct mt_device {
     struct mt_profile profile;         /* of sim the whole card, of others the name and the memory */
 };
 
-/* Opens a device by its spelling above. Fails with MT_NO_DEVICE if the kind or the card is unknown; the message then lists
- * the known ones and the nearest match. The caller owns the device and closes it after everything that uses it. */
+/* Opens a device by its spelling above. Fails with MT_NO_DEVICE if the kind or the card is unknown; the message then
+ * lists the known ones and the nearest match. The caller owns the device and closes it after everything that uses
+ * it. */
 mt_status mt_device_open(const char *spelling, struct mt_device **out);
 void mt_device_close(struct mt_device *device);
 
@@ -78,32 +79,34 @@ const char *mt_device_kind(const struct mt_device *device);
 /* True if a spelling, or the name of a device in a trace, is that of a simulated one. */
 bool mt_device_is_simulated(const char *spelling);
 
-/* Writes the spelling of a simulated device of that capacity, "sim:8589934592", into `text` of MT_DEVICE_NAME bytes, and
- * returns `text`. The second function opens such a device, like mt_device_open but of any capacity. */
+/* Writes the spelling of a simulated device of that capacity, "sim:8589934592", into `text` of MT_DEVICE_NAME bytes,
+ * and returns `text`. The second function opens such a device, like mt_device_open but of any capacity. */
 char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text);
 mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out);
 
 /* Returns the names of the cards that mt_device_open knows, ending with NULL, for help texts. Static. */
 const char *const *mt_device_cards(void);
 
-/* Takes memory. Fails with MT_OUT_OF_MEMORY, with the bytes asked and left, if the capacity would be passed or the backend
- * has no more; and with MT_USAGE if `bytes` is 0. */
+/* Takes memory. Fails with MT_OUT_OF_MEMORY, with the bytes asked and left, if the capacity would be passed or the
+ * backend has no more; and with MT_USAGE if `bytes` is 0. */
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
 
-/* Ranges of addresses, and memory under parts of them, of devices with ranges. Sizes are multiples of MT_DEVICE_PAGE, not 0.
- * Mapped bytes count as reserved, and each map as a call of reserve. A range is closed after all of it was unmapped. */
+/* Ranges of addresses, and memory under parts of them, of devices with ranges. Sizes are multiples of MT_DEVICE_PAGE,
+ * not 0. Mapped bytes count as reserved, and each map as a call of reserve. A range is closed after all of it was
+ * unmapped. */
 bool mt_device_has_ranges(const struct mt_device *device);
 mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t bytes);
 mt_status mt_device_range_map(struct mt_device *device, mt_addr address, uint64_t bytes);
 void mt_device_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes);
 
-/* Lets work that is queued on `later` from now on wait for the work that is queued on `earlier` so far. Returns at once. */
+/* Lets work that is queued on `later` from now on wait for the work that is queued on `earlier` so far. Returns at
+ * once. */
 mt_status mt_device_follow(struct mt_device *device, mt_stream later, mt_stream earlier);
 
-/* Copy between host and device, in the order of the stream. The read returns when the bytes have arrived. On a device that
- * stores nothing a write does nothing, and a read fails with MT_FAILED. */
+/* Copy between host and device, in the order of the stream. The read returns when the bytes have arrived. On a device
+ * that stores nothing a write does nothing, and a read fails with MT_FAILED. */
 mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream);
 mt_status mt_device_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream);
 
@@ -113,8 +116,8 @@ mt_status mt_device_synchronize(struct mt_device *device);
 /* Returns the queue that kernels of `stream` take, NULL on a device without queues. */
 struct mtk_queue *mt_device_queue(struct mt_device *device, mt_stream stream);
 
-/* Returns the driver's handle of `stream`, on a card a cudaStream_t that the device owns. NULL if the device has no queues
- * or the card fails. */
+/* Returns the driver's handle of `stream`, on a card a cudaStream_t that the device owns. NULL if the device has no
+ * queues or the card fails. */
 void *mt_device_stream_handle(struct mt_device *device, mt_stream stream);
 
 /* Work that is the same, launch by launch, whenever `key` is the same, may be queued as one: mt_device_executes is then
@@ -127,19 +130,21 @@ mt_status mt_device_graph_end(struct mt_device *device);
 mt_status mt_device_graph_drop(struct mt_device *device);
 void mt_device_graph_forget(struct mt_device *device);
 
-/* Mark a moment of the queued work under `number`, below MT_DEVICE_MARKS, and return the milliseconds between two marks. */
+/* Mark a moment of the queued work under `number`, below MT_DEVICE_MARKS, and return the milliseconds between two
+ * marks. */
 mt_status mt_device_mark(struct mt_device *device, int number);
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
 
-/* Watches the device's kernels from now on, until the device is closed. Fails with MT_FAILED if the device runs no kernels,
- * if a library is missing, or if another tool watches already, which the message names. The caller may go on without. */
+/* Watches the device's kernels from now on, until the device is closed. Fails with MT_FAILED if the device runs no
+ * kernels, if a library is missing, or if another tool watches already, which the message names. The caller may go on
+ * without. */
 mt_status mt_device_watch_kernels(struct mt_device *device);
 
 /* True if kernels are watched. */
 bool mt_device_watches_kernels(const struct mt_device *device);
 
-/* Return the number of launches that mt_device_collect has yet to hand over, and of kernels that left no record by the time
- * of the last collect. */
+/* Return the number of launches that mt_device_collect has yet to hand over, and of kernels that left no record by the
+ * time of the last collect. */
 uint64_t mt_device_waiting_kernels(const struct mt_device *device);
 uint64_t mt_device_lost_kernels(const struct mt_device *device);
 

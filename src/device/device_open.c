@@ -1,7 +1,7 @@
 /* Opens a device by its spelling. Only here are devices known by name.
  *
- * The module for NVIDIA cards is loaded when a card is opened, so that the program starts where there is no driver and no
- * CUDA library. It stays loaded: CUDA ends with the process. */
+ * The module for NVIDIA cards is loaded when a card is opened, so that the program starts where there is no driver and
+ * no CUDA library. It stays loaded: CUDA ends with the process. */
 #include "device/backend.h"
 
 #include "base/text.h"
@@ -21,8 +21,8 @@
 
 enum { MOST_CARDS = 64 };
 
-/* Fails with MT_NO_DEVICE without a driver: the module's libraries of hundreds of megabytes are then not worth loading. A
- * driver stays loaded, since CUDA's runtime opens it next. */
+/* Fails with MT_NO_DEVICE without a driver: the module's libraries of hundreds of megabytes are then not worth loading.
+ * A driver stays loaded, since CUDA's runtime opens it next. */
 static mt_status find_driver(void)
 {
     if (dlopen(CUDA_DRIVER, RTLD_LAZY | RTLD_LOCAL) != NULL)

@@ -8,7 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Invariants: spellings[i] belongs to the name of number i + 1; launch_count and run_count are the lengths of the arrays. */
+/* Invariants: spellings[i] belongs to the name of number i + 1; launch_count and run_count are the lengths of the
+ * arrays. */
 struct mt_kernel_log {
     pthread_mutex_t launch_lock; /* guards the launches */
     struct mt_kernel_launch *launches;
@@ -158,8 +159,8 @@ static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count,
     return &(*ends)[(*count)++];
 }
 
-/* Moves the start of each run to the end of the run ahead of it in its stream: a kernel may take its place on the card while
- * that still runs, and waits there. The runs are in the order in which they took their places. */
+/* Moves the start of each run to the end of the run ahead of it in its stream: a kernel may take its place on the card
+ * while that still runs, and waits there. The runs are in the order in which they took their places. */
 static void begin_at_turns(struct mt_kernel_log *log)
 {
     struct stream_end *ends = NULL;

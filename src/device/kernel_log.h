@@ -1,5 +1,6 @@
 /* The log of watched kernels: which label and step launched each, and when each ran. Launches and runs are reported at
- * different times, by threads that don't wait for each other. They are joined by the number that the driver gives a launch.
+ * different times, by threads that don't wait for each other. They are joined by the number that the driver gives a
+ * launch.
  *
  *   launch(number, label, step) ──┐
  *                                 ├──▶ take: kernels with their labels and steps, by start
@@ -21,7 +22,8 @@ struct mt_kernel_run {
     uint32_t stream;
 };
 
-/* Creates an empty log. `spell` returns a name made readable, which the log frees, or NULL if it is readable already. */
+/* Creates an empty log. `spell` returns a name made readable, which the log frees, or NULL if it is readable
+ * already. */
 struct mt_kernel_log *mt_kernel_log_create(char *(*spell)(const char *name));
 void mt_kernel_log_destroy(struct mt_kernel_log *log); /* may be NULL */
 
@@ -39,10 +41,10 @@ void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *ru
 /* Returns the number of launches since the last take. */
 uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log);
 
-/* Hands over every kernel that ran, in the order in which they took their places on the card, with `shift_ns` added to the
- * times. A kernel may take its place before the one ahead of it in its stream has ended; its time begins when that ends.
- * Forgets runs and launches, so all launched work must have ended. A kernel whose launch is not in the log has label 0 and
- * no step. */
+/* Hands over every kernel that ran, in the order in which they took their places on the card, with `shift_ns` added to
+ * the times. A kernel may take its place before the one ahead of it in its stream has ended; its time begins when that
+ * ends. Forgets runs and launches, so all launched work must have ended. A kernel whose launch is not in the log has
+ * label 0 and no step. */
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context);
 

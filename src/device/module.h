@@ -1,5 +1,5 @@
-/* Modules: shared libraries that the program and the library open when they are needed. So both also start on a machine that
- * lacks the libraries that a module needs.
+/* Modules: shared libraries that the program and the library open when they are needed. So both also start on a machine
+ * that lacks the libraries that a module needs.
  *
  *   program or libmemtrace.so ──mt_module_attach(host)──▶ module, with a copy of src/base of its own
  *                             ◀─────error_text, find────  its errors are the opener's, and it finds other modules
@@ -18,11 +18,11 @@ struct mt_module_host {
 #define MT_MODULE_ATTACH_NAME "mt_module_attach"
 typedef void mt_module_attach_function(const struct mt_module_host *host);
 
-/* Opens the module `file` ("libmemtrace_cuda.so"), attaches it, and finds its function `symbol`. Looks beside the program, in
- * the folder above it (for the tests of a build) and in ../lib/memtrace (for an installation); then beside the library that
- * this code is part of, in memtrace/ there and in ../memtrace; then where the loader looks. The module stays open. If two
- * parts of a process attach it, the last one gets its errors. Fails with MT_NO_DEVICE and the loader's message if the module
- * or a library that it needs is missing. */
+/* Opens the module `file` ("libmemtrace_cuda.so"), attaches it, and finds its function `symbol`. Looks beside the
+ * program, in the folder above it (for the tests of a build) and in ../lib/memtrace (for an installation); then beside
+ * the library that this code is part of, in memtrace/ there and in ../memtrace; then where the loader looks. The module
+ * stays open. If two parts of a process attach it, the last one gets its errors. Fails with MT_NO_DEVICE and the
+ * loader's message if the module or a library that it needs is missing. */
 mt_status mt_module_find(const char *file, const char *symbol, void **out_function);
 
 #endif

@@ -65,8 +65,8 @@ static uint64_t sim_now_ns(const struct mt_device *device)
     return __atomic_load_n(&((const struct sim *)device)->clock_ns, __ATOMIC_RELAXED);
 }
 
-/* Returns the operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only if
- * the work asks for it. fp64, which only tests use, counts as fp32. */
+/* Returns the operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only
+ * if the work asks for it. fp64, which only tests use, counts as fp32. */
 static double peak_rate(const struct mt_profile *profile, const struct mt_work *work)
 {
     double matrix_rate = 0;

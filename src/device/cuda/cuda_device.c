@@ -1,5 +1,5 @@
-/* One CUDA card as a device. Memory comes from cudaMalloc, or is mapped under ranges of addresses. Work of several streams
- * runs at the same time. Marks are moments of stream 0.
+/* One CUDA card as a device. Memory comes from cudaMalloc, or is mapped under ranges of addresses. Work of several
+ * streams runs at the same time. Marks are moments of stream 0.
  *
  * The driver's memory figures are read while the device is opened, before and after each part of CUDA starts, since the
  * driver does not tell the parts apart later:
@@ -93,8 +93,8 @@ static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     return MT_OK;
 }
 
-/* Drops the error of a call in a cleanup, which nobody reports. The runtime would return it as the error of the next launch.
- * An error of the card's work stays, and shows at the next wait. */
+/* Drops the error of a call in a cleanup, which nobody reports. The runtime would return it as the error of the next
+ * launch. An error of the card's work stays, and shows at the next wait. */
 static void drop_error(cudaError_t error)
 {
     if (error != cudaSuccess)

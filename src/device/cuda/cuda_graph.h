@@ -1,6 +1,6 @@
-/* Steps that a card repeats. A key identifies the work between begin and end. The first time that a key comes up, its work
- * is queued op by op. The second time it is captured as a graph, which is then launched. From then on begin launches the
- * graph, and the host queues nothing until end.
+/* Steps that a card repeats. A key identifies the work between begin and end. The first time that a key comes up, its
+ * work is queued op by op. The second time it is captured as a graph, which is then launched. From then on begin
+ * launches the graph, and the host queues nothing until end.
  *
  * Captured work reads and writes the addresses that it was captured with: equal keys promise equal launches. */
 #ifndef MT_DEVICE_CUDA_GRAPH_H
@@ -28,8 +28,8 @@ struct mt_cuda_graph {
 
 enum { MT_CUDA_GRAPHS = 8 };
 
-/* All zero at first. Invariants: used places have different keys; `current` is one of them between begin and end, and NULL
- * with the mode MT_CUDA_GRAPH_QUEUES outside. */
+/* All zero at first. Invariants: used places have different keys; `current` is one of them between begin and end, and
+ * NULL with the mode MT_CUDA_GRAPH_QUEUES outside. */
 struct mt_cuda_graphs {
     struct mt_cuda_graph list[MT_CUDA_GRAPHS];
     struct mt_cuda_graph *current;
@@ -41,8 +41,8 @@ struct mt_cuda_graphs {
 mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaStream_t stream);
 mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream);
 
-/* Takes the place of end: forgets the key, and launches nothing of what was captured. Fails with MT_FAILED unless the work was
- * queued op by op. */
+/* Takes the place of end: forgets the key, and launches nothing of what was captured. Fails with MT_FAILED unless the
+ * work was queued op by op. */
 mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream);
 
 /* Notes the moment in the queue, also in what is captured. A graph that replays notes it by itself. */

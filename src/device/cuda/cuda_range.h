@@ -1,8 +1,9 @@
 /* Ranges of addresses on a card, and memory under parts of them, by the driver's virtual memory management.
  *
- * The driver unmaps only whole pieces of memory, and any page may be given back alone: so every page (MT_DEVICE_PAGE) is a
- * piece. It costs 14 us to make and map one. To grant access costs 32 us for one page and hardly more for a hundred, so that
- * is done once for all pages of a call. The runtime hands out the driver's functions; nothing is linked with the driver.
+ * The driver unmaps only whole pieces of memory, and any page may be given back alone: so every page (MT_DEVICE_PAGE)
+ * is a piece. It costs 14 us to make and map one. To grant access costs 32 us for one page and hardly more for a
+ * hundred, so that is done once for all pages of a call. The runtime hands out the driver's functions; nothing is
+ * linked with the driver.
  *
  * Threads: any, as for ranges in device/device.h. */
 #ifndef MT_DEVICE_CUDA_RANGE_H
@@ -14,7 +15,8 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-/* The driver's functions. Invariant: if is_ready, the card maps pages of MT_DEVICE_PAGE and every function was found. */
+/* The driver's functions. Invariant: if is_ready, the card maps pages of MT_DEVICE_PAGE and every function was
+ * found. */
 struct mt_cuda_range {
     CUresult (*address_reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
     CUresult (*address_free)(CUdeviceptr, size_t);

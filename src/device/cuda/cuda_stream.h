@@ -1,5 +1,5 @@
-/* The streams of a card: queues of work that run at the same time, each with its own cuBLAS handle. Stream 0 exists from the
- * beginning, others are made when they are first used.
+/* The streams of a card: queues of work that run at the same time, each with its own cuBLAS handle. Stream 0 exists
+ * from the beginning, others are made when they are first used.
  *
  *   stream 0   queue ──kernel──kernel──┬─────────────────┬──kernel──▶
  *   stream 1            queue ──kernel─┴──kernel ···     ╰ follows stream 1: the card waits, the host does not
@@ -15,8 +15,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* Invariant: if is_own, the stream has a queue and an event. A stream that could not be made is not its own: its work goes to
- * stream 0 from then on, so that the order of its work holds. */
+/* Invariant: if is_own, the stream has a queue and an event. A stream that could not be made is not its own: its work
+ * goes to stream 0 from then on, so that the order of its work holds. */
 struct mt_cuda_stream {
     mt_stream number;
     bool is_own;

@@ -13,8 +13,8 @@ struct mt_process_memory {
     int (*shutdown)(void);
 };
 
-/* Opens the library for the card at that PCI bus address ("0000:3B:00.0"). Never fails: without library, card or permission,
- * mt_process_memory_bytes returns false. */
+/* Opens the library for the card at that PCI bus address ("0000:3B:00.0"). Never fails: without library, card or
+ * permission, mt_process_memory_bytes returns false. */
 void mt_process_memory_open(struct mt_process_memory *memory, const char *bus_address);
 void mt_process_memory_close(struct mt_process_memory *memory);
 

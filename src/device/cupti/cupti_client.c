@@ -110,7 +110,8 @@ void mt_cupti_buffers_give(struct mt_cupti_buffers *buffers, uint8_t *buffer)
         free(buffer);
 }
 
-/* Turns an attribute on. If CUPTI does not know it, its default stays: slower, or with memory of the card, but correct. */
+/* Turns an attribute on. If CUPTI does not know it, its default stays: slower, or with memory of the card, but
+ * correct. */
 static void prefer(CUpti_ActivityAttribute attribute)
 {
     uint8_t yes = 1;

@@ -5,8 +5,9 @@
  *   collect ─▶ flush ────────────────────────────────────────────▶ take
  *
  * Every kernel record carries the correlation number of the call that launched it. A callback at the entry of each
- * launch gets that number and logs it with the current label and step. So neither external correlation nor the records of
- * API calls are needed, which would cost two more records a launch. cupti_client.h is shared with `memtrace record`.
+ * launch gets that number and logs it with the current label and step. So neither external correlation nor the records
+ * of API calls are needed, which would cost two more records a launch. cupti_client.h is shared with `memtrace
+ * record`.
  *
  * CUPTI hands buffers over on its own thread as they fill, so a collect waits only for the last one.
  *

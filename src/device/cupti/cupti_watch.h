@@ -7,9 +7,9 @@
 #define MT_CUPTI_WATCH_NAME "mt_cupti_watch"
 typedef mt_status (*mt_cupti_watch_function)(struct mt_device *device, struct mt_kernel_watch **out);
 
-/* Begins to watch the kernels of a CUDA device, for mt_device_watch_kernels. A process has one watch at a time. Fails with
- * MT_FAILED if CUPTI is of another version than this was built with, if another tool uses it (the message names it), or if
- * a call of CUPTI fails. */
+/* Begins to watch the kernels of a CUDA device, for mt_device_watch_kernels. A process has one watch at a time. Fails
+ * with MT_FAILED if CUPTI is of another version than this was built with, if another tool uses it (the message names
+ * it), or if a call of CUPTI fails. */
 mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out);
 
 #endif
