@@ -135,15 +135,15 @@ struct mtk_adamw {
  * that is called optional is NULL in the table of a device without a kernel for it.
  *
  *   fill              out = value.
- *   unary, binary,    Elementwise, by the formulas above. All views have the shape of out; operands repeat by strides of 0.
- *   ternary
+ *   unary, binary,    Elementwise, by the formulas above. All views have the shape of out; operands repeat by strides
+ *   ternary           of 0.
  *   reduce            As mtk_reduce_op has it.
- *   random            Element i, row-major, = center + (2 * unit(generator, i) - 1) * spread. unit is mt_random_unit. out
- *                     is contiguous.
- *   matmul            out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product for
- *                     each o and g. Views are strided; of each matrix one of the two last strides is 1. a and b have one
- *                     dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in fp32 or
- *                     better. The workspace may be used.
+ *   random            Element i, row-major, = center + (2 * unit(generator, i) - 1) * spread. unit is mt_random_unit.
+ *                     out is contiguous.
+ *   matmul            out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product
+ *                     for each o and g. Views are strided; of each matrix one of the two last strides is 1. a and b have
+ *                     one dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in fp32
+ *                     or better. The workspace may be used.
  *   lower_triangle    out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0.
  *   rotate            Rotary embedding on interleaved pairs of the last dimension, with positions along the third:
  *                     (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of the angle
@@ -158,9 +158,9 @@ struct mtk_adamw {
  *                     others. lse = ln of the sum of e^(scale in) over the keys that q sees; it is not written if it is
  *                     NULL. out may be the same view as in. Milakov and Gimelshein, "Online normalizer calculation for
  *                     softmax", 2018. Optional.
- *   softmax_grad      out = scale w (grad - sum over k of grad w). If lse is NULL, kept is the output of softmax, and w is
- *                     kept. Otherwise kept is its input, and w = e^(scale kept - lse). out may be the same view as grad.
- *                     Optional.
+ *   softmax_grad      out = scale w (grad - sum over k of grad w). If lse is NULL, kept is the output of softmax, and w
+ *                     is kept. Otherwise kept is its input, and w = e^(scale kept - lse). out may be the same view as
+ *                     grad. Optional.
  *   attention         Causal, and without storing anything of size T²: out[i,j,t,:] = sum over u <= t of
  *                     e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at
  *                     mtk_attention_grad. lse is not written if it is NULL. Dao et al., "FlashAttention", 2022; Dao,
