@@ -32,40 +32,44 @@ struct mtk_view {
  * its queues, and no other part looks inside. NULL on a device that runs an op as it is called. */
 struct mtk_queue;
 
-/* out = f(in), with a scalar s where the formula names it. */
-typedef enum mtk_unary_op {
-    MTK_COPY,         /* in, converted to out's dtype */
-    MTK_NEGATE,       /* -in */
-    MTK_ABS,          /* |in| */
-    MTK_EXP,          /* e^in */
-    MTK_SQRT,         /* sqrt(in) + s */
-    MTK_RSQRT,        /* 1 / sqrt(in) */
-    MTK_SIGMOID,      /* 1 / (1 + e^-in) */
-    MTK_LOG,          /* ln(in) */
-    MTK_POWER,        /* in^s */
-    MTK_ADD_SCALAR,   /* in + s */
-    MTK_MUL_SCALAR,   /* in * s */
-    MTK_DIV_SCALAR,   /* in / s */
-    MTK_EQUAL_SCALAR, /* in == s, as 0 or 1 */
-} mtk_unary_op;
+/* The elementwise ops with their formulas. x, y and z are the elements of the operands, s and t scalars; a comparison is 0
+ * or 1. `out` may be the same view as any operand. */
+/* clang-format off */
+#define MTK_UNARY_OPS(X)                                                                                               \
+    X(MTK_COPY, x) /* converted to the dtype of out */                                                                 \
+    X(MTK_NEGATE, -x)                                                                                                  \
+    X(MTK_ABS, fabs(x))                                                                                                \
+    X(MTK_EXP, exp(x))                                                                                                 \
+    X(MTK_SQRT, sqrt(x) + s)                                                                                           \
+    X(MTK_RSQRT, 1 / sqrt(x))                                                                                          \
+    X(MTK_SIGMOID, 1 / (1 + exp(-x)))                                                                                  \
+    X(MTK_LOG, log(x))                                                                                                 \
+    X(MTK_POWER, s == 2 ? x * x : pow(x, s))                                                                           \
+    X(MTK_ADD_SCALAR, x + s)                                                                                           \
+    X(MTK_MUL_SCALAR, x * s)                                                                                           \
+    X(MTK_DIV_SCALAR, x / s)                                                                                           \
+    X(MTK_EQUAL_SCALAR, x == s)
 
-/* out = f(a, b). `out` may be the same view as either operand (in place). */
-typedef enum mtk_binary_op {
-    MTK_ADD,          /* a + b */
-    MTK_SUBTRACT,     /* a - b */
-    MTK_MULTIPLY,     /* a * b */
-    MTK_DIVIDE,       /* a / b */
-    MTK_EQUAL,        /* a == b, as 0 or 1 */
-    MTK_SIGMOID_GRAD, /* a * b * (1 - b): a the gradient, b the sigmoid */
-    MTK_LERP,         /* a + s (b - a) */
-    MTK_LERP_SQUARE,  /* a + s (b² - a) */
-} mtk_binary_op;
+#define MTK_BINARY_OPS(X)                                                                                              \
+    X(MTK_ADD, x + y)                                                                                                  \
+    X(MTK_SUBTRACT, x - y)                                                                                             \
+    X(MTK_MULTIPLY, x * y)                                                                                             \
+    X(MTK_DIVIDE, x / y)                                                                                               \
+    X(MTK_EQUAL, x == y)                                                                                               \
+    X(MTK_SIGMOID_GRAD, x * y * (1 - y)) /* x the gradient, y the sigmoid */                                           \
+    X(MTK_LERP, x + s * (y - x))                                                                                       \
+    X(MTK_LERP_SQUARE, x + s * (y * y - x))
 
-/* out = f(a, b, c), with scalars s and t. `out` may be the same view as any operand (in place). */
-typedef enum mtk_ternary_op {
-    MTK_SELECT,       /* a != 0 ? b : c */
-    MTK_ADD_QUOTIENT, /* t * a + s * b / c */
-} mtk_ternary_op;
+#define MTK_TERNARY_OPS(X)                                                                                             \
+    X(MTK_SELECT, x != 0 ? y : z)                                                                                      \
+    X(MTK_ADD_QUOTIENT, t * x + s * y / z)
+/* clang-format on */
+
+#define X(op, formula) op,
+typedef enum mtk_unary_op { MTK_UNARY_OPS(X) } mtk_unary_op;
+typedef enum mtk_binary_op { MTK_BINARY_OPS(X) } mtk_binary_op;
+typedef enum mtk_ternary_op { MTK_TERNARY_OPS(X) } mtk_ternary_op;
+#undef X
 
 /* out = reduction of in over every dimension in which out has size 1 and in has not. */
 typedef enum mtk_reduce_op { MTK_SUM, MTK_MEAN, MTK_MAX } mtk_reduce_op;

@@ -106,6 +106,41 @@ static inline int64_t mtk_load_index(const char *from)
     return *(const int64_t *)(const void *)from;
 }
 
+/* ---- rows ---- */
+
+/* Goes through the rows (i, j, n) of a view, in row-major order. */
+#define MTK_EACH_ROW(view)                                                                                             \
+    for (int64_t i = 0; i < (view)->shape[0]; i++)                                                                     \
+        for (int64_t j = 0; j < (view)->shape[1]; j++)                                                                 \
+            for (int64_t n = 0; n < (view)->shape[2]; n++)
+
+/* A row of a view along its last dimension, read and written a tile at a time. */
+struct mtk_row {
+    char *at;
+    mt_dtype dtype;
+    int64_t stride; /* in elements */
+};
+
+static inline struct mtk_row mtk_row_of(const struct mtk_view *view, int64_t i, int64_t j, int64_t n)
+{
+    return (struct mtk_row){mtk_at(view, i, j, n, 0), view->dtype, view->stride[3]};
+}
+
+static inline char *mtk_row_at(const struct mtk_row *row, int64_t column)
+{
+    return row->at + column * row->stride * (int64_t)mt_dtype_bytes(row->dtype);
+}
+
+static inline void mtk_row_load(const struct mtk_row *row, int64_t column, int64_t count, double *tile)
+{
+    mtk_load(mtk_row_at(row, column), row->dtype, row->stride, count, tile);
+}
+
+static inline void mtk_row_store(const struct mtk_row *row, int64_t column, int64_t count, const double *tile)
+{
+    mtk_store(mtk_row_at(row, column), row->dtype, row->stride, count, tile);
+}
+
 /* ---- walks ---- */
 
 /* A walk through views of one shape, tile by tile, in row-major order. Dimensions that all views lay out as one are

@@ -24,9 +24,6 @@ typedef void apply_function(const struct formula *f, int64_t count, double *rest
         a[i] = expression;                                                                                             \
     }                                                                                                                  \
     return
-#define OF_X(expression) LOOP(double x = a[i], expression)
-#define OF_XY(expression) LOOP(double x = a[i]; double y = b[i], expression)
-#define OF_XYZ(expression) LOOP(double x = a[i]; double y = b[i]; double z = c[i], expression)
 
 static void apply_unary(const struct formula *f, int64_t count, double *restrict a, const double *restrict b,
                         const double *restrict c)
@@ -35,35 +32,11 @@ static void apply_unary(const struct formula *f, int64_t count, double *restrict
     (void)c;
     const double s = f->s;
     switch ((mtk_unary_op)f->op) {
-    case MTK_COPY:
-        return;
-    case MTK_NEGATE:
-        OF_X(-x);
-    case MTK_ABS:
-        OF_X(fabs(x));
-    case MTK_EXP:
-        OF_X(exp(x));
-    case MTK_SQRT:
-        OF_X(sqrt(x) + s);
-    case MTK_RSQRT:
-        OF_X(1 / sqrt(x));
-    case MTK_SIGMOID:
-        OF_X(1 / (1 + exp(-x)));
-    case MTK_LOG:
-        OF_X(log(x));
-    case MTK_POWER:
-        if (s == 2) {
-            OF_X(x * x);
-        }
-        OF_X(pow(x, s));
-    case MTK_ADD_SCALAR:
-        OF_X(x + s);
-    case MTK_MUL_SCALAR:
-        OF_X(x * s);
-    case MTK_DIV_SCALAR:
-        OF_X(x / s);
-    case MTK_EQUAL_SCALAR:
-        OF_X(x == s);
+#define X(op, formula)                                                                                                 \
+    case op:                                                                                                           \
+        LOOP(double x = a[i], formula);
+        MTK_UNARY_OPS(X)
+#undef X
     }
 }
 
@@ -73,22 +46,11 @@ static void apply_binary(const struct formula *f, int64_t count, double *restric
     (void)c;
     const double s = f->s;
     switch ((mtk_binary_op)f->op) {
-    case MTK_ADD:
-        OF_XY(x + y);
-    case MTK_SUBTRACT:
-        OF_XY(x - y);
-    case MTK_MULTIPLY:
-        OF_XY(x * y);
-    case MTK_DIVIDE:
-        OF_XY(x / y);
-    case MTK_EQUAL:
-        OF_XY(x == y);
-    case MTK_SIGMOID_GRAD:
-        OF_XY(x * y * (1 - y));
-    case MTK_LERP:
-        OF_XY(x + s * (y - x));
-    case MTK_LERP_SQUARE:
-        OF_XY(x + s * (y * y - x));
+#define X(op, formula)                                                                                                 \
+    case op:                                                                                                           \
+        LOOP(double x = a[i]; double y = b[i], formula);
+        MTK_BINARY_OPS(X)
+#undef X
     }
 }
 
@@ -97,10 +59,11 @@ static void apply_ternary(const struct formula *f, int64_t count, double *restri
 {
     const double s = f->s, t = f->t;
     switch ((mtk_ternary_op)f->op) {
-    case MTK_SELECT:
-        OF_XYZ(x != 0 ? y : z);
-    case MTK_ADD_QUOTIENT:
-        OF_XYZ(t * x + s * y / z);
+#define X(op, formula)                                                                                                 \
+    case op:                                                                                                           \
+        LOOP(double x = a[i]; double y = b[i]; double z = c[i], formula);
+        MTK_TERNARY_OPS(X)
+#undef X
     }
 }
 

@@ -13,12 +13,6 @@
 
 #include <math.h>
 
-/* Goes through the rows (i, j, n) of a view, in row-major order. */
-#define EACH_ROW(view)                                                                                                 \
-    for (int64_t i = 0; i < (view)->shape[0]; i++)                                                                     \
-        for (int64_t j = 0; j < (view)->shape[1]; j++)                                                                 \
-            for (int64_t n = 0; n < (view)->shape[2]; n++)
-
 /* Returns the index for row (i, j, n), which is below `end`. */
 static int64_t index_at(const struct mtk_view *index, int64_t i, int64_t j, int64_t n, int64_t end)
 {
@@ -30,32 +24,26 @@ static int64_t index_at(const struct mtk_view *index, int64_t i, int64_t j, int6
 
 /* ---- by index ---- */
 
-/* Copies the row of `in` at `from` to the row of `out` at `to`. */
-static void copy_row(const struct mtk_view *out, char *to, const struct mtk_view *in, const char *from)
+static void copy_row(const struct mtk_row *to, const struct mtk_row *from, int64_t columns)
 {
     double tile[MTK_TILE];
-    int64_t to_step = out->stride[3] * (int64_t)mt_dtype_bytes(out->dtype);
-    int64_t from_step = in->stride[3] * (int64_t)mt_dtype_bytes(in->dtype);
-    for (int64_t c = 0; c < out->shape[3]; c += MTK_TILE) {
-        int64_t count = mtk_tile_count(out->shape[3] - c);
-        mtk_load(from + c * from_step, in->dtype, in->stride[3], count, tile);
-        mtk_store(to + c * to_step, out->dtype, out->stride[3], count, tile);
+    for (int64_t c = 0; c < columns; c += MTK_TILE) {
+        int64_t count = mtk_tile_count(columns - c);
+        mtk_row_load(from, c, count, tile);
+        mtk_row_store(to, c, count, tile);
     }
 }
 
-/* Adds the row of `in` at `from` to the row of `table` at `to`. */
-static void add_row(const struct mtk_view *table, char *to, const struct mtk_view *in, const char *from)
+static void add_row(const struct mtk_row *to, const struct mtk_row *from, int64_t columns)
 {
     double total[MTK_TILE], tile[MTK_TILE];
-    int64_t to_step = table->stride[3] * (int64_t)mt_dtype_bytes(table->dtype);
-    int64_t from_step = in->stride[3] * (int64_t)mt_dtype_bytes(in->dtype);
-    for (int64_t c = 0; c < in->shape[3]; c += MTK_TILE) {
-        int64_t count = mtk_tile_count(in->shape[3] - c);
-        mtk_load(to + c * to_step, table->dtype, table->stride[3], count, total);
-        mtk_load(from + c * from_step, in->dtype, in->stride[3], count, tile);
+    for (int64_t c = 0; c < columns; c += MTK_TILE) {
+        int64_t count = mtk_tile_count(columns - c);
+        mtk_row_load(to, c, count, total);
+        mtk_row_load(from, c, count, tile);
         for (int64_t i = 0; i < count; i++)
             total[i] += tile[i];
-        mtk_store(to + c * to_step, table->dtype, table->stride[3], count, total);
+        mtk_row_store(to, c, count, total);
     }
 }
 
@@ -64,10 +52,11 @@ mt_status mtk_cpu_gather_rows(const struct mtk_view *out, const struct mtk_view 
 {
     (void)queue;
     assert(table->shape[3] == out->shape[3] && mtk_has_rows_of(index, out, 1));
-    EACH_ROW(out)
+    MTK_EACH_ROW(out)
     {
-        int64_t row = index_at(index, i, j, n, table->shape[2]);
-        copy_row(out, mtk_at(out, i, j, n, 0), table, mtk_at(table, 0, 0, row, 0));
+        struct mtk_row to = mtk_row_of(out, i, j, n);
+        struct mtk_row from = mtk_row_of(table, 0, 0, index_at(index, i, j, n, table->shape[2]));
+        copy_row(&to, &from, out->shape[3]);
     }
     return MT_OK;
 }
@@ -77,10 +66,11 @@ mt_status mtk_cpu_scatter_add_rows(const struct mtk_view *table, const struct mt
 {
     (void)queue;
     assert(table->shape[3] == in->shape[3] && mtk_has_rows_of(index, in, 1));
-    EACH_ROW(in)
+    MTK_EACH_ROW(in)
     {
-        int64_t row = index_at(index, i, j, n, table->shape[2]);
-        add_row(table, mtk_at(table, 0, 0, row, 0), in, mtk_at(in, i, j, n, 0));
+        struct mtk_row to = mtk_row_of(table, 0, 0, index_at(index, i, j, n, table->shape[2]));
+        struct mtk_row from = mtk_row_of(in, i, j, n);
+        add_row(&to, &from, in->shape[3]);
     }
     return MT_OK;
 }
@@ -90,7 +80,7 @@ mt_status mtk_cpu_pick(const struct mtk_view *out, const struct mtk_view *in, co
 {
     (void)queue;
     assert(mtk_has_rows_of(out, in, 1) && mtk_same_shape(index, out));
-    EACH_ROW(out)
+    MTK_EACH_ROW(out)
     {
         int64_t c = index_at(index, i, j, n, in->shape[3]);
         mtk_store_one(mtk_at(out, i, j, n, 0), out->dtype, mtk_load_one(mtk_at(in, i, j, n, c), in->dtype));
@@ -103,7 +93,7 @@ mt_status mtk_cpu_place_add(const struct mtk_view *out, const struct mtk_view *i
 {
     (void)queue;
     assert(mtk_has_rows_of(in, out, 1) && mtk_same_shape(index, in));
-    EACH_ROW(in)
+    MTK_EACH_ROW(in)
     {
         char *to = mtk_at(out, i, j, n, index_at(index, i, j, n, out->shape[3]));
         double sum = mtk_load_one(to, out->dtype) + mtk_load_one(mtk_at(in, i, j, n, 0), in->dtype);
@@ -114,26 +104,21 @@ mt_status mtk_cpu_place_add(const struct mtk_view *out, const struct mtk_view *i
 
 /* ---- the lower triangle ---- */
 
-/* Copies a tile of row (i, j, q) from `column` on, without the columns past q. */
-static void copy_triangle_tile(const struct mtk_view *out, const struct mtk_view *in, int64_t i, int64_t j, int64_t q,
-                               int64_t column)
-{
-    double tile[MTK_TILE];
-    int64_t count = mtk_tile_count(out->shape[3] - column);
-    mtk_load(mtk_at(in, i, j, q, column), in->dtype, in->stride[3], count, tile);
-    for (int64_t k = 0; k < count; k++)
-        tile[k] = column + k <= q ? tile[k] : 0;
-    mtk_store(mtk_at(out, i, j, q, column), out->dtype, out->stride[3], count, tile);
-}
-
 mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue)
 {
     (void)queue;
     assert(mtk_same_shape(out, in));
-    EACH_ROW(out)
+    double tile[MTK_TILE];
+    MTK_EACH_ROW(out)
     {
-        for (int64_t column = 0; column < out->shape[3]; column += MTK_TILE)
-            copy_triangle_tile(out, in, i, j, n, column);
+        struct mtk_row to = mtk_row_of(out, i, j, n), from = mtk_row_of(in, i, j, n);
+        for (int64_t column = 0; column < out->shape[3]; column += MTK_TILE) {
+            int64_t count = mtk_tile_count(out->shape[3] - column);
+            mtk_row_load(&from, column, count, tile);
+            for (int64_t k = 0; k < count; k++)
+                tile[k] = column + k <= n ? tile[k] : 0;
+            mtk_row_store(&to, column, count, tile);
+        }
     }
     return MT_OK;
 }
@@ -164,13 +149,14 @@ static void turn_row(const struct turns *turns, const struct mtk_view *out, cons
 {
     double tile[MTK_TILE];
     int64_t column = 2 * turns->first, count = 2 * turns->count;
-    mtk_load(mtk_at(in, i, j, t, column), in->dtype, in->stride[3], count, tile);
+    struct mtk_row to = mtk_row_of(out, i, j, t), from = mtk_row_of(in, i, j, t);
+    mtk_row_load(&from, column, count, tile);
     for (int64_t p = 0; p < turns->count; p++) {
         double a = tile[2 * p], b = tile[2 * p + 1];
         tile[2 * p] = a * turns->cosine[p] - b * turns->sine[p];
         tile[2 * p + 1] = a * turns->sine[p] + b * turns->cosine[p];
     }
-    mtk_store(mtk_at(out, i, j, t, column), out->dtype, out->stride[3], count, tile);
+    mtk_row_store(&to, column, count, tile);
 }
 
 mt_status mtk_cpu_rotate(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
