@@ -5,6 +5,7 @@
 #define MT_TESTS_FAKE_DEVICE_H
 
 #include "device/backend.h"
+#include "device/device.h"
 
 enum { FAKE_MOST_MAPPED = 4096 };
 

@@ -3,7 +3,16 @@
 #ifndef MT_DEVICE_BACKEND_H
 #define MT_DEVICE_BACKEND_H
 
-#include "device/device.h"
+#include "base/event.h"
+#include "base/status.h"
+#include "base/types.h"
+
+struct mt_device;
+struct mt_device_memory;
+struct mt_kernel_watch;
+struct mt_profile;
+struct mt_work;
+struct mtk_queue;
 
 /* The functions of a backend. An optional one may be NULL: the wrapper then does what is said there. */
 struct mt_device_table {

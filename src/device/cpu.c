@@ -2,6 +2,7 @@
  * Ops run at once, so there is no queue. A range is a mapping without access, for which the system sets no memory
  * aside. A part of it gets memory by becoming readable and writable. */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -3,9 +3,10 @@
  * own needs no other.
  *
  * The count is kept with atomic operations, since allocators on several threads may share a device. */
-#include "device/backend.h"
+#include "device/device.h"
 
 #include "base/text.h"
+#include "device/backend.h"
 
 #include <assert.h>
 #include <inttypes.h>

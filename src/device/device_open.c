@@ -3,6 +3,7 @@
  * The module for NVIDIA cards is loaded when a card is opened, so that the program starts where there is no driver and
  * no CUDA library. It stays loaded: CUDA ends with the process. */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include "base/text.h"
 #include "device/cuda/cuda_device.h"

@@ -83,16 +83,12 @@ uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log)
     return count;
 }
 
-static int compare(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static int by_start(const void *left, const void *right)
 {
     const struct mt_kernel_run *a = left, *b = right;
-    int order = compare(a->start_ns, b->start_ns);
-    return order != 0 ? order : compare(a->launch, b->launch);
+    if (a->start_ns != b->start_ns)
+        return a->start_ns > b->start_ns ? 1 : -1;
+    return (a->launch > b->launch) - (a->launch < b->launch);
 }
 
 /* Sorts the runs by start. Those of a single stream come sorted, so the first step is to look. */
@@ -142,39 +138,23 @@ static struct mt_kernel join(struct mt_kernel_log *log, const struct mt_number_m
                               .stream = run->stream};
 }
 
-/* The end of the last kernel of a stream. */
-struct stream_end {
-    uint32_t stream;
-    uint64_t end_ns;
-};
-
-/* Returns the entry of `stream`, adding one if there is none. There are few streams. */
-static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count, uint32_t stream)
-{
-    for (size_t i = 0; i < *count; i++)
-        if ((*ends)[i].stream == stream)
-            return &(*ends)[i];
-    *ends = mt_host_room(*ends, *count, sizeof **ends);
-    (*ends)[*count] = (struct stream_end){.stream = stream};
-    return &(*ends)[(*count)++];
-}
-
 /* Moves the start of each run to the end of the run ahead of it in its stream: a kernel may take its place on the card
  * while that still runs, and waits there. The runs are in the order in which they took their places. */
 static void begin_at_turns(struct mt_kernel_log *log)
 {
-    struct stream_end *ends = NULL;
-    size_t count = 0;
+    struct mt_number_map ends; /* the end of the last run of each stream */
+    mt_number_map_create(&ends);
     for (size_t i = 0; i < log->run_count; i++) {
         struct mt_kernel_run *run = &log->runs[i];
-        struct stream_end *last = end_of_stream(&ends, &count, run->stream);
-        if (run->start_ns < last->end_ns)
-            run->start_ns = last->end_ns < run->end_ns ? last->end_ns : run->end_ns;
+        uint64_t last_ns = 0;
+        (void)mt_number_map_get(&ends, run->stream, &last_ns);
+        if (run->start_ns < last_ns)
+            run->start_ns = last_ns < run->end_ns ? last_ns : run->end_ns;
         assert(run->start_ns <= run->end_ns);
-        if (run->end_ns > last->end_ns)
-            last->end_ns = run->end_ns;
+        if (run->end_ns > last_ns)
+            mt_number_map_put(&ends, run->stream, run->end_ns);
     }
-    free(ends);
+    mt_number_map_release(&ends);
 }
 
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,

@@ -15,6 +15,7 @@
  *   v100-…      V100 data sheet (SXM2); neither tf32 nor bf16 units
  *   t4          T4 data sheet; neither tf32 nor bf16 units */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include <strings.h>
 

@@ -3,6 +3,7 @@
  * Every address is given out once, so two reservations never overlap and a stale address is never a live one. Only
  * mt_device_spend advances the clock: equal work takes equal times on every machine. */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include "base/checked.h"
 #include "base/memory.h"

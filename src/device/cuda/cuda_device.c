@@ -11,6 +11,7 @@
 #include "base/error_text.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/backend.h"
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_range.h"
 #include "device/cuda/cuda_stream.h"
@@ -136,21 +137,25 @@ static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t
     mt_cuda_range_unmap(&cuda_of(device)->range, address, bytes);
 }
 
-/* Waits for the copy, so that the caller may reuse its memory of any kind. */
-static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+/* Copies in the order of the stream, and waits, so that the caller may reuse its memory of any kind. */
+static mt_status copy(struct mt_device *device, void *to, const void *from, uint64_t bytes, enum cudaMemcpyKind kind,
+                      mt_stream stream)
 {
     cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = mtk_cuda_check(cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, queue),
-                                      "cudaMemcpyAsync to the device");
+    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, queue),
+                                      kind == cudaMemcpyHostToDevice ? "cudaMemcpyAsync to the device"
+                                                                     : "cudaMemcpyAsync to the host");
     return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+}
+
+static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+{
+    return copy(device, pointer(to), from, bytes, cudaMemcpyHostToDevice, stream);
 }
 
 static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
 {
-    cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, queue),
-                                      "cudaMemcpyAsync to the host");
-    return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+    return copy(device, to, pointer(from), bytes, cudaMemcpyDeviceToHost, stream);
 }
 
 /* ---- work and time ---- */

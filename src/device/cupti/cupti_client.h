@@ -74,6 +74,9 @@ typedef enum mt_cupti_kernel {
 /* Reads a record, and sets *out if a kernel ran. CUPTI owns its name. */
 mt_cupti_kernel mt_cupti_kernel_read(const CUpti_Activity *record, struct mt_kernel_run *out);
 
+/* Returns the C++ declaration of a linker's name, or NULL if it is none of C++. The caller frees it. */
+char *mt_kernel_name_spell(const char *name);
+
 /* Sets the difference that turns CUPTI's times into times of `now_ns`, as exactly as reading both clocks takes time. */
 mt_status mt_cupti_find_shift(uint64_t (*now_ns)(const void *clock), const void *clock, int64_t *out_shift_ns);
 

@@ -16,7 +16,6 @@
 
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
-#include "device/cupti/kernel_name.h"
 #include "device/kernel_log.h"
 
 #include <assert.h>

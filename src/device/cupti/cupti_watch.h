@@ -3,6 +3,7 @@
 #define MT_DEVICE_CUPTI_CUPTI_WATCH_H
 
 #include "device/backend.h"
+#include "device/device.h"
 
 #define MT_CUPTI_WATCH_NAME "mt_cupti_watch"
 typedef mt_status (*mt_cupti_watch_function)(struct mt_device *device, struct mt_kernel_watch **out);
