@@ -32,8 +32,8 @@ struct mtk_view {
  * its queues, and no other part looks inside. NULL on a device that runs an op as it is called. */
 struct mtk_queue;
 
-/* The elementwise ops with their formulas. x, y and z are the elements of the operands, s and t scalars; a comparison is 0
- * or 1. `out` may be the same view as any operand. */
+/* The elementwise ops with their formulas. x, y and z are the elements of the operands, s and t scalars; a comparison
+ * is 0 or 1. `out` may be the same view as any operand. */
 /* clang-format off */
 #define MTK_UNARY_OPS(X)                                                                                               \
     X(MTK_COPY, x) /* converted to the dtype of out */                                                                 \
@@ -145,9 +145,9 @@ struct mtk_adamw {
  *   random            Element i, row-major, = center + (2 * unit(generator, i) - 1) * spread. unit is mt_random_unit.
  *                     out is contiguous.
  *   matmul            out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product
- *                     for each o and g. Views are strided; of each matrix one of the two last strides is 1. a and b have
- *                     one dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in fp32
- *                     or better. The workspace may be used.
+ *                     for each o and g. Views are strided; of each matrix one of the two last strides is 1. a and b
+ *                     have one dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in
+ *                     fp32 or better. The workspace may be used.
  *   lower_triangle    out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0.
  *   rotate            Rotary embedding on interleaved pairs of the last dimension, with positions along the third:
  *                     (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of the angle
@@ -169,9 +169,9 @@ struct mtk_adamw {
  *                     e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at
  *                     mtk_attention_grad. lse is not written if it is NULL. Dao et al., "FlashAttention", 2022; Dao,
  *                     "FlashAttention-2", 2023. Optional.
- *   attention_grad    From weights that are computed again: with p = e^(scale q·k - lse), delta = sum of grad * out along
- *                     a row, and s = scale p (grad·v - delta): dv_u = sum over t >= u of p grad_t, dk_u = sum over t >= u
- *                     of s q_t, dq_t = sum over u <= t of s k_u. Deterministic. Optional.
+ *   attention_grad    From weights that are computed again: with p = e^(scale q·k - lse), delta = sum of grad * out
+ *                     along a row, and s = scale p (grad·v - delta): dv_u = sum over t >= u of p grad_t, dk_u = sum
+ *                     over t >= u of s q_t, dq_t = sum over u <= t of s k_u. Deterministic. Optional.
  *   rms_norm          Of rows: sum = x + y, rstd = 1 / sqrt(mean of sum² + epsilon), out = sum * rstd * weight. If y is
  *                     NULL, so is sum, and x takes its place. Contiguous rows of C elements; rstd (n,1) may be NULL.
  *                     Zhang, Sennrich, 2019. Optional.
@@ -180,14 +180,14 @@ struct mtk_adamw {
  *                     Optional.
  *   swiglu            out (n,F) = silu(a) * b, silu(a) = a / (1 + e^-a). a is the left half of in (n,2F), b the right
  *                     half. Contiguous. Shazeer, "GLU variants improve transformer", 2020. Optional.
- *   swiglu_grad       In place: in becomes its gradient, da = g b s (1 + a (1 - s)) and db = g silu(a), where
- *                     s = 1 / (1 + e^-a) and g = grad; grad becomes out, silu(a) * b. Optional.
+ *   swiglu_grad       In place: in becomes its gradient, da = g b s (1 + a (1 - s)) and db = g silu(a), where s = 1 /
+ *                     (1 + e^-a) and g = grad; grad becomes out, silu(a) * b. Optional.
  *   cross_entropy     Of rows: loss = ln of the sum of e^logits - logits[target], and logits become their gradient,
- *                     scale * (e^logits / their sum - (1 at target)). logits (n,V) are contiguous; loss (n,1) and target
- *                     (n,1) have any strides. Optional.
- *   adamw             One step of AdamW over `count` parameters: mean += (1 - beta1) (grad - mean), square += (1 - beta2)
- *                     (grad² - square), value = keep * value - step_size * mean / (sqrt(square) + epsilon), cast = value.
- *                     Loshchilov, Hutter, 2019. Optional. */
+ *                     scale * (e^logits / their sum - (1 at target)). logits (n,V) are contiguous; loss (n,1) and
+ *                     target (n,1) have any strides. Optional.
+ *   adamw             One step of AdamW over `count` parameters: mean += (1 - beta1) (grad - mean), square += (1 -
+ *                     beta2) (grad² - square), value = keep * value - step_size * mean / (sqrt(square) + epsilon),
+ *                     cast = value. Loshchilov, Hutter, 2019. Optional. */
 #define MTK_OPS(X)                                                                                                     \
     MTK_VIEW_OPS(X)                                                                                                    \
     X(adamw, (const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, struct mtk_queue *queue), ())

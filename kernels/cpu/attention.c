@@ -3,7 +3,7 @@
  *
  *   forward    s = scale q·k, m' = max(m, s), o = o e^(m - m') + e^(s - m') v, and so for the sum; o / sum at the end
  *   backward   p = e^(s - lse), ds = scale p (do·v - delta), delta = do·o:
- *              dv = sum over queries of p do, dk = of ds q; dq = sum over keys of ds k
+ *              dv = sum over queries of p do, dk = sum over queries of ds q, dq = sum over keys of ds k
  *
  * With MTK_MATH_TF32 the operands q, k, v and do are rounded as matrix units round them. Weights are not rounded.
  *

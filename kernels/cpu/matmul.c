@@ -13,7 +13,7 @@
  * summed one element after the other in double.
  *
  * OpenBLAS starts its threads as it is loaded, which takes milliseconds. So it is loaded when a product is first
- * computed, and a program that computes none neither waits for it nor needs it. */
+ * computed: a program that computes none does not need it. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <cblas.h>
@@ -71,7 +71,7 @@ static mt_status need_blas(void)
 
 /* ---- matrices ---- */
 
-/* The last two dimensions of a view, at one place of the others. */
+/* The last two dimensions of a view, at one index of the other two. */
 struct matrix {
     char *at;
     mt_dtype dtype;

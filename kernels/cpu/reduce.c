@@ -1,6 +1,6 @@
 /* Sums, means and maxima over any set of dimensions, in double.
  *
- * Dimensions of one element are put first, so that the last dimension has several where one does. If the last is
+ * Dimensions of one element are put first, so that the last has more than one element if any has. If the last is
  * reduced, each element of `out` takes whole rows of `in`. If it is kept, a tile of `out` takes tiles of `in` element
  * by element. Either way `in` is read along its rows. The maximum of operands with a nan is nan. */
 #include "kernels/cpu/cpu_ops.h"

@@ -1,11 +1,11 @@
 /* Devices: memory, and queues of work.
  *
- *   "sim", "sim:h200", "sim:a100-80gb", "sim:24GiB"   an address range with a capacity and nothing behind it; its clock
- *                                                     advances by each op's roofline time
+ *   "sim", "sim:h200", "sim:a100-80gb", "sim:24GiB"   an address range with a capacity and no memory; its clock
+ *                                                     advances by the roofline time of each op
  *   "cpu", "cpu:4GiB"                                 host memory under a capacity; kernels in C
  *   "cuda", "cuda:1"                                  an NVIDIA card, through a module that is loaded when it is opened
  *
- * backend.h is for those who implement one.
+ * backend.h has what a device implements.
  *
  * Threads: reserve, release, ranges, follow, synchronize, stream handles, the memory figures and the clock may be
  * called from any thread. Everything else is for the thread that runs the model. */
@@ -162,6 +162,7 @@ mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *ou
 
 /* Returns the nanoseconds since the device was opened, on its own clock. */
 uint64_t mt_device_now_ns(const struct mt_device *device);
+
 /* Advances the clock of a simulated device by the time of an op. */
 void mt_device_spend(struct mt_device *device, const struct mt_work *work);
 

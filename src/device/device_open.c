@@ -118,7 +118,7 @@ mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **o
     return MT_OK;
 }
 
-/* A page of memory. Whoever writes less has forgotten the unit. */
+/* A page of memory: a smaller number lacks its unit. */
 enum { LEAST_CAPACITY_BYTES = 4096 };
 
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONGEST_NAME = 128 }; /* of a place and a file in it */
+enum { LONGEST_NAME = 128 }; /* of a folder below and a file in it */
 
 static void cut_at_last_slash(char *path)
 {

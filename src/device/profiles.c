@@ -1,8 +1,8 @@
 /* Cards by name. The simulated device takes its capacity and its times from them.
  *
  * Memory: for the H200 the total that its driver reports; for the others the figure of the data sheet, with GB read as
- * GiB, as memory chips have it (a driver keeps some hundred MiB of it for itself). Rates: dense, without the doubling
- * that data sheets print for sparse matrices; matrix rates accumulate in fp32.
+ * GiB, as memory chips have it (a driver keeps some hundred MiB of it for itself).
+ * Rates: dense, without the doubling that data sheets print for sparse matrices; matrix rates accumulate in fp32.
  *
  * Sources, all NVIDIA:
  *   h200        H200 Tensor Core GPU data sheet (SXM)

@@ -117,7 +117,7 @@ struct mtk_queue *mt_cuda_stream_queue(struct mt_cuda_streams *streams, mt_strea
     return &stream->queue;
 }
 
-/* Lets one stream follow another. The lock is held. */
+/* Lets stream `later` wait for stream `earlier`. The lock is held. */
 static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *earlier)
 {
     if (later == earlier)

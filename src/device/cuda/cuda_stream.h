@@ -2,7 +2,7 @@
  * from the beginning, others are made when they are first used.
  *
  *   stream 0   queue ──kernel──kernel──┬─────────────────┬──kernel──▶
- *   stream 1            queue ──kernel─┴──kernel ···     ╰ follows stream 1: the card waits, the host does not
+ *   stream 1            queue ──kernel─┴──kernel ···     ╰ waits for stream 1 on the card; the host does not wait
  *
  * Threads: any. */
 #ifndef MT_DEVICE_CUDA_STREAM_H
@@ -21,7 +21,7 @@ struct mt_cuda_stream {
     mt_stream number;
     bool is_own;
     struct mtk_queue queue;
-    cudaEvent_t reached; /* recorded again whenever another stream follows this one */
+    cudaEvent_t reached; /* recorded again whenever another stream waits for this one */
     struct mt_cuda_stream *next;
 };
 
