@@ -1,5 +1,4 @@
-/* The CPU's table, tiles of elements of any dtype, and walks through strided views. Loops with a stride of 1 are
- * written separately, so that the compiler can vectorize them. */
+/* The CPU's table, tiles of elements of any dtype, and walks through strided views. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <string.h>
@@ -68,83 +67,62 @@ static uint8_t uint8_of_double(double value)
     return value >= 255 ? 255 : (uint8_t)value;
 }
 
-/* Both loops of a load: `type` is the type in memory, `value` the value of element e. */
-#define LOAD(type, value)                                                                                              \
-    {                                                                                                                  \
-        const type *element = (const type *)(const void *)from;                                                        \
-        if (stride == 1) {                                                                                             \
-            for (int64_t i = 0; i < count; i++) {                                                                      \
-                type e = element[i];                                                                                   \
-                tile[i] = value;                                                                                       \
-            }                                                                                                          \
-            return;                                                                                                    \
-        }                                                                                                              \
+/* The dtypes: the type in memory, the value of an element e, and the element of a value v. */
+#define DTYPES(X)                                                                                                      \
+    X(MT_F32, float, (double)e, (float)v)                                                                              \
+    X(MT_BF16, uint16_t, double_of_bf16(e), bf16_of_double(v))                                                         \
+    X(MT_F64, double, e, v)                                                                                            \
+    X(MT_I64, int64_t, (double)e, int64_of_double(v))                                                                  \
+    X(MT_BOOL, uint8_t, e != 0 ? 1.0 : 0.0, v != 0)                                                                    \
+    X(MT_U8, uint8_t, (double)e, uint8_of_double(v))
+
+/* Does `body` for each element, number i of the tile and number `at` in memory. A stride of 1 has its own loop, which the
+ * compiler can vectorize. */
+#define EACH_ELEMENT(body)                                                                                             \
+    if (stride == 1)                                                                                                   \
         for (int64_t i = 0; i < count; i++) {                                                                          \
-            type e = element[i * stride];                                                                              \
-            tile[i] = value;                                                                                           \
+            const int64_t at = i;                                                                                      \
+            body;                                                                                                      \
         }                                                                                                              \
-        return;                                                                                                        \
-    }
+    else                                                                                                               \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            const int64_t at = i * stride;                                                                             \
+            body;                                                                                                      \
+        }
 
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
 {
-    assert(count >= 0 && count <= MTK_TILE);
+    assert(dtype > MT_NONE && dtype < MT_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
-    case MT_F32:
-        LOAD(float, (double)e)
-    case MT_BF16:
-        LOAD(uint16_t, double_of_bf16(e))
-    case MT_F64:
-        LOAD(double, e)
-    case MT_I64:
-        LOAD(int64_t, (double)e)
-    case MT_BOOL:
-        LOAD(uint8_t, e != 0 ? 1.0 : 0.0)
-    case MT_U8:
-        LOAD(uint8_t, (double)e)
+#define X(name, type, value, stored)                                                                                   \
+    case name: {                                                                                                       \
+        const type *element = (const type *)(const void *)from;                                                        \
+        EACH_ELEMENT(type e = element[at]; tile[i] = value)                                                            \
+        return;                                                                                                        \
+    }
+        DTYPES(X)
+#undef X
     case MT_NONE:
     case MT_DTYPE_COUNT:
-        assert(!"a view has a dtype");
+        return;
     }
 }
 
-/* Both loops of a store: `stored` is the element of value v. */
-#define STORE(type, stored)                                                                                            \
-    {                                                                                                                  \
-        type *element = (type *)(void *)to;                                                                            \
-        if (stride == 1) {                                                                                             \
-            for (int64_t i = 0; i < count; i++) {                                                                      \
-                double v = tile[i];                                                                                    \
-                element[i] = stored;                                                                                   \
-            }                                                                                                          \
-            return;                                                                                                    \
-        }                                                                                                              \
-        for (int64_t i = 0; i < count; i++) {                                                                          \
-            double v = tile[i];                                                                                        \
-            element[i * stride] = stored;                                                                              \
-        }                                                                                                              \
-        return;                                                                                                        \
-    }
-
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *restrict tile)
 {
-    assert(count >= 0 && count <= MTK_TILE);
+    assert(dtype > MT_NONE && dtype < MT_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
-    case MT_F32:
-        STORE(float, (float)v)
-    case MT_BF16:
-        STORE(uint16_t, bf16_of_double(v))
-    case MT_F64:
-        STORE(double, v)
-    case MT_I64:
-        STORE(int64_t, int64_of_double(v))
-    case MT_BOOL:
-        STORE(uint8_t, v != 0)
-    case MT_U8:
-        STORE(uint8_t, uint8_of_double(v))
+#define X(name, type, value, stored)                                                                                   \
+    case name: {                                                                                                       \
+        type *element = (type *)(void *)to;                                                                            \
+        EACH_ELEMENT(double v = tile[i]; element[at] = stored)                                                         \
+        return;                                                                                                        \
+    }
+        DTYPES(X)
+#undef X
     case MT_NONE:
     case MT_DTYPE_COUNT:
-        assert(!"a view has a dtype");
+        return;
     }
 }
 
