@@ -1,9 +1,11 @@
-/* The ops that a device can execute, as one table: kernels/cpu fills it in C, a GPU's module fills it in its language.
+/* The ops that a device can execute. They are listed once, in MTK_OPS: the table of functions, the prototypes in
+ * kernels/cpu and kernels/cuda and the functions of tests that listen to launches derive from that list. A new op takes
+ * one row there and one kernel for each device.
  *
- * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: shapes, dtypes, liveness and
- * aliasing were checked by the op's wrapper in src/model, on every device. An op returns MT_OK or the launch's error.
+ * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: its wrapper in src/model has
+ * checked shapes, dtypes, liveness and aliasing, on every device. An op returns MT_OK or the error of its launch.
  *
- * Numbers: an op computes in fp32 or better and rounds once, to the dtype of its output; on the CPU it computes in
+ * Numbers: an op computes in fp32 or better and rounds once, to the dtype of its output. On the CPU it computes in
  * double. Operands of one op may differ in dtype. */
 #ifndef MTK_KERNELS_H
 #define MTK_KERNELS_H
@@ -26,89 +28,94 @@ struct mtk_view {
     int64_t stride[MT_MAX_DIMS]; /* in elements */
 };
 
-/* Where an op is launched, with what the backend needs for it (a stream, a library's handle): the device makes it, and
- * nobody else looks inside. NULL on a device that runs an op as it is called. */
+/* The queue that an op is launched on, with the stream and the library handles that the backend needs. A device makes
+ * its queues, and no other part looks inside. NULL on a device that runs an op as it is called. */
 struct mtk_queue;
 
-/* out = f(in), with a scalar s where the formula names it. */
-typedef enum mtk_unary_op {
-    MTK_COPY,         /* in, converted to out's dtype */
-    MTK_NEGATE,       /* -in */
-    MTK_ABS,          /* |in| */
-    MTK_EXP,          /* e^in */
-    MTK_SQRT,         /* sqrt(in) + s */
-    MTK_RSQRT,        /* 1 / sqrt(in) */
-    MTK_SIGMOID,      /* 1 / (1 + e^-in) */
-    MTK_LOG,          /* ln(in) */
-    MTK_POWER,        /* in^s */
-    MTK_ADD_SCALAR,   /* in + s */
-    MTK_MUL_SCALAR,   /* in * s */
-    MTK_DIV_SCALAR,   /* in / s */
-    MTK_EQUAL_SCALAR, /* in == s, as 0 or 1 */
-} mtk_unary_op;
+/* The elementwise ops with their formulas. x, y and z are the elements of the operands, s and t scalars; a comparison
+ * is 0 or 1. `out` may be the same view as any operand. */
+/* clang-format off */
+#define MTK_UNARY_OPS(X)                                                                                               \
+    X(MTK_COPY, x) /* converted to the dtype of out */                                                                 \
+    X(MTK_NEGATE, -x)                                                                                                  \
+    X(MTK_ABS, fabs(x))                                                                                                \
+    X(MTK_EXP, exp(x))                                                                                                 \
+    X(MTK_SQRT, sqrt(x) + s)                                                                                           \
+    X(MTK_RSQRT, 1 / sqrt(x))                                                                                          \
+    X(MTK_SIGMOID, 1 / (1 + exp(-x)))                                                                                  \
+    X(MTK_LOG, log(x))                                                                                                 \
+    X(MTK_POWER, s == 2 ? x * x : pow(x, s))                                                                           \
+    X(MTK_ADD_SCALAR, x + s)                                                                                           \
+    X(MTK_MUL_SCALAR, x * s)                                                                                           \
+    X(MTK_DIV_SCALAR, x / s)                                                                                           \
+    X(MTK_EQUAL_SCALAR, x == s)
 
-/* out = f(a, b). `out` may be the same view as either operand (in place). */
-typedef enum mtk_binary_op {
-    MTK_ADD,          /* a + b */
-    MTK_SUBTRACT,     /* a - b */
-    MTK_MULTIPLY,     /* a * b */
-    MTK_DIVIDE,       /* a / b */
-    MTK_EQUAL,        /* a == b, as 0 or 1 */
-    MTK_SIGMOID_GRAD, /* a * b * (1 - b): a the gradient, b the sigmoid */
-    MTK_LERP,         /* a + s (b - a) */
-    MTK_LERP_SQUARE,  /* a + s (b² - a) */
-} mtk_binary_op;
+#define MTK_BINARY_OPS(X)                                                                                              \
+    X(MTK_ADD, x + y)                                                                                                  \
+    X(MTK_SUBTRACT, x - y)                                                                                             \
+    X(MTK_MULTIPLY, x * y)                                                                                             \
+    X(MTK_DIVIDE, x / y)                                                                                               \
+    X(MTK_EQUAL, x == y)                                                                                               \
+    X(MTK_SIGMOID_GRAD, x * y * (1 - y)) /* x the gradient, y the sigmoid */                                           \
+    X(MTK_LERP, x + s * (y - x))                                                                                       \
+    X(MTK_LERP_SQUARE, x + s * (y * y - x))
 
-/* out = f(a, b, c), with scalars s and t. `out` may be the same view as any operand (in place). */
-typedef enum mtk_ternary_op {
-    MTK_SELECT,       /* a != 0 ? b : c */
-    MTK_ADD_QUOTIENT, /* t * a + s * b / c */
-} mtk_ternary_op;
+#define MTK_TERNARY_OPS(X)                                                                                             \
+    X(MTK_SELECT, x != 0 ? y : z)                                                                                      \
+    X(MTK_ADD_QUOTIENT, t * x + s * y / z)
+/* clang-format on */
+
+#define X(op, formula) op,
+typedef enum mtk_unary_op { MTK_UNARY_OPS(X) } mtk_unary_op;
+typedef enum mtk_binary_op { MTK_BINARY_OPS(X) } mtk_binary_op;
+typedef enum mtk_ternary_op { MTK_TERNARY_OPS(X) } mtk_ternary_op;
+#undef X
 
 /* out = reduction of in over every dimension in which out has size 1 and in has not. */
 typedef enum mtk_reduce_op { MTK_SUM, MTK_MEAN, MTK_MAX } mtk_reduce_op;
 
-/* Which keys (places in a row) a query (the row's number) sees. */
+/* The keys (columns of a row) that a query (the number of the row) sees. */
 typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
 
 /* The widest head of attention. */
 enum { MTK_MOST_HEAD_FEATURES = 128 };
 
-/* How products read fp32 operands: as they are, or rounded to tf32, as a card's matrix units want them. */
+/* The precision in which products read fp32 operands: as they are, or rounded to tf32 for the matrix units of a
+ * card. */
 typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
 
-/* The gradients of `attention`, and what they are made of: all (B,H,T,D) of one dtype with dense rows (a last stride of
- * 1), but lse and delta, which are (B,H,T,1) of F32 (F64 where the others are). */
+/* The gradients of `attention` and their operands. All are (B,H,T,D) of one dtype with dense rows (a last stride of 1),
+ * except lse and delta: these are (B,H,T,1) of F32, or of F64 where the others are. */
 struct mtk_attention_grad {
     double scale;
     mtk_math math;
     struct mtk_view dq, dk, dv; /* written */
     struct mtk_view delta;      /* written: scratch */
-    struct mtk_view grad;       /* of out */
-    struct mtk_view q, k, v;    /* as they were */
-    struct mtk_view out, lse;   /* as attention made them */
+    struct mtk_view grad;       /* the gradient of out */
+    struct mtk_view q, k, v;    /* the operands of attention */
+    struct mtk_view out, lse;   /* its results */
 };
 
-/* How the kernel of a product is chosen: as the library guesses, or by measuring those that it offers when sizes come for the
- * first time, which waits for them; time decides only among equal results, unless another order of sums is much faster. Where
- * there is nothing to choose from, measuring is guessing. */
+/* The way in which the kernel of a product is chosen: the library guesses it, or the kernels that it offers are
+ * measured when sizes come up for the first time. Measuring waits for the kernels. Time decides only among equal
+ * results, unless another order of sums is much faster. A library that offers one kernel guesses in both cases. */
 typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 
-/* What becomes of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
+/* The settings of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
 struct mtk_product {
     mtk_math math;
     double alpha, beta;
     mtk_choosing choosing;
 };
 
-/* What normalizing gives back: the gradients of rms_norm. All are contiguous rows of C elements, but rstd. */
+/* The gradients of `rms_norm` and their operands. All but rstd are contiguous rows of C elements. */
 struct mtk_norm_grad {
     struct mtk_view dx;          /* written: (n,C) */
-    struct mtk_view before;      /* what dx begins with, dx itself allowed; no address: with 0 */
-    struct mtk_view cast;        /* written: dx once more, in a dtype of its own; no address: not wanted */
-    struct mtk_view grad;        /* of out; then written: out again, as rms_norm made it */
+    struct mtk_view before;      /* added to dx, may be dx itself; without an address: 0 */
+    struct mtk_view cast;        /* written: dx in another dtype; without an address: not wanted */
+    struct mtk_view grad;        /* the gradient of out; then written: out, as rms_norm computed it */
     struct mtk_view dweight;     /* (C); added to if beta is 1, written if it is 0 */
-    struct mtk_view x, rstd;     /* what was normalized, (n,C), and what rms_norm made of it, (n,1) */
+    struct mtk_view x, rstd;     /* the operand of rms_norm (its sum if there is one), (n,C), and its rstd, (n,1) */
     struct mtk_view weight;      /* (C) */
     struct mtk_view partial_sum; /* scratch: (MTK_NORM_PARTS,C) of F32, F64 where x is */
     double beta;
@@ -124,120 +131,153 @@ struct mtk_adamw_item {
 struct mtk_adamw {
     mt_dtype dtype;
     double beta1, beta2, epsilon;
-    double step_size; /* learning rate, corrected for the moments' beginning at 0 */
-    double keep;      /* what weight decay leaves: 1 - learning rate * decay */
+    double step_size; /* the learning rate, corrected for moments that begin at 0 */
+    double keep;      /* the share that weight decay leaves: 1 - learning rate * decay */
 };
 
+/* The ops. Indices are I64; one that is out of range is an error of the caller, who checks data as it comes in. An op
+ * that is called optional is NULL in the table of a device without a kernel for it.
+ *
+ *   fill              out = value.
+ *   unary, binary,    Elementwise, by the formulas above. All views have the shape of out; operands repeat by strides
+ *   ternary           of 0.
+ *   reduce            As mtk_reduce_op has it.
+ *   random            Element i, row-major, = center + (2 * unit(generator, i) - 1) * spread. unit is mt_random_unit.
+ *                     out is contiguous.
+ *   matmul            out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product
+ *                     for each o and g. Views are strided; of each matrix one of the two last strides is 1. a and b
+ *                     have one dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in
+ *                     fp32 or better. The workspace may be used.
+ *   lower_triangle    out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0.
+ *   rotate            Rotary embedding on interleaved pairs of the last dimension, with positions along the third:
+ *                     (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of the angle
+ *                     direction * t * theta^(-2i/d), d the last dimension. direction is 1 forward, -1 backward.
+ *                     Su et al., "RoFormer", 2021.
+ *   gather_rows       out[i,j,n,c] = table[0,0,index[i,j,n,0],c].
+ *   scatter_add_rows  table[0,0,index[i,j,n,0],c] += in[i,j,n,c]. Deterministic: rows with the same index are added in
+ *                     row-major order of (i,j,n).
+ *   pick              out[i,j,n,0] = in[i,j,n,index[i,j,n,0]].
+ *   place_add         out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]. Other elements of out stay as they are.
+ *   softmax           Of rows: out[i,j,q,k] = e^(scale in[i,j,q,k] - lse[i,j,q,0]) for keys k that query q sees, 0 for
+ *                     others. lse = ln of the sum of e^(scale in) over the keys that q sees; it is not written if it is
+ *                     NULL. out may be the same view as in. Milakov and Gimelshein, "Online normalizer calculation for
+ *                     softmax", 2018. Optional.
+ *   softmax_grad      out = scale w (grad - sum over k of grad w). If lse is NULL, kept is the output of softmax, and w
+ *                     is kept. Otherwise kept is its input, and w = e^(scale kept - lse). out may be the same view as
+ *                     grad. Optional.
+ *   attention         Causal, and without storing anything of size T²: out[i,j,t,:] = sum over u <= t of
+ *                     e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at
+ *                     mtk_attention_grad. lse is not written if it is NULL. Dao et al., "FlashAttention", 2022; Dao,
+ *                     "FlashAttention-2", 2023. Optional.
+ *   attention_grad    From weights that are computed again: with p = e^(scale q·k - lse), delta = sum of grad * out
+ *                     along a row, and s = scale p (grad·v - delta): dv_u = sum over t >= u of p grad_t, dk_u = sum
+ *                     over t >= u of s q_t, dq_t = sum over u <= t of s k_u. Deterministic. Optional.
+ *   rms_norm          Of rows: sum = x + y, rstd = 1 / sqrt(mean of sum² + epsilon), out = sum * rstd * weight. If y is
+ *                     NULL, so is sum, and x takes its place. Contiguous rows of C elements; rstd (n,1) may be NULL.
+ *                     Zhang, Sennrich, 2019. Optional.
+ *   rms_norm_grad     With u = x * rstd and g = grad * weight: dx = before + rstd (g - u * mean of g u), cast = dx,
+ *                     dweight = beta * dweight + sum over rows of grad * u, and grad = u * weight. Deterministic.
+ *                     Optional.
+ *   swiglu            out (n,F) = silu(a) * b, silu(a) = a / (1 + e^-a). a is the left half of in (n,2F), b the right
+ *                     half. Contiguous. Shazeer, "GLU variants improve transformer", 2020. Optional.
+ *   swiglu_grad       In place: in becomes its gradient, da = g b s (1 + a (1 - s)) and db = g silu(a), where s = 1 /
+ *                     (1 + e^-a) and g = grad; grad becomes out, silu(a) * b. Optional.
+ *   cross_entropy     Of rows: loss = ln of the sum of e^logits - logits[target], and logits become their gradient,
+ *                     scale * (e^logits / their sum - (1 at target)). logits (n,V) are contiguous; loss (n,1) and
+ *                     target (n,1) have any strides. Optional.
+ *   adamw             One step of AdamW over `count` parameters: mean += (1 - beta1) (grad - mean), square += (1 -
+ *                     beta2) (grad² - square), value = keep * value - step_size * mean / (sqrt(square) + epsilon),
+ *                     cast = value. Loshchilov, Hutter, 2019. Optional. */
+#define MTK_OPS(X)                                                                                                     \
+    MTK_VIEW_OPS(X)                                                                                                    \
+    X(adamw, (const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, struct mtk_queue *queue), ())
+
+/* The ops whose operands are views, as X(name, parameters, views). Outputs come first among the views; one that is
+ * NULL, or has no address, is absent. */
+#define MTK_VIEW_OPS(X)                                                                                                \
+    X(fill, (double value, const struct mtk_view *out, struct mtk_queue *queue), (out))                                \
+    X(unary,                                                                                                           \
+      (mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue),     \
+      (out, in))                                                                                                       \
+    X(binary,                                                                                                          \
+      (mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b,     \
+       struct mtk_queue *queue),                                                                                       \
+      (out, a, b))                                                                                                     \
+    X(ternary,                                                                                                         \
+      (mtk_ternary_op op, double s, double t, const struct mtk_view *out, const struct mtk_view *a,                    \
+       const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue),                                   \
+      (out, a, b, c))                                                                                                  \
+    X(reduce, (mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue),      \
+      (out, in))                                                                                                       \
+    X(random, (uint64_t generator, double center, double spread, const struct mtk_view *out, struct mtk_queue *queue), \
+      (out))                                                                                                           \
+    X(matmul,                                                                                                          \
+      (const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,                        \
+       const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue),                \
+      (out, a, b, MTK_BYTES(workspace, workspace_bytes)))                                                              \
+    X(lower_triangle, (const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue), (out, in))     \
+    X(rotate,                                                                                                          \
+      (double theta, int direction, const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue),   \
+      (out, in))                                                                                                       \
+    X(gather_rows,                                                                                                     \
+      (const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,                         \
+       struct mtk_queue *queue),                                                                                       \
+      (out, table, index))                                                                                             \
+    X(scatter_add_rows,                                                                                                \
+      (const struct mtk_view *table, const struct mtk_view *index, const struct mtk_view *in,                          \
+       struct mtk_queue *queue),                                                                                       \
+      (table, index, in))                                                                                              \
+    X(pick,                                                                                                            \
+      (const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index, struct mtk_queue *queue),  \
+      (out, in, index))                                                                                                \
+    X(place_add,                                                                                                       \
+      (const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in, struct mtk_queue *queue),  \
+      (out, index, in))                                                                                                \
+    X(softmax,                                                                                                         \
+      (double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *in, \
+       struct mtk_queue *queue),                                                                                       \
+      (out, lse, in))                                                                                                  \
+    X(softmax_grad,                                                                                                    \
+      (double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,                           \
+       const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue),                              \
+      (out, grad, kept, lse))                                                                                          \
+    X(attention,                                                                                                       \
+      (double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *q,  \
+       const struct mtk_view *k, const struct mtk_view *v, struct mtk_queue *queue),                                   \
+      (out, lse, q, k, v))                                                                                             \
+    X(attention_grad, (const struct mtk_attention_grad *call, struct mtk_queue *queue),                                \
+      (&call->dq, &call->dk, &call->dv, &call->delta, &call->grad, &call->q, &call->k, &call->v, &call->out,           \
+       &call->lse))                                                                                                    \
+    X(rms_norm,                                                                                                        \
+      (double epsilon, const struct mtk_view *out, const struct mtk_view *rstd, const struct mtk_view *sum,            \
+       const struct mtk_view *x, const struct mtk_view *y, const struct mtk_view *weight, struct mtk_queue *queue),    \
+      (out, rstd, sum, x, y, weight))                                                                                  \
+    X(rms_norm_grad, (const struct mtk_norm_grad *call, struct mtk_queue *queue),                                      \
+      (&call->dx, &call->before, &call->cast, &call->grad, &call->dweight, &call->x, &call->rstd, &call->weight,       \
+       &call->partial_sum))                                                                                            \
+    X(swiglu, (const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue), (out, in))             \
+    X(swiglu_grad, (const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue), (in, grad))      \
+    X(cross_entropy,                                                                                                   \
+      (double scale, const struct mtk_view *logits, const struct mtk_view *loss, const struct mtk_view *target,        \
+       struct mtk_queue *queue),                                                                                       \
+      (logits, loss, target))
+
+/* `count` bytes of memory as a view, for a row of MTK_VIEW_OPS. */
+#define MTK_BYTES(memory, count)                                                                                       \
+    &(struct mtk_view)                                                                                                 \
+    {                                                                                                                  \
+        .address = memory, .dtype = MT_U8, .shape = {1, 1, 1, (int64_t)(count)}, .stride = { 0, 0, 0, 1 }              \
+    }
+
+/* The kernels of one device. */
 struct mtk_table {
     const char *name;
-
-    /* Fills every element with `value`. */
-    mt_status (*fill)(double value, const struct mtk_view *out, struct mtk_queue *queue);
-
-    /* Elementwise; all views have out's shape (operands repeat by strides of 0). */
-    mt_status (*unary)(mtk_unary_op op, double s, const struct mtk_view *out, const struct mtk_view *in,
-                       struct mtk_queue *queue);
-    mt_status (*binary)(mtk_binary_op op, double s, const struct mtk_view *out, const struct mtk_view *a,
-                        const struct mtk_view *b, struct mtk_queue *queue);
-    mt_status (*ternary)(mtk_ternary_op op, double s, double t, const struct mtk_view *out, const struct mtk_view *a,
-                         const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue);
-
-    mt_status (*reduce)(mtk_reduce_op op, const struct mtk_view *out, const struct mtk_view *in,
-                        struct mtk_queue *queue);
-
-    /* Lower triangle: out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. */
-    mt_status (*lower_triangle)(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
-
-    /* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product for each o and g.
-     * Views are strided; of each matrix one of the two last strides is 1. a and b have one dtype (F32, BF16, F64), and
-     * out the same, or F32 where they are BF16; accumulation in fp32 or better.
-     * `workspace` of `workspace_bytes` may be used and need not be. */
-    mt_status (*matmul)(const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,
-                        const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue);
-
-    /* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]; index is I64. An index outside of the table is the caller's error and
-     * was checked where the data came in. */
-    mt_status (*gather_rows)(const struct mtk_view *out, const struct mtk_view *table, const struct mtk_view *index,
-                             struct mtk_queue *queue);
-
-    /* table[0,0,index[i,j,n,0],c] += in[i,j,n,c], deterministic: rows that meet are added in row-major order of (i,j,n). */
-    mt_status (*scatter_add_rows)(const struct mtk_view *table, const struct mtk_view *index, const struct mtk_view *in,
-                                  struct mtk_queue *queue);
-
-    /* out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]. */
-    mt_status (*pick)(const struct mtk_view *out, const struct mtk_view *in, const struct mtk_view *index,
-                      struct mtk_queue *queue);
-
-    /* out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]; nothing else of out is touched. */
-    mt_status (*place_add)(const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in,
-                           struct mtk_queue *queue);
-
-    /* Rotary embedding on interleaved pairs of the last dimension, positions along the third:
-     * (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of angle direction * t * theta^(-2i/d),
-     * d the last dimension. direction is 1 forward, -1 backward. Su et al., "RoFormer", 2021. */
-    mt_status (*rotate)(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
-                        struct mtk_queue *queue);
-
-    /* Softmax of rows: out[i,j,q,k] = e^(scale in[i,j,q,k] - lse[i,j,q,0]) for keys k that query q sees, 0 for others;
-     * lse = ln of the sum of e^(scale in) over the former. lse may be NULL: then it is not written. `out` may be the same
-     * view as `in`. Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. Optional. */
-    mt_status (*softmax)(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse,
-                         const struct mtk_view *in, struct mtk_queue *queue);
-
-    /* Its gradient: out = scale w (grad - sum over k of grad w). w is `kept` if lse is NULL, which then holds what softmax
-     * wrote; else `kept` holds what it read, and w = e^(scale kept - lse). `out` may be the same view as grad. Optional. */
-    mt_status (*softmax_grad)(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,
-                              const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue);
-
-    /* Causal attention, of which nothing of size T² is stored: out[i,j,t,:] = sum over u <= t of e^(scale q_t·k_u -
-     * lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at mtk_attention_grad; lse may be
-     * NULL: then it is not written. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. Optional. */
-    mt_status (*attention)(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
-                           const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v,
-                           struct mtk_queue *queue);
-
-    /* Its gradients, from weights that are computed anew: with p = e^(scale q·k - lse), delta = sum of grad * out along a
-     * row, and s = scale p (grad·v - delta): dv_u = sum over t >= u of p grad_t, dk_u = of s q_t, dq_t = sum over u <= t
-     * of s k_u. Deterministic. Optional. */
-    mt_status (*attention_grad)(const struct mtk_attention_grad *call, struct mtk_queue *queue);
-
-    /* RMSNorm of rows: sum = x + y (or x, where y is NULL: then sum is, too), rstd = 1 / sqrt(mean of sum² + epsilon),
-     * out = sum * rstd * weight. Contiguous rows of C; rstd (n,1) may be NULL. Zhang, Sennrich, 2019. Optional. */
-    mt_status (*rms_norm)(double epsilon, const struct mtk_view *out, const struct mtk_view *rstd,
-                          const struct mtk_view *sum, const struct mtk_view *x, const struct mtk_view *y,
-                          const struct mtk_view *weight, struct mtk_queue *queue);
-
-    /* Its gradients. With u = x * rstd and g = grad * weight: dx = before + rstd (g - u * mean of g u), cast = dx,
-     * dweight = beta * dweight + sum over rows of grad * u, and grad = u * weight. Deterministic. Optional. */
-    mt_status (*rms_norm_grad)(const struct mtk_norm_grad *call, struct mtk_queue *queue);
-
-    /* The gate of SwiGLU, out = silu(a) * b, silu(a) = a / (1 + e^-a), of a and b side by side: of in (n,2F) a is the
-     * left half and b the right, out is (n,F). Contiguous. Shazeer, "GLU variants improve transformer", 2020. Optional. */
-    mt_status (*swiglu)(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
-
-    /* Its gradient, in place: in becomes its gradient, da = g b s (1 + a (1 - s)) and db = g silu(a), s = 1 / (1 + e^-a);
-     * grad (g) becomes out again, silu(a) * b. Optional. */
-    mt_status (*swiglu_grad)(const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue);
-
-    /* Cross entropy of rows and its gradient over them: loss = ln of the sum of e^logits - logits[target], and logits
-     * become scale * (e^logits / their sum - (1 at target)). logits (n,V) contiguous, loss (n,1) and target (n,1) of I64
-     * with any strides. Optional. */
-    mt_status (*cross_entropy)(double scale, const struct mtk_view *logits, const struct mtk_view *loss,
-                               const struct mtk_view *target, struct mtk_queue *queue);
-
-    /* One step of AdamW over `count` parameters: mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square),
-     * value = keep * value - step_size * mean / (sqrt(square) + epsilon), cast = value. Loshchilov, Hutter, 2019.
-     * Optional. */
-    mt_status (*adamw)(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
-                       struct mtk_queue *queue);
-
-    /* Element i, row-major, becomes center + (2 * unit(generator, i) - 1) * spread; unit is mt_random_unit. `out` is
-     * contiguous. */
-    mt_status (*random)(uint64_t generator, double center, double spread, const struct mtk_view *out,
-                        struct mtk_queue *queue);
+#define X(op, parameters, views) mt_status(*op) parameters;
+    MTK_OPS(X)
+#undef X
 };
 
-/* The table of plain C and OpenBLAS, for addresses that are host memory. */
+/* The table of plain C and OpenBLAS, for addresses in host memory. */
 extern const struct mtk_table mtk_cpu;
 
 #ifdef __cplusplus

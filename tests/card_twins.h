@@ -1,5 +1,6 @@
-/* A card whose kernels are held against their twins on the CPU: the same buffers go to both, guards and gaps included, and
- * what the card made of them comes back to be compared. Nothing but the output's elements may have changed. */
+/* Kernels of a card compared with the same ops on the CPU, their twins. Both get the same buffers, guards and gaps
+ * included, and the buffers of the card are read back and compared. Nothing but the output's elements may have
+ * changed. */
 #ifndef MT_TESTS_CARD_TWINS_H
 #define MT_TESTS_CARD_TWINS_H
 
@@ -18,8 +19,7 @@ enum { CARD_ALIGNMENT = 256 };
 #define CARD_ARENA_BYTES ((uint64_t)1 << 30)
 #define CARD_WORKSPACE_BYTES ((uint64_t)32 << 20)
 
-/* The card, with one piece of memory from which a call's views take what they need from the beginning on; the workspace of
- * products lies behind it. */
+/* The card, with one piece of memory for the views of a call, and behind it the workspace of products. */
 static struct card {
     struct mt_device *device;
     mt_addr memory;
@@ -63,7 +63,7 @@ static int close_card(void **state)
     return 0;
 }
 
-/* The view on the card; its whole buffer is there, as it was filled. */
+/* Copies a view to the card with its whole buffer, as it was filled. Returns the view there. */
 static inline struct mtk_view upload(const struct strided *s)
 {
     struct mtk_view view = s->view;
@@ -81,7 +81,7 @@ static inline void upload_all(const struct strided *all, int count, struct mtk_v
         views[i] = upload(&all[i]);
 }
 
-/* What became of the view on the card, as a twin of `s`. */
+/* Reads a view back from the card, as a copy of `s`. */
 static inline struct strided download(const struct strided *s, const struct mtk_view *on_card)
 {
     struct strided got = *s;
@@ -94,7 +94,7 @@ static inline struct strided download(const struct strided *s, const struct mtk_
     return got;
 }
 
-/* Frees a call's views, here and on the card. */
+/* Frees the views of a call, here and on the card. */
 static inline void destroy_all(struct strided *all, int count)
 {
     for (int i = 0; i < count; i++)
@@ -102,12 +102,12 @@ static inline void destroy_all(struct strided *all, int count)
     card.taken_bytes = 0;
 }
 
-/* How far an element may be off: `relative` of itself, and `size`, of the numbers that it was made of. */
+/* The tolerance of an element: `relative` to itself, and to `size`, the size of its operands. */
 struct slack {
     double relative, size;
 };
 
-/* What one rounding to dtype, and the arithmetic before it, may make of a result. */
+/* Returns the tolerance for one rounding to dtype, and for the arithmetic before it. */
 static inline double unit_of(mt_dtype dtype)
 {
     return dtype == MT_F64 ? 1e-14 : dtype == MT_BF16 ? 0x1p-7 : 1e-6;
@@ -121,7 +121,7 @@ static inline bool is_near(double got, double expected, mt_dtype dtype, struct s
         return true;
     bool is_whole = dtype == MT_I64 || dtype == MT_U8;
     double allowed = slack.relative * fabs(expected) + slack.size;
-    /* A number just beside a whole one is cut to it or to the next. */
+    /* A number just beside a whole one may be cut to it or to its neighbour. */
     return fabs(got - expected) <= (is_whole && allowed > 0 ? fmax(allowed, 1) : allowed);
 }
 
@@ -132,8 +132,8 @@ static inline void print_view(const char *name, const struct mtk_view *v)
                   (long long)v->stride[0], (long long)v->stride[1], (long long)v->stride[2], (long long)v->stride[3]);
 }
 
-/* Compares what the card made with what the CPU made in all[0], and what lies around it with what was there; the other views
- * are what it was made of, for the failure's words. */
+/* Compares the card's output with the CPU's in all[0], and the bytes around it with the old ones. The other views are
+ * the operands, for the message of a failure. */
 static inline void expect_twin(const char *name, const struct strided *all, int count, const struct mtk_view *on_card,
                                struct slack slack)
 {

@@ -1,5 +1,5 @@
-/* What tests of the ops in the CPU's table share: shapes to try, rows of plain memory, and one element against the
- * formula's value. */
+/* Tools of tests of the CPU's ops: shapes to try, rows of plain memory, and the check of one element against the value
+ * of the formula. */
 #ifndef MT_TESTS_CPU_OPS_H
 #define MT_TESTS_CPU_OPS_H
 
@@ -16,7 +16,7 @@
 
 enum { SEED = 7001, ROUNDS = 400 };
 
-/* The tolerances: ops that round once are exact but in fp64, where an expression may be contracted. */
+/* The tolerances. Ops that round once are exact, except in fp64, where the compiler may contract an expression. */
 static const double EXACT = 0, FP64_SLACK = 4e-15;
 
 static inline void roll_shape(struct dice *dice, int64_t *shape)
@@ -38,7 +38,7 @@ static inline bool same_value(double got, double expected, double slack)
     return got == expected || fabs(got - expected) <= slack * fabs(expected);
 }
 
-/* One element against `exact`, the formula's value before rounding. */
+/* Compares one element with `exact`, the value of the formula before rounding. */
 static inline void expect_element(const struct strided *out, struct place place, double exact, double slack)
 {
     double expected = round_to_dtype(exact, out->view.dtype), got = element(out, place);

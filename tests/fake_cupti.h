@@ -1,5 +1,6 @@
-/* CUPTI without a card: its functions, which whoever listens to it finds first in the program that includes this. It calls
- * back only where it was asked to, keeps records until they are flushed, and hands them over in buffers of a few. */
+/* A fake CUPTI without a card. The program that includes this defines CUPTI's functions itself, so the linker takes
+ * these. It calls back only the functions that were turned on, keeps records until they are flushed, and hands them
+ * over in buffers of a few. */
 #ifndef MT_TESTS_FAKE_CUPTI_H
 #define MT_TESTS_FAKE_CUPTI_H
 
@@ -13,15 +14,15 @@ enum { FAKE_MOST_RECORDS = 4096, FAKE_RECORD_BYTES = sizeof(CUpti_ActivityKernel
 enum { FAKE_DOMAINS = CUPTI_CB_DOMAIN_SIZE, FAKE_RECORDS_A_BUFFER = 7 };
 
 static struct {
-    /* What it is; a test sets that. */
+    /* Set by a test. */
     uint32_t version;
-    const char *user; /* the tool that it is in use by; NULL: none */
+    const char *user; /* the tool that uses CUPTI; NULL: none */
     bool refuses_callbacks, refuses_kernels;
     uint64_t now_ns;
     size_t dropped;               /* records, since that was last asked */
-    void (*on_next_record)(void); /* called as a buffer is read; NULL: nothing happens then */
+    void (*on_next_record)(void); /* called while a buffer is read; may be NULL */
 
-    /* What it was asked. */
+    /* Set by calls of the code under test. */
     CUpti_CallbackFunc callback;
     void *context;
     bool hears[FAKE_DOMAINS][FAKE_MOST_IDS];
@@ -29,7 +30,7 @@ static struct {
     bool records_memory, records_kernels;
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
-    size_t dirty_buffers; /* that were given without being zeroed, though it was said that they would be */
+    size_t dirty_buffers; /* handed in without being zeroed, although that was promised */
     size_t buffers;       /* that were asked for */
 
     char records[FAKE_MOST_RECORDS][FAKE_RECORD_BYTES];
@@ -154,7 +155,7 @@ static bool fake_cupti_is_zero(const uint8_t *buffer, size_t bytes)
     return zeros == bytes;
 }
 
-/* Hands over some of the records in a buffer of its own, which may be none. */
+/* Hands over some of the records, or none, in one buffer. */
 static void fake_cupti_hand_over(const void *records, size_t bytes)
 {
     uint8_t *buffer = NULL;
@@ -162,7 +163,7 @@ static void fake_cupti_hand_over(const void *records, size_t bytes)
     fake_cupti.request(&buffer, &capacity, &most);
     fake_cupti.buffers++;
     if (buffer == NULL || capacity < bytes || most != 0 || (uintptr_t)buffer % 8 != 0)
-        abort(); /* CUPTI has no words for this either */
+        abort(); /* CUPTI reports no such error either */
     if (fake_cupti.is_zeroed && !fake_cupti_is_zero(buffer, capacity))
         fake_cupti.dirty_buffers++;
     memcpy(buffer, records, bytes);
@@ -203,16 +204,16 @@ CUptiResult cuptiGetContextId(CUcontext context, uint32_t *id)
     return CUPTI_SUCCESS;
 }
 
-/* ---- what a test has happen ---- */
+/* ---- events that a test causes ---- */
 
-/* Calls back, if it was asked to. */
+/* Calls back, if that is turned on. */
 static inline void fake_cupti_call_back(CUpti_CallbackDomain domain, CUpti_CallbackId function, const void *data)
 {
     if (fake_cupti.is_subscribed && fake_cupti.hears[domain][function])
         fake_cupti.callback(fake_cupti.context, domain, function, data);
 }
 
-/* Keeps a record for the next flush, if its kind is recorded; one too many is dropped. */
+/* Keeps a record for the next flush, if its kind is recorded. Drops it if there are too many. */
 static inline void fake_cupti_remember(bool is_recorded, const void *record, size_t bytes)
 {
     if (!is_recorded)
@@ -223,7 +224,7 @@ static inline void fake_cupti_remember(bool is_recorded, const void *record, siz
         fake_cupti.dropped++;
 }
 
-/* A kernel that was launched by the call of this number. */
+/* Runs a kernel that the call of this number launched. */
 static inline void fake_cupti_ran(uint32_t number, const char *name, uint64_t start_ns, uint64_t end_ns)
 {
     const CUpti_ActivityKernel10 record = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,

@@ -4,6 +4,7 @@
 #ifndef MT_TESTS_FAKE_DEVICE_H
 #define MT_TESTS_FAKE_DEVICE_H
 
+#include "device/backend.h"
 #include "device/device.h"
 
 enum { FAKE_MOST_MAPPED = 4096 };

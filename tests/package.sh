@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: package.sh CPACK BUILD
-# The Debian packages have what they should, and what the program's needs is read off it. Exit 77 (skipped) where there
-# are no tools for packages.
+# The Debian packages hold the files that they should, and the program's depends on the libraries that it is linked with
+# and on OpenBLAS, which it loads late. Exits with 77 (skipped) where there are no tools for packages.
 set -eu
 cpack=$1 build=$2
 for tool in dpkg-deb dpkg-shlibdeps fakeroot; do
@@ -32,7 +32,9 @@ holds memtrace bin/memtrace "$libraries/libmemtrace\.so\.[0-9]+" share/man/man1/
     share/bash-completion/completions/memtrace share/doc/memtrace/copyright share/doc/memtrace/docs/import\\.md
 ! grep -E 'include/|\.a$|libmemtrace_cuda' list || die "these belong to other packages"
 depends=$(dpkg-deb -f "$package" Depends)
-for name in libc6 libsqlite3-0 zlib1g; do
+needs='libc6 libsqlite3-0 zlib1g'
+grep -q '^MT_STATIC_LIBS:BOOL=ON' "$build/CMakeCache.txt" || needs="$needs libopenblas0"
+for name in $needs; do
     echo "$depends" | grep -q "$name" || die "the program needs $name, and depends on: $depends"
 done
 maintainer=$(sed -n 's/^MT_PACKAGE_MAINTAINER:STRING=//p' "$build/CMakeCache.txt")

@@ -5,6 +5,7 @@
 #ifndef MT_TESTS_QUEUED_DEVICE_H
 #define MT_TESTS_QUEUED_DEVICE_H
 
+#include "device/backend.h"
 #include "device/device.h"
 
 #include <pthread.h>

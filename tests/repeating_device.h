@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "device/backend.h"
 #include "device/device.h"
 #include "listening_kernels.h"
 

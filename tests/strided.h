@@ -2,8 +2,8 @@
  *
  *   buffer  | guard | elements and the gaps between them | guard |
  *
- * `before` keeps the buffer as it was filled, so that a test can demand that nothing else was touched. Nothing here
- * uses the code under test. */
+ * `before` is a copy of the buffer as it was filled, so that a test can check that nothing else was touched. Nothing
+ * here uses the code under test. */
 #ifndef MT_TESTS_STRIDED_H
 #define MT_TESTS_STRIDED_H
 
@@ -29,12 +29,12 @@ struct place {
     int64_t at[MT_MAX_DIMS];
 };
 
-/* The stream of random numbers of a test: next ones follow from the state alone. */
+/* The random numbers of a test, which depend on the state alone. */
 struct dice {
     uint64_t state;
 };
 
-/* The dice of a test's seed, which is printed. */
+/* Returns dice with the seed of a test, which is printed. */
 static inline struct dice dice_of_seed(int seed)
 {
     printf("seed %d\n", seed);
@@ -46,7 +46,7 @@ static inline uint64_t roll(struct dice *dice, uint64_t sides)
     return mt_splitmix64(dice->state++) % sides;
 }
 
-/* A value that every float holds exactly, in (-4, 4), of few enough bits for sums to stay exact in double. */
+/* Returns a value in (-4, 4) that every float holds exactly, with so few bits that sums stay exact in double. */
 static inline double roll_value(struct dice *dice)
 {
     return ((double)roll(dice, 8192) - 4096) / 1024;
@@ -62,8 +62,8 @@ static inline mt_dtype roll_float_dtype(struct dice *dice)
     return (mt_dtype)(MT_F32 + roll(dice, 3));
 }
 
-/* `value` rounded to the nearest multiple of a power of two, ties to even, as a format of `digits` significant bits
- * and least exponent `lowest` has it; overflows to infinity above `largest`. */
+/* Returns `value` rounded to a format of `digits` significant bits and least exponent `lowest`, ties to even, or an
+ * infinity if it is above `largest`. */
 static inline double round_to_format(double value, int digits, int lowest, double largest)
 {
     int exponent;
@@ -75,7 +75,7 @@ static inline double round_to_format(double value, int digits, int lowest, doubl
     return fabs(rounded) > largest ? copysign(INFINITY, value) : rounded;
 }
 
-/* What is read back after `value` was stored as dtype. */
+/* Returns the value that is read back after `value` was stored as dtype. */
 static inline double round_to_dtype(double value, mt_dtype dtype)
 {
     switch (dtype) {
@@ -94,7 +94,7 @@ static inline double round_to_dtype(double value, mt_dtype dtype)
     }
 }
 
-/* The value with 11 significant bits, halves away from 0, as products with MTK_MATH_TF32 read one of fp32. */
+/* Returns the value with 11 significant bits, halves away from 0, as products with MTK_MATH_TF32 read fp32. */
 static inline double round_to_tf32(double value)
 {
     int exponent;
@@ -112,7 +112,7 @@ static inline unsigned char *element_at(const struct strided *s, struct place pl
     return (unsigned char *)(uintptr_t)s->view.address + number * (int64_t)mt_dtype_bytes(s->view.dtype);
 }
 
-/* The element in `bytes` of dtype. */
+/* Returns the element of dtype in `bytes`. */
 static inline double decode(const unsigned char *bytes, mt_dtype dtype)
 {
     union {
@@ -144,7 +144,7 @@ static inline double element(const struct strided *s, struct place place)
     return decode(element_at(s, place), s->view.dtype);
 }
 
-/* The element as it was when the view was filled. */
+/* Returns the element as it was when the view was filled. */
 static inline double element_before(const struct strided *s, struct place place)
 {
     return decode(s->before + (element_at(s, place) - s->buffer), s->view.dtype);
@@ -172,7 +172,7 @@ static inline void element_set(struct strided *s, struct place place, double val
     memcpy(element_at(s, place), &e, mt_dtype_bytes(s->view.dtype));
 }
 
-/* The next place in row-major order; false after the last, which leaves the first. */
+/* Goes to the next place in row-major order. Returns false after the last, and goes back to the first. */
 static inline bool place_next(struct place *place, const int64_t *shape)
 {
     for (int d = MT_MAX_DIMS - 1; d >= 0; d--) {
@@ -188,8 +188,8 @@ static inline int64_t element_count(const int64_t *shape)
     return shape[0] * shape[1] * shape[2] * shape[3];
 }
 
-/* Random strides without overlap: dimensions in any order, gaps here and there. Half of the views are contiguous.
- * Returns the elements from the first to the last. */
+/* Rolls strides without overlap: dimensions in any order, with gaps here and there. Half of the views are contiguous.
+ * Returns the number of elements from the first to the last. */
 static inline int64_t roll_strides(struct dice *dice, const int64_t *shape, int64_t *stride)
 {
     int order[MT_MAX_DIMS] = {3, 2, 1, 0};
@@ -211,7 +211,7 @@ static inline int64_t roll_strides(struct dice *dice, const int64_t *shape, int6
     return last + 1;
 }
 
-/* A view of random strides over a guarded buffer of noise; `elements` as roll_strides gives them. */
+/* Makes a view of random strides over a guarded buffer of noise. `elements` is from roll_strides. */
 static inline void strided_allocate(struct strided *s, int64_t elements)
 {
     s->bytes = (size_t)elements * mt_dtype_bytes(s->view.dtype) + 2 * GUARD_BYTES;
@@ -221,7 +221,7 @@ static inline void strided_allocate(struct strided *s, int64_t elements)
     s->view.address = (mt_addr)(uintptr_t)(s->buffer + GUARD_BYTES);
 }
 
-/* Fills the view with random values that its dtype holds exactly; its buffer's state now is its "before". */
+/* Fills the view with random values that its dtype holds exactly, and copies the buffer to `before`. */
 static inline void strided_fill(struct strided *s, struct dice *dice)
 {
     struct place place = {{0}};
@@ -240,7 +240,7 @@ static inline struct strided strided_create(struct dice *dice, mt_dtype dtype, c
     return s;
 }
 
-/* As strided_create, but some dimensions may repeat: for operands that are only read. */
+/* Makes a view like strided_create, but some dimensions may repeat: for operands that are only read. */
 static inline struct strided strided_create_operand(struct dice *dice, mt_dtype dtype, const int64_t *shape)
 {
     struct strided s = strided_create(dice, dtype, shape);
@@ -250,7 +250,7 @@ static inline struct strided strided_create_operand(struct dice *dice, mt_dtype 
     return s;
 }
 
-/* Indices for rows of `shape` below `bound`, in a view of its own strides. */
+/* Makes a view of indices below `bound` for the rows of `shape`. */
 static inline struct strided strided_create_indices(struct dice *dice, const int64_t *shape, int64_t bound)
 {
     int64_t rows[MT_MAX_DIMS] = {shape[0], shape[1], shape[2], 1};
@@ -263,7 +263,7 @@ static inline struct strided strided_create_indices(struct dice *dice, const int
     return index;
 }
 
-/* How the last two dimensions of a view lie. */
+/* The order of the last two dimensions of a view. */
 enum strided_order { STRIDED_BY_ROWS, STRIDED_BY_COLUMNS };
 
 static inline enum strided_order roll_order(struct dice *dice)
@@ -271,7 +271,7 @@ static inline enum strided_order roll_order(struct dice *dice)
     return roll(dice, 2) == 0 ? STRIDED_BY_ROWS : STRIDED_BY_COLUMNS;
 }
 
-/* Matrices [outer, batch, rows, columns] of that order, with gaps between rows and batches. */
+/* Makes matrices [outer, batch, rows, columns] of that order, with gaps between rows and batches. */
 static inline struct strided strided_create_matrix(struct dice *dice, mt_dtype dtype, const int64_t *shape,
                                                    enum strided_order order)
 {
@@ -288,7 +288,7 @@ static inline struct strided strided_create_matrix(struct dice *dice, mt_dtype d
     return s;
 }
 
-/* Its elements, row-major; release with free(). */
+/* Returns the elements, row-major. The caller frees them. */
 static inline double *strided_elements(const struct strided *s)
 {
     double *values = mt_host_alloc((size_t)element_count(s->view.shape) * sizeof *values);
@@ -311,7 +311,7 @@ static inline bool strided_unchanged(const struct strided *s)
     return memcmp(s->buffer, s->before, s->bytes) == 0;
 }
 
-/* Whether guards and gaps are as before: undoes the view's elements and compares. Ends the use of the elements. */
+/* True if guards and gaps are as before. Restores the view's elements to compare, so they can't be used after that. */
 static inline bool strided_surroundings_unchanged(struct strided *s)
 {
     struct place place = {{0}};

@@ -1,4 +1,4 @@
-/* The CUDA device as an allocator and a training run see it. */
+/* The CUDA device, used as an allocator and a training run use it. */
 #include "gpu.h"
 
 #include "base/memory.h"
@@ -58,7 +58,7 @@ static void what_is_reserved_counts_as_used(void **state)
     mt_device_release(device, address, bytes);
 }
 
-/* The buffer that was written is overwritten at once, as its owner may. */
+/* The host's buffer is overwritten right after the write, as is allowed. */
 static void what_is_written_is_read_back(void **state)
 {
     struct mt_device *device = *state;
@@ -77,7 +77,7 @@ static void what_is_written_is_read_back(void **state)
     free(in);
 }
 
-/* Takes all that there is, in ever smaller pieces, gives it back, and works on. */
+/* Takes all memory in ever smaller pieces, releases it, and goes on working. */
 static void out_of_memory_is_a_status_and_the_device_works_on(void **state)
 {
     enum { MOST = 4096 };
@@ -108,7 +108,7 @@ static void out_of_memory_is_a_status_and_the_device_works_on(void **state)
     mt_device_release(device, one, 2 * MIB);
 }
 
-/* Between two marks lies the work queued between them: more work takes longer, and no work nearly nothing. */
+/* The time between two marks is that of the work queued between them: longer for more work, and nearly 0 for none. */
 static void marks_time_the_work_between_them(void **state)
 {
     struct mt_device *device = *state;
@@ -131,8 +131,8 @@ static void marks_time_the_work_between_them(void **state)
     mt_device_release(device, address, (uint64_t)count * 4);
 }
 
-/* As the allocator does: memory grows at a range's end, goes in the middle and comes back, in other pieces than it came.
- * The driver's figure follows, what stays keeps its bytes, and a kernel's work over a border is one. */
+/* Maps like the allocator: at the end of a range, then unmaps in the middle and maps again, in other pieces. The
+ * driver's figure changes with it, memory that stays keeps its bytes, and a kernel may work across pieces. */
 static void memory_comes_and_goes_under_parts_of_a_range(void **state)
 {
     struct mt_device *device = *state;
@@ -151,7 +151,7 @@ static void memory_comes_and_goes_under_parts_of_a_range(void **state)
     assert_int_equal(mt_device_memory(device, &during), MT_OK);
     assert_int_equal(during.used_bytes - before.used_bytes, 67 * page);
     assert_int_equal(mt_device_write(device, range, out, 8 * page, 0), MT_OK);
-    mt_device_range_unmap(device, range + 2 * page, 2 * page); /* of both pieces */
+    mt_device_range_unmap(device, range + 2 * page, 2 * page); /* parts of both pieces */
     mt_device_range_unmap(device, range + 8 * page, 59 * page);
     assert_int_equal(mt_device_memory(device, &during), MT_OK);
     assert_int_equal(during.used_bytes - before.used_bytes, 6 * page);
@@ -168,7 +168,7 @@ static void memory_comes_and_goes_under_parts_of_a_range(void **state)
     free(in);
 }
 
-/* What one page and many cost, and a range that is filled until the card refuses. */
+/* Fills a range until the card refuses, and prints the time of mapping and unmapping a piece. */
 static void a_range_that_the_card_cannot_fill_is_out_of_memory(void **state)
 {
     struct mt_device *device = *state;

@@ -1,5 +1,5 @@
-/* The watch of kernels against a CUPTI of our own, which does what a test tells it (fake_cupti.h): no card and no library
- * is needed. */
+/* The watch of kernels with a fake CUPTI (fake_cupti.h), which does what a test tells it. Needs no card and no
+ * library. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/cupti/cupti_watch.h"
@@ -21,7 +21,7 @@
 
 enum { MOST_KERNELS = 4000, CLOCK_SHIFT = 1000000000 };
 
-/* A launch: called from the runtime, and from the driver inside it, as real ones are; then it runs. */
+/* Launches a kernel through the runtime and the driver inside of it, like real ones, and then runs it. */
 static void launch(uint32_t number, const char *name, uint64_t start_ns, uint64_t end_ns)
 {
     CUpti_CallbackData data = {.callbackSite = CUPTI_API_ENTER, .correlationId = number};
@@ -32,7 +32,7 @@ static void launch(uint32_t number, const char *name, uint64_t start_ns, uint64_
     fake_cupti_ran(number, name, start_ns, end_ns);
 }
 
-/* What a collect handed over. */
+/* The kernels that a collect handed over. */
 struct taken {
     struct mt_kernel kernels[MOST_KERNELS];
     size_t count;
@@ -109,7 +109,7 @@ static void kernels_belong_to_the_label_at_their_launch(void **state)
     assert_int_equal(taken.count, 0);
 }
 
-/* Steps that are over, and one that is under way, collected at once and by CUPTI's own deliveries before. */
+/* Steps that have ended and one that has not, collected at once and delivered by CUPTI before. */
 static void kernels_belong_to_the_step_at_their_launch(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void records_that_are_missing_are_counted(void **state)
     assert_int_equal(mt_device_lost_kernels(device), 4);
 }
 
-/* Buffers come back, and are given out again as empty as new ones. */
+/* Buffers that come back are handed out again, zeroed like new ones. */
 static void buffers_are_zeroed_before_they_are_used_again(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void buffers_are_zeroed_before_they_are_used_again(void **state)
 static sem_t reading;
 static _Thread_local bool is_cupti;
 
-/* CUPTI's own thread is slow at each record, and tells of the second. */
+/* CUPTI's thread is slow at each record, and posts when it reads the second. */
 static void linger(void)
 {
     static _Thread_local int records;
@@ -189,7 +189,8 @@ static void *hand_over(void *context)
     return NULL;
 }
 
-/* What it has not read to its end by then would be handed over at the next time, and of launches that are forgotten. */
+/* A buffer that is not read to its end by then would be handed over by the next collect, after its launches are
+ * forgotten. */
 static void a_buffer_that_is_being_read_is_collected_whole(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void a_buffer_that_is_being_read_is_collected_whole(void **state)
     sem_init(&reading, 0, 0);
     assert_int_equal(pthread_create(&cupti, NULL, hand_over, NULL), 0);
     sem_wait(&reading);
-    fake_cupti.record_count = 0; /* there is none beside those */
+    fake_cupti.record_count = 0; /* only those exist */
     collect();
     pthread_join(cupti, NULL);
     sem_destroy(&reading);
@@ -211,7 +212,7 @@ static void a_buffer_that_is_being_read_is_collected_whole(void **state)
         assert_int_equal(taken.kernels[i].label, 5);
 }
 
-/* A domain as a whole would call back at each of the program's calls. */
+/* A whole domain would call back at each call of the program. */
 static void nothing_but_launches_is_heard(void **state)
 {
     (void)state;
@@ -298,7 +299,8 @@ static void random_launches_find_their_labels_and_steps(void **state)
     }
 }
 
-/* Two kernels of one stream overlap, because the second took its place early; one of another stream runs beside them. */
+/* Two kernels of one stream overlap, because the second took its place early. One of another stream runs at the same
+ * time. */
 static void a_kernels_time_begins_with_its_turn(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Devices: how they are spelled and refused, what a capacity means, and the simulated clock. */
+/* Devices: their spellings, refusals, capacities, and the simulated clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void only_a_simulated_device_is_taken_for_one(void **state)
         assert_false(mt_device_is_simulated(others[i]));
 }
 
-/* Also where a double has no room for all of its digits. */
+/* Capacities, also those with more digits than a double holds. */
 static void a_simulated_device_of_so_many_bytes_has_just_these(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
     expect_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
 }
 
-/* Whether there is a card or not: none has that number. */
+/* With cards or without, none has that number. */
 static void a_gpu_that_is_not_there_is_refused_with_the_reason(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void a_host_that_refuses_is_out_of_memory_and_counts_nothing(void **state
     mt_device_close(device);
 }
 
-/* Reservations of random sizes, some released again: no two that live at once overlap, and all are aligned. */
+/* Reservations of random sizes, some of them released: no two live ones overlap, and all are aligned. */
 static void live_reservations_never_overlap(void **state)
 {
     enum { SLOTS = 64, ROUNDS = 2000 };
@@ -230,7 +230,7 @@ static void live_reservations_never_overlap(void **state)
 
 enum { SHARERS = 3, TURNS = 5000 };
 
-/* Takes and gives back its share of the capacity again and again; returns NULL once it was refused. */
+/* Reserves and releases its share of the capacity again and again. Returns NULL if it is refused. */
 static void *reserve_repeatedly(void *shared)
 {
     struct mt_device *device = shared;
@@ -244,7 +244,7 @@ static void *reserve_repeatedly(void *shared)
     return device;
 }
 
-/* All shares fit at once, so a refusal is a miscount; and nothing may stay counted. */
+/* All shares fit at once, so a refusal is a miscount. In the end nothing may stay counted. */
 static void threads_share_a_devices_capacity(void **state)
 {
     const char *spelling = *state;
@@ -342,7 +342,7 @@ static void the_host_clock_runs_by_itself(void **state)
     mt_device_close(device);
 }
 
-/* Memory comes and goes under any pages of a range, in other pieces than it came, and counts as reserved. */
+/* Memory is mapped under any pages of a range and unmapped in other pieces, and counts as reserved. */
 static void memory_comes_and_goes_under_parts_of_a_range(void **state)
 {
     struct mt_device *device = open_device(*state);

@@ -1,6 +1,7 @@
 /* A training run that fails wherever it can: at each launch of its first steps, and at each request that the device
  * serves. It ends with the status and the words of what failed, the allocator is whole, and nothing is kept; what it
  * keeps on the host AddressSanitizer would tell. */
+#include "device/backend.h"
 #include "listening_kernels.h"
 #include "recording.h"
 

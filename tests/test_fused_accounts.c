@@ -1,5 +1,6 @@
 /* What the fused model's ops account for, on which times of a simulated step and the answers about uses rest: operations
  * by formula, bytes of the update, and which blocks were written. */
+#include "device/backend.h"
 #include "fused_bench.h"
 
 /* What a device was told of work. */

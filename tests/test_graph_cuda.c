@@ -1,6 +1,7 @@
 /* Training with --cuda-graph on a card: the losses are those without, bit by bit; the events are the simulation's;
  * steps are really replayed, and not only when they should not be; and one that fails while it is captured is not
  * launched. */
+#include "device/backend.h"
 #include "gpu.h"
 #include "recording.h"
 

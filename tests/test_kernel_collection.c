@@ -1,5 +1,6 @@
-/* When training collects the kernels that are watched, and to which steps they belong: a watch of our own counts an
- * imagined kernel for each label that it is told. */
+/* The times at which training collects watched kernels, and the steps that the kernels belong to. A fake watch counts
+ * one kernel for each label that it gets. */
+#include "device/backend.h"
 #include "recording.h"
 
 #include <setjmp.h>
@@ -11,17 +12,17 @@
 
 enum { MOST_STEPS = 8, WARMUP = 1, STEPS = 2, KERNELS_BEFORE = MOST_STEPS };
 
-/* The model's parameters take 26 MiB, and as much for gradients and twice that for the optimizer's state. */
+/* The model's parameters take 26 MiB, its gradients as much, and the state of the optimizer twice as much. */
 #define ENOUGH "cpu:1GiB"
 #define TOO_LITTLE "cpu:80MiB"
 
-/* Invariant: the launches that wait are the sum of `launched` since the last collect. `launched` and `taken` are by step,
- * those of none last. */
+/* Invariant: `waiting` is the sum of `launched` since the last collect. `launched` and `taken` are by step, with those
+ * outside of steps last. */
 struct counting_watch {
     struct mt_kernel_watch watch;
     int64_t step;
     uint64_t launched[MOST_STEPS + 1], taken[MOST_STEPS + 1];
-    uint64_t waiting, surplus; /* surplus: that each label counts for */
+    uint64_t waiting, surplus; /* surplus: more kernels for each label */
     int collects;
     bool refuses; /* to collect */
 };
@@ -77,7 +78,7 @@ static void end(struct mt_kernel_watch *watch)
 static const struct mt_kernel_watch_table counting_table = {
     .tag = tag, .tag_step = tag_step, .waiting = waiting, .collect = collect, .end = end};
 
-/* What came to the sink: kernels by step. */
+/* The kernels that the sink got, by step. */
 static uint64_t stored[MOST_STEPS + 1];
 
 static void store(void *context, const struct mt_kernel *kernel)
@@ -146,7 +147,8 @@ static void kernels_are_collected_once_and_know_their_step(void **state)
     assert_int_equal(stored[KERNELS_BEFORE], counting.launched[KERNELS_BEFORE]);
 }
 
-/* Each counts as so many that a step's are too many to wait; the last step's wait for the end. */
+/* Each label counts as so many kernels that those of a step are too many to wait. Those of the last step wait for the
+ * end. */
 static void too_many_kernels_do_not_wait_for_the_end(void **state)
 {
     (void)state;

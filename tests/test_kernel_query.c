@@ -1,5 +1,5 @@
-/* Kernels through the recorder and back: random ones against sums made by hand, a killed recorder's, and what the
- * program prints of them. */
+/* Kernels through the recorder and back: random ones against sums by hand, those of a killed recorder, and the output
+ * of the program. */
 #include "recorder_fixture.h"
 
 #include "seed.h"
@@ -18,7 +18,7 @@ static const char *const ops[] = {"einsum.matmul", "einsum.backward.matmul", "so
                                   "softmax.sum"};
 static const char *const places[] = {"attn", "attn.q_proj", "ffn"};
 
-/* A kernel as it was handed over. */
+/* A kernel that was handed to the recorder. */
 struct given {
     struct mt_kernel kernel;
     bool counts;
@@ -72,7 +72,7 @@ static mt_span_id intern_place(const struct mt_sink *sink, const char *layer, co
     return strcmp(place, "attn.q_proj") == 0 ? sink->intern_span(sink->context, span, "q_proj") : span;
 }
 
-/* Random labels;  */
+/* Adds random labels. */
 static void make_labels(const struct mt_sink *sink, mt_label_id *ids)
 {
     static const mt_category categories[] = {MT_CATEGORY_EINSUM, MT_CATEGORY_SOFTMAX, MT_CATEGORY_NORM};
@@ -108,8 +108,8 @@ static void mark(const struct mt_sink *sink, mt_event_kind kind, int64_t step)
     sink->emit(sink->context, &event);
 }
 
-/* Hands over what was made since the last time: the steps that the kernels belong to may be over. Every other name lies
- * where another did just now. */
+/* Hands over the kernels made since the last time, whose steps may have ended. Every other name lies at the address of
+ * another one just before. */
 static void hand_over(const struct mt_sink *sink, size_t *handed)
 {
     char name[128];
@@ -121,7 +121,8 @@ static void hand_over(const struct mt_sink *sink, size_t *handed)
     }
 }
 
-/* Some kernels before the first step, then `steps` of them, the last of which is not ended; handed over now and then. */
+/* Records some kernels before the first step, then `steps` steps, the last of which does not end. Hands over now and
+ * then. */
 static void give_run(const struct mt_sink *sink, const mt_label_id *ids, int64_t warmup, int64_t steps)
 {
     size_t handed = 0;
@@ -182,7 +183,7 @@ static bool is_product(const char *op)
     return op != NULL && strlen(op) > 7 && strcmp(op + strlen(op) - 7, ".matmul") == 0;
 }
 
-/* What the brute-force walk is asked for; NULL: any. */
+/* The question for the brute-force walk. NULL: any. */
 struct question {
     const char *phase, *name;
     int product; /* -1: either */
@@ -305,7 +306,7 @@ static void give_all(const struct mt_sink *sink, int64_t steps)
     give_run(sink, ids, 0, steps);
 }
 
-/* Records in a process of its own, which then dies without closing anything. */
+/* Records in another process, which dies without closing anything. */
 static void record_and_die(int64_t steps)
 {
     int status;
@@ -330,7 +331,7 @@ static void ignore_kernel(void *context, const struct mt_kernel *kernel)
     (void)kernel;
 }
 
-/* The draws of the process that died are made again, so `given` is what it gave. */
+/* Repeats the draws of the process that died, so that `given` has what it recorded. */
 static void kernels_survive_the_process(void **state)
 {
     (void)state;
@@ -354,7 +355,7 @@ static void kernels_survive_the_process(void **state)
     mt_trace_close(trace);
 }
 
-/* What the program prints; the caller's. */
+/* Returns the output of the program. The caller frees it. */
 static char *program_says(const char *arguments)
 {
     char command[2 * FIXTURE_PATH_BYTES + 256];

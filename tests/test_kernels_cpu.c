@@ -1,6 +1,6 @@
-/* Ops of the CPU's table that take elements one by one, and conversions, against their formulas, written out plainly
- * here, over random shapes, strides, repeats and dtypes; nothing but the output's elements may change. Ops that look at
- * places are in test_kernels_places.c, matrix products in test_matmul_cpu.c. */
+/* Elementwise ops of the CPU's table, and conversions, against their formulas, which are written out plainly here.
+ * Shapes, strides, repeats and dtypes are random, and nothing but the output's elements may change. Ops in which an
+ * element's place has a meaning are in test_kernels_places.c, matrix products in test_matmul_cpu.c. */
 #include "cpu_ops.h"
 
 /* ---- elementwise ---- */
@@ -98,7 +98,7 @@ static mt_status execute(const struct elementwise *call, const struct mtk_view *
     return mtk_cpu.ternary((mtk_ternary_op)call->op, call->s, SECOND_SCALAR, out, in[0], in[1], in[2], 0);
 }
 
-/* The call's result in `out` against the formula; with in_place the first operand is what `out` held before. */
+/* Compares the call's result in `out` with the formula. With in_place the first operand is what `out` held before. */
 static void expect_elementwise(const struct elementwise *call, const struct strided *out, const struct strided *in,
                                bool in_place)
 {
@@ -186,8 +186,8 @@ static void convert(void *to, mt_dtype to_dtype, void *from, mt_dtype from_dtype
     assert_int_equal(mtk_cpu.unary(MTK_COPY, 0, &out, &in, 0), MT_OK);
 }
 
-/* Around the middle between any two neighbouring bf16, subnormal and largest ones included: the middle itself, the
- * doubles beside it, and doubles that fp32 would round to the middle first. */
+/* Stores doubles around the middle between any two neighbouring bf16, subnormal and largest ones included: the middle,
+ * the doubles beside it, and doubles that fp32 would round to the middle first. */
 static void bf16_rounds_once_to_nearest_even(void **state)
 {
     (void)state;
@@ -258,7 +258,7 @@ static void a_copy_between_equal_dtypes_keeps_every_bit(void **state)
     int64_t from[] = {INT64_MAX, INT64_MIN, ((int64_t)1 << 53) + 1, -7}, to[4];
     convert(to, MT_I64, from, MT_I64, 4);
     assert_memory_equal(to, from, sizeof to);
-    /* A strided copy has a path of its own: every second element. */
+    /* Every second element, since a strided copy has its own path. */
     struct mtk_view in = row_view(from, MT_I64, 2), out = row_view(to, MT_I64, 2);
     in.stride[3] = 2;
     assert_int_equal(mtk_cpu.unary(MTK_COPY, 0, &out, &in, 0), MT_OK);

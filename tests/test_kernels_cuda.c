@@ -1,9 +1,10 @@
-/* Every op of the CUDA table but products (test_matmul_cuda.c) against its twin on the CPU, over random shapes, strides, repeats and dtypes: both get the
- * same buffers, guards and gaps included, and nothing but the output's elements may change on the card.
+/* Every op of the CUDA table except products (test_matmul_cuda.c) against the same op on the CPU, its twin, over random
+ * shapes, strides, repeats and dtypes. Both get the same buffers, guards and gaps included, and nothing but the
+ * output's elements may change on the card.
  *
- * Differences are normalized: by the size of the element and of the numbers that it was computed from. The twin
- * computes in double; the card in fp32 (double where fp64 or int64 take part), and rounds once. Copies, comparisons,
- * selections and random numbers are exact. */
+ * Differences are normalized by the size of the element and of its operands. The twin computes in double; the card
+ * computes in fp32, or in double if an operand is fp64 or int64, and rounds once. Copies, comparisons, selections and
+ * random numbers are exact. */
 #include "card_twins.h"
 #include "gpu.h"
 
@@ -16,21 +17,21 @@ static struct slack slack_of(mt_dtype dtype, double size)
     return (struct slack){unit_of(dtype), dtype == MT_F64 ? 1e-14 * size : 1e-6 * size};
 }
 
-/* A call: what it is called with on both sides. all[0] is the output. */
+/* The arguments of a call, on the card and on the CPU. all[0] is the output. */
 struct call {
     const char *name;
     struct strided *all;
     int count;
 };
 
-/* Compares what the op made of `out` on the card with what its twin made here, and frees the views. */
+/* Compares the output on the card with that of the twin, and frees the views. */
 static void finish(const struct call *call, const struct mtk_view *out, struct slack slack)
 {
     expect_twin(call->name, call->all, call->count, out, slack);
     destroy_all(call->all, call->count);
 }
 
-/* Small and odd, of fours, and now and then long enough for tiles and for many blocks. */
+/* Rolls a shape: small and odd, of fours, and now and then long enough for tiles and for many blocks. */
 static void roll_shape(struct dice *dice, int64_t *shape)
 {
     static const int64_t sizes[] = {1, 1, 2, 3, 4, 5, 8, 12, 20};
@@ -45,7 +46,7 @@ static void roll_shape(struct dice *dice, int64_t *shape)
     }
 }
 
-/* Half of them fp32 and bf16, as a model's. */
+/* Rolls a dtype, in half of the cases fp32 or bf16 as in models. */
 static mt_dtype roll_usual_dtype(struct dice *dice)
 {
     static const mt_dtype usual[] = {MT_F32, MT_F32, MT_BF16};
@@ -129,7 +130,7 @@ static void ternary_ops_are_their_twins(void **state)
     check_every_op(3, MTK_ADD_QUOTIENT + 1, 120);
 }
 
-/* Both sides order dimensions as they like: transposes in tiles are among them. */
+/* Copies between views of any order of dimensions, transposes in tiles among them. */
 static void copies_keep_or_round_every_value(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void check_reduction(struct dice *dice, mtk_reduce_op op, mt_dtype to, mt
     expect_done(call.name, ops()->reduce(op, &views[0], &views[1], queue()));
     double terms = (double)(element_count(shape) / element_count(kept));
     struct slack slack = slack_of(to, op == MTK_MEAN ? 4 : 4 * sqrt(terms));
-    /* A bool or byte of zero or not may hang on the last bit of a sum; theirs are sums of small whole numbers. */
+    /* For bools and bytes the last bit of a sum may decide: theirs are sums of small whole numbers. */
     finish(&call, &views[0], op == MTK_MAX ? exact : slack);
 }
 
@@ -188,7 +189,7 @@ static void reductions_over_any_dimensions_are_their_twins(void **state)
     }
 }
 
-/* Rows and columns as long as a model's, and none of them of fours alone. */
+/* Rows and columns as long as those of models, not only multiples of four. */
 static void long_rows_and_columns_are_reduced(void **state)
 {
     (void)state;
@@ -274,7 +275,7 @@ static void gathered_rows_are_the_tables(void **state)
     }
 }
 
-/* Exact: rows that meet are added in one order, rounding at each. */
+/* Exact, since rows with the same index are added in one order, rounding after each. */
 static void scattered_rows_are_added_in_order(void **state)
 {
     (void)state;
@@ -338,7 +339,7 @@ static void rotation_is_its_twin(void **state)
     }
 }
 
-/* As in a large batch of short sequences: three launches. */
+/* A large batch of short sequences, which takes three launches. */
 static void rotation_at_more_places_than_a_launch_has_is_its_twin(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The other ops that take one pass, the gate, the loss and the optimizer, of any device's table, against their formulas
- * in double: over random sizes, dtypes and alignments. The device may be given as an argument (cpu). */
+/* The gate, the loss and the optimizer, of any device's table, against their formulas in double, over random sizes,
+ * dtypes and alignments. The device may be given as an argument (default: cpu). */
 #include "gpu.h"
 #include "kernel_bench.h"
 
@@ -86,7 +86,7 @@ static void the_loss_and_its_gradient_are_their_formulas(void **state)
         check_loss(&dice, round % 3 == 0 ? 30 : round % 3 == 1 ? 1 : 0);
 }
 
-/* Puts `values` into a buffer, of which `expected` is to be there in the end. */
+/* Puts `values` into a buffer that shall hold `expected` in the end. */
 static void buffer_put(struct buffer *b, const void *values, const double *expected)
 {
     uint64_t bytes = (uint64_t)count_of(b) * mt_dtype_bytes(b->dtype);
@@ -94,7 +94,7 @@ static void buffer_put(struct buffer *b, const void *values, const double *expec
     memcpy(b->expected, expected, (size_t)count_of(b) * sizeof *expected);
 }
 
-/* e^1000 is beyond every number that there is. */
+/* Logits whose exponentials, such as e^1000, no dtype can hold. */
 static void the_loss_of_large_logits_is_finite(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* Norms and their gradients, of any device's table, against their formulas in double: over random sizes, dtypes and
- * alignments. The device may be given as an argument (cpu). */
+/* Norms and their gradients, of any device's table, against their formulas in double, over random sizes, dtypes and
+ * alignments. The device may be given as an argument (default: cpu). */
 #include "gpu.h"
 #include "kernel_bench.h"
 
-/* The dtypes of a case: of the stream, and of what products read. */
+/* The dtypes of a case: of the residual stream, and of the operands of products. */
 struct dtypes {
     mt_dtype wide, narrow;
 };
@@ -17,7 +17,7 @@ static struct dtypes roll_dtypes(struct dice *dice)
 
 static const double EPSILON = 1e-5;
 
-/* 1 / sqrt(mean of x² + epsilon) of a row, as it is kept. */
+/* Returns 1 / sqrt(mean of x² + epsilon) of a row, as it is stored. */
 static double scale_of(const struct buffer *x, const double *row)
 {
     double squares = 0;

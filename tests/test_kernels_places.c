@@ -1,5 +1,5 @@
-/* Ops of the CPU's table whose results depend on where an element lies, against their formulas, as test_kernels_cpu.c
- * does: reductions, the lower triangle, what indices choose, rotation, random numbers. */
+/* Ops of the CPU's table in which an element's place has a meaning, against their formulas, like test_kernels_cpu.c:
+ * reductions, the lower triangle, ops by index, rotation and random numbers. */
 #include "cpu_ops.h"
 
 /* ---- reductions ---- */
@@ -23,7 +23,7 @@ static double reduce_plainly(mtk_reduce_op op, const struct strided *in, const s
     return op == MTK_MEAN ? sum / (double)element_count(shape) : sum;
 }
 
-/* The operands' sums are exact in double in any order, so that even here results are exact. */
+/* Sums of the operands are exact in double in any order, so results are exact too. */
 static void reductions_over_any_dimensions_are_their_formula(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void gathered_rows_are_the_tables(void **state)
     }
 }
 
-/* Row-major over `in`, rounding after each addition, into `sums` (as many as `out` has elements, row-major). */
+/* Adds up row-major over `in`, rounding after each addition, into `sums`, one for each element of `out`. */
 static void add_in_order(double *sums, const struct strided *out, const struct strided *index, const struct strided *in,
                          bool by_row)
 {
@@ -224,7 +224,7 @@ static double rotated(const struct strided *in, struct place place, double theta
     return place.at[3] % 2 == 0 ? a * cos(angle) - b * sin(angle) : a * sin(angle) + b * cos(angle);
 }
 
-/* Sums of products may be contracted, which can turn a rounding: one unit in the last place is allowed. */
+/* The compiler may contract sums of products, which can change a rounding: one unit in the last place is allowed. */
 static void rotation_turns_each_pair_by_its_angle(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* Matrix products of the CPU's table, and what they add to, against sums in double, element by element.
+/* Matrix products of the CPU's table, also added to their outputs, against sums in double, element by element.
  *
- * The bound is that of the arithmetic: |error| <= (terms + 2) * unit roundoff * sum |a||b|, and for bf16 one rounding of
- * the result besides. Elements are uniform in (-4, 4), so a product of wrongly transposed or shifted operands is off by
- * about the size of the result, thousands of times the bound. */
+ * The bound is that of the arithmetic: |error| <= (terms + 2) * unit roundoff * sum |a||b|, and for bf16 one more
+ * rounding of the result. Elements are uniform in (-4, 4), so the product of operands that are transposed or shifted
+ * wrongly is off by about the size of the result, thousands of times the bound. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static double unit_roundoff(mt_dtype dtype)
     return dtype == MT_F64 ? 0x1p-53 : 0x1p-24;
 }
 
-/* The operands of a product as plain arrays of doubles: a is [outer * batch, m, terms], b is [outer * batch, terms, n]. */
+/* The operands of a product as plain arrays of doubles: a is [outer * batch, m, terms], b is [outer * batch, terms,
+ * n]. */
 struct product {
     const struct mtk_product *how;
     double *a, *b;
@@ -51,7 +52,7 @@ static void expect_product(const struct strided *out, const struct product *p, s
                  (int)place.at[2], (int)place.at[3], element(out, place), sum);
 }
 
-/* The elements of an operand as the product reads them; release with free(). */
+/* Returns the elements of an operand as the product reads them. The caller frees them. */
 static double *operand_elements(const struct mtk_product *how, const struct strided *s)
 {
     double *values = strided_elements(s);
@@ -61,7 +62,7 @@ static double *operand_elements(const struct mtk_product *how, const struct stri
     return values;
 }
 
-/* Multiplies, checks every element, and that nothing else changed. */
+/* Multiplies, and checks every element and that nothing else changed. */
 static void check_product_of(const struct mtk_product *how, struct strided *out, const struct strided *a,
                              const struct strided *b)
 {
@@ -87,7 +88,8 @@ static void check_product(struct strided *out, const struct strided *a, const st
     check_product_of(&plain, out, a, b);
 }
 
-/* One product of random sizes up to `largest` and random orders; operands may be one matrix for all of the batch. */
+/* Checks one product of random sizes up to `largest` and random orders. An operand may be one matrix for the whole
+ * batch. */
 static void check_random_product(struct dice *dice, mt_dtype dtype, uint64_t largest)
 {
     const struct mtk_product how = {
@@ -127,7 +129,7 @@ static void vectors_and_single_elements_are_matrices_too(void **state)
             check_random_product(&dice, dtype, 2);
 }
 
-/* Larger than any tile in one, two and three of the sizes. */
+/* Products that are larger than any tile in one, two and three of the sizes. */
 static void products_beyond_one_tile_are_whole(void **state)
 {
     (void)state;
@@ -167,7 +169,7 @@ static void operands_whose_rows_or_columns_share_elements_are_read_as_such(void 
         }
 }
 
-/* What was in the output must not matter, not even nan. */
+/* The old content of the output must not matter, not even nan. */
 static void the_output_is_written_and_not_added_to(void **state)
 {
     (void)state;
@@ -217,11 +219,11 @@ static float tf32_product(float a, float b)
     return product;
 }
 
-/* Ten bits behind the point are read, halves go away from 0, and what is no finite number stays what it is. */
+/* tf32 has ten bits of mantissa. Halves are rounded away from 0, and infinities and nan stay. */
 static void tf32_rounds_what_it_multiplies_to_ten_bits(void **state)
 {
     (void)state;
-    uint32_t nan_bits = 0x7F800001; /* a nan that is one by its lowest bit alone */
+    uint32_t nan_bits = 0x7F800001; /* nan only by its lowest bit */
     float lowest_nan;
     memcpy(&lowest_nan, &nan_bits, sizeof lowest_nan);
     assert_true(tf32_product(1 + 0x1p-10f, 1) == 1 + 0x1p-10f);
@@ -233,11 +235,11 @@ static void tf32_rounds_what_it_multiplies_to_ten_bits(void **state)
     assert_true(isnan(tf32_product(lowest_nan, 1)) && isnan(tf32_product(1, NAN)));
 }
 
-/* Two rows so far apart that no int counts the elements between them: addresses are taken for all, memory for two pages. */
+/* Two rows with more elements between them than an int counts. Addresses are reserved for all, memory for two pages. */
 static void rows_far_apart_are_read_where_they_are(void **state)
 {
     (void)state;
-    const int64_t apart = ((int64_t)1 << 32) + 4; /* cut to an int: 4 */
+    const int64_t apart = ((int64_t)1 << 32) + 4; /* 4 if cut to an int */
     const size_t bytes = (size_t)(apart + 4) * sizeof(float);
     float *far = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     float near[] = {1, 2, 3, 4, 5, 6}, sums[4] = {0};

@@ -1,11 +1,12 @@
-/* Products on a card against their twins on the CPU: every layout that BLAS reads, of every dtype, in fp32 and tf32; and
- * products of which cuBLAS's fastest kernel was measured. */
+/* Products on a card against the same on the CPU, their twins: every layout that BLAS reads, of every dtype, in fp32
+ * and tf32; and products whose fastest kernel was measured. */
 #include "card_twins.h"
 #include "gpu.h"
 
 enum { SEED = 9001, ROUNDS = 250 };
 
-/* The sum of `terms` products of elements in (-4, 4). A card may cut to tf32 where its twin rounds. */
+/* Returns the bound for a sum of `terms` products of elements in (-4, 4). A card may cut to tf32 where its twin
+ * rounds. */
 static struct slack product_slack(mt_dtype dtype, mtk_math math, int64_t terms)
 {
     double size = 16 * sqrt((double)terms);
@@ -13,7 +14,7 @@ static struct slack product_slack(mt_dtype dtype, mtk_math math, int64_t terms)
     return (struct slack){unit_of(dtype), unit * size};
 }
 
-/* Of an output: fp32 now and then where the operands are bf16. */
+/* Rolls the dtype of an output: now and then fp32 if the operands are bf16. */
 static mt_dtype roll_product_dtype(struct dice *dice, mt_dtype operands)
 {
     return operands == MT_BF16 && roll(dice, 2) == 0 ? MT_F32 : operands;
@@ -29,7 +30,7 @@ static void check_product(struct dice *dice, mt_dtype dtype, mtk_math math, int6
         strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, m, k}, roll_order(dice)),
         strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, k, n}, roll_order(dice))};
     if (roll(dice, 4) == 0)
-        all[1 + roll(dice, 2)].view.stride[1] = 0; /* one matrix for all of the batch */
+        all[1 + roll(dice, 2)].view.stride[1] = 0; /* one matrix for the whole batch */
     const struct mtk_product product = {math, roll(dice, 2) == 0 ? 1 : 0.75, roll(dice, 2) == 0 ? 0 : 0.5,
                                         MTK_CHOOSING_GUESSES};
     struct mtk_view views[3];
@@ -71,7 +72,7 @@ static struct strided dense_matrix(struct dice *dice, mt_dtype dtype, int64_t ro
     return s;
 }
 
-/* The matrix on the card, alone, so that it begins where cuBLAS likes it. */
+/* Puts the matrix on the card alone, so that it is aligned as cuBLAS prefers. */
 static struct mtk_view place_matrix(const struct strided *s, mt_addr at)
 {
     struct mtk_view view = s->view;
@@ -96,7 +97,8 @@ static void expect_multiple(const struct strided *twin, const struct mtk_view *o
     free(got);
 }
 
-/* A product that is large enough to be measured: as guessed, when it is measured, when it was, and added to itself. */
+/* A product that is large enough to be measured: on the guessed kernel, while it is measured, after that, and added to
+ * its output. */
 static void check_measured_product(struct dice *dice, mt_dtype dtype, mtk_math math, enum strided_order order)
 {
     enum { M = MEASURED_ROWS, N = MEASURED_COLUMNS, TIMES = 4, APART = 4 << 20 };
@@ -130,7 +132,7 @@ static void a_product_whose_kernel_was_measured_is_its_twin(void **state)
     }
 }
 
-/* A product that is summed in pieces, which meet in a workspace: first with one, then without. */
+/* A product that is summed in pieces, which are added up in a workspace: first with one, then without. */
 static void a_workspace_that_was_given_once_is_not_kept(void **state)
 {
     (void)state;

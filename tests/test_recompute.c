@@ -1,5 +1,6 @@
 /* What makes the fused model smaller and must not change what it computes: blocks that backward computes again, and
  * parameters that are updated while it runs. The device may be given as an argument (cpu). */
+#include "device/backend.h"
 #include "fused_bench.h"
 #include "gpu.h"
 

@@ -1,6 +1,6 @@
-# The module for NVIDIA cards, libmemtrace_cuda.so, where the CUDA toolkit is found: kernels/cuda and src/device/cuda, with
-# CUDA's runtime inside and cuBLAS beside it. The program opens it when a GPU is asked for (src/device/cuda_module.c).
-# Kernels are compiled for the cards with bf16 matrix units that are around (8.0, 9.0), and for later ones by the driver.
+# The module for NVIDIA cards, libmemtrace_cuda.so, built if the CUDA toolkit is found: kernels/cuda and src/device/cuda, with
+# CUDA's runtime inside and cuBLAS beside it. The program opens it when a GPU is asked for (src/device/device_open.c).
+# Kernels are compiled for cards with bf16 matrix units (8.0, 9.0). The driver compiles them for later cards.
 find_package(CUDAToolkit QUIET)
 if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE OR NOT TARGET CUDA::cublas OR NOT TARGET CUDA::cublasLt)
     message(STATUS "CUDA toolkit with nvcc and cuBLAS not found: the program is built without GPUs")
@@ -21,7 +21,7 @@ set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
 
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
-foreach(name IN ITEMS status clock memory names) # what it needs of the base, a copy of its own (src/device/module.h)
+foreach(name IN ITEMS status clock memory names) # its own copy of a part of src/base (src/device/module.h)
     list(APPEND cuda_sources ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
 add_library(memtrace_cuda MODULE ${cuda_sources} ${kernel_sources})
@@ -30,7 +30,7 @@ target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DI
 target_compile_options(
     memtrace_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
 target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas CUDA::cublasLt Threads::Threads ${CMAKE_DL_LIBS})
-# cuBLAS is looked for where the loader looks, and where the toolkit usually is.
+# The loader looks for cuBLAS in its usual places and in the toolkit's.
 set_target_properties(
     memtrace_cuda
     PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF

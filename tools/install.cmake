@@ -55,13 +55,17 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 
-# What a package depends on is read off its files where there is something to read it with. What the modules need is not
-# a package of the distribution, as often as it is one of several: it is the user's to bring, as the driver is.
+# The dependencies of a package are read from its files where there is a tool that reads them. OpenBLAS is named here,
+# since the program loads it late (kernels/cpu/matmul.c) and no file refers to it. CUDA's libraries, which the modules
+# need, come from one of several packages or from none of the distribution's: the user brings them, like the driver.
 find_program(MT_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(MT_SHLIBDEPS)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME memtrace)
 if(MT_SHLIBDEPS)
     set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+endif()
+if(NOT MT_STATIC_LIBS)
+    set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS libopenblas0)
 endif()
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
     "Traces what a program allocates on a GPU, and why, and answers questions about it.")

@@ -1,17 +1,17 @@
-/* Causal attention without a matrix of weights, in double, tile by tile as on a card: a tile of queries meets one tile of
- * keys after another and keeps, for each query, the maximum and the sum of its exponentials so far.
+/* Causal attention without a matrix of weights, in double, tile by tile as on a card: a tile of queries is multiplied
+ * by one tile of keys after another. For each query the maximum and the sum of its exponentials so far are kept.
  *
- *   forward    s = scale q·k, m' = max(m, s), o = o e^(m - m') + e^(s - m') v, and the same of the sum; o / sum at the end
+ *   forward    s = scale q·k, m' = max(m, s), o = o e^(m - m') + e^(s - m') v, and so for the sum; o / sum at the end
  *   backward   p = e^(s - lse), ds = scale p (do·v - delta), delta = do·o:
- *              dv = sum over queries of p do, dk = of ds q; dq = sum over keys of ds k
+ *              dv = sum over queries of p do, dk = sum over queries of ds q, dq = sum over keys of ds k
  *
- * With MTK_MATH_TF32 the operands q, k, v and do are read as matrix units read them; weights are rounded nowhere.
+ * With MTK_MATH_TF32 the operands q, k, v and do are rounded as matrix units round them. Weights are not rounded.
  *
  * Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/element.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ROWS = 32, FEATURES = MTK_MOST_HEAD_FEATURES };
 
@@ -21,26 +21,27 @@ struct tile {
     double x[ROWS][FEATURES];
 };
 
-/* Which head of the batch. */
+/* The position of a head in a view (B,H,T,D). */
 struct head {
     int64_t i, j;
 };
 
-static int64_t rows_from(const struct mtk_view *view, int64_t first)
+static void tile_place(struct tile *tile, const struct mtk_view *view, int64_t first)
 {
-    return view->shape[2] - first < ROWS ? view->shape[2] - first : ROWS;
+    assert(first >= 0 && first < view->shape[2] && view->shape[3] <= FEATURES);
+    tile->first = first;
+    tile->count = view->shape[2] - first < ROWS ? view->shape[2] - first : ROWS;
+    tile->features = view->shape[3];
 }
 
 static void tile_load(struct tile *tile, const struct mtk_view *view, struct head head, int64_t first)
 {
-    tile->first = first;
-    tile->count = rows_from(view, first);
-    tile->features = view->shape[3];
+    tile_place(tile, view, first);
     for (int64_t r = 0; r < tile->count; r++)
         mtk_load(mtk_at(view, head.i, head.j, first + r, 0), view->dtype, view->stride[3], tile->features, tile->x[r]);
 }
 
-/* The same as a product reads it. */
+/* Loads a tile rounded as a product reads it. */
 static void tile_load_operand(struct tile *tile, const struct mtk_view *view, mtk_math math, struct head head,
                               int64_t first)
 {
@@ -54,12 +55,8 @@ static void tile_load_operand(struct tile *tile, const struct mtk_view *view, mt
 
 static void tile_clear(struct tile *tile, const struct mtk_view *view, int64_t first)
 {
-    tile->first = first;
-    tile->count = rows_from(view, first);
-    tile->features = view->shape[3];
-    for (int64_t r = 0; r < ROWS; r++)
-        for (int64_t d = 0; d < FEATURES; d++)
-            tile->x[r][d] = 0;
+    tile_place(tile, view, first);
+    memset(tile->x, 0, sizeof tile->x);
 }
 
 static void tile_store(const struct tile *tile, const struct mtk_view *view, struct head head)
@@ -83,73 +80,74 @@ static void add_scaled(double *to, double factor, const double *from, int64_t co
         to[d] += factor * from[d];
 }
 
-/* A number for each row of a tile, from a view (…, T, 1). */
+/* Loads one number for each row of a tile from a view (…, T, 1). */
 static void column_load(double *column, const struct mtk_view *view, struct head head, int64_t first, int64_t count)
 {
     for (int64_t r = 0; r < count; r++)
         column[r] = mtk_load_one(mtk_at(view, head.i, head.j, first + r, 0), view->dtype);
 }
 
-/* A tile of queries on its way along the keys. */
-struct walk {
+/* A tile of queries with its results from the keys so far. */
+struct progress {
     struct tile q, out;
     double maximum[ROWS], sum[ROWS];
 };
 
-/* Query number r meets one key. */
-static void meet(struct walk *walk, int64_t r, double score, const double *value)
+/* Adds one key, of score `score`, to the results of query number r. */
+static void add_key(struct progress *progress, int64_t r, double score, const double *value)
 {
-    double *out = walk->out.x[r];
-    if (score > walk->maximum[r]) {
-        double shrink = exp(walk->maximum[r] - score);
-        walk->sum[r] *= shrink;
-        for (int64_t d = 0; d < walk->out.features; d++)
+    assert(r < progress->q.count);
+    double *out = progress->out.x[r];
+    if (score > progress->maximum[r]) {
+        double shrink = exp(progress->maximum[r] - score);
+        progress->sum[r] *= shrink;
+        for (int64_t d = 0; d < progress->out.features; d++)
             out[d] *= shrink;
-        walk->maximum[r] = score;
+        progress->maximum[r] = score;
     }
-    double weight = exp(score - walk->maximum[r]);
-    walk->sum[r] += weight;
-    add_scaled(out, weight, value, walk->out.features);
+    double weight = exp(score - progress->maximum[r]);
+    progress->sum[r] += weight;
+    add_scaled(out, weight, value, progress->out.features);
 }
 
-static void meet_keys(struct walk *walk, double scale, const struct tile *k, const struct tile *v)
+static void add_keys(struct progress *progress, double scale, const struct tile *k, const struct tile *v)
 {
-    for (int64_t r = 0; r < walk->q.count; r++)
-        for (int64_t c = 0; c < k->count && k->first + c <= walk->q.first + r; c++)
-            meet(walk, r, scale * dot(walk->q.x[r], k->x[c], k->features), v->x[c]);
+    for (int64_t r = 0; r < progress->q.count; r++)
+        for (int64_t c = 0; c < k->count && k->first + c <= progress->q.first + r; c++)
+            add_key(progress, r, scale * dot(progress->q.x[r], k->x[c], k->features), v->x[c]);
 }
 
-/* Divides by the sums, and stores. */
-static void arrive(struct walk *walk, const struct mtk_view *out, const struct mtk_view *lse, struct head head)
+/* Divides the results by the sums and stores them. */
+static void finish(struct progress *progress, const struct mtk_view *out, const struct mtk_view *lse, struct head head)
 {
-    for (int64_t r = 0; r < walk->out.count; r++) {
-        for (int64_t d = 0; d < walk->out.features; d++)
-            walk->out.x[r][d] /= walk->sum[r];
+    for (int64_t r = 0; r < progress->out.count; r++) {
+        for (int64_t d = 0; d < progress->out.features; d++)
+            progress->out.x[r][d] /= progress->sum[r];
         if (lse != NULL)
-            mtk_store_one(mtk_at(lse, head.i, head.j, walk->out.first + r, 0), lse->dtype,
-                          walk->maximum[r] + log(walk->sum[r]));
+            mtk_store_one(mtk_at(lse, head.i, head.j, progress->out.first + r, 0), lse->dtype,
+                          progress->maximum[r] + log(progress->sum[r]));
     }
-    tile_store(&walk->out, out, head);
+    tile_store(&progress->out, out, head);
 }
 
 static void attend(double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse,
                    const struct mtk_view *q, const struct mtk_view *k, const struct mtk_view *v, struct head head)
 {
-    struct walk walk;
+    struct progress progress;
     struct tile keys, values;
     for (int64_t first = 0; first < q->shape[2]; first += ROWS) {
-        tile_load_operand(&walk.q, q, math, head, first);
-        tile_clear(&walk.out, out, first);
+        tile_load_operand(&progress.q, q, math, head, first);
+        tile_clear(&progress.out, out, first);
         for (int64_t r = 0; r < ROWS; r++) {
-            walk.maximum[r] = -INFINITY;
-            walk.sum[r] = 0;
+            progress.maximum[r] = -INFINITY;
+            progress.sum[r] = 0;
         }
-        for (int64_t key = 0; key < first + walk.q.count; key += ROWS) {
+        for (int64_t key = 0; key < first + progress.q.count; key += ROWS) {
             tile_load_operand(&keys, k, math, head, key);
             tile_load_operand(&values, v, math, head, key);
-            meet_keys(&walk, scale, &keys, &values);
+            add_keys(&progress, scale, &keys, &values);
         }
-        arrive(&walk, out, lse, head);
+        finish(&progress, out, lse, head);
     }
 }
 
@@ -158,13 +156,15 @@ mt_status mtk_cpu_attention(double scale, mtk_math math, const struct mtk_view *
                             struct mtk_queue *queue)
 {
     (void)queue;
+    assert(mtk_same_shape(k, q) && mtk_same_shape(v, q) && mtk_same_shape(out, q));
+    assert(lse == NULL || mtk_has_rows_of(lse, q, 1));
     for (int64_t i = 0; i < q->shape[0]; i++)
         for (int64_t j = 0; j < q->shape[1]; j++)
             attend(scale, math, out, lse, q, k, v, (struct head){i, j});
     return MT_OK;
 }
 
-/* A tile of queries with all that backward reads of it. */
+/* A tile of queries with the values that backward reads for it. */
 struct queries {
     struct tile q, grad;
     double lse[ROWS], delta[ROWS];
@@ -179,7 +179,7 @@ static void queries_load(struct queries *queries, const struct mtk_attention_gra
     column_load(queries->delta, &call->delta, head, first, queries->q.count);
 }
 
-/* The weight of one key for query number r, and the gradient of their product of q and k. */
+/* Returns the weight of one key for query number r, and the gradient of the product of the two. */
 static double weight_of(const struct queries *queries, int64_t r, const double *key, const double *value, double scale,
                         double *out_score_grad)
 {
@@ -235,7 +235,7 @@ static void query_gradients(const struct mtk_attention_grad *call, struct head h
     }
 }
 
-/* delta = do·o, row by row. */
+/* Writes delta = do·o, row by row. */
 static void deltas(const struct mtk_attention_grad *call, struct head head)
 {
     struct tile out, grad;
@@ -251,6 +251,8 @@ static void deltas(const struct mtk_attention_grad *call, struct head head)
 mt_status mtk_cpu_attention_grad(const struct mtk_attention_grad *call, struct mtk_queue *queue)
 {
     (void)queue;
+    assert(mtk_has_rows_of(&call->lse, &call->q, 1) && mtk_has_rows_of(&call->delta, &call->q, 1));
+    assert(mtk_same_shape(&call->grad, &call->q) && mtk_same_shape(&call->out, &call->q));
     for (int64_t i = 0; i < call->q.shape[0]; i++)
         for (int64_t j = 0; j < call->q.shape[1]; j++) {
             struct head head = {i, j};

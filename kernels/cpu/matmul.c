@@ -1,31 +1,84 @@
-/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]; every element of `out` is written.
+/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]. Every element of `out` is
+ * written.
  *
- * fp32 and fp64 go to OpenBLAS, which reads a matrix by rows or by columns, so a transposed view is no copy. What is to be
- * read otherwise than it lies, bf16 as fp32 and fp32 as tf32, goes there in tiles, converted on the stack, and the sums are
- * rounded once:
+ * fp32 and fp64 go to OpenBLAS. It reads a matrix by rows or by columns, so a transposed view needs no copy. bf16 is
+ * read as fp32, and fp32 as tf32 where that is asked for: such operands are converted on the stack, tile by tile, and
+ * the sums are rounded once:
  *
  *   a ──BLOCK_M x BLOCK_K──┐
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
  *   b ──BLOCK_K x BLOCK_N──┘        (added up over k, to beta times out)
  *
- * Views that no BLAS reads, because a matrix repeats its rows or columns or is beyond what an int counts, are summed plainly
- * in double. */
+ * BLAS can't read a matrix that repeats its rows or columns, or that is larger than an int counts: such products are
+ * summed one element after the other in double.
+ *
+ * OpenBLAS starts its threads as it is loaded, which takes milliseconds. So it is loaded when a product is first
+ * computed: a program that computes none does not need it. */
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/element.h"
 
 #include <cblas.h>
+#include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
 
 enum { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 256 };
 
-/* The last two dimensions of a view, at one place of the others. */
+/* ---- OpenBLAS ---- */
+
+/* Its two functions, written once and read only after that. Invariant: both are there, or `reason` says why not. */
+static struct {
+    __typeof__(cblas_sgemm) *sgemm;
+    __typeof__(cblas_dgemm) *dgemm;
+    char reason[256];
+} blas;
+
+#ifdef MTK_OPENBLAS_FILE /* its name, as CMakeLists.txt found it; without one it is linked */
+static void load_blas(void)
+{
+    void *library = dlopen(MTK_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        snprintf(blas.reason, sizeof blas.reason, "%s", dlerror());
+        library = dlopen(MTK_OPENBLAS_FOLDER "/" MTK_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == NULL)
+        return;
+    *(void **)&blas.sgemm = dlsym(library, "cblas_sgemm");
+    *(void **)&blas.dgemm = dlsym(library, "cblas_dgemm");
+    if (blas.sgemm == NULL || blas.dgemm == NULL)
+        snprintf(blas.reason, sizeof blas.reason, "%s lacks cblas_sgemm or cblas_dgemm", MTK_OPENBLAS_FILE);
+}
+#else
+static void load_blas(void)
+{
+    blas.sgemm = cblas_sgemm;
+    blas.dgemm = cblas_dgemm;
+}
+#endif
+
+/* Makes `blas` usable, on any thread. Fails with MT_FAILED if OpenBLAS can't be loaded. */
+static mt_status need_blas(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_blas);
+    if (blas.sgemm != NULL && blas.dgemm != NULL)
+        return MT_OK;
+    return mt_fail(MT_FAILED,
+                   "matrix products on the CPU need OpenBLAS, which can't be loaded (%s). Install it: Debian and "
+                   "Ubuntu have it as libopenblas0",
+                   blas.reason);
+}
+
+/* ---- matrices ---- */
+
+/* The last two dimensions of a view, at one index of the other two. */
 struct matrix {
     char *at;
     mt_dtype dtype;
     int64_t rows, columns, row_stride, column_stride; /* strides in elements */
 };
 
-/* How BLAS would read a matrix: row by row, or column by column, `leading` elements apart. */
+/* The order in which BLAS can read a matrix: row by row or column by column, `leading` elements apart; or neither. */
 struct layout {
     enum { BY_ROWS, BY_COLUMNS, NEITHER } order;
     int leading;
@@ -47,8 +100,8 @@ static char *matrix_at(const struct matrix *m, int64_t row, int64_t column)
     return m->at + (row * m->row_stride + column * m->column_stride) * (int64_t)mt_dtype_bytes(m->dtype);
 }
 
-/* The distance of rows if BLAS can read them as rows, and count them, else 0. What is only one has no distance that
- * matters. */
+/* Returns the elements from one row to the next if BLAS can read the matrix by rows and count them, otherwise 0. A
+ * dimension of one element may have any stride. */
 static int rows_apart(const struct matrix *m)
 {
     bool columns_adjoin = m->column_stride == 1 || m->columns == 1;
@@ -58,6 +111,7 @@ static int rows_apart(const struct matrix *m)
 
 static struct layout layout_of(const struct matrix *m)
 {
+    assert(m->rows >= 0 && m->columns >= 0);
     struct matrix turned = transposed(m);
     int by_rows = rows_apart(m);
     if (by_rows > 0)
@@ -74,12 +128,13 @@ static void multiply_blas(const struct mtk_product *product, const struct matrix
     enum CBLAS_TRANSPOSE turn_a = left.order == to.order ? CblasNoTrans : CblasTrans;
     enum CBLAS_TRANSPOSE turn_b = right.order == to.order ? CblasNoTrans : CblasTrans;
     int m = (int)out->rows, n = (int)out->columns, k = (int)a->columns;
+    assert(a->dtype == out->dtype && b->dtype == out->dtype && (out->dtype == MT_F32 || out->dtype == MT_F64));
     if (out->dtype == MT_F32)
-        cblas_sgemm(order, turn_a, turn_b, m, n, k, (float)product->alpha, (const void *)a->at, left.leading,
-                    (const void *)b->at, right.leading, (float)product->beta, (void *)out->at, to.leading);
+        blas.sgemm(order, turn_a, turn_b, m, n, k, (float)product->alpha, (const void *)a->at, left.leading,
+                   (const void *)b->at, right.leading, (float)product->beta, (void *)out->at, to.leading);
     else
-        cblas_dgemm(order, turn_a, turn_b, m, n, k, product->alpha, (const void *)a->at, left.leading,
-                    (const void *)b->at, right.leading, product->beta, (void *)out->at, to.leading);
+        blas.dgemm(order, turn_a, turn_b, m, n, k, product->alpha, (const void *)a->at, left.leading,
+                   (const void *)b->at, right.leading, product->beta, (void *)out->at, to.leading);
 }
 
 static double dot(const struct matrix *a, const struct matrix *b, int64_t row, int64_t column)
@@ -90,7 +145,7 @@ static double dot(const struct matrix *a, const struct matrix *b, int64_t row, i
     return sum;
 }
 
-/* `value` of the product as an element of out. */
+/* Writes one element of `out`, of which `value` is the product. */
 static void store_product(const struct mtk_product *product, const struct matrix *out, int64_t row, int64_t column,
                           double value)
 {
@@ -107,9 +162,10 @@ static void multiply_plainly(const struct mtk_product *product, const struct mat
             store_product(product, out, row, column, dot(a, b, row, column));
 }
 
-/* A part of a matrix, at most `rows` x `columns` from (row, column). */
+/* Returns the part of a matrix that begins at (row, column), of at most `rows` x `columns` elements. */
 static struct matrix part(const struct matrix *m, int64_t row, int64_t column, int64_t rows, int64_t columns)
 {
+    assert(row <= m->rows && column <= m->columns);
     struct matrix p = *m;
     p.at = matrix_at(m, row, column);
     p.rows = m->rows - row < rows ? m->rows - row : rows;
@@ -117,7 +173,8 @@ static struct matrix part(const struct matrix *m, int64_t row, int64_t column, i
     return p;
 }
 
-/* Both matrices have the same shape; rows of at most MTK_TILE. Goes along the side on which `from` is dense. */
+/* Copies a matrix to one of the same shape and another dtype, along the dimension in which `from` is dense. That is at
+ * most MTK_TILE long. */
 static void convert(const struct matrix *to, const struct matrix *from)
 {
     if (from->column_stride != 1 && from->row_stride == 1) {
@@ -125,6 +182,7 @@ static void convert(const struct matrix *to, const struct matrix *from)
         convert(&turned_to, &turned_from);
         return;
     }
+    assert(to->rows == from->rows && to->columns == from->columns && from->columns <= MTK_TILE);
     double tile[MTK_TILE];
     for (int64_t row = 0; row < from->rows; row++) {
         mtk_load(matrix_at(from, row, 0), from->dtype, from->column_stride, from->columns, tile);
@@ -132,7 +190,7 @@ static void convert(const struct matrix *to, const struct matrix *from)
     }
 }
 
-/* `m` in fp32 as products read it, in `buffer`, by rows. */
+/* Copies `m` into `buffer` by rows, in fp32 and rounded to tf32 if `math` says so. Returns the copy. */
 static struct matrix unpack(mtk_math math, const struct matrix *m, float *buffer)
 {
     struct matrix copy = {(char *)buffer, MT_F32, m->rows, m->columns, m->columns, 1};
@@ -145,20 +203,21 @@ static struct matrix unpack(mtk_math math, const struct matrix *m, float *buffer
 _Static_assert((int)BLOCK_M <= (int)MTK_TILE && (int)BLOCK_N <= (int)MTK_TILE && (int)BLOCK_K <= (int)MTK_TILE,
                "convert takes rows of one tile");
 
-/* One block of `out`: `a` has its rows, `b` its columns. */
+/* Computes one block of `out` from the rows `a` and the columns `b`. */
 static void multiply_block(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
                            const struct matrix *b)
 {
     float sums[BLOCK_M * BLOCK_N], left[BLOCK_M * BLOCK_K], right[BLOCK_K * BLOCK_N];
     int m = (int)out->rows, n = (int)out->columns;
+    assert(m <= BLOCK_M && n <= BLOCK_N && a->columns == b->rows);
     struct matrix total = {(char *)sums, MT_F32, out->rows, out->columns, out->columns, 1};
     if (product->beta != 0)
         convert(&total, out);
     for (int64_t k = 0; k < a->columns; k += BLOCK_K) {
         struct matrix from_a = part(a, 0, k, BLOCK_M, BLOCK_K), from_b = part(b, k, 0, BLOCK_K, BLOCK_N);
         struct matrix l = unpack(product->math, &from_a, left), r = unpack(product->math, &from_b, right);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, (int)l.columns, (float)product->alpha, left,
-                    (int)l.columns, right, (int)r.columns, k > 0 ? 1 : (float)product->beta, sums, n);
+        blas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, (int)l.columns, (float)product->alpha, left,
+                   (int)l.columns, right, (int)r.columns, k > 0 ? 1 : (float)product->beta, sums, n);
     }
     convert(out, &total);
 }
@@ -178,6 +237,7 @@ static void multiply_blocks(const struct mtk_product *product, const struct matr
 static void multiply(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
                      const struct matrix *b)
 {
+    assert(a->rows == out->rows && b->columns == out->columns && a->columns == b->rows && a->dtype == b->dtype);
     bool is_converted = a->dtype == MT_BF16 || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
     if (is_converted)
         multiply_blocks(product, out, a, b);
@@ -193,10 +253,13 @@ mt_status mtk_cpu_matmul(const struct mtk_product *product, const struct mtk_vie
     (void)workspace;
     (void)workspace_bytes;
     (void)queue;
-    for (int64_t o = 0; o < out->shape[0]; o++)
+    assert(a->shape[0] == out->shape[0] && a->shape[1] == out->shape[1]);
+    assert(b->shape[0] == out->shape[0] && b->shape[1] == out->shape[1]);
+    mt_status status = need_blas();
+    for (int64_t o = 0; o < out->shape[0] && status == MT_OK; o++)
         for (int64_t g = 0; g < out->shape[1]; g++) {
             struct matrix to = matrix_of(out, o, g), left = matrix_of(a, o, g), right = matrix_of(b, o, g);
             multiply(product, &to, &left, &right);
         }
-    return MT_OK;
+    return status;
 }

@@ -1,10 +1,9 @@
 /* Sums, means and maxima over any set of dimensions, in double.
  *
- * Dimensions of one element are put first, so that the last one counts. If it is reduced, each element of `out` takes
- * whole rows of `in`; if it is kept, a tile of `out` takes tiles of `in` element by element. Either way `in` is read
- * along its rows. A nan in a maximum's operands is its result. */
+ * Dimensions of one element are put first, so that the last has more than one element if any has. If the last is
+ * reduced, each element of `out` takes whole rows of `in`. If it is kept, a tile of `out` takes tiles of `in` element
+ * by element. Either way `in` is read along its rows. The maximum of operands with a nan is nan. */
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/element.h"
 
 #include <math.h>
 
@@ -15,7 +14,7 @@ struct reduction {
     mtk_reduce_op op;
     struct mtk_view out, in;
     int64_t kept[MT_MAX_DIMS], reduced[MT_MAX_DIMS];
-    double divisor; /* of the result: 1 but for a mean */
+    double divisor; /* of the result: 1 except for a mean */
 };
 
 static double larger(double a, double b)
@@ -58,6 +57,7 @@ static struct reduction plan(mtk_reduce_op op, const struct mtk_view *out, const
         bool is_reduced = r.out.shape[d] == 1;
         r.kept[d] = is_reduced ? 1 : r.in.shape[d];
         r.reduced[d] = is_reduced ? r.in.shape[d] : 1;
+        assert(is_reduced || r.out.shape[d] == r.in.shape[d]);
         if (op == MTK_MEAN)
             r.divisor *= (double)r.reduced[d];
     }
@@ -69,7 +69,8 @@ static int64_t row_count(const int64_t *shape)
     return shape[0] * shape[1] * shape[2];
 }
 
-/* Where row number `row` of the first three dimensions of `shape` begins in `view`, from `base` on. */
+/* Returns the address of row number `row` of `shape`, counted along its first three dimensions, in the part of `view`
+ * that begins at `base`. */
 static char *row_at(const struct mtk_view *view, const int64_t *shape, int64_t row, char *base)
 {
     int64_t k = row % shape[2], above = row / shape[2];
@@ -82,14 +83,11 @@ static char *column_at(const struct mtk_view *view, int64_t column, char *row)
     return row + column * view->stride[3] * (int64_t)mt_dtype_bytes(view->dtype);
 }
 
-static int64_t tile_count(int64_t left)
-{
-    return left < MTK_TILE ? left : MTK_TILE;
-}
-
-/* lane[i % LANES] takes tile[i] in. The tile is filled up with start values, so that every lane takes equally many. */
+/* Reduces tile[i] into lane[i % LANES]. The tile is filled up with start values, so that every lane takes equally
+ * many. */
 static void take_lanes(mtk_reduce_op op, int64_t count, double *restrict tile, double *restrict lane)
 {
+    assert(count <= MTK_TILE && MTK_TILE % LANES == 0);
     for (; count % LANES != 0; count++)
         tile[count] = start_value(op);
     for (int64_t i = 0; i < count; i += LANES)
@@ -97,7 +95,7 @@ static void take_lanes(mtk_reduce_op op, int64_t count, double *restrict tile, d
             lane[l] = combine(op, lane[l], tile[i + l]);
 }
 
-/* The last dimension is reduced: one element of `out`, whose part of `in` begins at `base`. */
+/* Returns one element of `out`, whose part of `in` begins at `base`. The last dimension is reduced. */
 static double reduce_rows(const struct reduction *r, char *base)
 {
     double tile[MTK_TILE], lane[LANES];
@@ -106,7 +104,7 @@ static double reduce_rows(const struct reduction *r, char *base)
     for (int64_t row = 0; row < row_count(r->reduced); row++) {
         char *from = row_at(&r->in, r->reduced, row, base);
         for (int64_t column = 0; column < r->reduced[3]; column += MTK_TILE) {
-            int64_t count = tile_count(r->reduced[3] - column);
+            int64_t count = mtk_tile_count(r->reduced[3] - column);
             mtk_load(column_at(&r->in, column, from), r->in.dtype, r->in.stride[3], count, tile);
             take_lanes(r->op, count, tile, lane);
         }
@@ -116,7 +114,7 @@ static double reduce_rows(const struct reduction *r, char *base)
     return lane[0] / r->divisor;
 }
 
-/* The last dimension is kept: `count` elements of a row of `out`, whose part of `in` begins at `base`. */
+/* Computes `count` elements of a row of `out`, whose part of `in` begins at `base`. The last dimension is kept. */
 static void reduce_columns(const struct reduction *r, char *base, int64_t count, double *restrict total)
 {
     double tile[MTK_TILE];
@@ -131,7 +129,7 @@ static void reduce_columns(const struct reduction *r, char *base, int64_t count,
         total[i] /= r->divisor;
 }
 
-/* One row of `out`, at `to`, whose part of `in` begins at `from`. */
+/* Computes one row of `out`, at `to`, whose part of `in` begins at `from`. */
 static void reduce_into_row(const struct reduction *r, char *to, char *from)
 {
     if (r->out.shape[3] == 1) {
@@ -140,7 +138,7 @@ static void reduce_into_row(const struct reduction *r, char *to, char *from)
     }
     double total[MTK_TILE];
     for (int64_t column = 0; column < r->kept[3]; column += MTK_TILE) {
-        int64_t count = tile_count(r->kept[3] - column);
+        int64_t count = mtk_tile_count(r->kept[3] - column);
         reduce_columns(r, column_at(&r->in, column, from), count, total);
         mtk_store(column_at(&r->out, column, to), r->out.dtype, r->out.stride[3], count, total);
     }

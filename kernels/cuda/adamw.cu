@@ -1,14 +1,15 @@
-/* One step of AdamW over a list of parameters: 28 bytes an element of fp32, read or written once, and 2 of the cast.
+/* One step of AdamW over a list of parameters. An element of fp32 takes 28 bytes, read or written once, and 2 for the
+ * cast.
  *
- * The list goes along with the launch. Parameters are cut into chunks of CHUNK elements, numbered through; a block takes
- * one, and finds its parameter by the number of its first chunk. A thread takes four neighbours at a time, where the
- * tensors are aligned to that. */
+ * The list is a parameter of the launch. Parameters of the model are cut into chunks of CHUNK elements, numbered from 0
+ * over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
+ * four neighbours at a time if the tensors are aligned to that. */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 constexpr int THREADS = 256, VEC = 4, ROUNDS = 4, CHUNK = THREADS * VEC * ROUNDS;
 
-/* As many as fit into 4 KiB of a launch's parameters. */
+/* The most items of a launch, whose parameters are limited to 4 KiB. */
 constexpr int MOST_ITEMS = 70;
 
 struct item {
@@ -24,7 +25,7 @@ struct update_call {
     int count;
 };
 
-/* How to update, in the type that is computed in; shares are 1 - beta. */
+/* The rates of an update in the type that is computed in. Shares are 1 - beta. */
 template <typename T> struct rates {
     T mean_share, square_share, epsilon, step_size, keep;
 };
@@ -40,6 +41,7 @@ __device__ __forceinline__ double root(double x)
     return sqrt(x);
 }
 
+/* Updates V neighbours of a parameter from element `first` on. */
 template <typename T, int V> __device__ __forceinline__ void update(const item &p, const rates<T> &r, int64_t first)
 {
     constexpr int dtype = sizeof(T) == 8 ? MT_F64 : MT_F32;
@@ -64,7 +66,7 @@ template <typename T, int V> __device__ __forceinline__ void update(const item &
         mtk_write<T, V>(p.cast + first * mtk_size_of(MT_BF16), MT_BF16, mtk_encode<T, V>(value, MT_BF16));
 }
 
-/* The last item that begins at this chunk or before. */
+/* Returns the index of the last item that begins at this chunk or before. */
 __device__ __forceinline__ int item_of(const update_call &call, uint32_t chunk)
 {
     int low = 0, high = call.count - 1;
@@ -78,7 +80,9 @@ __device__ __forceinline__ int item_of(const update_call &call, uint32_t chunk)
     return low;
 }
 
-/* A block takes one chunk of one parameter: all of value, mean, square and, where there is one, cast is written. */
+/* mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square), value = keep * value - step_size * mean /
+ * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread ROUNDS times VEC
+ * neighbours of it. Every element of value, mean, square and, if there is one, cast is written. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
 {
@@ -124,7 +128,7 @@ template <typename T> static rates<T> rates_of(const struct mtk_adamw *how)
     return {(T)(1 - how->beta1), (T)(1 - how->beta2), (T)how->epsilon, (T)how->step_size, (T)how->keep};
 }
 
-/* Launches as many of the items as one launch takes; *taken says how many. */
+/* Queues as many of the items as one launch takes, and sets *taken to their number. */
 static mt_status launch_some(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, int *taken,
                              struct mtk_queue *queue)
 {

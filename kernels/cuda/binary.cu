@@ -1,4 +1,5 @@
-/* out = f(a, b): the elementwise ops of two operands. `out` may be the same view as `a` or `b`. */
+/* out = f(a, b): the elementwise ops of two operands, by the kernel of elementwise.cuh. `out` may be the same view as
+ * `a` or `b`. */
 #include "kernels/cuda/elementwise.cuh"
 
 template <typename T> __device__ __forceinline__ T binary(int op, T s, T x, T y)
@@ -23,7 +24,7 @@ template <typename T> __device__ __forceinline__ T binary(int op, T s, T x, T y)
     }
 }
 
-/* OP is an op, known to the compiler, or ANY: then the op is `op`. */
+/* The op as a function. OP is an op that the compiler knows; if it is ANY, the op is `op`. */
 enum { ANY = -1 };
 template <typename T, int OP> struct binary_function {
     int op;

@@ -1,10 +1,10 @@
-/* Sums over the threads of a block, known to all of them. */
+/* Sums over the threads of a warp or a block. Every thread gets the result. */
 #ifndef MTK_CUDA_BLOCK_SUM_CUH
 #define MTK_CUDA_BLOCK_SUM_CUH
 
 constexpr int MTK_WARP = 32;
 
-/* The sum over the warp, in all of its lanes. */
+/* Returns the sum over the warp, in all of its lanes. */
 template <typename T> __device__ __forceinline__ T mtk_warp_sum(T value)
 {
 #pragma unroll
@@ -13,8 +13,8 @@ template <typename T> __device__ __forceinline__ T mtk_warp_sum(T value)
     return value;
 }
 
-/* The sum over the block, in all of its threads, whose number is a multiple of 32. `of_warp` has room for 32 and may be
- * used again once all threads have passed another barrier. */
+/* Returns the sum over the block, in all of its threads. Their number is a multiple of 32. `of_warp` has room for 32
+ * values, and may be used again after another barrier of all threads. */
 template <typename T> __device__ __forceinline__ T mtk_block_sum(T value, T *of_warp)
 {
     int lane = (int)threadIdx.x % MTK_WARP, warps = (int)blockDim.x / MTK_WARP;

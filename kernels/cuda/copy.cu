@@ -1,4 +1,4 @@
-/* out = in where the two are dense along different dimensions.
+/* out = in, for views that are dense along different dimensions.
  *
  *        in: dense along x                     shared memory                  out: dense along y
  *   y ┌─┬─┬─┐                            ┌─────────────┐                  x ┌─┬─┬─┐
@@ -6,7 +6,7 @@
  *     └─┴─┴─┘                            └─────────────┘                    └─┴─┴─┘
  *        x                                                                     y
  *
- * What other dimensions there are is done tile by tile, in the grid. `out` and `in` do not overlap. */
+ * The grid has a block for each tile, along the other dimensions too. `out` and `in` do not overlap. */
 #include "kernels/cuda/copy.h"
 
 #include "kernels/cuda/element.cuh"
@@ -15,20 +15,20 @@
 
 constexpr int TILE = 64, THREADS = 256, VEC = 4, SHORTEST = 16;
 
-/* Strides in bytes. */
+/* The parameters of a launch. Strides in bytes. */
 struct transposition {
     char *to;
     const char *from;
     int to_dtype, from_dtype;
-    bool to_in_fours, from_in_fours;      /* whether rows may be accessed four elements at a time */
-    int64_t x_size, y_size;               /* in is dense along x, out along y */
-    int64_t to_x_stride, from_y_stride;   /* of the dimension along which each is not */
+    bool to_in_fours, from_in_fours;      /* rows may be accessed four elements at a time */
+    int64_t x_size, y_size;               /* `in` is dense along x, `out` along y */
+    int64_t to_x_stride, from_y_stride;   /* of the dimension along which the view is not dense */
     struct mtk_divisor x_tiles, y_tiles;  /* tiles that cover x and y */
-    struct mtk_divisor inner;             /* of the two other dimensions, the faster one's size */
-    int64_t to_stride[2], from_stride[2]; /* of the two others */
+    struct mtk_divisor inner;             /* size of the faster of the two other dimensions */
+    int64_t to_stride[2], from_stride[2]; /* of the two other dimensions */
 };
 
-/* Four neighbours from element `at` of a row of `size` that begins at `row`, as far as it goes. */
+/* Reads four neighbours from element `at` of a row of `size` elements, with 0 past its end. */
 template <typename T>
 __device__ __forceinline__ void read_four(const char *row, int dtype, bool in_fours, int64_t at, int64_t size, T *value)
 {
@@ -42,6 +42,7 @@ __device__ __forceinline__ void read_four(const char *row, int dtype, bool in_fo
         value[e] = at + e < size ? mtk_load<T>(from + e * mtk_size_of(dtype), dtype) : 0;
 }
 
+/* Writes four neighbours from element `at` on, as far as the row goes. */
 template <typename T>
 __device__ __forceinline__ void write_four(char *row, int dtype, bool in_fours, int64_t at, int64_t size,
                                            const T *value)
@@ -57,8 +58,8 @@ __device__ __forceinline__ void write_four(char *row, int dtype, bool in_fours, 
             mtk_store<T>(to + e * mtk_size_of(dtype), dtype, value[e]);
 }
 
-/* out = in. A block copies one tile, a thread four neighbours of every sixteenth row of it, read along x and written
- * along y; every element of out is written. */
+/* out = in. A block copies one tile, a thread four neighbours of every sixteenth row of it. The tile is read along x
+ * and written along y. Every element of out is written. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constant__ transposition c)
 {
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constan
     }
 }
 
-/* The layout's dimension along which `in` is dense and `out` is not, or 0. */
+/* Returns the dimension along which `in` is dense and `out` is not, or 0 if there is none. */
 static int dense_dimension(const struct mtk_layout *layout)
 {
     if (layout->stride[0][0] != 1 || layout->stride[1][0] <= 1 || layout->shape[0] < SHORTEST)
@@ -117,7 +118,7 @@ bool mtk_copy_transposes(const struct mtk_view *out, const struct mtk_view *in)
     return layout.count > 0 && dense_dimension(&layout) != 0;
 }
 
-/* Whether rows of view v, dense along `dimension`, begin aligned to four elements and end on them. */
+/* True if rows of view v, dense along `dimension`, begin and end at multiples of four elements. */
 static bool rows_in_fours(const struct mtk_layout *layout, int v, const struct mtk_view *view, int dimension)
 {
     bool aligned =

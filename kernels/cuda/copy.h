@@ -1,5 +1,5 @@
-/* Copies whose fastest dimensions differ: in tiles through shared memory, so that both sides are read and written along
- * their dense dimension. */
+/* Copies between views with different fastest dimensions. They go in tiles through shared memory, so that both views
+ * are accessed along their dense dimension. */
 #ifndef MTK_CUDA_COPY_H
 #define MTK_CUDA_COPY_H
 
@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-/* Whether this copy is one of those: `in` is dense along another dimension than `out`, and both are long enough. */
+/* True if `in` is dense along another dimension than `out`, and both are long enough for tiles. */
 bool mtk_copy_transposes(const struct mtk_view *out, const struct mtk_view *in);
 
-/* out = in, converted, for views of which mtk_copy_transposes says so. An int64 is copied by way of a double. */
+/* Copies `in` to `out`, converted, if mtk_copy_transposes is true of them. An int64 is copied as a double. */
 mt_status mtk_copy_transposing(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* What a call into CUDA's runtime or cuBLAS comes to: a status, and CUDA's words for it behind the call's name. Of a card
- * that has no memory left it is MT_OUT_OF_MEMORY, since that is an ordinary outcome wherever it shows: contexts, kernels that
- * are loaded as they are first launched, graphs and libraries take memory, too. */
+/* Statuses of calls into CUDA's runtime and cuBLAS, with the name of the call and CUDA's message. A card without memory
+ * left is MT_OUT_OF_MEMORY in any call, since that is an ordinary outcome: contexts, kernels (which are loaded when
+ * they are first launched), graphs and libraries take memory, too. */
 #ifndef MTK_CUDA_CALL_H
 #define MTK_CUDA_CALL_H
 
@@ -14,8 +14,8 @@ static inline mt_status mtk_cuda_status(cudaError_t error)
     return error == cudaErrorMemoryAllocation ? MT_OUT_OF_MEMORY : MT_FAILED;
 }
 
-/* An error that was told stays in the runtime as its last one, and would be taken for the next launch's: whoever fails with it
- * takes it away. */
+/* Fails with the error, and clears it in the runtime, which would return it once more as the error of the next
+ * launch. */
 static inline mt_status mtk_cuda_fail(cudaError_t error, const char *call)
 {
     (void)cudaGetLastError();
@@ -27,7 +27,7 @@ static inline mt_status mtk_cuda_check(cudaError_t error, const char *call)
     return error == cudaSuccess ? MT_OK : mtk_cuda_fail(error, call);
 }
 
-/* cuBLAS leaves errors of the runtime behind as well. */
+/* Fails with cuBLAS's error, and clears the one that it may leave in the runtime. */
 static inline mt_status mtk_blas_fail(cublasStatus_t outcome, const char *call)
 {
     (void)cudaGetLastError();

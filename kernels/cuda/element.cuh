@@ -1,10 +1,11 @@
-/* Elements in memory and their values, on the device: VEC neighbours of any dtype are read as raw words, decoded to the
+/* Elements in memory and their values, on the card. VEC neighbours of any dtype are read as raw words, decoded to the
  * type T that is computed in (float or double), and encoded again, rounding once.
  *
  *   memory ──read (one access of up to 16 bytes, two for fp64)──▶ words ──decode──▶ T[VEC] ──encode, write──▶ memory
  *
- * The dtype is looked at when the kernel runs, alike for all threads: kernels here wait for memory, not for that. Reads
- * are apart from decoding, so that all of a thread's reads are on their way before the first is used. */
+ * Kernels look at the dtype as they run. It is the same for all threads, and costs little, since these kernels are
+ * limited by memory. Reading is separate from decoding, so that a thread issues all of its reads before it uses the
+ * first. */
 #ifndef MTK_CUDA_ELEMENT_CUH
 #define MTK_CUDA_ELEMENT_CUH
 
@@ -12,7 +13,7 @@
 
 #include <cuda_bf16.h>
 
-/* The bits of VEC elements of at most sizeof(T) bytes each. */
+/* The raw bits of VEC elements of at most sizeof(T) bytes each. */
 template <typename T, int VEC> struct mtk_words {
     uint32_t word[VEC * sizeof(T) / sizeof(uint32_t)];
 };
@@ -22,7 +23,7 @@ __host__ __device__ constexpr int mtk_size_of(int dtype)
     return dtype == MT_F64 || dtype == MT_I64 ? 8 : dtype == MT_F32 ? 4 : dtype == MT_BF16 ? 2 : 1;
 }
 
-/* Moves BYTES from or to memory that is aligned to them, up to 16 of them at once. */
+/* Read and write BYTES of memory that is aligned to them, up to 16 at once. */
 template <int BYTES> __device__ __forceinline__ void mtk_read_bytes(const char *from, uint32_t *word)
 {
     if constexpr (BYTES == 1)
@@ -61,7 +62,7 @@ template <int BYTES> __device__ __forceinline__ void mtk_write_bytes(char *to, c
     }
 }
 
-/* VEC neighbours from `from`, which is aligned to all of them. */
+/* Read and write VEC neighbours in memory that is aligned to all of them. */
 template <typename T, int VEC> __device__ __forceinline__ mtk_words<T, VEC> mtk_read(const char *from, int dtype)
 {
     mtk_words<T, VEC> w;
@@ -106,7 +107,7 @@ __device__ __forceinline__ uint64_t mtk_joined(uint32_t low, uint32_t high)
     return (uint64_t)high << 32 | low;
 }
 
-/* The values of VEC elements. */
+/* Decodes VEC elements to their values. */
 template <typename T, int VEC>
 __device__ __forceinline__ void mtk_decode(const mtk_words<T, VEC> &w, int dtype, T *value)
 {
@@ -138,14 +139,14 @@ __device__ __forceinline__ void mtk_decode(const mtk_words<T, VEC> &w, int dtype
     }
 }
 
-/* The nearest bf16, ties to even. */
+/* Returns the nearest bf16, ties to even. */
 __device__ __forceinline__ uint32_t mtk_bf16_bits(float value)
 {
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
 }
 
-/* By way of the nearest float this would round twice, which is wrong only where the float lies half-way between two
- * bf16 and the double does not: then the float is moved to the double's side by one unit in the last place. */
+/* Rounding to float first rounds twice, which is wrong only where the float lies half-way between two bf16 and the
+ * double does not. Then the float is moved by one unit in the last place towards the double. */
 __device__ __forceinline__ uint32_t mtk_bf16_bits(double value)
 {
     float near = (float)value;
@@ -155,7 +156,7 @@ __device__ __forceinline__ uint32_t mtk_bf16_bits(double value)
     return mtk_bf16_bits(near);
 }
 
-/* Cut towards 0 and kept in range; nan is 0. */
+/* Returns the value with its fraction cut off, or the nearest one in range. nan is 0. */
 template <typename T> __device__ __forceinline__ uint32_t mtk_u8_bits(T value)
 {
     return !(value > 0) ? 0 : value >= 255 ? 255 : (uint32_t)value;
@@ -166,7 +167,7 @@ __device__ __forceinline__ uint64_t mtk_i64_bits(double value)
     return value != value ? 0 : (uint64_t)__double2ll_rz(value);
 }
 
-/* The bits of VEC values, each rounded once to dtype. */
+/* Encodes VEC values, each rounded once to dtype. */
 template <typename T, int VEC> __device__ __forceinline__ mtk_words<T, VEC> mtk_encode(const T *value, int dtype)
 {
     mtk_words<T, VEC> w = {};
@@ -197,7 +198,7 @@ template <typename T, int VEC> __device__ __forceinline__ mtk_words<T, VEC> mtk_
     return w;
 }
 
-/* One element. */
+/* Load and store one element. */
 template <typename T> __device__ __forceinline__ T mtk_load(const char *from, int dtype)
 {
     T value = 0;
@@ -210,7 +211,7 @@ template <typename T> __device__ __forceinline__ void mtk_store(char *to, int dt
     mtk_write<T, 1>(to, dtype, mtk_encode<T, 1>(&value, dtype));
 }
 
-/* Whether views of these dtypes are computed in double. */
+/* True if ops on views of this dtype compute in double. */
 static inline bool mtk_is_wide(mt_dtype dtype)
 {
     return dtype == MT_F64 || dtype == MT_I64;

@@ -1,11 +1,13 @@
 /* The kernel of every elementwise op, out = f(operands), and its launcher.
  *
- * The views' dimensions are merged (layout.h). Where in every view the fastest of them is dense (stride 1) or repeats
- * (stride 0), and is a multiple of four, a unit is 4 neighbours, read and written at once; else it is one element.
+ * The dimensions of the views are merged (layout.h). The elements are cut into units: of 4 neighbours, read and written
+ * at once, if the fastest dimension is a multiple of four and in every view dense (stride 1) or repeated (stride 0);
+ * otherwise of one element.
  *
- * A thread takes one unit, number block * THREADS + thread: with more of them a small tensor would leave
- * multiprocessors idle, and a large one has enough reads on their way. All of a thread's reads are issued before the
- * first value is used. `out` may be the same view as an operand: each thread reads its elements before it writes them. */
+ * A thread takes one unit, number block * THREADS + thread. With more units a thread, a small tensor would leave
+ * multiprocessors idle, and a large one has enough reads under way as it is. A thread issues all of its reads before it
+ * uses the first value. `out` may be the same view as an operand, since a thread reads its elements before it writes
+ * them. */
 #ifndef MTK_CUDA_ELEMENTWISE_CUH
 #define MTK_CUDA_ELEMENTWISE_CUH
 
@@ -15,7 +17,7 @@
 
 constexpr int MTK_ELEMENTWISE_THREADS = 256, MTK_ELEMENTWISE_VEC = 4;
 
-/* Where a view lies. */
+/* The place of a view in memory. */
 struct mtk_operand {
     char *base;
     int dtype;
@@ -30,7 +32,7 @@ template <int VIEWS> struct mtk_elementwise {
     struct mtk_operand view[VIEWS];       /* out, then the operands */
 };
 
-/* The places of unit number n. */
+/* Sets the place of unit number n in each view, in bytes from its base. */
 template <int VIEWS>
 __device__ __forceinline__ void mtk_locate(const mtk_elementwise<VIEWS> &call, uint32_t n, int64_t *place)
 {
@@ -80,7 +82,7 @@ __device__ __forceinline__ void mtk_decode_operand(const mtk_operand &view, cons
         value[e] = value[0];
 }
 
-/* out = function(operands). A thread takes a unit, a block THREADS of them; every element of out is written. */
+/* out = function(operands). A thread takes one unit, a block THREADS units. Every element of out is written. */
 template <typename T, int VEC, int VIEWS, class F>
 __global__ void __launch_bounds__(MTK_ELEMENTWISE_THREADS)
     mtk_elementwise_kernel(const __grid_constant__ mtk_elementwise<VIEWS> call, F function)
@@ -111,8 +113,8 @@ __global__ void __launch_bounds__(MTK_ELEMENTWISE_THREADS)
     mtk_write<T, VEC>(call.view[0].base + place[0], call.view[0].dtype, mtk_encode<T, VEC>(y, call.view[0].dtype));
 }
 
-/* Whether four neighbours of every view can be read at once: out's are dense, an operand's dense or one, and whatever
- * else moves a view keeps it aligned. */
+/* True if four neighbours of every view can be accessed at once: dense in `out`, dense or repeated in an operand, and
+ * aligned whatever the other dimensions. */
 static inline bool mtk_in_fours(const struct mtk_layout *layout, int views, const struct mtk_view *const *view)
 {
     if (layout->shape[0] % MTK_ELEMENTWISE_VEC != 0 || layout->stride[0][0] != 1)
@@ -158,8 +160,8 @@ static mt_status mtk_elementwise_queue(const char *name, const mtk_elementwise<V
                       call, function);
 }
 
-/* Cuts the views in two along the longest dimension of out, and does both parts: for more elements than are numbered in
- * one launch. `launch` takes views. */
+/* Cuts the views in two along the longest dimension of out, and launches both parts: for more elements than one launch
+ * numbers. `launch` takes views. */
 template <int VIEWS, class LAUNCH> static mt_status mtk_in_halves(const struct mtk_view *const *view, LAUNCH launch)
 {
     struct mtk_view low[VIEWS], high[VIEWS];
@@ -168,7 +170,7 @@ template <int VIEWS, class LAUNCH> static mt_status mtk_in_halves(const struct m
     for (int d = 1; d < MT_MAX_DIMS; d++)
         if (view[0]->shape[d] > view[0]->shape[longest])
             longest = d;
-    /* A multiple of four, so that both halves can be walked in fours where the whole could. */
+    /* A multiple of four, so that both halves can be accessed in fours if the whole can. */
     int64_t half = mtk_ceiling(view[0]->shape[longest] / 2, MTK_ELEMENTWISE_VEC) * MTK_ELEMENTWISE_VEC;
     for (int v = 0; v < VIEWS; v++) {
         low[v] = high[v] = *view[v];
@@ -182,7 +184,7 @@ template <int VIEWS, class LAUNCH> static mt_status mtk_in_halves(const struct m
     return status == MT_OK ? launch(high_part) : status;
 }
 
-/* Queues out = function(operands): view[0] is out, and all views have its shape. */
+/* Queues out = function(operands). view[0] is out, and all views have its shape. */
 template <typename T, int VIEWS, class F>
 static mt_status mtk_elementwise_launch(const char *name, F function, const struct mtk_view *const *view,
                                         struct mtk_queue *queue)

@@ -1,7 +1,7 @@
-/* What the kernels of attention share: where heads lie, and how they are launched.
+/* The parts that the kernels of attention share: the layout of heads, and the launch.
  *
- * A block belongs to one head and to some of its rows, and streams the rows of others past them, a tile at a time. Blocks
- * are numbered tile by tile and within a tile head by head, so that those with the longest way come first. */
+ * A block has some rows of one head, and streams other rows of the head past them, a tile at a time. Blocks are
+ * numbered tile by tile, and within a tile head by head, so that those with the most work come first. */
 #ifndef MTK_CUDA_FLASH_CUH
 #define MTK_CUDA_FLASH_CUH
 
@@ -18,23 +18,23 @@ template <class E> struct mtk_heads {
     int64_t batch, head, row;
 };
 
-/* One of them. */
+/* One head. */
 template <class E> struct mtk_head {
     E *base;
     int64_t row;
 };
 
-/* The sizes of a call, and what is read and written; a forward call leaves the latter half alone. */
+/* The parameters of a launch. A forward call leaves grad and what follows empty. */
 template <class E> struct mtk_flash {
     int total, heads, length, features; /* B*H, H, T, D */
     float scale;
     mtk_heads<E> q, k, v, out;
-    mtk_heads<float> lse; /* no base: not wanted */
+    mtk_heads<float> lse; /* without a base: not wanted */
     mtk_heads<E> grad, dq, dk, dv;
     mtk_heads<float> delta;
 };
 
-/* Which part of the work a block has. */
+/* The part of the work that a block has. */
 struct mtk_part {
     int tile, batch, head;
 };
@@ -56,13 +56,14 @@ template <class E> static mtk_heads<E> mtk_heads_of(const struct mtk_view *view)
             view->stride[2]};
 }
 
-/* How many blocks a call has whose blocks take `rows` rows each. */
+/* Returns the number of blocks of a call whose blocks take `rows` rows each. */
 template <class E> static int64_t mtk_flash_blocks(const mtk_flash<E> &call, int rows)
 {
     return mtk_ceiling(call.length, rows) * call.total;
 }
 
-/* Whether rows can be read 16 bytes at once, and their places fit into the kernels' numbers; else the error says why. */
+/* Fails with MT_FAILED unless there is a kernel for the dtype and the size of the heads, rows can be read 16 bytes at
+ * once, and a launch can number them. */
 static inline mt_status mtk_flash_check(const char *op, const struct mtk_view *const *views, int count)
 {
     enum { LEAST = 8, BYTES = 16 };
@@ -96,10 +97,12 @@ template <class E> static mtk_flash<E> mtk_flash_of(double scale, const struct m
     return call;
 }
 
-/* The gradients of a call of fp32 that may not be rounded: delta, dk and dv, dq, by kernels without matrix units. */
+/* Queues delta, dk and dv, and dq of a call of fp32 whose operands may not be rounded, by kernels without matrix
+ * units. */
 mt_status mtk_flash_backward_fp32(const mtk_flash<float> &call, struct mtk_queue *queue);
 
-/* Calls run with the least width of the kernels' that holds the features, as a compile-time number. */
+/* Calls `run` with the least width that kernels are compiled for and that holds the features, as a compile-time
+ * number. */
 template <class RUN> static mt_status mtk_with_width(int features, RUN run)
 {
     if (features <= 16)

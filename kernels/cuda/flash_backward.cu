@@ -1,15 +1,15 @@
-/* The gradients of causal attention, from weights that are computed anew: with p = e^(scale q·k - lse), delta_t =
- * grad_t·out_t, and s = scale p (grad·v - delta),
+/* The gradients of causal attention, from weights that are computed again. With p = e^(scale q·k - lse), delta_t =
+ * grad_t·out_t, and s = scale p (grad·v - delta):
  *
  *   dv_u = sum over t >= u of p grad_t     dk_u = sum over t >= u of s q_t     dq_t = sum over u <= t of s k_u
  *
- * in two kernels: dq, whose blocks take some queries and stream the keys before them, and write delta first; and dk and dv,
- * whose blocks take some keys and stream the queries after them. So everything is summed by one thread in one order, at the
- * price of computing p and grad·v twice. Every row is written, nothing is added to.
+ * There are two kernels. In that of dq, blocks take some queries, write delta, and stream the keys before the queries.
+ * In that of dk and dv, blocks take some keys and stream the queries after them. So one thread sums each element in one
+ * order, at the price of computing p and grad·v twice. Every row is written, nothing is added to.
  *
- * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they multiply. fp32 is
- * multiplied as it is (flash_backward_fp32.cu), or like bf16 but rounded to tf32, if that is asked for. Dao et al.,
- * "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
+ * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they are multiplied.
+ * fp32 is multiplied as it is (flash_backward_fp32.cu), or if asked for on the matrix units, rounded to tf32. Dao et
+ * al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/cuda/fragments.cuh"
 
 #include <math_constants.h>
@@ -27,7 +27,8 @@ __device__ __forceinline__ float value_of(mtk_bf16 value)
     return __bfloat162float(value);
 }
 
-/* A block owns OWN rows, a warp 16 of them, and streams tiles of others, of which a warp takes SUB at once. */
+/* A block has OWN rows of its own, a warp 16 of them, and streams tiles of other rows. A warp takes SUB of those at
+ * once. */
 constexpr int WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, SUB = 32;
 
 template <class E, int WIDTH> __host__ __device__ constexpr int streamed()
@@ -35,8 +36,9 @@ template <class E, int WIDTH> __host__ __device__ constexpr int streamed()
     return sizeof(E) == 2 && WIDTH <= 80 ? 64 : 32;
 }
 
-/* Two pairs of streamed tiles, in which the two own ones lie first; those of fp32 stay, behind them. Then, for dk and dv, two
- * pairs of columns. */
+/* Shared memory has two pairs of streamed tiles. bf16 tiles of own rows are loaded into them first, from where they go
+ * to registers; fp32 tiles of own rows have a place of their own after them. Then come two pairs of columns, for dk and
+ * dv. */
 template <class E, int WIDTH> __host__ __device__ constexpr int own_begin() /* in rows */
 {
     return sizeof(E) == 2 ? 0 : 4 * streamed<E, WIDTH>();
@@ -52,8 +54,8 @@ template <class E, int WIDTH> constexpr unsigned shared_bytes()
     return columns_begin<E, WIDTH>() * mtk_pitch<E>(WIDTH) * sizeof(E) + 4 * streamed<E, WIDTH>() * sizeof(float);
 }
 
-/* Turns the product of own rows and streamed ones into weights p, and that of `grad` and v into s / scale. COLUMNS tells
- * lse (in powers of 2) and delta of an element. */
+/* Turns the product of own and streamed rows into weights p, and that of `grad` and v into s / scale. COLUMNS has lse,
+ * times log2(e), and delta of each element. */
 template <class COLUMNS>
 __device__ __forceinline__ void differentiate(float (&weight)[SUB / 8][4], float (&slope)[SUB / 8][4], float scale_log2,
                                               const COLUMNS &columns)
@@ -67,7 +69,7 @@ __device__ __forceinline__ void differentiate(float (&weight)[SUB / 8][4], float
         }
 }
 
-/* lse and delta of a thread's streamed columns: 2 in each piece. */
+/* lse and delta of a thread's streamed columns, 2 in each piece. */
 struct streamed_columns {
     float2 lses[SUB / 8], deltas[SUB / 8];
 
@@ -109,7 +111,8 @@ struct own_columns {
     }
 };
 
-/* -inf where a key is after its query: `first_own` and `first_streamed` are the numbers of a warp's rows and columns. */
+/* Sets the score to -inf where a key comes after its query. `first_own` and `first_streamed` are the numbers of a
+ * warp's first row and column. */
 enum own_rows { OWN_KEYS, OWN_QUERIES };
 template <own_rows OWN_ARE>
 __device__ __forceinline__ void mask(float (&score)[SUB / 8][4], int first_own, int first_streamed)
@@ -125,7 +128,7 @@ __device__ __forceinline__ void mask(float (&score)[SUB / 8][4], int first_own, 
         }
 }
 
-/* Begins to copy the streamed queries from `first` on: q, grad, lse, delta. */
+/* Begins to copy the streamed queries from `first` on: q, grad, lse and delta. */
 template <int WIDTH, class E>
 __device__ __forceinline__ void copy_queries(E *tile, float *columns, const mtk_flash<E> &call, mtk_part part,
                                              int first)
@@ -143,7 +146,8 @@ __device__ __forceinline__ void copy_queries(E *tile, float *columns, const mtk_
     mtk_copy_4(columns + n, there ? column.base + row * column.row : column.base, there);
 }
 
-/* dk and dv: a block takes OWN keys. Products are made with keys as rows and queries as columns. */
+/* dk_u = sum over t >= u of s q_t and dv_u = sum over t >= u of p grad_t. A block takes OWN keys of one head, a warp 16
+ * of them. Keys are the rows of products, queries the columns. Every row of dk and dv is written. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS, WIDTH <= 64                     ? 3
                                            : sizeof(E) == 2 || WIDTH <= 80 ? 2
@@ -175,7 +179,7 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64                     ? 3
     copy_queries<WIDTH>(here, here_columns, call, part, first_key);
     for (int first = first_key; first < call.length; first += ROWS) {
         mtk_copies_wait();
-        __syncthreads(); /* this tile is there, and nobody reads the one before it any more */
+        __syncthreads(); /* this tile has arrived, and no thread reads the one before it any more */
         if (first + ROWS < call.length)
             copy_queries<WIDTH>(next, next_columns, call, part, first + ROWS);
 #pragma unroll
@@ -220,7 +224,7 @@ __device__ __forceinline__ void copy_keys(E *tile, const mtk_flash<E> &call, mtk
                                         call.length, call.features);
 }
 
-/* delta of a row, which four threads share, 16 bytes of every 64 each. */
+/* Returns delta of a row. Four threads share it, each with 16 bytes of every 64. */
 template <class E> __device__ __forceinline__ float delta_of(const mtk_flash<E> &call, mtk_part part, int row)
 {
     constexpr int EACH = 16 / (int)sizeof(E);
@@ -240,7 +244,8 @@ template <class E> __device__ __forceinline__ float delta_of(const mtk_flash<E> 
     return sum + __shfl_xor_sync(~0u, sum, 2);
 }
 
-/* dq, and delta: a block takes OWN queries. */
+/* dq_t = sum over u <= t of s k_u, and delta_t = grad_t·out_t. A block takes OWN queries of one head, a warp 16 of
+ * them. Every row of dq and delta is written. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2)
                                            : WIDTH <= 64  ? 3
@@ -280,7 +285,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2
     copy_keys<WIDTH>(here, call, part, 0);
     for (int first = 0; first < end; first += ROWS) {
         mtk_copies_wait();
-        __syncthreads(); /* this tile is there, and nobody reads the one before it any more */
+        __syncthreads(); /* this tile has arrived, and no thread reads the one before it any more */
         if (first + ROWS < end)
             copy_keys<WIDTH>(next, call, part, first + ROWS);
 #pragma unroll

@@ -1,5 +1,5 @@
-/* The gradients of causal attention in plain fp32, without matrix units; formulas and the order of sums are at
- * flash_backward.cu. Here delta is a kernel of its own, which comes first. */
+/* The gradients of causal attention in plain fp32, without matrix units. Formulas and the order of sums are in
+ * flash_backward.cu. Here delta has a kernel of its own, which runs first. */
 #include "kernels/cuda/plain_tiles.cuh"
 
 namespace
@@ -7,7 +7,7 @@ namespace
 
 constexpr int DELTA_THREADS = 256, DELTA_WARPS = DELTA_THREADS / 32;
 
-/* delta: a warp takes a row. */
+/* delta_t = grad_t·out_t. A warp takes one row, a block DELTA_WARPS rows. Every element of delta is written. */
 __global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_constant__ mtk_flash<float> call)
 {
     mtk_await_turn();
@@ -28,13 +28,13 @@ __global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_const
         delta.base[row * delta.row] = sum;
 }
 
-/* Two own tiles, two streamed ones, and two of what products made. */
+/* Returns the size of two tiles of own rows, two of streamed rows, and two of the results of products. */
 template <int WIDTH> constexpr unsigned shared_bytes()
 {
     return (2 * (MTK_OWN + MTK_STREAM) * mtk_plain_pitch(WIDTH) + 2 * MTK_OWN * MTK_WEIGHT_PITCH) * sizeof(float);
 }
 
-/* Where they lie. */
+/* The tiles in shared memory. */
 template <int WIDTH> struct space {
     float *own, *own_too, *streamed, *streamed_too, *weights, *slopes;
 
@@ -47,11 +47,11 @@ template <int WIDTH> struct space {
     }
 };
 
-/* Which rows a block owns: keys, past which queries and the output's gradient are streamed, or the latter, past which keys
- * and values are. */
+/* The rows of a block. With OWN_KEYS it has keys and values of its own, and streams queries and the output's gradient
+ * past them; with OWN_QUERIES it is the other way round. */
 enum own_rows { OWN_KEYS, OWN_QUERIES };
 
-/* What a block streams, and the columns of its queries. */
+/* The rows that a block streams, and the columns of its queries. */
 struct streams {
     mtk_head<float> rows, rows_too, lse, delta;
 };
@@ -64,7 +64,7 @@ __device__ __forceinline__ streams streams_of(const mtk_flash<float> &call, cons
             mtk_head_of(call.delta, part)};
 }
 
-/* Copies the own rows from `first` on; they are there after the next barrier. */
+/* Copies the own rows from `first` on. They have arrived after the next barrier. */
 template <int WIDTH, own_rows OWN_ARE>
 __device__ __forceinline__ void take_own(const space<WIDTH> &space, const mtk_flash<float> &call, const mtk_part &part,
                                          int first)
@@ -84,8 +84,8 @@ __device__ __forceinline__ void differentiate(float &weight, float &slope, const
     slope = seen ? call.scale * weight * (slope - from.delta.base[query * from.delta.row]) : 0;
 }
 
-/* The own rows, from `first_own` on, meet the streamed ones from `first` on, which are then in the space: p and s of each
- * pair. */
+/* Streams the rows from `first` on into the space, and computes p and s of each pair with the own rows, from
+ * `first_own` on. */
 template <int WIDTH, own_rows OWN_ARE>
 __device__ __forceinline__ void meet(float (&weight)[MTK_OWN_EACH][MTK_STREAM_EACH],
                                      float (&slope)[MTK_OWN_EACH][MTK_STREAM_EACH], const space<WIDTH> &space,
@@ -115,7 +115,8 @@ __device__ __forceinline__ void write(const mtk_heads<float> &heads, const mtk_f
     mtk_plain_write<WIDTH>(mtk_head_of(heads, part), first, call.length, call.features, sum, ones);
 }
 
-/* dk and dv: a block takes MTK_OWN keys. */
+/* dk and dv. A block takes MTK_OWN keys of one head, a thread rows y + 16 i and columns x + 16 j. Every row is
+ * written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(MTK_PLAIN_THREADS) key_gradients(const __grid_constant__ mtk_flash<float> call)
 {
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(MTK_PLAIN_THREADS) key_gradients(const __grid_
     write<WIDTH>(call.dv, call, part, first_key, dv);
 }
 
-/* dq: a block takes MTK_OWN queries. */
+/* dq. A block takes MTK_OWN queries of one head, a thread rows y + 16 i and columns x + 16 j. Every row is written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(MTK_PLAIN_THREADS) query_gradients(const __grid_constant__ mtk_flash<float> call)
 {

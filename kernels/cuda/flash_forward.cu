@@ -1,11 +1,13 @@
-/* Causal attention: out_t = sum over u <= t of e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum of e^(scale q_t·k_u).
+/* Causal attention: out_t = sum over u <= t of e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum of e^(scale
+ * q_t·k_u).
  *
- * A block takes some queries of a head and streams keys and values past them, tile by tile, up to the last query; a query
- * keeps the maximum and the sum of its exponentials so far, and what it has of its output is shrunk when the maximum grows.
- * Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
+ * A block takes some queries of a head and streams keys and values past them, tile by tile, up to the last query. For
+ * each query it keeps the maximum and the sum of the exponentials so far, and it rescales the output so far when the
+ * maximum grows. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
  *
- * bf16 is multiplied on the matrix units and summed in fp32; a weight is rounded to bf16 before it multiplies. fp32 is
- * multiplied as it is, or like bf16 but rounded to tf32, if that is asked for. Every row of `out` and, where wanted, of `lse` is written; nothing is added to. */
+ * bf16 is multiplied on the matrix units and summed in fp32; a weight is rounded to bf16 before it is multiplied. fp32
+ * is multiplied as it is, or if asked for on the matrix units, rounded to tf32. Every row of `out` and, if wanted, of
+ * `lse` is written; nothing is added to. */
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
 
@@ -21,7 +23,8 @@ template <class E> constexpr int QUERIES = 16 * WARPS<E>;
 template <class E> constexpr int KEYS = QUERIES<E> / 2;
 constexpr int WARP_QUERIES = 16;
 
-/* Two pairs of tiles of keys and values. The second first holds the queries; those of fp32 stay, behind them. */
+/* Shared memory has two pairs of tiles of keys and values. bf16 queries are loaded into the second pair, from where
+ * they go to registers; fp32 queries have a place of their own after it. */
 template <class E> constexpr int QUERIES_BEGIN = sizeof(E) == 2 ? 2 * KEYS<E> : 4 * KEYS<E>; /* in rows */
 template <class E, int WIDTH> constexpr unsigned shared_bytes()
 {
@@ -30,14 +33,14 @@ template <class E, int WIDTH> constexpr unsigned shared_bytes()
     return rows * mtk_pitch<E>(WIDTH) * sizeof(E);
 }
 
-/* The state of a warp's queries: a thread has rows g and g + 8 of them, of sums its part. */
+/* The results of a warp's queries so far. A thread has its part of rows g and g + 8. */
 template <class E, int WIDTH> struct walk {
     mtk_left<E, WIDTH> q;
     float out[WIDTH / 8][4];
     float maximum[2], sum[2];
 };
 
-/* -inf where the key (first + column) comes after the query. */
+/* Sets the score to -inf where the key, first + column, comes after the query. */
 template <int PIECES> __device__ __forceinline__ void mask(float (&score)[PIECES][4], int query, int first)
 {
     int lane = (int)threadIdx.x % 32;
@@ -49,7 +52,7 @@ template <int PIECES> __device__ __forceinline__ void mask(float (&score)[PIECES
                 score[n][e] = -CUDART_INF_F;
 }
 
-/* The maximum of row g (half 0) or g + 8 (half 1), which four threads share. */
+/* Returns the maximum of row g (half 0) or g + 8 (half 1), which four threads share, and of `maximum`. */
 template <int PIECES>
 __device__ __forceinline__ float row_maximum(const float (&score)[PIECES][4], int half, float maximum)
 {
@@ -60,7 +63,7 @@ __device__ __forceinline__ float row_maximum(const float (&score)[PIECES][4], in
     return fmaxf(maximum, __shfl_xor_sync(~0u, maximum, 2));
 }
 
-/* Turns scores into weights, with the maximum as it is now, and shrinks what there is to that. */
+/* Turns scores into weights by the new maximum, and rescales the results so far to it. */
 template <class E, int WIDTH, int PIECES>
 __device__ __forceinline__ void weigh(walk<E, WIDTH> &w, float (&score)[PIECES][4], float scale_log2)
 {
@@ -85,7 +88,7 @@ __device__ __forceinline__ void weigh(walk<E, WIDTH> &w, float (&score)[PIECES][
     }
 }
 
-/* A warp's queries, from `query` on, meet the keys from `first` on. */
+/* Adds the keys from `first` on to the results of a warp's queries, from `query` on. */
 template <class E, int WIDTH>
 __device__ __forceinline__ void meet(walk<E, WIDTH> &w, const E *keys, const E *values, int query, int first,
                                      float scale_log2)
@@ -101,7 +104,7 @@ __device__ __forceinline__ void meet(walk<E, WIDTH> &w, const E *keys, const E *
     mtk_times_tile<WIDTH>(w.out, weights, values);
 }
 
-/* Divides by the sums, and writes. */
+/* Divides the results by the sums and writes them. */
 template <class E, int WIDTH>
 __device__ __forceinline__ void arrive(walk<E, WIDTH> &w, const mtk_flash<E> &call, mtk_part part, int query)
 {
@@ -119,9 +122,11 @@ __device__ __forceinline__ void arrive(walk<E, WIDTH> &w, const mtk_flash<E> &ca
                           1 / w.sum[1]);
 }
 
-/* How many blocks share a multiprocessor: what the registers of a thread then are. */
+/* The number of blocks that share a multiprocessor, which limits the registers of a thread. */
 template <class E, int WIDTH> constexpr int BLOCKS = WIDTH <= 80 ? (sizeof(E) == 2 ? 2 : 3) : 1;
 
+/* out and lse, on the matrix units. A block takes QUERIES queries of one head, a warp WARP_QUERIES of them. Every row
+ * of out and, if wanted, of lse is written. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS<E>, BLOCKS<E, WIDTH>)
     attention_matrix(const __grid_constant__ mtk_flash<E> call)
@@ -149,7 +154,7 @@ __global__ void __launch_bounds__(THREADS<E>, BLOCKS<E, WIDTH>)
     E *here = tiles, *next = tiles + 2 * TILE;
     for (int first = 0; first < end; first += KEYS<E>) {
         mtk_copies_wait();
-        __syncthreads(); /* this tile is there, and nobody reads the one before it any more */
+        __syncthreads(); /* this tile has arrived, and no thread reads the one before it any more */
         if (first + KEYS<E> < end) {
             mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(next, k, first + KEYS<E>, call.length, call.features);
             mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(next + TILE, v, first + KEYS<E>, call.length, call.features);
@@ -168,7 +173,7 @@ template <int WIDTH> constexpr unsigned plain_shared_bytes()
     return ((MTK_OWN + 2 * MTK_STREAM) * mtk_plain_pitch(WIDTH) + MTK_OWN * MTK_WEIGHT_PITCH) * sizeof(float);
 }
 
-/* The largest, or the sum, of what the 16 threads of a row have. */
+/* Return the maximum and the sum of the values of the 16 threads of a row. */
 __device__ __forceinline__ float of_row_maximum(float value)
 {
 #pragma unroll
@@ -185,12 +190,12 @@ __device__ __forceinline__ float of_row_sum(float value)
     return value;
 }
 
-/* The state of a thread's rows. */
+/* The results of a thread's rows so far. */
 template <int WIDTH> struct plain_walk {
     float out[MTK_OWN_EACH][WIDTH / MTK_SIDE], maximum[MTK_OWN_EACH], sum[MTK_OWN_EACH];
 };
 
-/* Turns scores into weights as `weigh` does; row i of a thread is query + 16 i, column j key + 16 j. */
+/* Turns scores into weights as `weigh` does. Row i of a thread is query + 16 i, column j key + 16 j. */
 template <int WIDTH>
 __device__ __forceinline__ void plain_weigh(plain_walk<WIDTH> &w, float (&score)[MTK_OWN_EACH][MTK_STREAM_EACH],
                                             int query, int key, float scale)
@@ -234,7 +239,8 @@ __device__ __forceinline__ void plain_arrive(const plain_walk<WIDTH> &w, const m
     mtk_plain_write<WIDTH>(mtk_head_of(call.out, part), first, call.length, call.features, w.out, factor);
 }
 
-/* A block takes MTK_OWN queries. */
+/* out and lse, in plain fp32. A block takes MTK_OWN queries of one head, a thread rows y + 16 i and columns x + 16 j of
+ * the tiles. Every row of out and, if wanted, of lse is written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(MTK_PLAIN_THREADS) attention_fp32(const __grid_constant__ mtk_flash<float> call)
 {
@@ -269,7 +275,7 @@ __global__ void __launch_bounds__(MTK_PLAIN_THREADS) attention_fp32(const __grid
     plain_arrive(w, call, part, first_query);
 }
 
-/* What is queued: on the matrix units, and without. */
+/* Queue a call, on the matrix units and without. */
 template <class E, int WIDTH> mt_status launch(const mtk_flash<E> &call, struct mtk_queue *queue)
 {
     return mtk_launch_shared("attention", attention_matrix<E, WIDTH>, (unsigned)mtk_flash_blocks(call, QUERIES<E>),

@@ -1,12 +1,14 @@
-/* Tiles in shared memory and their products on the matrix units, a warp at a time: of bf16, and of fp32 that is rounded to
- * tf32 as it is read.
+/* Tiles in shared memory and their products on the matrix units, a warp at a time: of bf16, and of fp32 that is rounded
+ * to tf32 as it is read.
  *
- * A warp multiplies pieces of 16 x DEPTH by DEPTH x 8, DEPTH 16 for bf16 (mma m16n8k16) and 8 for tf32 (m16n8k8). Of an
- * accumulator's piece of 16 x 8, thread 4g + t has elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Rounded, two
- * of bf16 side by side are a left operand's piece as they stand; one of tf32 is, too, if the places that it multiplies are
- * numbered anew: 2t becomes t, and 2t + 1 becomes t + 4. So what one product makes another takes from registers.
+ * A warp multiplies pieces of 16 x DEPTH by DEPTH x 8. DEPTH is 16 for bf16 (mma m16n8k16) and 8 for tf32 (m16n8k8). Of
+ * an accumulator's piece of 16 x 8, thread 4g + t has elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+ * After rounding, two pieces of bf16 side by side are a left operand's piece as they are. So is one piece of tf32, if
+ * the columns that it multiplies are numbered differently: 2t becomes t, and 2t + 1 becomes t + 4. So the result of one
+ * product becomes the operand of another without leaving the registers.
  *
- * Rows of a tile are 16 bytes longer than they have elements: then what a warp reads at once lies in different banks. */
+ * The pitch of a tile's rows is 16 bytes longer than the row, so that a warp's simultaneous reads lie in different
+ * banks. */
 #ifndef MTK_CUDA_FRAGMENTS_CUH
 #define MTK_CUDA_FRAGMENTS_CUH
 
@@ -14,10 +16,10 @@
 
 typedef __nv_bfloat16 mtk_bf16;
 
-/* How many elements of a row a piece multiplies. */
+/* The elements of a row that a piece multiplies. */
 template <class E> constexpr int MTK_DEPTH = 32 / sizeof(E);
 
-/* Elements from one row of a tile to the next. */
+/* Returns the elements from one row of a tile to the next. */
 template <class E> __host__ __device__ constexpr int mtk_pitch(int width)
 {
     return width + 16 / (int)sizeof(E);
@@ -28,7 +30,7 @@ __device__ __forceinline__ unsigned mtk_shared_address(const void *pointer)
     return (unsigned)__cvta_generic_to_shared(pointer);
 }
 
-/* Begins to copy 16 bytes, or to clear them. */
+/* Begin to copy 16 or 4 bytes to shared memory, or to clear them if not `there`. */
 __device__ __forceinline__ void mtk_copy_16(void *to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(mtk_shared_address(to)), "l"(from),
@@ -49,7 +51,7 @@ __device__ __forceinline__ void mtk_copies_wait()
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* Begins to copy rows [first, first + ROWS) of a head into a tile; what is beyond its length or width becomes 0. */
+/* Begins to copy rows [first, first + ROWS) of a head into a tile. Elements beyond its length or width become 0. */
 template <int WIDTH, int ROWS, int THREADS, class E>
 __device__ __forceinline__ void mtk_tile_copy(E *tile, mtk_head<E> head, int first, int length, int features)
 {
@@ -78,7 +80,7 @@ __device__ __forceinline__ void mtk_read_pieces_turned(uint32_t (&piece)[4], con
                  : "memory");
 }
 
-/* sum += left * right. */
+/* sum += left * right, of one piece each. */
 __device__ __forceinline__ void mtk_multiply_add(float (&sum)[4], const uint32_t (&left)[4], uint32_t right0,
                                                  uint32_t right1)
 {
@@ -97,7 +99,7 @@ __device__ __forceinline__ void mtk_multiply_add_tf32(float (&sum)[4], const uin
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
 }
 
-/* Rounded to tf32, halves away from 0. */
+/* Returns the value rounded to tf32, halves away from 0. */
 __device__ __forceinline__ uint32_t mtk_tf32(float value)
 {
     uint32_t rounded;
@@ -105,14 +107,14 @@ __device__ __forceinline__ uint32_t mtk_tf32(float value)
     return rounded;
 }
 
-/* 16 rows of a tile as a left operand: of bf16 they are in registers, and the tile may be written over; of fp32 they stay
- * where they are. */
+/* 16 rows of a tile as a left operand. bf16 is in registers, so that the tile may be overwritten; fp32 stays in the
+ * tile. */
 template <class E, int WIDTH> struct mtk_left;
 
 template <int WIDTH> struct mtk_left<mtk_bf16, WIDTH> {
     uint32_t pieces[WIDTH / 16][4];
 
-    /* Rows of the tile from `row` on. */
+    /* Takes the rows of the tile from `row` on. */
     __device__ __forceinline__ void read(const mtk_bf16 *tile, int row)
     {
         int lane = (int)threadIdx.x % 32;
@@ -179,7 +181,7 @@ __device__ __forceinline__ void mtk_times_rows(float (&sum)[PIECES][4], const mt
     }
 }
 
-/* What a product of 16 x 8 PIECES made, rounded, as a left operand. */
+/* The rounded result of a product, 16 x 8 PIECES, as a left operand. */
 template <class E, int PIECES> struct mtk_made {
     static constexpr int COUNT = PIECES * 8 / MTK_DEPTH<E>;
     uint32_t pieces[COUNT][4];
@@ -287,7 +289,7 @@ __device__ __forceinline__ void mtk_rows_write(mtk_head<E> head, int row, int le
     }
 }
 
-/* 2^x, as the card's unit has it. */
+/* Returns 2^x as the card's unit computes it. */
 __device__ __forceinline__ float mtk_exp2(float x)
 {
     float y;

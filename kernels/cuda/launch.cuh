@@ -1,4 +1,4 @@
-/* What every launcher uses: division by a number known at launch, and the launch itself. */
+/* The tools of every launcher: division by a number known at launch, and the launch itself. */
 #ifndef MTK_CUDA_LAUNCH_CUH
 #define MTK_CUDA_LAUNCH_CUH
 
@@ -7,7 +7,8 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/queue.h"
 
-/* Numbers of a launch's elements stay below this, so that they are divided in 32 bits; launchers cut what is larger. */
+/* The most elements or rows that one launch numbers, so that they are divided in 32 bits. Launchers split more into
+ * several launches. */
 constexpr int64_t MTK_MOST_UNITS = INT32_MAX;
 
 /* Division of n < 2^31 by a fixed divisor in 1 … 2^31, by multiplication: n / divisor = (mulhi(n, multiplier) + n) >>
@@ -40,9 +41,9 @@ static inline char *mtk_device_pointer(mt_addr address)
     return reinterpret_cast<char *>(static_cast<uintptr_t>(address));
 }
 
-/* Every kernel begins with this. It lets the next kernel of the queue take its place on the card already, and waits
- * until the one before has ended and its results are there: what a launch costs the card is then spent while the
- * kernel before still runs (programmatic dependent launch). Elsewhere, kernels follow each other as usual. */
+/* Begins every kernel. Lets the next kernel of the queue take its place on the card, and waits until the one before has
+ * ended and its results are written. So the card spends the cost of a launch while the kernel before still runs
+ * (programmatic dependent launch). Before Hopper it does nothing. */
 __device__ __forceinline__ void mtk_await_turn()
 {
 #if __CUDA_ARCH__ >= 900
@@ -51,7 +52,7 @@ __device__ __forceinline__ void mtk_await_turn()
 #endif
 }
 
-/* The card has no block of threads with so much shared memory: cards of one architecture differ in that. */
+/* Fails because the card has less shared memory for a block of threads. Cards of one architecture differ in that. */
 static inline mt_status mtk_fail_shared(const char *name, unsigned shared_bytes)
 {
     int ordinal = 0, most_bytes = 0;
@@ -62,8 +63,8 @@ static inline mt_status mtk_fail_shared(const char *name, unsigned shared_bytes)
                    name, shared_bytes, most_bytes);
 }
 
-/* Queues a kernel that begins with mtk_await_turn, with `shared_bytes` of shared memory besides what it declares. `name` is
- * for the error. */
+/* Queues a kernel that begins with mtk_await_turn, with `shared_bytes` of shared memory besides what it declares.
+ * `name` is named in the error. */
 template <class... PARAMETERS, class... ARGUMENTS>
 static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
                                    unsigned shared_bytes, struct mtk_queue *queue, const ARGUMENTS &...arguments)

@@ -1,8 +1,8 @@
-/* Views of one shape as few dimensions as they allow: what a kernel walks.
+/* Layouts: views of one shape in as few dimensions as possible, for kernels to walk.
  *
- * Dimensions of one element are dropped, the rest sorted so that the first view's strides rise, and neighbours merged
- * wherever every view lays both out as one. A dense tensor is then one long row, however its dimensions are permuted.
- * Dimension 0 varies fastest. */
+ * Dimensions of one element are dropped. The others are sorted so that the strides of the first view rise, and
+ * neighbours are merged if every view lays both out as one. A dense tensor is then one long row, however its dimensions
+ * are permuted. Dimension 0 varies fastest. */
 #ifndef MTK_CUDA_LAYOUT_H
 #define MTK_CUDA_LAYOUT_H
 
@@ -22,7 +22,7 @@ struct mtk_layout {
 extern "C" {
 #endif
 
-/* The layout of `views` views, all of the first one's shape. */
+/* Plans the layout of `views` views, all of the shape of the first. */
 void mtk_layout_plan(int views, const struct mtk_view *const *view, struct mtk_layout *out);
 
 #ifdef __cplusplus

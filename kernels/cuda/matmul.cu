@@ -1,26 +1,28 @@
-/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], by cuBLAS, one call for each o;
- * every element of `out` is written.
+/* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], by cuBLAS, one call for each o.
+ * Every element of `out` is written.
  *
- * cuBLAS knows matrices by columns. A matrix by rows is its transpose by columns, so
+ * cuBLAS takes matrices by columns. A matrix by rows is its transpose by columns, so
  *
  *   out by rows      out' = b' a', with everything transposed, and no copy
  *   out by columns   out = a b
  *
- * and each operand is read transposed if its layout is not out's. fp32 is computed in fp32, or in tf32 if asked; bf16 is
- * summed in fp32 and rounded once, or not at all where out is fp32. */
+ * and an operand is read transposed if its layout differs from out's. fp32 is computed in fp32, or in tf32 if asked
+ * for. bf16 is summed in fp32 and rounded once, or not at all if out is fp32. */
 #include "kernels/cuda/launch.cuh"
 
 #include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/product_choice.h"
 
-/* How cuBLAS is to see the last two dimensions of a view: by rows or by columns, `leading` elements apart. */
+/* The order in which cuBLAS can read the last two dimensions of a view: by rows or by columns, `leading` elements
+ * apart; or neither. */
 struct layout {
     enum { BY_ROWS, BY_COLUMNS, NEITHER } order;
     int64_t leading;
 };
 
-/* The distance of rows (of `columns` elements) if they are dense, else 0. What is only one has no distance. */
+/* Returns the elements from one row to the next if rows, of `columns` elements, are dense, otherwise 0. A dimension of
+ * one element may have any stride. */
 static int64_t rows_apart(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
 {
     bool columns_adjoin = column_stride == 1 || columns == 1;
@@ -44,8 +46,8 @@ static mt_status fail_layout(const char *which, const struct mtk_view *m)
                    (long long)m->shape[2], (long long)m->shape[3], (long long)m->stride[2], (long long)m->stride[3]);
 }
 
-/* Tells cuBLAS where to work, if that is not what it was told last. Without a workspace it goes back to its own, as it does
- * whenever it is given a stream: the last one may be somebody else's memory by now. */
+/* Gives cuBLAS its workspace, unless it has that already. With 0 bytes it returns to its own workspace, which setting
+ * the stream does: the memory of the last one may be in other use by now. */
 static mt_status use_workspace(struct mtk_queue *queue, mt_addr workspace, uint64_t bytes)
 {
     mt_addr place = bytes > 0 ? workspace : 0;
@@ -60,7 +62,7 @@ static mt_status use_workspace(struct mtk_queue *queue, mt_addr workspace, uint6
     return MT_OK;
 }
 
-/* What cuBLAS is called with: c = a b, in columns. */
+/* The arguments of cuBLAS: c = a b, in columns. */
 struct product {
     const struct mtk_view *a, *b, *c;
     cublasOperation_t turn_a, turn_b;
@@ -93,7 +95,7 @@ static cublasComputeType_t compute_type(mtk_math math, mt_dtype dtype)
     return dtype == MT_F32 && math == MTK_MATH_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/* Where product number o of a view begins. */
+/* Returns the address of the matrices of product number o. */
 static char *outer_at(const struct mtk_view *view, int64_t o)
 {
     return mtk_device_pointer(view->address) + o * view->stride[0] * mtk_size_of(view->dtype);
@@ -118,14 +120,15 @@ static cublasStatus_t multiply(const struct mtk_product *how, const product *p, 
                                          CUBLAS_GEMM_DEFAULT);
 }
 
-/* Whether it is one product, and on the matrix units: of plain fp32 cuBLAS knows the fastest. */
+/* True if the fastest kernel is to be measured: for one product on the matrix units. For plain fp32 cuBLAS's guess is
+ * the fastest. */
 static bool is_single(const mtk_product *how, const struct mtk_view *out, const struct mtk_view *a)
 {
     bool on_matrix_units = a->dtype == MT_BF16 || (a->dtype == MT_F32 && how->math == MTK_MATH_TF32);
     return how->choosing == MTK_CHOOSING_MEASURES && on_matrix_units && out->shape[0] * out->shape[1] == 1;
 }
 
-/* On the fastest kernel; false where there is nothing to choose. */
+/* Queues the product on the fastest kernel. Returns false if there is none to choose. */
 static bool multiply_fastest(const mtk_product *how, const product *p, mt_addr workspace, uint64_t workspace_bytes,
                              struct mtk_queue *queue)
 {

@@ -3,12 +3,13 @@
  *   pick        out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]
  *   place_add   out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]   nothing else of out is touched
  *
- * Rows are apart, so one thread a row has no order to keep. */
+ * Rows do not overlap, so no order has to be kept between threads. */
 #include "kernels/cuda/view.cuh"
 
 constexpr int THREADS = 128;
 
-/* A thread takes a row: all of out is written. */
+/* out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]. A thread takes one row, a block THREADS rows. Every element of out is
+ * written. */
 __global__ void __launch_bounds__(THREADS)
     pick_kernel(mtk_device_view out, mtk_device_view in, mtk_device_view index, mtk_rows rows)
 {
@@ -22,7 +23,8 @@ __global__ void __launch_bounds__(THREADS)
     mtk_store<double>(out.at(i, j, n, 0), out.dtype, mtk_load<double>(in.at(i, j, n, c), in.dtype));
 }
 
-/* A thread takes a row: one element of it is added to. */
+/* out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]. A thread takes one row, a block THREADS rows. One element of each row is
+ * added to. */
 __global__ void __launch_bounds__(THREADS)
     place_add_kernel(mtk_device_view out, mtk_device_view index, mtk_device_view in, mtk_rows rows)
 {
@@ -37,7 +39,7 @@ __global__ void __launch_bounds__(THREADS)
     mtk_store<double>(to, out.dtype, sum);
 }
 
-/* Queues a kernel for each row of `narrow`, which is (…, 1); the kernel takes a, b and c. */
+/* Queues a kernel with a thread for each row of `narrow`, which is (…, 1). The kernel takes a, b and c. */
 typedef void row_kernel(mtk_device_view, mtk_device_view, mtk_device_view, mtk_rows);
 static mt_status launch(const char *name, row_kernel *kernel, const struct mtk_view *narrow, const struct mtk_view *a,
                         const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue)

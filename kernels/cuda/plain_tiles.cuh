@@ -1,8 +1,8 @@
 /* Tiles of fp32 in shared memory and their products without matrix units, by a block of 16 x 16 threads.
  *
- * A block owns MTK_OWN rows and streams MTK_STREAM others past them. Of a product of own rows and streamed ones, (OWN x
- * STREAM), thread (y, x) has rows y + 16 i and columns x + 16 j; of one that is as wide as a head, (OWN x WIDTH), the same
- * rows and columns x + 16 j. The 16 threads of a row are half a warp. */
+ * A block has MTK_OWN rows of its own and streams MTK_STREAM others past them. Of a product of own and streamed rows,
+ * (OWN x STREAM), thread (y, x) has rows y + 16 i and columns x + 16 j; of a product as wide as a head, (OWN x WIDTH),
+ * too. The 16 threads of a row are half a warp. */
 #ifndef MTK_CUDA_PLAIN_TILES_CUH
 #define MTK_CUDA_PLAIN_TILES_CUH
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ int mtk_y()
     return (int)threadIdx.x / MTK_SIDE;
 }
 
-/* Copies rows [first, first + ROWS) of a head into a tile; what is beyond its length or width becomes 0. */
+/* Copies rows [first, first + ROWS) of a head into a tile. Elements beyond its length or width become 0. */
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void mtk_plain_copy(float *tile, mtk_head<float> head, int first, int length, int features)
 {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void mtk_plain_dots(float (&sum)[MTK_OWN_EACH][MTK_ST
     }
 }
 
-/* Puts what a product made where all threads of its rows can read it. */
+/* Copies the result of a product to shared memory, where all threads can read it. */
 __device__ __forceinline__ void mtk_plain_share(float *weights, const float (&value)[MTK_OWN_EACH][MTK_STREAM_EACH])
 {
 #pragma unroll
@@ -112,7 +112,7 @@ template <int WIDTH> __device__ __forceinline__ void mtk_plain_clear(float (&sum
             sum[i][j] = 0;
 }
 
-/* Writes own rows from `first` on: sum times a factor a row. */
+/* Writes own rows from `first` on: sum times a factor for each row. */
 template <int WIDTH>
 __device__ __forceinline__ void mtk_plain_write(mtk_head<float> head, int first, int length, int features,
                                                 const float (&sum)[MTK_OWN_EACH][WIDTH / MTK_SIDE],

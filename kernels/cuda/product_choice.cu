@@ -6,32 +6,33 @@
 #include <cstring>
 #include <cublasLt.h>
 
-/* Products of fewer operations are not measured; candidates are as cuBLAS lists them, the likeliest first. */
+/* Products of fewer operations are not measured. cuBLAS lists candidates with the likeliest first. */
 constexpr double LEAST_OPERATIONS = 1 << 28;
 constexpr int MOST_CANDIDATES = 12;
 
-/* A first look at each candidate is FEWEST_RUNS of it. Those that take at most CONTENDS times what the quickest took are then
- * run for TURN_MS each, in TURNS turns: a card at its power limit lowers its clocks within milliseconds, and by more for
- * kernels that take more power, so that what is fastest for a moment is not what is fastest in a step. */
+/* Each candidate is first timed for FEWEST_RUNS runs. Those that take at most CONTENDS times as long as the fastest
+ * then run for TURN_MS each, in TURNS turns. A card at its power limit lowers its clocks within milliseconds, and more
+ * for kernels that take more power: so the fastest kernel of a moment is not always the fastest in a step. */
 constexpr float CONTENDS = 1.5f, TURN_MS = 2;
 constexpr int TURNS = 3, FEWEST_RUNS = 2, MOST_RUNS = 256;
 
-/* Times this close are equal, and the likelier one is taken. What sums in another order must take less than this share. */
+/* Times within AS_GOOD are equal, and the likelier candidate is taken. One that sums in another order must take less
+ * than the share WORTH_OTHER_BITS of the time. */
 constexpr float AS_GOOD = 1.02f, WORTH_OTHER_BITS = 0.875f;
 
-/* Addresses that cuBLAS is promised, and the end of the workspace where results are compared. */
+/* The alignment of the addresses that cuBLAS gets, and the bytes at the end of the workspace that hold a digest. */
 constexpr uint64_t ALIGNMENT = 256;
 
-/* Products are alike if all of these are equal. */
+/* The key of a product: products are of one kind if all of these numbers are equal. */
 enum { KEY_NUMBERS = 11 };
 struct key {
     int64_t number[KEY_NUMBERS];
 };
 
-/* The kernel for one kind of product. Invariant: what is not NULL of the descriptions is owned. */
+/* The kernel for one kind of product. It owns the descriptions that are not NULL. */
 struct mtk_choice {
     struct key key;
-    bool is_usable; /* cuBLAS has some kernel for it */
+    bool is_usable; /* cuBLAS has a kernel for it */
     cublasLtMatmulDesc_t how;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
@@ -81,7 +82,7 @@ static int64_t size_of(cudaDataType_t type)
 
 /* ---- asking cuBLAS ---- */
 
-/* cuBLAS's handle is one of its lower library, too. */
+/* A handle of cuBLAS is also one of cublasLt. */
 static cublasLtHandle_t library(const mtk_queue *queue)
 {
     return reinterpret_cast<cublasLtHandle_t>(queue->blas);
@@ -107,7 +108,7 @@ static bool describe(const mtk_blas_product *p, mtk_choice *out)
            describe_matrix(&out->c, p->out_type, CUBLAS_OP_N, p->m, p->n, p->c_leading);
 }
 
-/* Kernels that sum in fp32 throughout; how many. */
+/* Lists the kernels that sum in fp32 throughout. Returns their number. */
 static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uint64_t workspace_bytes,
                            cublasLtMatmulHeuristicResult_t *out)
 {
@@ -130,7 +131,8 @@ static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uin
 
 /* ---- measuring ---- */
 
-/* *sum += a number that tells one sequence of words from another. A thread takes every so many words. */
+/* *sum += a digest of the words, which differs between sequences of words. A block takes blockDim.x neighbouring words
+ * at a time, a thread one of every gridDim.x * blockDim.x. *sum is added to. */
 __global__ void digest_kernel(const uint32_t *words, int64_t count, unsigned long long *sum)
 {
     mtk_await_turn();
@@ -144,13 +146,13 @@ __global__ void digest_kernel(const uint32_t *words, int64_t count, unsigned lon
     atomicAdd(sum, mine);
 }
 
-/* One product and where it is measured. */
+/* One product, with the queue and the workspace in which it is measured. */
 struct trial {
     mtk_queue *queue;
     const mtk_choice *choice;
     const mtk_blas_product *product;
     void *workspace;
-    uint64_t workspace_bytes; /* of which the last ALIGNMENT hold the digest */
+    uint64_t workspace_bytes; /* the last ALIGNMENT hold the digest */
     cudaEvent_t begin, end;
 };
 
@@ -162,7 +164,7 @@ static cublasStatus_t multiply(const trial &t, const cublasLtMatmulAlgo_t *algor
                           t.queue->stream);
 }
 
-/* What a candidate computes, as one number, and whether it does. */
+/* Sets the digest of a candidate's result. Returns false if the candidate fails. */
 static bool digest(const trial &t, const cublasLtMatmulAlgo_t *algorithm, unsigned long long *out)
 {
     constexpr int BLOCKS = 528, THREADS = 256;
@@ -177,7 +179,7 @@ static bool digest(const trial &t, const cublasLtMatmulAlgo_t *algorithm, unsign
            cudaStreamSynchronize(t.queue->stream) == cudaSuccess;
 }
 
-/* The time of one of `runs` products after each other; 0 if it can't be told. */
+/* Returns the time of one product, of `runs` one after the other, or 0 if it can't be measured. */
 static float time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm, int runs)
 {
     float ms = 0;
@@ -191,14 +193,14 @@ static float time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm, int 
     return ms / (float)runs;
 }
 
-/* What was found of a candidate; a time of 0: it can't be used, or is too slow. */
+/* The findings about a candidate. With a time of 0 it can't be used or is too slow. */
 struct finding {
     float ms;
     unsigned long long digest;
-    bool is_alike; /* its result is that of the usual order of sums, bit by bit */
+    bool is_alike; /* its result has the bits of the usual order of sums */
 };
 
-/* Whether a candidate sums each element in one go. */
+/* True if a candidate sums each element in one go. */
 static bool is_whole(const cublasLtMatmulAlgo_t *algorithm)
 {
     int32_t pieces = 0;
@@ -208,7 +210,8 @@ static bool is_whole(const cublasLtMatmulAlgo_t *algorithm)
            pieces == 1;
 }
 
-/* The likeliest of those that are, or are not, alike and about as good as the best of them; -1: there is none. */
+/* Returns the likeliest candidate that is about as fast as the fastest, among those that are alike or among the others;
+ * -1 if there is none. */
 static int pick(const finding *findings, int count, bool is_alike)
 {
     float best = 0;
@@ -221,7 +224,7 @@ static int pick(const finding *findings, int count, bool is_alike)
     return -1;
 }
 
-/* What each candidate computes, and its time at a first look. */
+/* Finds the digest and a first time of each candidate. */
 static void look(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count, finding *findings)
 {
     int usual = -1; /* the first that sums in one go, or the first */
@@ -236,14 +239,14 @@ static void look(const trial &t, const cublasLtMatmulHeuristicResult_t *candidat
         findings[i].is_alike = usual >= 0 && findings[i].digest == findings[usual].digest;
 }
 
-/* Runs a candidate for a turn's time; 0 if it can't be told. */
+/* Runs a candidate for the time of a turn. Returns the time of one run, or 0 if it can't be measured. */
 static float take_turn(const trial &t, const cublasLtMatmulAlgo_t *algorithm, float expected_ms)
 {
     int runs = (int)(TURN_MS / expected_ms);
     return time_of(t, algorithm, runs < FEWEST_RUNS ? FEWEST_RUNS : runs > MOST_RUNS ? MOST_RUNS : runs);
 }
 
-/* Replaces the times by those of TURNS turns together, and by 0 for candidates that do not contend. */
+/* Replaces the times by the sums of TURNS turns, and by 0 for candidates that are too slow to take part. */
 static void compare(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count, finding *findings)
 {
     float best = 0, first_ms[MOST_CANDIDATES];
@@ -270,7 +273,7 @@ static int choose(const trial &t, const cublasLtMatmulHeuristicResult_t *candida
     return alike;
 }
 
-/* Finds the kernel for a product, which is done then, several times; false if there is none. */
+/* Finds the kernel for a product, which it computes several times. Returns false if there is none. */
 static bool measure(trial t, mtk_choice *choice)
 {
     cublasLtMatmulHeuristicResult_t candidates[MOST_CANDIDATES];
@@ -289,7 +292,7 @@ static bool measure(trial t, mtk_choice *choice)
 
 /* ---- */
 
-/* Whether a product is worth the measuring, and its result one piece of memory. */
+/* True if a product is large enough to be measured, and its result one piece of aligned memory. */
 static bool is_eligible(const mtk_blas_product *p, mt_addr workspace, uint64_t workspace_bytes)
 {
     uintptr_t addresses = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)workspace;

@@ -1,5 +1,5 @@
-/* What the CUDA table's ops are launched with. The device makes one for each of its streams and ends it; the ops note in it
- * which workspace cuBLAS was last told, and what they measured of products. */
+/* The queue that ops of the CUDA table are launched on. The device makes one for each of its streams and ends it. The
+ * ops note in it the workspace that cuBLAS has, and the kernels of products that they measured. */
 #ifndef MTK_CUDA_QUEUE_H
 #define MTK_CUDA_QUEUE_H
 
@@ -11,14 +11,14 @@
 
 struct mtk_choice;
 
-/* Invariant: blas works on `stream`, and in the given workspace where that is not of 0 bytes. */
+/* Invariant: blas works on `stream`, and in the given workspace unless that has 0 bytes. */
 struct mtk_queue {
     cudaStream_t stream;
     cublasHandle_t blas;
-    mt_addr workspace;          /* what cublasSetWorkspace was last given */
+    mt_addr workspace;          /* of the last cublasSetWorkspace */
     uint64_t workspace_bytes;   /* 0: cuBLAS still has its own */
-    struct mtk_choice *choices; /* of products, see product_choice.h; NULL: none was measured. Owned */
-    bool overlaps;              /* a kernel may take its place before the one ahead has ended: from Hopper on */
+    struct mtk_choice *choices; /* of products, see product_choice.h; owned; NULL: none was measured */
+    bool overlaps; /* a kernel may take its place on the card before the one ahead has ended: from Hopper on */
 };
 
 #endif

@@ -1,7 +1,7 @@
-/* Sums, means and maxima over any set of dimensions. A nan in a maximum's operands is its result.
+/* Sums, means and maxima over any set of dimensions. The maximum of operands with a nan is nan.
  *
- * The dimensions of `in` are sorted so that its strides rise, and merged where they can be; each is kept or reduced. If
- * the fastest is reduced, a warp or a block takes one element of `out`; if it is kept, a block takes 32 neighbours:
+ * The dimensions of `in` are sorted so that its strides rise, and merged where possible. Each is kept or reduced. If
+ * the fastest is reduced, a warp or a block takes one element of `out`. If it is kept, a block takes 32 neighbours:
  *
  *   rows      one group of threads   ─▶ lanes stride along what is reduced ─▶ tree of partial results ─▶ 1 element
  *   columns   32 x 32 threads        ─▶ x: element of out, y: every 32nd of what is reduced ─▶ tree ─▶ 32 elements
@@ -11,9 +11,9 @@
 #include "kernels/cuda/launch.cuh"
 
 constexpr int WARP = 32, VEC = 4, ROW_THREADS = 256, MOST_ROW_THREADS = 1024, COLUMN_ROWS = 32;
-constexpr int64_t WARP_LONGEST = 1024; /* what one warp reduces; longer rows take a block */
+constexpr int64_t WARP_LONGEST = 1024; /* elements that one warp reduces; longer rows take a block */
 
-/* Some of the dimensions, numbered together: number n is split by the sizes, fastest first. Strides in bytes. */
+/* Some of the dimensions, numbered together. A number is split by the sizes, fastest first. Strides in bytes. */
 struct part {
     int rank;
     uint32_t count;
@@ -25,7 +25,7 @@ struct reduction {
     char *out;
     const char *in;
     int out_dtype, in_dtype;
-    double divisor; /* of the result: 1 but for a mean */
+    double divisor; /* of the result: 1 except for a mean */
     struct part kept, reduced;
 };
 
@@ -56,7 +56,7 @@ template <typename T, bool IS_MAX> __device__ __forceinline__ T start_value()
     return IS_MAX ? -(T)INFINITY : 0;
 }
 
-/* All lanes' values as one, in lane 0. */
+/* Returns the combination of all lanes' values, in lane 0. */
 template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_warp(T value)
 {
 #pragma unroll
@@ -65,7 +65,7 @@ template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_warp(T v
     return value;
 }
 
-/* All threads' values as one, in thread 0 of the block. */
+/* Returns the combination of all threads' values, in thread 0 of the block. */
 template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_block(T value)
 {
     __shared__ T of_warp[WARP];
@@ -80,7 +80,8 @@ template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_block(T 
     return value;
 }
 
-/* What thread `first` of `threads` takes of the row at `row`: every threads-th element, or four neighbours. */
+/* Returns the part of thread `first` of `threads` of the row at `row`: every threads-th element, or group of V
+ * neighbours. */
 template <typename T, bool IS_MAX, int V>
 __device__ __forceinline__ T reduce_lane(const reduction &r, const char *row, uint32_t first, uint32_t threads)
 {
@@ -105,8 +106,8 @@ __device__ __forceinline__ T reduce_lane(const reduction &r, const char *row, ui
     return lane[0];
 }
 
-/* out[k] = reduction over r of in[k, r], by one warp for each k (a block has as many as it has warps) or, with
- * BY_BLOCK, one block. Every element of out is written. */
+/* out[k] = reduction over r of in[k, r]. A warp takes one k, or with BY_BLOCK a whole block does; a thread takes every
+ * so many of r. Every element of out is written. */
 template <typename T, bool IS_MAX, int V, bool BY_BLOCK>
 __global__ void __launch_bounds__(BY_BLOCK ? MOST_ROW_THREADS : ROW_THREADS)
     reduce_rows_kernel(const __grid_constant__ reduction r)
@@ -124,8 +125,8 @@ __global__ void __launch_bounds__(BY_BLOCK ? MOST_ROW_THREADS : ROW_THREADS)
         mtk_store<T>(r.out + out_place, r.out_dtype, value / (T)r.divisor);
 }
 
-/* out[k] = reduction over r of in[k, r], where neighbouring k are neighbours in memory. A block of 32 x COLUMN_ROWS
- * threads takes 32 of k, a thread every COLUMN_ROWS-th of r for one of them. Every element of out is written. */
+/* out[k] = reduction over r of in[k, r], for neighbouring k that are neighbours in memory. A block of 32 x COLUMN_ROWS
+ * threads takes 32 of k, a thread every COLUMN_ROWS-th of r for one k. Every element of out is written. */
 template <typename T, bool IS_MAX>
 __global__ void __launch_bounds__(WARP *COLUMN_ROWS) reduce_columns_kernel(const __grid_constant__ reduction r)
 {
@@ -152,7 +153,8 @@ __global__ void __launch_bounds__(WARP *COLUMN_ROWS) reduce_columns_kernel(const
         mtk_store<T>(r.out + out_place, r.out_dtype, of_row[0][threadIdx.x] / (T)r.divisor);
 }
 
-/* The dimensions in which `in` has more than one element, by rising stride; how many. Repeated ones come last. */
+/* Writes the dimensions in which `in` has more than one element, by rising stride, with repeated ones last. Returns
+ * their number. */
 static int sorted_dimensions(const struct mtk_view *in, int *order)
 {
     int count = 0;
@@ -168,7 +170,7 @@ static int sorted_dimensions(const struct mtk_view *in, int *order)
     return count;
 }
 
-/* Appends dimension d, merged with the one before where both views allow it. */
+/* Appends dimension d, merged with the one before if both views allow it. */
 static void part_add(part *p, const struct mtk_view *in, const struct mtk_view *out, int d)
 {
     int64_t in_stride = in->stride[d] * mtk_size_of(in->dtype), size = in->shape[d];
@@ -207,7 +209,7 @@ static reduction plan(mtk_reduce_op op, const struct mtk_view *out, const struct
     return r;
 }
 
-/* Whether each row is dense and can be read four elements at a time. */
+/* True if each row is dense and can be read four elements at a time. */
 static bool rows_in_fours(const reduction *r)
 {
     int64_t size = mtk_size_of(r->in_dtype), four = VEC * size;
@@ -241,7 +243,8 @@ template <typename T, bool IS_MAX> static mt_status launch(const reduction &r, s
                       queue, r);
 }
 
-/* Where too many elements are kept for one launch, the first dimension that is not reduced is halved. */
+/* Halves the first dimension that is kept, for more elements than one launch numbers. Returns false if there is
+ * none. */
 static bool halve(struct mtk_view *out, struct mtk_view *in, struct mtk_view *rest_out, struct mtk_view *rest_in)
 {
     for (int d = 0; d < MT_MAX_DIMS; d++) {

@@ -1,15 +1,16 @@
-/* RMSNorm of contiguous rows, with the sum that it normalizes, and its gradients; formulas at kernels/kernels.h.
+/* RMSNorm of contiguous rows and its gradients; formulas in kernels/kernels.h.
  *
- * A block takes a row, a thread UNITS times VEC neighbours of it, which it holds in registers: each row is read once. A
- * thread of the gradient keeps its columns for all of its block's rows, so that sums for the weight's gradient stay in
- * registers, too, until they are written as one part of at most MTK_NORM_PARTS, which a second kernel adds up in order. */
+ * A block takes a row, a thread UNITS times VEC neighbours of it. They stay in registers, so that each row is read
+ * once. In the gradient, a thread has the same columns in all rows of its block. So the sums for the gradient of the
+ * weight stay in registers too, until the block writes them as one of at most MTK_NORM_PARTS parts. A second kernel
+ * adds up the parts in order. */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 constexpr int MOST_THREADS = 640, SUM_COLUMNS = 32, SUM_GROUPS = 32;
 
-/* A contiguous tensor; no base: it is not there. */
+/* A contiguous tensor, absent without a base. */
 struct rows {
     char *base;
     int dtype;
@@ -31,8 +32,8 @@ struct norm_grad_call {
     uint32_t columns, count;
 };
 
-/* The dtypes of a call, where they are known when the kernel is compiled: WIDE that of the stream and of what is summed,
- * NARROW that of what products read. ANY: they are looked at when it runs. */
+/* A dtype that is looked at when the kernel runs. Other kernels are compiled for known dtypes: WIDE that of the
+ * residual stream and of sums, NARROW that of the operands of products. */
 constexpr int ANY = -1;
 
 template <typename T, int VEC, int DTYPE>
@@ -49,14 +50,14 @@ __device__ __forceinline__ void store(const struct rows &rows, int64_t element, 
     mtk_write<T, VEC>(rows.base + element * mtk_size_of(dtype), dtype, mtk_encode<T, VEC>(value, dtype));
 }
 
-/* The value as `rows` would keep it. */
+/* Rounds the values as `rows` would store them. */
 template <typename T, int VEC, int DTYPE> __device__ __forceinline__ void round_as(const struct rows &rows, T *value)
 {
     const int dtype = DTYPE == ANY ? rows.dtype : DTYPE;
     mtk_decode<T, VEC>(mtk_encode<T, VEC>(value, dtype), dtype, value);
 }
 
-/* The first column of unit u of this thread; not less than `columns`: there is none. */
+/* Returns the first column of unit u of this thread. If it is not below `columns`, the thread has no such unit. */
 template <int VEC> __device__ __forceinline__ uint32_t column_of(int u)
 {
     return (u * blockDim.x + threadIdx.x) * VEC;
@@ -72,7 +73,9 @@ __device__ __forceinline__ double inverse_root(double x)
     return 1 / sqrt(x);
 }
 
-/* A block takes the row of its number. Every element of out, and of sum and rstd where they are there, is written. */
+/* sum = x + y (x without a y), rstd = 1 / sqrt(mean of sum² + epsilon), out = sum * rstd * weight. A block takes the
+ * row of its number, a thread UNITS times VEC columns. Every element of out, and of sum and rstd if they are there, is
+ * written. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(const __grid_constant__ norm_call c)
 {
@@ -100,7 +103,7 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
             squares += x[u][e] * x[u][e];
     }
     T scale = inverse_root(mtk_block_sum(squares, of_warp) / (T)c.columns + (T)c.epsilon);
-    if (sizeof(T) == sizeof(double) && c.x.dtype != MT_F64) /* computed wider than it is kept */
+    if (sizeof(T) == sizeof(double) && c.x.dtype != MT_F64) /* rounded as it is stored */
         scale = (T)(float)scale;
     if (threadIdx.x == 0 && c.rstd.base != nullptr)
         mtk_store<T>(c.rstd.at(blockIdx.x), c.rstd.dtype, scale);
@@ -118,7 +121,7 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
     }
 }
 
-/* One row of the gradient: dx, its cast, and out again in the gradient's place; adds grad * x * scale to `sums`. */
+/* Computes one row: dx, its cast, and out in the place of the gradient. Adds grad * x * scale to `sums`. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t row, const T (&weight)[UNITS][VEC],
                                             T (&sums)[UNITS][VEC], T *of_warp)
@@ -161,7 +164,9 @@ __device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t ro
     }
 }
 
-/* A block takes every gridDim-th row from its number on, and writes the part of that number of the sums for dweight. */
+/* With u = x * rstd and g = grad * weight: dx = before + rstd (g - u * mean of g u), cast = dx, grad = u * weight. A
+ * block takes every gridDim-th row from its number on, a thread UNITS times VEC columns, and writes the sum of grad * u
+ * over its rows as one row of partial_sum. Nothing is added to. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1)
     norm_grad_kernel(const __grid_constant__ norm_grad_call c)
@@ -182,8 +187,9 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1)
             store<T, VEC, WIDE>(c.partial_sum, (int64_t)blockIdx.x * c.columns + column_of<VEC>(u), sums[u]);
 }
 
-/* dweight = beta * dweight + the sum of `parts` rows of partial_sum. A block takes 32 columns; groups of its threads take
- * every SUM_GROUPS-th part, and the first adds up the groups, in order. */
+/* dweight = beta * dweight + the sum of `parts` rows of partial_sum. A block takes 32 columns. A group of its threads
+ * takes every SUM_GROUPS-th part, and the first group adds up the groups in order. dweight is added to if beta is not
+ * 0. */
 template <typename T>
 __global__ void __launch_bounds__(SUM_COLUMNS *SUM_GROUPS)
     sum_parts_kernel(struct rows dweight, struct rows partial_sum, uint32_t columns, uint32_t parts, T beta)
@@ -213,7 +219,7 @@ static struct rows rows_of(const struct mtk_view *view)
     return {mtk_device_pointer(view->address), view->dtype};
 }
 
-/* How a row is cut: into units of `vec`, `units` of them a thread. */
+/* The cut of a row into units of `vec` neighbours, `units` for each thread. */
 struct cut {
     int vec, units;
     unsigned threads;
@@ -249,7 +255,7 @@ static mt_status row_count(const char *op, const struct mtk_view *x, uint32_t *o
     return MT_OK;
 }
 
-/* Whether some view is computed in double; views that are not there don't count. */
+/* True if a view is computed in double. Absent views don't count. */
 static bool is_any_wide(const struct mtk_view *const *views, int count)
 {
     bool is_wide = false;
@@ -258,7 +264,7 @@ static bool is_any_wide(const struct mtk_view *const *views, int count)
     return is_wide;
 }
 
-/* The dtypes that kernels are compiled for besides any. */
+/* The dtypes that kernels are compiled for besides ANY. */
 enum known_dtypes { KNOWN_NONE, KNOWN_F32, KNOWN_BF16 };
 
 static enum known_dtypes known_of(const struct mtk_view *const *wide, int wides, const struct mtk_view *const *narrow,

@@ -3,7 +3,7 @@
  *   gather_rows        out[i,j,n,c] = table[0,0,index[i,j,n,0],c]
  *   scatter_add_rows   table[0,0,index[i,j,n,0],c] += in[i,j,n,c]   rounded after each addition, in row-major order
  *
- * Everything of `out` is written; of the table of a scatter only the rows that are named are touched. */
+ * Every element of `out` is written. Of the table only the rows that an index names are added to. */
 #include "kernels/cuda/view.cuh"
 
 constexpr int THREADS = 256;
@@ -15,7 +15,8 @@ __device__ __forceinline__ int64_t index_at(const mtk_device_view &index, const 
     return *reinterpret_cast<const int64_t *>(index.at(i, j, n, 0));
 }
 
-/* A block takes the row of its number, a thread every THREADS-th column of it. Every element of out is written. */
+/* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]. A block takes the row of its number, a thread every THREADS-th column of
+ * it. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     gather_kernel(mtk_device_view out, mtk_device_view table, mtk_device_view index, mtk_rows rows, int64_t columns)
 {
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(THREADS)
         mtk_store<double>(out.at(i, j, n, c), out.dtype, mtk_load<double>(table.at(0, 0, row, c), table.dtype));
 }
 
-/* Whether a row before `last` names `wanted`, too; the same answer in all threads of a block. */
+/* True if a row before `last` has the index `wanted`. All threads of a block get the same answer. */
 __device__ bool named_before(const mtk_device_view &index, const mtk_rows &rows, uint32_t last, int64_t wanted)
 {
     bool found = false;
@@ -36,7 +37,7 @@ __device__ bool named_before(const mtk_device_view &index, const mtk_rows &rows,
     return __syncthreads_or(found);
 }
 
-/* table[row named] += the row of `in`; a thread takes every THREADS-th column, whatever the row. */
+/* Adds a row of `in` to row `named` of the table. A thread takes every THREADS-th column, in every row the same. */
 __device__ void add_row(const mtk_device_view &table, const mtk_device_view &in, const mtk_rows &rows, int64_t named,
                         uint32_t row, int64_t columns)
 {
@@ -49,8 +50,10 @@ __device__ void add_row(const mtk_device_view &table, const mtk_device_view &in,
     }
 }
 
-/* table[index] += in. The block of the first row that names a row of the table adds all that name it, in order; other
- * blocks end at once. A column of a row is always the same thread's, so additions need no more order than the loop's. */
+/* table[0,0,index[i,j,n,0],c] += in[i,j,n,c]. A block takes the row of its number. If that is the first with its index,
+ * the block adds all rows with the same index, in order; otherwise it ends. A thread takes every THREADS-th column. It
+ * is the only one to add to them, so the loop's order is that of the sum. Rows of the table that an index names are
+ * added to. */
 __global__ void __launch_bounds__(THREADS)
     scatter_add_kernel(mtk_device_view table, mtk_device_view index, mtk_device_view in, mtk_rows rows, int64_t columns)
 {

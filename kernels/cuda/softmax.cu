@@ -1,13 +1,13 @@
-/* Softmax over the rows of the last dimension, and its gradient. Of a row there are the elements that its query sees; the
- * others are 0 in the output and are not read.
+/* Softmax over the rows of the last dimension, and its gradient. Elements that the query of a row does not see are 0 in
+ * the output and are not read.
  *
  *   softmax        out = e^(scale in - lse), lse = ln of the sum of e^(scale in)
  *   softmax_grad   out = scale w (grad - sum of grad w), w = kept, or e^(scale kept - lse)
  *
- * A block takes a row and goes along it twice: the first time for the maximum and the sum, which is rescaled where the
- * maximum grows, or for the sum of products; the second time, when the row is likely near, for the output. A thread takes
- * every so many units, of 4 neighbours where all views allow it. Milakov and Gimelshein, "Online normalizer calculation
- * for softmax", 2018. */
+ * A block takes a row and goes along it twice: first for the maximum and the sum, which is rescaled where the maximum
+ * grows, or for the sum of products; then, with the row likely in the cache, for the output. A thread takes every so
+ * many units, of 4 neighbours if all views allow it. Milakov and Gimelshein, "Online normalizer calculation for
+ * softmax", 2018. */
 #include "kernels/cuda/view.cuh"
 
 #include <math_constants.h>
@@ -17,17 +17,18 @@ namespace
 
 constexpr int MOST_THREADS = 256, WARP = 32, FOURS = 4;
 
+/* The parameters of a launch. */
 struct softmax_call {
     mtk_rows rows;
     int length, causal; /* causal: a row sees the keys up to its own number */
     double scale;
-    mtk_device_view out, in, kept, lse; /* in: of a gradient, grad. No base of lse: none */
+    mtk_device_view out, in, kept, lse; /* in: of softmax_grad, grad. lse without a base: absent */
 };
 
 /* The row of a block. */
 struct place {
     int64_t i, j, n;
-    int count; /* elements that are seen */
+    int count; /* elements that the query sees */
 };
 
 __device__ __forceinline__ place place_of(const softmax_call &call)
@@ -38,7 +39,7 @@ __device__ __forceinline__ place place_of(const softmax_call &call)
     return p;
 }
 
-/* VEC neighbours from `column` on. */
+/* Load and store VEC neighbours from `column` on. */
 template <typename T, int VEC>
 __device__ __forceinline__ void load(const mtk_device_view &view, const char *row, int column, T *value)
 {
@@ -106,7 +107,7 @@ template <typename T> __device__ __forceinline__ total<T> shuffled(const total<T
     return {__shfl_xor_sync(~0u, mine.sum, step)};
 }
 
-/* What all threads of a block have, put together in one order, for all of them. */
+/* Returns the combination of all threads' parts, in one order, in every thread. */
 template <class PART> __device__ __forceinline__ PART of_block(PART part)
 {
     __shared__ PART parts[MOST_THREADS / WARP];
@@ -122,6 +123,8 @@ template <class PART> __device__ __forceinline__ PART of_block(PART part)
     return part;
 }
 
+/* out = e^(scale in - lse), lse = ln of the sum of e^(scale in). A block takes the row of its number, a thread every so
+ * many units of VEC columns. Every element of out and, if wanted, of lse is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(MOST_THREADS) softmax_kernel(const __grid_constant__ softmax_call call)
 {
@@ -151,6 +154,8 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_kernel(const __grid_cons
         mtk_store<T>(call.lse.at(p.i, p.j, p.n, 0), call.lse.dtype, all.maximum + log(all.sum));
 }
 
+/* out = scale w (grad - sum of grad w), w = kept, or e^(scale kept - lse). A block takes the row of its number, a
+ * thread every so many units of VEC columns. Every element of out is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(MOST_THREADS) softmax_grad_kernel(const __grid_constant__ softmax_call call)
 {
@@ -186,7 +191,7 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_grad_kernel(const __grid
     }
 }
 
-/* Whether 4 neighbours of every row can be read at once. */
+/* True if 4 neighbours of every row can be accessed at once. */
 bool in_fours(const struct mtk_view *const *views, int count)
 {
     for (int v = 0; v < count; v++) {
@@ -200,14 +205,15 @@ bool in_fours(const struct mtk_view *const *views, int count)
     return true;
 }
 
-/* As many warps as have something to do. */
+/* Returns the number of threads: as many warps as a row occupies. */
 unsigned threads_for(int length, int vec)
 {
     int64_t threads = mtk_ceiling(mtk_ceiling(length, vec), WARP) * WARP;
     return threads < MOST_THREADS ? (unsigned)threads : MOST_THREADS;
 }
 
-/* Queues one of a family of kernels, by width and by how many neighbours are read at once; views[0] is the output. */
+/* Queues one of four kernels, by the type that is computed in and by the neighbours that are accessed at once. views[0]
+ * is the output. */
 template <class KERNEL>
 mt_status queue_rows(const char *name, KERNEL wide_fours, KERNEL wide, KERNEL narrow_fours, KERNEL narrow,
                      const softmax_call &call, const struct mtk_view *const *views, int count, struct mtk_queue *queue)

@@ -2,12 +2,13 @@
  *
  *   in (n,2F)  | a: F | b: F |    out (n,F) = silu(a) * b
  *
- * A thread takes VEC neighbours of out and those of a and b beside each other; it reads all before it writes. */
+ * A thread takes VEC neighbours of out and the corresponding ones of a and b. It reads all of them before it writes. */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 constexpr int THREADS = 256;
 
+/* The parameters of a launch. */
 struct gate {
     char *in, *out;
     int dtype;
@@ -25,7 +26,7 @@ __device__ __forceinline__ double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* Where a thread's neighbours lie, in bytes; false beyond the last. */
+/* Sets the places of a thread's neighbours, in bytes. Returns false beyond the last. */
 template <int VEC> __device__ __forceinline__ bool locate(const gate &g, int64_t *left, int64_t *right, int64_t *out)
 {
     uint32_t unit = blockIdx.x * THREADS + threadIdx.x;
@@ -38,6 +39,7 @@ template <int VEC> __device__ __forceinline__ bool locate(const gate &g, int64_t
     return true;
 }
 
+/* out = silu(a) * b. A thread takes VEC neighbours, a block THREADS times as many. Every element of out is written. */
 template <typename T, int VEC> __global__ void __launch_bounds__(THREADS) swiglu_kernel(const __grid_constant__ gate g)
 {
     int64_t left, right, out;
@@ -54,7 +56,8 @@ template <typename T, int VEC> __global__ void __launch_bounds__(THREADS) swiglu
     mtk_write<T, VEC>(g.out + out, g.dtype, mtk_encode<T, VEC>(a, g.dtype));
 }
 
-/* a, b and the gradient of out become da, db and out. */
+/* With s = 1 / (1 + e^-a) and g = grad: da = g b s (1 + a (1 - s)), db = g a s, out = silu(a) * b. They replace a, b
+ * and grad. A thread takes VEC neighbours, a block THREADS times as many. Every element of in and grad is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(THREADS) swiglu_grad_kernel(const __grid_constant__ gate g)
 {
@@ -80,14 +83,15 @@ __global__ void __launch_bounds__(THREADS) swiglu_grad_kernel(const __grid_const
     mtk_write<T, VEC>(g.out + out, g.dtype, mtk_encode<T, VEC>(grad, g.dtype));
 }
 
-/* One of a kind for each width that is computed in, and for one neighbour or AT_ONCE of them. */
+/* The kernels of an op, by the type that is computed in, and for one neighbour or AT_ONCE of them. */
 constexpr int AT_ONCE = 8;
 typedef void gate_kernel(gate);
 struct gate_kernels {
     gate_kernel *wide, *wide_vec, *narrow, *narrow_vec;
 };
 
-/* Queues a kernel over all rows, in as many launches as number them; MT_FAILED if one does not number a row. */
+/* Queues a kernel over all rows, in as many launches as it takes to number them. Fails with MT_FAILED if a row has more
+ * elements than a launch numbers. */
 static mt_status queue_rows(const char *op, const gate_kernels &kernels, const struct mtk_view *out,
                             const struct mtk_view *in, struct mtk_queue *queue)
 {

@@ -1,4 +1,5 @@
-/* out = f(a, b, c): the elementwise ops of three operands. `out` may be the same view as any of them. */
+/* out = f(a, b, c): the elementwise ops of three operands, by the kernel of elementwise.cuh. `out` may be the same view
+ * as any of them. */
 #include "kernels/cuda/elementwise.cuh"
 
 template <typename T> __device__ __forceinline__ T ternary(int op, T s, T t, T x, T y, T z)
@@ -11,7 +12,7 @@ template <typename T> __device__ __forceinline__ T ternary(int op, T s, T t, T x
     }
 }
 
-/* OP is an op, known to the compiler, or ANY: then the op is `op`. */
+/* The op as a function. OP is an op that the compiler knows; if it is ANY, the op is `op`. */
 enum { ANY = -1 };
 template <typename T, int OP> struct ternary_function {
     int op;

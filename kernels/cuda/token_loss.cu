@@ -1,12 +1,13 @@
-/* Cross entropy of each row of logits, which its gradient replaces.
+/* Cross entropy of each row of logits, and its gradient, which replaces them.
  *
- * A block takes a row. Its threads find the row's maximum and the sum of e^(logit - maximum) in one pass, each for its
- * own columns, and put them together; the second pass, which writes, finds the row in the cache. */
+ * A block takes a row. In a first pass its threads find the row's maximum and the sum of e^(logit - maximum), each for
+ * its own columns, and combine them. The second pass writes, and finds the row in the cache. */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/view.cuh"
 
 constexpr int THREADS = 512;
 
+/* The parameters of a launch. */
 struct loss_call {
     char *logits;
     int dtype;
@@ -40,7 +41,7 @@ __device__ __forceinline__ double logarithm(double x)
 template <typename T> struct running_sum {
     T maximum, sum;
 
-    /* Takes in another one. Where both have seen nothing, nothing is added; a nan stays one in the sum. */
+    /* Adds another sum. If both maxima are -inf, the sums are added as they are, so that a nan stays. */
     __device__ __forceinline__ void take(T other_maximum, T other_sum)
     {
         T larger = other_maximum > maximum ? other_maximum : maximum;
@@ -53,7 +54,7 @@ template <typename T> struct running_sum {
     }
 };
 
-/* All threads' sums as one, in every thread. */
+/* Combines all threads' sums into one, in every thread. */
 template <typename T> __device__ __forceinline__ void combine_block(running_sum<T> *row)
 {
     __shared__ T maximum[MTK_WARP], sum[MTK_WARP];
@@ -71,7 +72,7 @@ template <typename T> __device__ __forceinline__ void combine_block(running_sum<
         row->take(maximum[warp], sum[warp]);
 }
 
-/* The maximum of a thread's neighbours first, so that it changes the sum's once. */
+/* Adds VEC neighbours. Their maximum comes first, so that the sum is rescaled once. */
 template <typename T, int VEC> __device__ __forceinline__ void take_unit(running_sum<T> *row, const T *x)
 {
     T larger = row->maximum;
@@ -85,7 +86,9 @@ template <typename T, int VEC> __device__ __forceinline__ void take_unit(running
     row->take(larger, sum);
 }
 
-/* Every element of logits and loss is written. */
+/* loss = ln of the sum of e^logits - logits[target], logits = scale * (e^logits / their sum - (1 at target)). A block
+ * takes the row of its number, a thread VEC of every THREADS * VEC columns. Every element of logits and loss is
+ * written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(THREADS) token_loss_kernel(const __grid_constant__ loss_call c)
 {
@@ -96,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) token_loss_kernel(const __grid_consta
     mtk_await_turn();
     c.rows.split(blockIdx.x, &i, &j, &n);
     int64_t target = *reinterpret_cast<const int64_t *>(c.target.at(i, j, n, 0));
-    T chosen = mtk_load<T>(row + target * size, c.dtype); /* before the barrier, and so before it is written over */
+    T chosen = mtk_load<T>(row + target * size, c.dtype); /* before the barrier, and so before it is overwritten */
     for (uint32_t column = threadIdx.x * VEC; column < c.columns; column += THREADS * VEC) {
         T x[VEC];
         mtk_decode<T, VEC>(mtk_read<T, VEC>(row + (int64_t)column * size, c.dtype), c.dtype, x);

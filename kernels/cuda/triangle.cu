@@ -1,9 +1,10 @@
-/* out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. `out` may be the same view as `in`. */
+/* The lower triangle. `out` may be the same view as `in`. */
 #include "kernels/cuda/view.cuh"
 
 constexpr int THREADS = 256;
 
-/* A block takes the row (i, j, q) of its number, a thread every THREADS-th k of it. Every element of out is written. */
+/* out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. A block takes the row (i, j, q) of its number, a thread every
+ * THREADS-th k of it. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     triangle_kernel(mtk_device_view out, mtk_device_view in, mtk_rows rows, int64_t columns)
 {

@@ -1,9 +1,9 @@
-/* out = f(in): the elementwise ops of one operand. `out` may be the same view as `in`. A copy whose fastest dimensions
- * differ goes through copy.cu. */
+/* out = f(in): the elementwise ops of one operand, by the kernel of elementwise.cuh. `out` may be the same view as
+ * `in`. Copies between views with different fastest dimensions are in copy.cu. */
 #include "kernels/cuda/copy.h"
 #include "kernels/cuda/elementwise.cuh"
 
-/* x^s, with the exponents that a model uses as the products that they are. */
+/* Returns x^s, by products for the exponents that models use. */
 template <typename T> __device__ __forceinline__ T power(T x, double s)
 {
     if (s == 2)
@@ -51,7 +51,7 @@ template <typename T> __device__ __forceinline__ T unary(int op, double s, T x)
     }
 }
 
-/* OP is an op, known to the compiler, or ANY: then the op is `op`. */
+/* The op as a function. OP is an op that the compiler knows; if it is ANY, the op is `op`. */
 enum { ANY = -1 };
 template <typename T, int OP> struct unary_function {
     int op;
@@ -68,7 +68,7 @@ static mt_status launch(int op, double s, const struct mtk_view *const *views, s
     return mtk_elementwise_launch<T, 2>("unary", unary_function<T, OP>{op, s}, views, queue);
 }
 
-/* A copy between equal dtypes moves bits: those of an int64 as a double's, which holds them all, of a bool as a byte's. */
+/* Returns the dtype as which a copy between equal dtypes moves bits: fp64 for int64, a byte for bool. */
 static mt_dtype as_bits(mt_dtype dtype)
 {
     return dtype == MT_I64 ? MT_F64 : dtype == MT_BOOL ? MT_U8 : dtype;

@@ -1,12 +1,12 @@
-/* Element e, row-major, of a contiguous `out` = center + (2 unit(generator, e) - 1) * spread: to the bit what the CPU
- * makes, since products and sums are rounded one by one. */
+/* Uniform random numbers. They have the same bits as on the CPU, since each product and sum is rounded by itself. */
 #include "kernels/cuda/view.cuh"
 
 #include "base/random.h"
 
 constexpr int THREADS = 256;
 
-/* A thread takes one element; every one is written. */
+/* Element e of out, row-major, = center + (2 unit(generator, e) - 1) * spread. A thread takes one element, a block
+ * THREADS. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     uniform_kernel(uint64_t generator, double center, double spread, mtk_device_view out, int64_t count)
 {
@@ -26,7 +26,7 @@ mt_status mtk_cuda_random(uint64_t generator, double center, double spread, cons
     if (count == 0)
         return MT_OK;
     struct mtk_device_view row = mtk_device_view_of(out);
-    row.stride[MT_MAX_DIMS - 1] = mtk_size_of(out->dtype); /* contiguous, whatever the last dimension's size */
+    row.stride[MT_MAX_DIMS - 1] = mtk_size_of(out->dtype); /* contiguous, whatever the size of the last dimension */
     int64_t blocks = mtk_ceiling(count, THREADS);
     if (blocks > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "random: %lld elements are more than a launch numbers", (long long)count);

@@ -1,12 +1,12 @@
-/* A view as it is, dimension by dimension, for kernels whose elements have a meaning by their place. What such kernels
- * move they hold as double, like their twins on the CPU: they are few and wait for memory. */
+/* Views on the card, dimension by dimension, for kernels in which an element's place has a meaning. Such kernels hold
+ * values as double, like the same ops on the CPU: they are few, and limited by memory. */
 #ifndef MTK_CUDA_VIEW_CUH
 #define MTK_CUDA_VIEW_CUH
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
-/* Strides in bytes. */
+/* A view. Strides in bytes. */
 struct mtk_device_view {
     char *base;
     int dtype;
@@ -40,7 +40,7 @@ static inline struct mtk_device_view mtk_device_view_of(const struct mtk_view *v
     return v;
 }
 
-/* The rows of a view; MT_FAILED if there are more than a launch numbers. */
+/* Sets the rows of a view. Fails with MT_FAILED if there are more than a launch numbers. */
 static inline mt_status mtk_rows_of(const char *op, const struct mtk_view *view, struct mtk_rows *out)
 {
     int64_t count = view->shape[0] * view->shape[1] * view->shape[2];

@@ -1,22 +1,118 @@
-/* What the files of this folder share and nobody else sees: how each backend is opened, and the known cards. */
+/* The side of devices that backends implement. A backend fills a table of functions; device.c checks the arguments for
+ * all backends and supplies what is optional, so that a backend is short. */
 #ifndef MT_DEVICE_BACKEND_H
 #define MT_DEVICE_BACKEND_H
 
-#include "device/device.h"
+#include "base/event.h"
+#include "base/status.h"
+#include "base/types.h"
 
-/* Open a backend by the part of its spelling after the colon; NULL if there was none. The device's name, table and
- * capacity are set; the caller owns it. */
+struct mt_device;
+struct mt_device_memory;
+struct mt_kernel_watch;
+struct mt_profile;
+struct mt_work;
+struct mtk_queue;
+
+/* The functions of a backend. An optional one may be NULL: the wrapper then does what is said there. */
+struct mt_device_table {
+    const char *kind; /* "sim": its spelling without a card or a capacity */
+
+    /* Takes `bytes` of memory. Fails with MT_OUT_OF_MEMORY if there is none. The wrapper keeps the sum below the
+     * capacity. */
+    mt_status (*reserve)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
+    void (*release)(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+    /* A range of addresses without memory, and memory under parts of it. All sizes are multiples of MT_DEVICE_PAGE. map
+     * fails with MT_OUT_OF_MEMORY if there is none. unmap takes any mapped pages, even of several calls of map, and
+     * takes them away after the queued work that may use them. Optional, all or none: memory comes by reserve alone. */
+    mt_status (*range_open)(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
+    void (*range_close)(struct mt_device *device, mt_addr address, uint64_t bytes);
+    mt_status (*range_map)(struct mt_device *device, mt_addr address, uint64_t bytes);
+    void (*range_unmap)(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+    /* Lets work that is queued on `later` from now on wait for the work that is queued on `earlier` so far. Does not
+     * wait itself. Optional: all streams are one. */
+    mt_status (*follow)(struct mt_device *device, mt_stream later, mt_stream earlier);
+
+    /* Copy between host and device, in the order of the stream. read returns when the bytes have arrived. Optional: a
+     * write is dropped, and a read fails. */
+    mt_status (*write)(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream);
+    mt_status (*read)(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream);
+
+    /* Waits for all queued work. Optional: there is no queue. */
+    mt_status (*synchronize)(struct mt_device *device);
+
+    /* Returns the queue that ops of `stream` are launched on. Optional: NULL. */
+    struct mtk_queue *(*queue)(struct mt_device *device, mt_stream stream);
+
+    /* Returns the driver's handle of the stream, a cudaStream_t, for programs that queue work of their own. Optional:
+     * NULL. */
+    void *(*stream_handle)(struct mt_device *device, mt_stream stream);
+
+    /* Between begin and end, stream 0 gets work that is the same whenever `key` is. The backend may queue it as one,
+     * from what earlier times have shown: device->kernels is then NULL until the end. No reads and writes come in
+     * between. drop takes the place of end: it forgets the key, and work that is not queued yet is never queued. It
+     * fails with MT_FAILED unless the work was queued op by op. forget forgets all keys. Optional, all or none: work is
+     * queued op by op. */
+    mt_status (*graph_begin)(struct mt_device *device, uint64_t key);
+    mt_status (*graph_end)(struct mt_device *device);
+    mt_status (*graph_drop)(struct mt_device *device);
+    void (*graph_forget)(struct mt_device *device);
+
+    /* mark notes the moment at which the work queued so far is done, under a number below MT_DEVICE_MARKS. elapsed_ms
+     * returns the time between two marks and waits for the later one. Optional, both or none: a mark is the time of the
+     * call. */
+    mt_status (*mark)(struct mt_device *device, int number);
+    mt_status (*elapsed_ms)(struct mt_device *device, int from, int to, double *out_ms);
+
+    /* Reads the driver's figures. Optional: fails with MT_FAILED. */
+    mt_status (*memory)(struct mt_device *device, struct mt_device_memory *out);
+
+    /* Begins to watch the kernels of the device. Fails with MT_FAILED if what that takes is missing or in use. The
+     * device owns the watch. Optional: fails with MT_FAILED, there are no kernels. */
+    mt_status (*watch_kernels)(struct mt_device *device, struct mt_kernel_watch **out);
+
+    /* Returns the nanoseconds since the device was opened. */
+    uint64_t (*now_ns)(const struct mt_device *device);
+
+    /* Advances the clock by the time of an op. Optional: time passes by itself. */
+    void (*spend)(struct mt_device *device, const struct mt_work *work);
+
+    void (*close)(struct mt_device *device);
+};
+
+/* The functions of a watch of kernels. */
+struct mt_kernel_watch_table {
+    /* Set the label and the step (MT_NO_STEP: none) of the kernels that are launched from now on. */
+    void (*tag)(struct mt_kernel_watch *watch, mt_label_id label);
+    void (*tag_step)(struct mt_kernel_watch *watch, int64_t step);
+    /* Returns the number of launches since the last collect. */
+    uint64_t (*waiting)(struct mt_kernel_watch *watch);
+    /* Waits for the queued work, and hands over each kernel that ran since the last call, by start. */
+    mt_status (*collect)(struct mt_kernel_watch *watch, void (*take)(void *context, const struct mt_kernel *kernel),
+                         void *context);
+    void (*end)(struct mt_kernel_watch *watch);
+};
+
+/* A watch of the kernels of one device. An implementation embeds it as its first member. */
+struct mt_kernel_watch {
+    const struct mt_kernel_watch_table *table;
+    uint64_t lost_kernels; /* that ran and left no record, as of the last collect */
+};
+
+/* Open a backend by the part of its spelling after the colon, NULL if there is none. The device's name, table and
+ * capacity are set. The caller owns it. */
 mt_status mt_sim_open(const char *argument, struct mt_device **out);
 mt_status mt_cpu_open(const char *argument, struct mt_device **out);
-mt_status mt_cuda_module_open(const char *argument, struct mt_device **out);
 
-/* A capacity as written after a colon: MT_USAGE for 0 and for what is not a size. */
+/* Parses a capacity as written after a colon. Fails with MT_USAGE if it is no size or too small. */
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes);
 
-/* The card of that name, whatever its letters' case, or NULL. Static. */
+/* Returns the card of that name, in letters of either case, or NULL. Static. */
 const struct mt_profile *mt_profile_find(const char *name);
 
-/* How many names mt_device_cards() has before its NULL. */
+/* Returns the number of names in mt_device_cards(), without its NULL. */
 size_t mt_profile_count(void);
 
 #endif

@@ -1,12 +1,14 @@
-/* Host memory as a device: reservations are anonymous mappings (page-aligned, zeroed), an address is a pointer, ops
- * run in plain C at once, so there is no queue to wait for. A range is a mapping that may not be touched and that the
- * system sets nothing aside for; memory comes under a part of it as that part is opened for reading and writing. */
+/* Host memory as a device. Reservations are anonymous mappings, page-aligned and zeroed, and an address is a pointer.
+ * Ops run at once, so there is no queue. A range is a mapping without access, for which the system sets no memory
+ * aside. A part of it gets memory by becoming readable and writable. */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +18,17 @@
 
 struct cpu {
     struct mt_device device;
-    uint64_t opened_ns; /* mt_clock_ns when the device's clock was 0 */
+    uint64_t opened_ns; /* mt_clock_ns at 0 of the device's clock */
 };
 
 static void *pointer(mt_addr address)
 {
     return (void *)(uintptr_t)address;
+}
+
+static inline bool is_page_aligned(mt_addr address)
+{
+    return address % (uint64_t)sysconf(_SC_PAGESIZE) == 0;
 }
 
 static mt_status fail_host(const struct mt_device *device, uint64_t bytes)
@@ -43,6 +50,7 @@ static mt_status cpu_reserve(struct mt_device *device, uint64_t bytes, mt_addr *
 static void cpu_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)device;
+    assert(is_page_aligned(address) && bytes > 0);
     munmap(pointer(address), bytes);
 }
 
@@ -59,13 +67,15 @@ static mt_status cpu_range_open(struct mt_device *device, uint64_t bytes, mt_add
 
 static mt_status cpu_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
+    assert(is_page_aligned(address) && bytes > 0);
     return mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) == 0 ? MT_OK : fail_host(device, bytes);
 }
 
-/* A new mapping in the old one's place: so the system takes the pages back. */
+/* Maps the pages anew, so that the system takes the old ones back. */
 static void cpu_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)device;
+    assert(is_page_aligned(address) && bytes > 0);
     (void)mmap(pointer(address), bytes, PROT_NONE, UNTOUCHABLE | MAP_FIXED, -1, 0);
 }
 

@@ -1,25 +1,39 @@
-/* The front of every device: checks once what all backends demand, keeps the count of reserved bytes below the capacity, and
- * supplies what a backend leaves out. How devices are opened is device_open.c's, so that who brings one of its own needs no
- * other.
+/* The front of every device: it checks what all backends demand, keeps the count of reserved bytes below the capacity,
+ * and supplies what a backend leaves out. Devices are opened in device_open.c, so that a program with a device of its
+ * own needs no other.
  *
  * The count is kept with atomic operations, since allocators on several threads may share a device. */
 #include "device/device.h"
 
 #include "base/text.h"
-#include "device/cupti/cupti_watch.h"
-#include "device/module.h"
+#include "device/backend.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <string.h>
+
+/* True if a backend has what is not optional and, of each group of functions, all or none. */
+static inline bool is_whole_table(const struct mt_device_table *table)
+{
+    return table->kind != NULL && table->reserve != NULL && table->release != NULL && table->now_ns != NULL &&
+           (table->range_open == NULL ||
+            (table->range_close != NULL && table->range_map != NULL && table->range_unmap != NULL)) &&
+           (table->graph_begin == NULL || (table->graph_end != NULL && table->graph_drop != NULL)) &&
+           (table->mark != NULL) == (table->elapsed_ms != NULL);
+}
 
 void mt_device_close(struct mt_device *device)
 {
     if (device == NULL)
         return;
+    assert(device->table->close != NULL);
     if (device->watch != NULL)
         device->watch->table->end(device->watch);
     device->table->close(device);
+}
+
+const char *mt_device_kind(const struct mt_device *device)
+{
+    return device->table->kind;
 }
 
 static mt_status fail_capacity(const struct mt_device *device, uint64_t bytes, uint64_t reserved)
@@ -30,7 +44,8 @@ static mt_status fail_capacity(const struct mt_device *device, uint64_t bytes, u
                    mt_format_bytes(device->capacity_bytes, capacity));
 }
 
-/* Adds `bytes` to what is reserved, unless that would pass the capacity, which may have been lowered below it. */
+/* Adds `bytes` to what is reserved. Fails with MT_OUT_OF_MEMORY if that would pass the capacity, which may have been
+ * lowered below what is reserved. */
 static mt_status claim(struct mt_device *device, uint64_t bytes)
 {
     uint64_t capacity = __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
@@ -50,9 +65,10 @@ static void unclaim(struct mt_device *device, uint64_t bytes)
     (void)before;
 }
 
-/* Counts a call and claims what it asks for. */
+/* Counts a call and claims the bytes that it asks for. */
 static mt_status admit(struct mt_device *device, uint64_t bytes)
 {
+    assert(is_whole_table(device->table));
     uint64_t number = __atomic_add_fetch(&device->reserve_count, 1, __ATOMIC_RELAXED);
     if (bytes == 0)
         return mt_fail(MT_USAGE, "%s: 0 bytes can't be reserved", device->name);
@@ -74,6 +90,7 @@ mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *o
 
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
+    assert(bytes > 0);
     device->table->release(device, address, bytes);
     unclaim(device, bytes);
 }
@@ -98,12 +115,13 @@ mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr
 
 void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
+    assert(mt_device_has_ranges(device) && bytes > 0 && is_whole_pages(bytes));
     device->table->range_close(device, address, bytes);
 }
 
 mt_status mt_device_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
-    assert(is_whole_pages(bytes));
+    assert(mt_device_has_ranges(device) && is_whole_pages(bytes));
     mt_status status = admit(device, bytes);
     if (status != MT_OK)
         return status;
@@ -115,7 +133,7 @@ mt_status mt_device_range_map(struct mt_device *device, mt_addr address, uint64_
 
 void mt_device_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
-    assert(is_whole_pages(bytes));
+    assert(mt_device_has_ranges(device) && bytes > 0 && is_whole_pages(bytes));
     device->table->range_unmap(device, address, bytes);
     unclaim(device, bytes);
 }
@@ -131,6 +149,7 @@ mt_status mt_device_write(struct mt_device *device, mt_addr to, const void *from
 {
     if (bytes == 0 || device->table->write == NULL)
         return MT_OK;
+    assert(from != NULL);
     return device->table->write(device, to, from, bytes, stream);
 }
 
@@ -197,14 +216,13 @@ mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, doubl
 
 mt_status mt_device_watch_kernels(struct mt_device *device)
 {
-    mt_cupti_watch_function watch;
     if (device->watch != NULL)
         return MT_OK;
-    if (strcmp(device->table->kind, "cuda") != 0)
-        return mt_fail(MT_FAILED, "%s runs no kernels that could be watched: a cuda device does", device->name);
-    if (mt_module_find("libmemtrace_cupti.so", MT_CUPTI_WATCH_NAME, (void **)&watch) != MT_OK)
-        return mt_fail_context(MT_FAILED, "CUPTI can't be used");
-    return watch(device, &device->watch);
+    if (device->table->watch_kernels == NULL)
+        return mt_fail(MT_FAILED, "%s runs no kernels on a GPU, so there are none to watch", device->name);
+    mt_status status = device->table->watch_kernels(device, &device->watch);
+    assert((status == MT_OK) == (device->watch != NULL));
+    return status;
 }
 
 bool mt_device_watches_kernels(const struct mt_device *device)
@@ -237,6 +255,7 @@ void mt_device_tag_step(struct mt_device *device, int64_t step)
 mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context, const struct mt_kernel *kernel),
                             void *context)
 {
+    assert(take != NULL);
     return device->watch != NULL ? device->watch->table->collect(device->watch, take, context) : MT_OK;
 }
 
@@ -254,6 +273,7 @@ uint64_t mt_device_now_ns(const struct mt_device *device)
 
 void mt_device_spend(struct mt_device *device, const struct mt_work *work)
 {
+    assert(work->operations >= 0);
     if (device->table->spend != NULL)
         device->table->spend(device, work);
 }

@@ -1,11 +1,61 @@
-/* Finds the backend for the spelling of a device. */
+/* Opens a device by its spelling. Only here are devices known by name.
+ *
+ * The module for NVIDIA cards is loaded when a card is opened, so that the program starts where there is no driver and
+ * no CUDA library. It stays loaded: CUDA ends with the process. */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include "base/text.h"
+#include "device/cuda/cuda_device.h"
+#include "device/module.h"
 
+#include <assert.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- NVIDIA cards ---- */
+
+#define CUDA_MODULE "libmemtrace_cuda.so"
+#define CUDA_DRIVER "libcuda.so.1"
+
+enum { MOST_CARDS = 64 };
+
+/* Fails with MT_NO_DEVICE without a driver: the module's libraries of hundreds of megabytes are then not worth loading.
+ * A driver stays loaded, since CUDA's runtime opens it next. */
+static mt_status find_driver(void)
+{
+    if (dlopen(CUDA_DRIVER, RTLD_LAZY | RTLD_LOCAL) != NULL)
+        return MT_OK;
+    return mt_fail(MT_NO_DEVICE, "no GPU: there is no NVIDIA driver (%s)", dlerror());
+}
+
+static mt_status find_cuda(mt_cuda_open_function *out)
+{
+    mt_status status = find_driver();
+    if (status != MT_OK)
+        return status;
+    status = mt_module_find(CUDA_MODULE, MT_CUDA_OPEN_NAME, (void **)out);
+    if (status == MT_OK)
+        return MT_OK;
+    return mt_fail(status,
+                   "no GPU: %s (the module for NVIDIA cards is built where the CUDA toolkit is, and needs its cuBLAS)",
+                   mt_last_error());
+}
+
+static mt_status open_cuda(const char *argument, struct mt_device **out)
+{
+    int64_t ordinal = 0;
+    mt_cuda_open_function open_card = NULL;
+    mt_status status =
+        argument != NULL ? mt_parse_integer("the number of a GPU", argument, 0, MOST_CARDS - 1, &ordinal) : MT_OK;
+    if (status == MT_OK)
+        status = find_cuda(&open_card);
+    return status == MT_OK ? open_card((int)ordinal, out) : status;
+}
+
+/* ---- all kinds ---- */
 
 static const struct backend {
     const char *kind;
@@ -13,12 +63,12 @@ static const struct backend {
 } backends[] = {
     {.kind = "sim", .open = mt_sim_open},
     {.kind = "cpu", .open = mt_cpu_open},
-    {.kind = "cuda", .open = mt_cuda_module_open},
+    {.kind = "cuda", .open = open_cuda},
 };
 
 enum { BACKENDS = sizeof backends / sizeof backends[0], LONGEST_KIND = 32 };
 
-/* Keeps the words of mt_fail_unknown: the list, and the nearest match. */
+/* Fails with MT_NO_DEVICE and the message of mt_fail_unknown, which lists the kinds and the nearest match. */
 static mt_status fail_unknown_kind(const char *kind)
 {
     const char *kinds[BACKENDS];
@@ -38,8 +88,11 @@ mt_status mt_device_open(const char *spelling, struct mt_device **out)
     kind[length] = '\0';
     const char *argument = spelling[length] == ':' ? spelling + length + 1 : NULL;
     for (size_t i = 0; i < BACKENDS; i++)
-        if (strcmp(kind, backends[i].kind) == 0)
-            return backends[i].open(argument, out);
+        if (strcmp(kind, backends[i].kind) == 0) {
+            mt_status status = backends[i].open(argument, out);
+            assert(status != MT_OK || ((*out)->table != NULL && (*out)->capacity_bytes > 0 && (*out)->name[0] != '\0'));
+            return status;
+        }
     return fail_unknown_kind(kind);
 }
 
@@ -65,7 +118,7 @@ mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **o
     return MT_OK;
 }
 
-/* Less than a page of any machine: a unit was forgotten. */
+/* A page of memory: a smaller number lacks its unit. */
 enum { LEAST_CAPACITY_BYTES = 4096 };
 
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)

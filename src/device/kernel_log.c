@@ -4,18 +4,20 @@
 #include "base/name_set.h"
 #include "base/number_map.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Invariant: spellings[i] is of the name whose number is i + 1. */
+/* Invariants: spellings[i] belongs to the name of number i + 1; launch_count and run_count are the lengths of the
+ * arrays. */
 struct mt_kernel_log {
-    pthread_mutex_t launch_lock; /* of the launches */
+    pthread_mutex_t launch_lock; /* guards the launches */
     struct mt_kernel_launch *launches;
     size_t launch_count;
-    pthread_mutex_t run_lock; /* of the runs; taken after the other, where both are */
+    pthread_mutex_t run_lock; /* guards the runs; taken after launch_lock if both are */
     struct mt_kernel_run *runs;
     size_t run_count;
-    struct mt_name_set *names; /* as the linker knows them */
+    struct mt_name_set *names; /* as the linker has them */
     char **spellings;
     size_t spelling_count;
     char *(*spell)(const char *name);
@@ -51,7 +53,8 @@ static bool launches_equal(const struct mt_kernel_launch *a, const struct mt_ker
     return a->number == b->number && a->label == b->label && a->step == b->step;
 }
 
-/* A call of the runtime and the call of the driver inside it often share a number, so the same is told twice in a row. */
+/* Drops a launch that repeats the last one: a call of the runtime and the call of the driver inside of it often share a
+ * number. */
 void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_launch *launch)
 {
     pthread_mutex_lock(&log->launch_lock);
@@ -65,6 +68,7 @@ void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_laun
 
 void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *run)
 {
+    assert(run->start_ns <= run->end_ns);
     pthread_mutex_lock(&log->run_lock);
     log->runs = mt_host_room(log->runs, log->run_count, sizeof *log->runs);
     log->runs[log->run_count++] = *run;
@@ -79,19 +83,15 @@ uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log)
     return count;
 }
 
-static int compare(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static int by_start(const void *left, const void *right)
 {
     const struct mt_kernel_run *a = left, *b = right;
-    int order = compare(a->start_ns, b->start_ns);
-    return order != 0 ? order : compare(a->launch, b->launch);
+    if (a->start_ns != b->start_ns)
+        return a->start_ns > b->start_ns ? 1 : -1;
+    return (a->launch > b->launch) - (a->launch < b->launch);
 }
 
-/* They come by start where there is one stream, and are but looked through then. */
+/* Sorts the runs by start. Those of a single stream come sorted, so the first step is to look. */
 static void sort_runs(struct mt_kernel_log *log)
 {
     for (size_t i = 1; i < log->run_count; i++)
@@ -101,7 +101,7 @@ static void sort_runs(struct mt_kernel_log *log)
         }
 }
 
-/* Where each launch is, by number: the last of those that have the same. */
+/* Maps the number of each launch to its index, the last one if several have the same number. */
 static void index_launches(const struct mt_kernel_log *log, struct mt_number_map *out)
 {
     mt_number_map_create(out);
@@ -109,7 +109,7 @@ static void index_launches(const struct mt_kernel_log *log, struct mt_number_map
         mt_number_map_put(out, log->launches[i].number, i);
 }
 
-/* A name made readable, once. */
+/* Returns the readable name, which is made once for each name. */
 static const char *find_spelling(struct mt_kernel_log *log, const char *name)
 {
     bool is_new;
@@ -119,6 +119,7 @@ static const char *find_spelling(struct mt_kernel_log *log, const char *name)
         log->spellings = mt_host_room(log->spellings, log->spelling_count, sizeof *log->spellings);
         log->spellings[log->spelling_count++] = log->spell(known);
     }
+    assert(number >= 1 && number <= log->spelling_count);
     return log->spellings[number - 1] != NULL ? log->spellings[number - 1] : known;
 }
 
@@ -137,38 +138,23 @@ static struct mt_kernel join(struct mt_kernel_log *log, const struct mt_number_m
                               .stream = run->stream};
 }
 
-/* When the last kernel of a stream ended. */
-struct stream_end {
-    uint32_t stream;
-    uint64_t end_ns;
-};
-
-/* The entry of `stream`, made if there is none; there are few. */
-static struct stream_end *end_of_stream(struct stream_end **ends, size_t *count, uint32_t stream)
-{
-    for (size_t i = 0; i < *count; i++)
-        if ((*ends)[i].stream == stream)
-            return &(*ends)[i];
-    *ends = mt_host_room(*ends, *count, sizeof **ends);
-    (*ends)[*count] = (struct stream_end){.stream = stream};
-    return &(*ends)[(*count)++];
-}
-
-/* A kernel may take its place on the card while the one ahead of it in its stream still runs, and waits there: its own
- * time begins with its turn. The runs are in the order in which they took their places. */
+/* Moves the start of each run to the end of the run ahead of it in its stream: a kernel may take its place on the card
+ * while that still runs, and waits there. The runs are in the order in which they took their places. */
 static void begin_at_turns(struct mt_kernel_log *log)
 {
-    struct stream_end *ends = NULL;
-    size_t count = 0;
+    struct mt_number_map ends; /* the end of the last run of each stream */
+    mt_number_map_create(&ends);
     for (size_t i = 0; i < log->run_count; i++) {
         struct mt_kernel_run *run = &log->runs[i];
-        struct stream_end *last = end_of_stream(&ends, &count, run->stream);
-        if (run->start_ns < last->end_ns)
-            run->start_ns = last->end_ns < run->end_ns ? last->end_ns : run->end_ns;
-        if (run->end_ns > last->end_ns)
-            last->end_ns = run->end_ns;
+        uint64_t last_ns = 0;
+        (void)mt_number_map_get(&ends, run->stream, &last_ns);
+        if (run->start_ns < last_ns)
+            run->start_ns = last_ns < run->end_ns ? last_ns : run->end_ns;
+        assert(run->start_ns <= run->end_ns);
+        if (run->end_ns > last_ns)
+            mt_number_map_put(&ends, run->stream, run->end_ns);
     }
-    free(ends);
+    mt_number_map_release(&ends);
 }
 
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,

@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -10,31 +11,34 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONGEST_NAME = 128 }; /* of a place and a file in it */
+enum { LONGEST_NAME = 128 }; /* of a folder below and a file in it */
 
-/* The folder of the running program, without its last slash; "" if the system does not tell. */
-static void find_program_folder(char *folder)
+static void cut_at_last_slash(char *path)
 {
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    folder[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(folder, '/');
+    char *slash = strrchr(path, '/');
     if (slash != NULL)
         *slash = '\0';
 }
 
-/* The same of the library, or program, that this code is part of, with links followed. */
+/* Writes the folder of the running program without its last slash, "" if the system does not tell it. */
+static void find_program_folder(char *folder)
+{
+    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    cut_at_last_slash(folder);
+}
+
+/* Writes the folder of the library or program that this code is part of, with links resolved. */
 static void find_own_folder(char *folder)
 {
     Dl_info info;
     folder[0] = '\0';
     if (dladdr((void *)find_own_folder, &info) == 0 || realpath(info.dli_fname, folder) == NULL)
         return;
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL)
-        *slash = '\0';
+    cut_at_last_slash(folder);
 }
 
-/* Where the file is in the first of these places of the folder that has it; false: in none. */
+/* Writes the path of the file in the first of these places of the folder that has it. Returns false if none has. */
 static bool find_file(const char *folder, const char *const *places, const char *file, char *path, size_t path_bytes)
 {
     for (; folder[0] != '\0' && *places != NULL; places++) {
@@ -45,7 +49,7 @@ static bool find_file(const char *folder, const char *const *places, const char 
     return false;
 }
 
-/* From the first folder that holds the file; where none does, the loader looks. */
+/* Opens the file in the first folder that holds it. If none does, the loader looks for it. */
 static void *open_module(const char *file)
 {
     static const char *const of_program[] = {"", "/..", "/../lib/memtrace", NULL};
@@ -62,7 +66,7 @@ static void *open_module(const char *file)
 
 static void attach(void *module)
 {
-    static const struct mt_module_host host = {.error_text = mt_error_text};
+    static const struct mt_module_host host = {.error_text = mt_error_text, .find = mt_module_find};
     mt_module_attach_function *attach_module = NULL;
     *(void **)&attach_module = dlsym(module, MT_MODULE_ATTACH_NAME);
     if (attach_module != NULL)
@@ -71,6 +75,7 @@ static void attach(void *module)
 
 mt_status mt_module_find(const char *file, const char *symbol, void **out_function)
 {
+    assert(strlen(file) < LONGEST_NAME - sizeof "/../lib/memtrace");
     void *module = open_module(file);
     if (module == NULL)
         return mt_fail(MT_NO_DEVICE, "%s", dlerror());

@@ -1,7 +1,7 @@
-/* Cards by name: what the simulated device takes its capacity and its times from.
+/* Cards by name. The simulated device takes its capacity and its times from them.
  *
- * Memory: for the H200 what its driver reports as total; for the others the data sheet's figure, its GB read as GiB,
- * which is what the memory chips hold (a driver keeps some hundred MiB of it for itself).
+ * Memory: for the H200 the total that its driver reports; for the others the figure of the data sheet, with GB read as
+ * GiB, as memory chips have it (a driver keeps some hundred MiB of it for itself).
  * Rates: dense, without the doubling that data sheets print for sparse matrices; matrix rates accumulate in fp32.
  *
  * Sources, all NVIDIA:
@@ -15,6 +15,7 @@
  *   v100-…      V100 data sheet (SXM2); neither tf32 nor bf16 units
  *   t4          T4 data sheet; neither tf32 nor bf16 units */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include <strings.h>
 

@@ -1,26 +1,28 @@
-/* The simulated device: an address range with a capacity and nothing behind it.
+/* The simulated device: an address range with a capacity and no memory.
  *
- * Addresses are given out once and never again, so two reservations never overlap and a stale address is never a live
- * one. The clock stands still but for mt_device_spend: equal work gives equal times on every machine. */
+ * Every address is given out once, so two reservations never overlap and a stale address is never a live one. Only
+ * mt_device_spend advances the clock: equal work takes equal times on every machine. */
 #include "device/backend.h"
+#include "device/device.h"
 
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What queueing one kernel costs, whatever it does: measured on an H200 as 4.17 us a launch. */
+/* The time that it takes to queue one kernel, of any work: 4.17 us, measured on an H200. */
 enum { LAUNCH_NS = 4170 };
 
-/* Where addresses begin, and the unit in which they are given out: what a driver maps memory by. */
+/* The first address, and the unit in which addresses are given out: the pages by which a driver maps memory. */
 static const mt_addr FIRST_ADDRESS = (mt_addr)1 << 40;
 static const uint64_t ADDRESS_UNIT = (uint64_t)2 << 20;
 
-/* Invariants: next_address is a multiple of ADDRESS_UNIT, above all that was given out; clock_ns never shrinks. */
+/* Invariants: next_address is a multiple of ADDRESS_UNIT above all addresses given out; clock_ns never shrinks. */
 struct sim {
     struct mt_device device;
     mt_addr next_address;
@@ -38,6 +40,7 @@ static mt_status sim_reserve(struct mt_device *device, uint64_t bytes, mt_addr *
             return mt_fail(MT_OUT_OF_MEMORY, "%s: no address is left for %" PRIu64 " bytes", device->name, bytes);
     } while (
         !__atomic_compare_exchange_n(&sim->next_address, &address, next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    assert(address % ADDRESS_UNIT == 0 && next > address && next - address >= bytes);
     *out_address = address;
     return MT_OK;
 }
@@ -49,7 +52,7 @@ static void sim_release(struct mt_device *device, mt_addr address, uint64_t byte
     (void)bytes;
 }
 
-/* Addresses are all that there is of a range, and of its memory. */
+/* Does nothing: a range, and the memory under it, are addresses and nothing more. */
 static mt_status sim_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)device;
@@ -63,8 +66,8 @@ static uint64_t sim_now_ns(const struct mt_device *device)
     return __atomic_load_n(&((const struct sim *)device)->clock_ns, __ATOMIC_RELAXED);
 }
 
-/* Operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only if that was
- * asked for; fp64, which only tests use, counts as fp32. */
+/* Returns the operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only
+ * if the work asks for it. fp64, which only tests use, counts as fp32. */
 static double peak_rate(const struct mt_profile *profile, const struct mt_work *work)
 {
     double matrix_rate = 0;
@@ -80,8 +83,10 @@ static double peak_rate(const struct mt_profile *profile, const struct mt_work *
 static void sim_spend(struct mt_device *device, const struct mt_work *work)
 {
     const struct mt_profile *profile = &device->profile;
+    assert(peak_rate(profile, work) > 0 && profile->bytes_per_second > 0);
     double computing = work->operations / peak_rate(profile, work);
     double moving = (double)work->bytes / profile->bytes_per_second;
+    assert(computing >= 0 && moving >= 0);
     double seconds = computing > moving ? computing : moving;
     uint64_t ns = LAUNCH_NS + (uint64_t)(seconds * 1e9 + 0.5);
     __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
@@ -107,7 +112,7 @@ static const struct mt_device_table sim_table = {
 
 static const char DEFAULT_CARD[] = "h200";
 
-/* A card by its name, or the default card with another capacity. */
+/* Finds a card by its name, or changes the capacity of the default card. */
 static mt_status profile_parse(const char *argument, struct mt_profile *out)
 {
     const struct mt_profile *card = mt_profile_find(argument);

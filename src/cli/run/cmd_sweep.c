@@ -126,7 +126,7 @@ static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid
     if (status != MT_OK)
         return status;
     if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
-        spelling = device->table->kind;
+        spelling = mt_device_kind(device);
     bool watches = sweep->run.kernels && mt_device_watch_kernels(device) == MT_OK;
     if (sweep->run.kernels && !watches)
         mt_note("%s; the runs go on without records of kernels", mt_last_error());

@@ -64,7 +64,7 @@ static const struct mt_option options[] = {
 /* Lengths at which plain C on a few cores takes seconds, and those of the published study. */
 static const char *usual_lengths(const struct mt_device *device)
 {
-    return strcmp(device->table->kind, "cpu") == 0 ? "256" : "256,1024,4096,8192,16384,65536";
+    return strcmp(mt_device_kind(device), "cpu") == 0 ? "256" : "256,1024,4096,8192,16384,65536";
 }
 
 static const char *given_or(const char *given, const char *usual)

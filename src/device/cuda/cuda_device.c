@@ -1,22 +1,27 @@
-/* One CUDA card as a device: memory by cudaMalloc, or mapped under ranges of addresses, and streams whose work runs beside each
- * other's. Marks are moments of stream 0.
+/* One CUDA card as a device. Memory comes from cudaMalloc, or is mapped under ranges of addresses. Work of several
+ * streams runs at the same time. Marks are moments of stream 0.
  *
- * The driver's memory figures are taken while the device is opened, before and after each part of CUDA starts, since
- * nobody tells later what they took:
+ * The driver's memory figures are read while the device is opened, before and after each part of CUDA starts, since the
+ * driver does not tell the parts apart later:
  *
  *   used  0 ──context──▶ context_bytes ──cuBLAS──▶ + library_bytes ──reserve──▶ … */
 #include "device/cuda/cuda_device.h"
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/backend.h"
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_range.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/process_memory.h"
+#include "device/cupti/cupti_watch.h"
+#include "device/module.h"
 #include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/cuda_ops.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +32,36 @@ enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8, FIRST_TO_OVERLAP = 9 /* comp
 /* Invariant once open: stream 0 and every event of `marks` exist. */
 struct cuda {
     struct mt_device device;
-    struct mt_device_table table; /* the device's: without ranges where the card or its driver has none */
+    struct mt_device_table table; /* of the device: without ranges if the card or its driver has none */
     int ordinal;
-    bool overlaps; /* kernels of a queue may, see struct mtk_queue */
+    bool overlaps; /* as in struct mtk_queue */
     struct mt_cuda_streams streams;
     struct mt_cuda_graphs graphs; /* of stream 0 */
     cudaEvent_t marks[MT_DEVICE_MARKS];
     struct mt_cuda_range range;
     struct mt_process_memory process_memory;
-    uint64_t context_bytes, library_bytes; /* as struct mt_device_memory has them */
-    uint64_t opened_ns;                    /* mt_clock_ns when the device's clock was 0 */
+    uint64_t context_bytes, library_bytes; /* as in struct mt_device_memory */
+    uint64_t opened_ns;                    /* mt_clock_ns at 0 of the device's clock */
 };
+
+/* ---- the opener of this module ---- */
+
+static struct mt_module_host host; /* set once, before anything else is called */
+
+__attribute__((visibility("default"))) mt_module_attach_function mt_module_attach;
+
+void mt_module_attach(const struct mt_module_host *opener)
+{
+    assert(opener->error_text != NULL && opener->find != NULL);
+    host = *opener;
+}
+
+char *mt_error_text(void)
+{
+    return host.error_text();
+}
+
+/* ---- */
 
 static struct cuda *cuda_of(struct mt_device *device)
 {
@@ -49,7 +73,7 @@ static void *pointer(mt_addr address)
     return (void *)(uintptr_t)address;
 }
 
-/* Any thread may come, and each has a card of its own that it speaks to. */
+/* Makes the card current. CUDA has a current card for each thread, and any thread may call. */
 static mt_status use_card(const struct cuda *cuda)
 {
     return mtk_cuda_check(cudaSetDevice(cuda->ordinal), "cudaSetDevice");
@@ -70,21 +94,21 @@ static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     return MT_OK;
 }
 
-/* Of a call in a cleanup, whose failure nobody is told: the runtime keeps it for the next launch, which may be well. What
- * the card's work fails of stays all the same, and shows to whoever waits for it next. */
-static void pass_over(cudaError_t error)
+/* Drops the error of a call in a cleanup, which nobody reports. The runtime would return it as the error of the next
+ * launch. An error of the card's work stays, and shows at the next wait. */
+static void drop_error(cudaError_t error)
 {
     if (error != cudaSuccess)
         (void)cudaGetLastError();
 }
 
-/* cudaFree waits for the work that may still use the memory. What fails here is not recorded: this may be the cleanup
- * after the failure that the caller is to read about. */
+/* cudaFree waits for the work that may still use the memory. A failure is not reported: this may be the cleanup after
+ * another failure, whose message the caller reads. */
 static void cuda_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)bytes;
     if (cudaSetDevice(cuda_of(device)->ordinal) == cudaSuccess)
-        pass_over(cudaFree(pointer(address)));
+        drop_error(cudaFree(pointer(address)));
 }
 
 static mt_status cuda_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
@@ -109,25 +133,29 @@ static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t
 {
     if (cudaSetDevice(cuda_of(device)->ordinal) != cudaSuccess)
         return;
-    pass_over(cudaDeviceSynchronize());
+    drop_error(cudaDeviceSynchronize());
     mt_cuda_range_unmap(&cuda_of(device)->range, address, bytes);
 }
 
-/* Waits: the caller may use its memory again when this returns, of whatever kind that is. */
-static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+/* Copies in the order of the stream, and waits, so that the caller may reuse its memory of any kind. */
+static mt_status copy(struct mt_device *device, void *to, const void *from, uint64_t bytes, enum cudaMemcpyKind kind,
+                      mt_stream stream)
 {
     cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = mtk_cuda_check(cudaMemcpyAsync(pointer(to), from, bytes, cudaMemcpyHostToDevice, queue),
-                                      "cudaMemcpyAsync to the device");
+    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, queue),
+                                      kind == cudaMemcpyHostToDevice ? "cudaMemcpyAsync to the device"
+                                                                     : "cudaMemcpyAsync to the host");
     return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+}
+
+static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
+{
+    return copy(device, pointer(to), from, bytes, cudaMemcpyHostToDevice, stream);
 }
 
 static mt_status cuda_read(struct mt_device *device, void *to, mt_addr from, uint64_t bytes, mt_stream stream)
 {
-    cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, pointer(from), bytes, cudaMemcpyDeviceToHost, queue),
-                                      "cudaMemcpyAsync to the host");
-    return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+    return copy(device, to, pointer(from), bytes, cudaMemcpyDeviceToHost, stream);
 }
 
 /* ---- work and time ---- */
@@ -142,20 +170,19 @@ static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
     return mt_cuda_stream_queue(&cuda_of(device)->streams, stream);
 }
 
-/* A stream that is made for it is the card's, whatever the thread spoke to before. */
+/* Makes the card current first, since the stream may have to be made. */
 static void *cuda_stream_handle(struct mt_device *device, mt_stream stream)
 {
     return use_card(cuda_of(device)) == MT_OK ? cuda_queue(device, stream)->stream : NULL;
 }
 
-/* The thread that comes may be the allocator's caller. */
 static mt_status cuda_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
 {
     mt_status status = use_card(cuda_of(device));
     return status == MT_OK ? mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier) : status;
 }
 
-/* While a graph does the work, nothing is to be queued: there are no kernels. */
+/* While a graph does the work, nothing else may be queued: the device has no kernels then. */
 static mt_status cuda_graph_begin(struct mt_device *device, uint64_t key)
 {
     struct cuda *cuda = cuda_of(device);
@@ -187,6 +214,7 @@ static void cuda_graph_forget(struct mt_device *device)
 static mt_status cuda_mark(struct mt_device *device, int number)
 {
     struct cuda *cuda = cuda_of(device);
+    assert(number >= 0 && number < MT_DEVICE_MARKS);
     return mt_cuda_graph_mark(&cuda->graphs, cuda->marks[number], cuda->streams.first.queue.stream);
 }
 
@@ -209,7 +237,7 @@ static uint64_t cuda_now_ns(const struct mt_device *device)
 
 /* ---- the driver's figures ---- */
 
-/* What this process holds: the driver's figure for it or, where the driver does not tell, for everyone on the card. */
+/* Reads the bytes that this process holds or, if the driver does not tell, that all processes on the card hold. */
 static mt_status used_bytes(struct cuda *cuda, uint64_t *out_bytes)
 {
     size_t free_bytes, total_bytes;
@@ -233,6 +261,16 @@ static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *
                                      .context_bytes = cuda->context_bytes,
                                      .library_bytes = cuda->library_bytes};
     return status == MT_OK ? used_bytes(cuda, &out->used_bytes) : status;
+}
+
+/* ---- kernels ---- */
+
+static mt_status cuda_watch_kernels(struct mt_device *device, struct mt_kernel_watch **out)
+{
+    mt_cupti_watch_function watch;
+    if (host.find("libmemtrace_cupti.so", MT_CUPTI_WATCH_NAME, (void **)&watch) != MT_OK)
+        return mt_fail_context(MT_FAILED, "CUPTI can't be used");
+    return watch(device, out);
 }
 
 /* ---- opening and closing ---- */
@@ -272,11 +310,12 @@ static const struct mt_device_table cuda_table = {
     .mark = cuda_mark,
     .elapsed_ms = cuda_elapsed_ms,
     .memory = cuda_memory,
+    .watch_kernels = cuda_watch_kernels,
     .now_ns = cuda_now_ns,
     .close = cuda_close,
 };
 
-/* The card of that number is there, or MT_NO_DEVICE says what is. */
+/* Fails with MT_NO_DEVICE if there is no card of that number. */
 static mt_status find_card(int ordinal)
 {
     int count = 0;
@@ -295,7 +334,7 @@ static mt_status find_card(int ordinal)
     return MT_OK;
 }
 
-/* Names the card and takes its memory's size. */
+/* Sets the name, the size of the memory and the abilities of the card. */
 static mt_status describe(struct cuda *cuda)
 {
     struct cudaDeviceProp properties;
@@ -317,7 +356,7 @@ static mt_status describe(struct cuda *cuda)
     return MT_OK;
 }
 
-/* A card that is there may still refuse: others hold it, or its memory, or it waits for its administrator. */
+/* Makes the card current. It may refuse: other processes hold it or its memory, or its administrator has to act. */
 static mt_status claim_card(const struct cuda *cuda)
 {
     mt_status status = use_card(cuda);
@@ -327,7 +366,7 @@ static mt_status claim_card(const struct cuda *cuda)
                            "%s can't be used (`nvidia-smi` shows who holds it)", cuda->device.name);
 }
 
-/* Without them memory comes by cudaMalloc alone, and the allocator knows that from the table. */
+/* Prepares ranges. A card without them gets a table without them, and its memory comes by cudaMalloc alone. */
 static void start_ranges(struct cuda *cuda)
 {
     mt_cuda_range_start(&cuda->range, cuda->ordinal);
@@ -339,7 +378,7 @@ static void start_ranges(struct cuda *cuda)
     cuda->table.range_unmap = NULL;
 }
 
-/* The context, and what is made in it once. CUDA loads each kernel as it is first launched. */
+/* Starts the context, stream 0 and the marks. CUDA loads each kernel when it is first launched. */
 static mt_status start_context(struct cuda *cuda)
 {
     mt_status status = claim_card(cuda);
@@ -382,6 +421,7 @@ mt_status mt_cuda_open(int ordinal, struct mt_device **out)
         cuda_close(&cuda->device);
         return status;
     }
+    assert(cuda->streams.first.queue.stream != NULL && cuda->marks[MT_DEVICE_MARKS - 1] != NULL);
     *out = &cuda->device;
     return MT_OK;
 }

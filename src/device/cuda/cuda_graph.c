@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* What is captured is not queued, so a step that can't be captured can't go on without a graph either. */
+/* Captured work is not queued, so a step that can't be captured can't go on without a graph either. */
 static mt_status fail_step(mt_status status)
 {
     return mt_fail_context(status, "a step could not be queued as one (cuda-graph off does without)");
@@ -18,7 +18,7 @@ static void forget(struct mt_cuda_graph *graph)
     *graph = (struct mt_cuda_graph){0};
 }
 
-/* The place of a key, new or known. */
+/* Returns the place of a key, new or known. */
 static struct mt_cuda_graph *find(struct mt_cuda_graphs *graphs, uint64_t key)
 {
     struct mt_cuda_graph *oldest = &graphs->list[0];
@@ -36,7 +36,7 @@ static struct mt_cuda_graph *find(struct mt_cuda_graphs *graphs, uint64_t key)
 
 mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaStream_t stream)
 {
-    assert(graphs->current == NULL);
+    assert(graphs->current == NULL && graphs->mode == MT_CUDA_GRAPH_QUEUES);
     struct mt_cuda_graph *graph = find(graphs, key);
     bool is_known = graph->used_at > 0;
     mt_status status = MT_OK;
@@ -56,7 +56,7 @@ mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaS
     return fail_step(status);
 }
 
-/* Makes the current graph of what was captured, and launches it. */
+/* Makes the current graph from what was captured, and launches it. */
 static mt_status finish(struct mt_cuda_graph *current, cudaStream_t stream)
 {
     cudaGraph_t captured = NULL;
@@ -75,6 +75,7 @@ static mt_status finish(struct mt_cuda_graph *current, cudaStream_t stream)
 
 mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream)
 {
+    assert(graphs->current != NULL);
     mt_status status = MT_OK;
     if (graphs->mode == MT_CUDA_GRAPH_CAPTURES)
         status = finish(graphs->current, stream);
@@ -83,7 +84,7 @@ mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream)
     return status;
 }
 
-/* A capture that something in it has broken ends with an error, and with nothing captured. */
+/* Ends a capture. One that was broken by something in it ends with an error and without a graph. */
 static void throw_capture_away(cudaStream_t stream)
 {
     cudaGraph_t captured = NULL;
@@ -95,6 +96,7 @@ static void throw_capture_away(cudaStream_t stream)
 
 mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream)
 {
+    assert(graphs->current != NULL);
     mt_cuda_graph_mode mode = graphs->mode;
     if (mode == MT_CUDA_GRAPH_CAPTURES)
         throw_capture_away(stream);

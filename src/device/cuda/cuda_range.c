@@ -2,10 +2,11 @@
 
 #include "device/device.h"
 
+#include <assert.h>
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 
-enum { DRIVER_VERSION = 12000 }; /* whose functions these are, in CUDA's count: 12.0 */
+enum { DRIVER_VERSION = 12000 }; /* the first with these functions, 12.0 */
 
 static bool find(const char *name, void *out_function)
 {
@@ -68,7 +69,7 @@ void mt_cuda_range_close(const struct mt_cuda_range *range, mt_addr address, uin
     (void)range->address_free(address, bytes);
 }
 
-/* A page belongs to its mapping alone, and is the card's again once that goes. */
+/* Maps a page. Only the mapping holds it, so that the card has it back when that goes. */
 static CUresult map_page(const struct mt_cuda_range *range, mt_addr address)
 {
     CUmemGenericAllocationHandle page;
@@ -82,6 +83,7 @@ static CUresult map_page(const struct mt_cuda_range *range, mt_addr address)
 
 mt_status mt_cuda_range_map(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes)
 {
+    assert(range->is_ready && bytes % MT_DEVICE_PAGE == 0);
     uint64_t mapped = 0;
     CUresult result = CUDA_SUCCESS;
     while (mapped < bytes && result == CUDA_SUCCESS) {
@@ -96,7 +98,7 @@ mt_status mt_cuda_range_map(const struct mt_cuda_range *range, mt_addr address, 
     return fail_call(range, result, "mapping", bytes);
 }
 
-/* The driver takes several pieces in one call, if it is told whole ones. */
+/* The driver unmaps several pieces in one call, if they are whole. */
 void mt_cuda_range_unmap(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes)
 {
     if (bytes > 0)

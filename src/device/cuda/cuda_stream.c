@@ -4,9 +4,10 @@
 #include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/product_choice.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* Partial sums of bf16 products meet in fp32, not in bf16. */
+/* Partial sums of bf16 products are added in fp32, not in bf16. */
 static const cublasMath_t FULL_PRECISION_SUMS =
     (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
 
@@ -22,7 +23,7 @@ mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device)
     return mt_fail_context(mtk_blas_fail(outcome, "cuBLAS does not start"), "%s", device);
 }
 
-/* Where kernels of several streams wait for room, those of stream 0 go first: the others work beside it. */
+/* Makes a stream. If kernels of several streams wait for room on the card, those of stream 0 go first. */
 static mt_status create_queue(mt_stream number, cudaStream_t *out)
 {
     int lowest = 0, highest = 0;
@@ -34,7 +35,7 @@ static mt_status create_queue(mt_stream number, cudaStream_t *out)
                           "cudaStreamCreateWithPriority");
 }
 
-/* The queue and the event, without cuBLAS. */
+/* Makes the queue and the event, without cuBLAS. */
 static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, bool overlaps)
 {
     stream->number = number;
@@ -78,7 +79,7 @@ void mt_cuda_streams_end(struct mt_cuda_streams *streams)
     pthread_mutex_destroy(&streams->lock);
 }
 
-/* Makes a stream, or another number for stream 0, and lists it. */
+/* Makes a stream, or if that fails another number for stream 0, and lists it. */
 static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_stream number)
 {
     struct mt_cuda_stream *stream = mt_host_alloc(sizeof *stream);
@@ -94,7 +95,7 @@ static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_str
     return stream;
 }
 
-/* The stream that does the work of that number. The lock is held. */
+/* Returns the stream that does the work of that number. The lock is held. */
 static struct mt_cuda_stream *find_stream(struct mt_cuda_streams *streams, mt_stream number)
 {
     struct mt_cuda_stream *stream = &streams->first;
@@ -102,6 +103,7 @@ static struct mt_cuda_stream *find_stream(struct mt_cuda_streams *streams, mt_st
         stream = stream->next;
     if (stream == NULL)
         stream = add_stream(streams, number);
+    assert(streams->first.is_own);
     return stream->is_own ? stream : &streams->first;
 }
 
@@ -115,7 +117,7 @@ struct mtk_queue *mt_cuda_stream_queue(struct mt_cuda_streams *streams, mt_strea
     return &stream->queue;
 }
 
-/* The lock is held. */
+/* Lets stream `later` wait for stream `earlier`. The lock is held. */
 static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *earlier)
 {
     if (later == earlier)

@@ -4,16 +4,16 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* From the management library's published interface (NVML), whose header not every toolkit brings. */
+/* From the published interface of the management library (NVML), whose header is not part of every toolkit. */
 enum { NVML_SUCCESS = 0, MOST_PROCESSES = 256 };
 
 struct nvml_process {
     unsigned process;
-    unsigned long long used_bytes; /* all ones: not known */
+    unsigned long long used_bytes; /* all ones: unknown */
     unsigned gpu_instance, compute_instance;
 };
 
-/* The library's function of that name, as a pointer to a function that the caller casts to its type. */
+/* Returns the library's function of that name, which the caller casts to its type, or NULL. */
 static void (*find(void *library, const char *name))(void)
 {
     void (*function)(void) = NULL;

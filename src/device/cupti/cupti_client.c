@@ -1,5 +1,6 @@
 #include "device/cupti/cupti_client.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ mt_status mt_cupti_listen_to_launches(CUpti_SubscriberHandle subscriber)
 
 /* ---- buffers ---- */
 
-/* Memory of an allocator's is aligned to 16, and records ask for 8. */
+/* calloc aligns to 16 bytes, and records need 8. */
 void mt_cupti_buffers_take(struct mt_cupti_buffers *buffers, uint8_t **out_buffer, size_t *out_bytes)
 {
     uint8_t *buffer = NULL;
@@ -100,6 +101,7 @@ void mt_cupti_buffers_give(struct mt_cupti_buffers *buffers, uint8_t *buffer)
         return;
     memset(buffer, 0, buffers->bytes);
     pthread_mutex_lock(&buffers->lock);
+    assert(buffers->spare_count <= MT_CUPTI_MOST_SPARE);
     bool has_room = buffers->spare_count < MT_CUPTI_MOST_SPARE;
     if (has_room)
         buffers->spare[buffers->spare_count++] = buffer;
@@ -108,7 +110,8 @@ void mt_cupti_buffers_give(struct mt_cupti_buffers *buffers, uint8_t *buffer)
         free(buffer);
 }
 
-/* Where CUPTI knows no such attribute its default stays, which is slower or takes the card's memory and not wrong. */
+/* Turns an attribute on. If CUPTI does not know it, its default stays: slower, or with memory of the card, but
+ * correct. */
 static void prefer(CUpti_ActivityAttribute attribute)
 {
     uint8_t yes = 1;
@@ -116,7 +119,7 @@ static void prefer(CUpti_ActivityAttribute attribute)
     cuptiActivitySetAttribute(attribute, &bytes, &yes);
 }
 
-/* Its own buffers for times would otherwise be device memory, which the program should have for itself. */
+/* CUPTI's own buffers for times would be device memory, which belongs to the program: so they are made host memory. */
 mt_status mt_cupti_register(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete)
 {
     prefer(CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED);
@@ -141,7 +144,7 @@ mt_cupti_kernel mt_cupti_kernel_read(const CUpti_Activity *record, struct mt_ker
     return MT_CUPTI_KERNEL_RAN;
 }
 
-/* From the sample that took the shortest time. */
+/* The sample that took the shortest time counts. */
 mt_status mt_cupti_find_shift(uint64_t (*now_ns)(const void *clock), const void *clock, int64_t *out_shift_ns)
 {
     uint64_t shortest_ns = UINT64_MAX;
@@ -149,6 +152,7 @@ mt_status mt_cupti_find_shift(uint64_t (*now_ns)(const void *clock), const void 
         uint64_t theirs = 0, before = now_ns(clock);
         mt_status status = mt_cupti_check(cuptiGetTimestamp(&theirs), "cuptiGetTimestamp");
         uint64_t took_ns = now_ns(clock) - before;
+        assert(took_ns <= INT64_MAX); /* the clock does not go back */
         if (status != MT_OK)
             return status;
         if (took_ns >= shortest_ns)

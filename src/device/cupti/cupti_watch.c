@@ -1,24 +1,24 @@
-/* Kernel activity through CUPTI.
+/* The watch of kernels through CUPTI.
  *
  *   tag ─▶ label, step ──(callback at each launch: its number)──▶ log ◀──(buffers of kernel records)── CUPTI
  *                                                                  │
  *   collect ─▶ flush ────────────────────────────────────────────▶ take
  *
  * Every kernel record carries the correlation number of the call that launched it. A callback at the entry of each
- * launch learns that number and notes the label and the step that hold: so neither external correlation nor the records of API
- * calls are needed, which would cost two more records a launch. cupti_client.h is what this shares with `memtrace
+ * launch gets that number and logs it with the current label and step. So neither external correlation nor the records
+ * of API calls are needed, which would cost two more records a launch. cupti_client.h is shared with `memtrace
  * record`.
  *
- * CUPTI hands buffers over on a thread of its own as they fill, so a collect has only the last to wait for.
+ * CUPTI hands buffers over on its own thread as they fill, so a collect waits only for the last one.
  *
- * CUPTI is never finalized: what is in flight then would be lost, or worse. */
+ * CUPTI is never finalized: records in flight would be lost, and a callback in flight might crash. */
 #include "device/cupti/cupti_watch.h"
 
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
-#include "device/cupti/kernel_name.h"
 #include "device/kernel_log.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -28,19 +28,20 @@ struct cupti_watch {
     CUpti_SubscriberHandle subscriber;
     struct mt_kernel_log *log;
     _Atomic int64_t step;      /* of the launches from now on */
-    _Atomic mt_label_id label; /* and theirs */
-    _Atomic uint64_t lost;     /* records that CUPTI had to drop, or that have no times */
+    _Atomic mt_label_id label; /* of the launches from now on */
+    _Atomic uint64_t lost;     /* records that CUPTI dropped, or that have no times */
 };
 
-/* The watch of this process, for CUPTI's buffer callbacks, which are told nothing else; NULL: none. */
+/* The watch of this process, for CUPTI's buffer callbacks, which get no context. NULL: none. */
 static struct cupti_watch *current_watch;
-static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* held by whoever looks at it, or at what it read */
+static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* guards it, and the log while it is read */
 static struct mt_cupti_buffers buffers = MT_CUPTI_BUFFERS(MT_CUPTI_KERNEL_BUFFER_BYTES);
 
 /* Called by CUPTI within every launch. */
 static void CUPTIAPI on_launch(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId function, const void *data)
 {
     struct cupti_watch *watch = context;
+    assert(watch != NULL && watch->log != NULL);
     const CUpti_CallbackData *call = data;
     (void)domain;
     (void)function;
@@ -112,13 +113,14 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
                          void *context)
 {
     struct cupti_watch *watch = (struct cupti_watch *)base;
+    assert(watch == current_watch); /* which only this thread sets */
     int64_t shift_ns = 0;
     mt_status status = mt_device_synchronize(watch->device);
     if (status == MT_OK)
         status = mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
     if (status == MT_OK)
         status = mt_cupti_find_shift(now_ns, watch->device, &shift_ns);
-    pthread_mutex_lock(&current_lock); /* so that a buffer that CUPTI's thread is handing over is read to its end */
+    pthread_mutex_lock(&current_lock); /* so that a buffer that CUPTI's thread hands over now is read to its end */
     if (status == MT_OK)
         mt_kernel_log_take(watch->log, shift_ns, take, context);
     pthread_mutex_unlock(&current_lock);
@@ -126,7 +128,7 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
     return status;
 }
 
-/* Stops listening, where it has begun: CUPTI may be another tool's. Buffers that are still out come back to nobody. */
+/* Stops listening, if it has begun: CUPTI may belong to another tool. Buffers that come back later are ignored. */
 static void end(struct mt_kernel_watch *base)
 {
     struct cupti_watch *watch = (struct cupti_watch *)base;
@@ -158,7 +160,7 @@ static mt_status begin(struct cupti_watch *watch)
     return status;
 }
 
-/* Makes `watch` the one that CUPTI's buffers go to, if there is none. */
+/* Makes `watch` the one that CUPTI's buffers go to. Fails with MT_FAILED if there is another. */
 static mt_status claim(struct cupti_watch *watch)
 {
     pthread_mutex_lock(&current_lock);

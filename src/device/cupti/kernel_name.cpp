@@ -1,9 +1,8 @@
-/* The one thing that only the C++ runtime knows. */
-#include "device/cupti/kernel_name.h"
-
+/* In C++, since only its runtime can demangle names. */
 #include <cxxabi.h>
 
-char *mt_kernel_name_spell(const char *name)
+/* Declared in cupti_client.h. */
+extern "C" char *mt_kernel_name_spell(const char *name)
 {
     int status = 0;
     return abi::__cxa_demangle(name, nullptr, nullptr, &status);

@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
-#include "device/cupti/kernel_name.h"
 #include "record/cupti/call_listener.h"
 #include "record/cupti/driver_questions.h"
 #include "record/cupti/range_listener.h"

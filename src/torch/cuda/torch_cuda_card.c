@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "device/backend.h"
 #include "device/cuda/cuda_range.h"
 
 #include <cuda_runtime_api.h>
