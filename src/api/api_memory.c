@@ -1,5 +1,5 @@
-/* Memory by address: blocks of the run's allocator, which callers know by their address, and notes of memory that the program
- * takes elsewhere. */
+/* Memory by address: blocks of the run's allocator, which callers know by their address, and notes of memory that the
+ * program takes elsewhere. */
 #include "api/run_parts.h"
 
 #include <assert.h>

@@ -13,8 +13,8 @@
 #define DEFAULT_NOTED_DEVICE "noted"
 #define ALLOC_SETTING "alloc"
 
-/* The library hands out memory and runs no ops. So its "cpu" has no kernels, where the program's has those of kernels/cpu, and
- * linking it takes no OpenBLAS. */
+/* The library hands out memory and runs no ops. So its "cpu" has no kernels, where the program's has those of
+ * kernels/cpu, and linking it takes no OpenBLAS. */
 const struct mtk_table mtk_cpu = {0};
 
 static mt_status open_device(struct memtrace_run *run, const memtrace_run_options *options)
@@ -30,8 +30,8 @@ static size_t count_settings(const char *const *pairs)
     return count;
 }
 
-/* Returns the settings of the caller, then those of the allocator, if there is one. Of two with one name the last counts. The
- * texts are borrowed; the caller frees the array. */
+/* Returns the settings of the caller, then those of the allocator, if there is one. Of two with one name the last
+ * counts. The texts are borrowed; the caller frees the array. */
 static struct mt_run_setting *make_settings(const memtrace_run_options *options, const char *alloc, size_t *out_count)
 {
     size_t given = count_settings(options->settings), count = 0;

@@ -12,7 +12,8 @@ static bool has_segment(uint16_t kind)
            kind == MT_EVENT_FREE;
 }
 
-/* Returns the joint number of a segment. A source numbers its segments densely, and maps one before any other event of it. */
+/* Returns the joint number of a segment. A source numbers its segments densely, and maps one before any other event of
+ * it. */
 static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
 {
     assert(birth <= source->count);

@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* The open spans of one thread, innermost last. The run owns them, so that it can end before its threads do. The struct of a
- * thread that has ended is reused. Invariant: depth is 0 while is_idle. */
+/* The open spans of one thread, innermost last. The run owns them, so that it can end before its threads do. The struct
+ * of a thread that has ended is reused. Invariant: depth is 0 while is_idle. */
 struct mt_api_thread {
     struct memtrace_run *run;
     struct mt_api_thread *next;
@@ -64,8 +64,8 @@ static inline memtrace_status mt_api_status(mt_status status)
     return (memtrace_status)status;
 }
 
-/* Interns a label of a caller (NULL: an empty one) with the thread's span and layer and the run's phase. *out_span is that
- * span. MT_USAGE for a label with impossible values. */
+/* Interns a label of a caller (NULL: an empty one) with the thread's span and layer and the run's phase. *out_span is
+ * that span. MT_USAGE for a label with impossible values. */
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,
                        mt_span_id *out_span);
 
@@ -73,8 +73,8 @@ mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt
 mt_status mt_api_threads_create(struct memtrace_run *run);
 void mt_api_threads_release(struct memtrace_run *run);
 
-/* Copy a struct from a caller, or to a caller. Such structs begin with their size and may be of another version: fields that
- * one side lacks are left out, or 0. MT_USAGE, naming `what`, if the size is impossible. */
+/* Copy a struct from a caller, or to a caller. Such structs begin with their size and may be of another version: fields
+ * that one side lacks are left out, or 0. MT_USAGE, naming `what`, if the size is impossible. */
 mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t out_bytes);
 mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes, void *out);
 

@@ -27,8 +27,8 @@ struct mt_page_plan {
     size_t source_count; /* 1, or 2: the second is compared with the first */
 };
 
-/* Writes the page. Reads the runs as a whole, which takes about 200 bytes of memory an allocation. MT_BAD_TRACE if a run
- * does not fit the format; MT_FAILED if zlib fails; and as the queries of the trace. Uses threads of its own. */
+/* Writes the page. Reads the runs as a whole, which takes about 200 bytes of memory an allocation. MT_BAD_TRACE if a
+ * run does not fit the format; MT_FAILED if zlib fails; and as the queries of the trace. Uses threads of its own. */
 mt_status mt_page_write(const struct mt_page_plan *plan, const struct mt_page_output *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Chunks of the timeline page: bytes, compressed by zlib and written as base64 into a script element. Compressing is half of
- * the work of a page, so the chunks of tables are made on every core, and written in order.
+/* Chunks of the timeline page: bytes, compressed by zlib and written as base64 into a script element. Compressing is
+ * half of the work of a page, so the chunks of tables are made on every core, and written in order.
  *
  *   tables ──▶ a wave of parts ──┬─▶ encode, compress ─┬──▶ the file
  *                                └─▶ encode, compress ─┘ */

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* The lines from an anchor that are close enough to all times since: those with low <= slope <= high, in ns an event. */
+/* The lines from an anchor that are close enough to all times since: those with low <= slope <= high, in ns an
+ * event. */
 struct cone {
     size_t anchor;
     double low, high;

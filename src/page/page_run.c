@@ -221,7 +221,8 @@ static void drop(struct reading *reading)
     free(reading);
 }
 
-/* Waits for the rows. If they were not read, reads them from `trace`, and fails as that does. Release *out in any case. */
+/* Waits for the rows. If they were not read, reads them from `trace`, and fails as that does. Release *out in any
+ * case. */
 static mt_status end_reading(struct reading *reading, struct mt_trace *trace, const struct mt_run *run,
                              struct mt_page_beside *out)
 {

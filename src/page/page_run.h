@@ -7,8 +7,8 @@
 #include "page/page_table.h"
 #include "trace/blocks.h"
 
-/* The tables of docs/page.md, in the order of the file: the page works on each while it reads the next. Of two runs, both
- * have the tables for the first picture before either has the rest. */
+/* The tables of docs/page.md, in the order of the file: the page works on each while it reads the next. Of two runs,
+ * both have the tables for the first picture before either has the rest. */
 enum mt_page_table_id {
     MT_PAGE_SIZES,
     MT_PAGE_LABELS,
@@ -24,7 +24,8 @@ enum mt_page_table_id {
     MT_PAGE_TABLE_COUNT
 };
 
-/* More than two runs of ours have, and few enough for a byte in the page, with one value left for blocks without a label. */
+/* More than two runs of ours have, and few enough for a byte in the page, with one value left for blocks without a
+ * label. */
 enum { MT_PAGE_MOST_CATEGORIES = 255 };
 
 /* Texts and categories, each once, for all runs of a page. Number 0 of the texts is "". The number of a category is its
@@ -45,8 +46,8 @@ struct mt_page_size {
     uint32_t same_request; /* number + 1 of another pair with the same requested_bytes; 0: none */
 };
 
-/* Rows that are not about blocks. In a long run they are read on another thread beside the blocks, from a second opening of
- * the trace, which halves the time that reading takes. */
+/* Rows that are not about blocks. In a long run they are read on another thread beside the blocks, from a second
+ * opening of the trace, which halves the time that reading takes. */
 struct mt_page_beside {
     struct mt_trace *trace; /* the opening that owns the rows' texts; NULL: the run's */
     uint64_t *times;        /* of each event */
@@ -85,8 +86,8 @@ struct mt_page_run {
 void mt_page_names_create(struct mt_page_names *names);
 void mt_page_names_release(struct mt_page_names *names);
 
-/* Reads the run from the trace, which is the file at `path`, and declares its tables. Borrows trace and run. Release *out in
- * any case. MT_BAD_TRACE if there are too many categories; and as the queries of the trace. */
+/* Reads the run from the trace, which is the file at `path`, and declares its tables. Borrows trace and run. Release
+ * *out in any case. MT_BAD_TRACE if there are too many categories; and as the queries of the trace. */
 mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struct mt_run *run,
                            struct mt_page_names *names, struct mt_page_run *out);
 

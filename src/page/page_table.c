@@ -10,8 +10,8 @@ size_t mt_page_table_chunks(const struct mt_page_table *table)
     return (table->row_count + MT_PAGE_PART_ROWS - 1) / MT_PAGE_PART_ROWS;
 }
 
-/* Returns the number to store for a row, before division by the unit. *previous is the value of the row before, and becomes
- * that of this row. */
+/* Returns the number to store for a row, before division by the unit. *previous is the value of the row before, and
+ * becomes that of this row. */
 static uint64_t stored_number(const struct mt_page_table *table, const struct mt_page_column *column, size_t row,
                               uint64_t *previous)
 {

@@ -2,7 +2,8 @@
  *
  *   rows ──value()──▶ numbers ──(difference to the row before)──(divided by the unit)──▶ planes of bytes
  *
- * A table is declared, not filled: a column has a function that finds its number in the rows, so nothing is stored twice.
+ * A table is declared, not filled: a column has a function that finds its number in the rows, so nothing is stored
+ * twice.
  *
  * Threads: measuring, one at a time; a measured table may be encoded from any. */
 #ifndef MT_PAGE_PAGE_TABLE_H
@@ -46,8 +47,8 @@ struct mt_page_table {
     size_t first_chunk;
 };
 
-/* Computes the shapes, and numbers the chunks from *next_chunk on. MT_BAD_TRACE if a value is above MT_PAGE_MOST_VALUE, needs
- * more than MT_PAGE_MOST_WIDTH bytes, or falls in a column of differences. */
+/* Computes the shapes, and numbers the chunks from *next_chunk on. MT_BAD_TRACE if a value is above MT_PAGE_MOST_VALUE,
+ * needs more than MT_PAGE_MOST_WIDTH bytes, or falls in a column of differences. */
 mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk);
 
 /* Returns the number of chunks of a table. */

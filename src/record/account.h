@@ -4,9 +4,9 @@
  *   activity records, some later ───▶ memory that no call reported ─┼──▶ struct mt_foreign ──▶ sink
  *   NVTX ranges ────────────────────▶ spans of a thread, steps ─────┘
  *
- * Calls have priority. They arrive in order and at once, so what they report survives the death of the program. Activity
- * records arrive late but cover everything: they add the memory that no call reported (arrays, variables of modules,
- * functions that are not watched). An activity record belongs to the call with the same number.
+ * Calls have priority. They arrive in order and at once, so what they report survives the death of the program.
+ * Activity records arrive late but cover everything: they add the memory that no call reported (arrays, variables of
+ * modules, functions that are not watched). An activity record belongs to the call with the same number.
  *
  * Physical memory (cuMemCreate) has no address of its own and may be mapped at several addresses or at none. It counts
  * from its creation until it is released and unmapped everywhere. Such blocks, and those known from activity records
@@ -95,8 +95,8 @@ struct mt_account *mt_account_create(const struct mt_sink *sink, const struct mt
 void mt_account_destroy(struct mt_account *account); /* may be NULL */
 struct mt_account_counts mt_account_counts(const struct mt_account *account);
 
-/* Announces the number of a call that is reported here, so that its activity records are not counted again. Must precede
- * the first of these records. */
+/* Announces the number of a call that is reported here, so that its activity records are not counted again. Must
+ * precede the first of these records. */
 void mt_account_expect(struct mt_account *account, uint32_t call);
 
 /* Reports memory that was taken, is about to be given back, or was refused. `thread` is the caller; NULL: none. */

@@ -1,5 +1,5 @@
-/* Ranges of NVTX, by thread: they become the spans of memory that is requested inside them, and some are steps. Kernels,
- * each with the range and the step of its launch.
+/* Ranges of NVTX, by thread: they become the spans of memory that is requested inside them, and some are steps.
+ * Kernels, each with the range and the step of its launch.
  *
  *   enter, leave ──▶ ranges of the thread ──▶ span of a block, label of a launch
  *                                        └──▶ span and step events, from one thread

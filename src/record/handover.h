@@ -1,6 +1,6 @@
-/* The contract between `memtrace record` and libmemtrace_inject.so, the library in the program that it starts. The program
- * may have many processes. The request goes through the environment. The answers come back through a file, one a line. In
- * their texts the end of a line is written \n, and a backslash \\.
+/* The contract between `memtrace record` and libmemtrace_inject.so, the library in the program that it starts. The
+ * program may have many processes. The request goes through the environment. The answers come back through a file, one
+ * a line. In their texts the end of a line is written \n, and a backslash \\.
  *
  *   run TAB pid TAB number TAB trace      a process became a run
  *   lost TAB pid TAB count TAB what       something is missing from that run
@@ -19,8 +19,8 @@
 #define MT_INJECT_FILE "libmemtrace_inject.so"
 #define MT_INJECT_REFUSAL_NAME "mt_inject_refusal"
 
-/* Returns the reason why programs can't be recorded with the CUPTI that was found; NULL if they can. The library exports
- * it. The text is valid until the thread's next call. */
+/* Returns the reason why programs can't be recorded with the CUPTI that was found; NULL if they can. The library
+ * exports it. The text is valid until the thread's next call. */
 typedef const char *(*mt_inject_refusal_function)(void);
 const char *mt_inject_refusal(void);
 

@@ -63,8 +63,8 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     return mt_recorder_open(path, &info, out);
 }
 
-/* Opens the trace at TRACE. If that fails, since another process may be writing it, opens TRACE-PID. Appends the path that
- * was opened to *out_path. If both fail, the error is the first one's. */
+/* Opens the trace at TRACE. If that fails, since another process may be writing it, opens TRACE-PID. Appends the path
+ * that was opened to *out_path. If both fail, the error is the first one's. */
 static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
                                struct mt_text *out_path, struct mt_recorder **out)
 {

@@ -1,5 +1,5 @@
-/* A process of a recorded program, as a run of a trace: opens the trace, keeps the account, closes the trace, and answers
- * `memtrace record`.
+/* A process of a recorded program, as a run of a trace: opens the trace, keeps the account, closes the trace, and
+ * answers `memtrace record`.
  *
  * Two processes can't write one trace at the same time: the first one has TRACE, each other one TRACE-PID.
  *
@@ -18,8 +18,8 @@ struct mt_process_card {
     uint64_t capacity_bytes;
 };
 
-/* Opens the trace and adds a run. Copies its arguments. Fails as mt_recorder_open; `memtrace record` is told of success and
- * failure alike. */
+/* Opens the trace and adds a run. Copies its arguments. Fails as mt_recorder_open; `memtrace record` is told of success
+ * and failure alike. */
 mt_status mt_process_run_open(const struct mt_record_request *request, const struct mt_process_card *card,
                               char *(*spell)(const char *name), struct mt_process_run **out);
 

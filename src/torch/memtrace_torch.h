@@ -1,8 +1,8 @@
-/* libmemtrace_torch.so: memtrace's allocator under PyTorch, through PyTorch's pluggable interface. PyTorch calls the first
- * group of functions. samples/pytorch/memtrace_torch.py calls the rest through ctypes, and so can other programs.
+/* libmemtrace_torch.so: memtrace's allocator under PyTorch, through PyTorch's pluggable interface. PyTorch calls the
+ * first group of functions. samples/pytorch/memtrace_torch.py calls the rest through ctypes, and so can other programs.
  *
- * Categories and phases are numbers, from memtrace_torch_category and memtrace_torch_phase_number. Functions that return int
- * return 0, or memtrace's exit code for the failure; memtrace_torch_last_error gives the reason.
+ * Categories and phases are numbers, from memtrace_torch_category and memtrace_torch_phase_number. Functions that
+ * return int return 0, or memtrace's exit code for the failure; memtrace_torch_last_error gives the reason.
  *
  * Threads: any. In a child of fork CUDA does not work, and neither does this: taking memory throws, and all else does
  * nothing. */
@@ -19,12 +19,12 @@ extern "C" {
 
 /* ---- for PyTorch; streams are cudaStream_t ---- */
 
-/* Returns a block for work of `stream`; NULL for size 0. If the card has no more memory, throws c10::OutOfMemoryError, which
- * Python sees as torch.OutOfMemoryError. Throws std::runtime_error for all other failures. */
+/* Returns a block for work of `stream`; NULL for size 0. If the card has no more memory, throws c10::OutOfMemoryError,
+ * which Python sees as torch.OutOfMemoryError. Throws std::runtime_error for all other failures. */
 void *memtrace_torch_alloc(ssize_t size, int device, void *stream);
 
-/* Gives back a block. Later work of the stream that it was taken for may reuse it at once. A block that was not taken here is
- * counted and left alone. */
+/* Gives back a block. Later work of the stream that it was taken for may reuse it at once. A block that was not taken
+ * here is counted and left alone. */
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream);
 
 void memtrace_torch_init(int device_count);
@@ -43,9 +43,9 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
 
 /* ---- settings, and the end ---- */
 
-/* Sets the allocator and the traces, before the first allocation. `alloc` is as for --alloc of memtrace ("": the default).
- * `trace_path` is the path of card 0's trace; card N has -cudaN before the ending. NULL: nothing is stored. `program` is the
- * name of the run. Copies all texts. Fails once a card is in use. */
+/* Sets the allocator and the traces, before the first allocation. `alloc` is as for --alloc of memtrace ("": the
+ * default). `trace_path` is the path of card 0's trace; card N has -cudaN before the ending. NULL: nothing is stored.
+ * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 
 /* Ends all traces, as done (0), failed (1) or out of memory (5). Blocks stay allocated. */
@@ -68,8 +68,8 @@ const char *memtrace_torch_category_name(int category);
 /* Returns the number of "init", "forward", "loss", "backward" or "optimizer"; -1 for another word. */
 int memtrace_torch_phase_number(const char *name);
 
-/* Begins a span for the thread's allocations; returns the depth that the end takes. A call that an exception left without its
- * end is ended with the call around it. */
+/* Begins a span for the thread's allocations; returns the depth that the end takes. A call that an exception left
+ * without its end is ended with the call around it. */
 uint32_t memtrace_torch_span_begin(uint32_t span, int category);
 void memtrace_torch_span_end(uint32_t depth);
 
@@ -77,8 +77,8 @@ void memtrace_torch_span_end(uint32_t depth);
 uint32_t memtrace_torch_span_now(void);
 int memtrace_torch_category_now(void);
 
-/* Sets the thread's span where no span is begun, until the next such call or the next phase. For backward, which does not
- * report the end of a module. */
+/* Sets the thread's span where no span is begun, until the next such call or the next phase. For backward, which does
+ * not report the end of a module. */
 void memtrace_torch_place(uint32_t span, int category);
 
 /* Does the same, as a hook of autograd, which passes the gradient. It is ignored. */

@@ -1,9 +1,9 @@
 /* memtrace_torch_alloc: the one function that throws, and so has no C between itself and PyTorch.
  *
- * PyTorch's exception is made without PyTorch's headers, so that one build of this library serves every PyTorch. The type of
- * c10::OutOfMemoryError and the constructor of c10::Error, its base, are found by their names in the C++ ABI, in the libraries
- * that the process has loaded. The derived class adds nothing, so an object of the base is thrown with the type of the derived
- * class. Handlers of either type find what they expect. */
+ * PyTorch's exception is made without PyTorch's headers, so that one build of this library serves every PyTorch. The
+ * type of c10::OutOfMemoryError and the constructor of c10::Error, its base, are found by their names in the C++ ABI,
+ * in the libraries that the process has loaded. The derived class adds nothing, so an object of the base is thrown with
+ * the type of the derived class. Handlers of either type find what they expect. */
 #include "base/status.h"
 #include "torch/memtrace_torch.h"
 
@@ -65,8 +65,8 @@ void throw_out_of_memory(const std::string &text)
     abi::__cxa_throw(error, type, destructor_of(error));
 }
 
-/* Throws MT_OUT_OF_MEMORY as c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, and which PyTorch itself
- * catches to try a smaller workspace. Throws every other failure, and this one if there is no such type, as
+/* Throws MT_OUT_OF_MEMORY as c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, and which PyTorch
+ * itself catches to try a smaller workspace. Throws every other failure, and this one if there is no such type, as
  * std::runtime_error, which Python sees as RuntimeError. */
 [[noreturn]] void throw_failure(mt_status status, const std::string &text)
 {

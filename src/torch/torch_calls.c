@@ -1,5 +1,5 @@
-/* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels, and
- * statistics. A block comes by its address alone, without its card; so all cards are searched. */
+/* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels,
+ * and statistics. A block comes by its address alone, without its card; so all cards are searched. */
 #include "torch/torch_library.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
-/* A card, as this library needs one: a device that only gives memory, and that orders streams of PyTorch's. The allocator
- * knows a stream by a small number, and the card by its cudaStream_t.
+/* A card, as this library needs one: a device that only gives memory, and that orders streams of PyTorch's. The
+ * allocator knows a stream by a small number, and the card by its cudaStream_t.
  *
- *   PyTorch's cudaStream_t ──mt_torch_card_stream──▶ mt_stream ──allocator──▶ follow(later, earlier) ──▶ the card's event
+ *   cudaStream_t of PyTorch ──mt_torch_card_stream──▶ mt_stream ──allocator──▶ follow(later, earlier) ──▶ an event
  *
  * torch_card.c keeps the numbers. mt_torch_card_open is in src/torch/cuda; tests have one without a card.
  *
@@ -34,8 +34,8 @@ struct mt_torch_card {
     struct mt_torch_streams numbers;
 };
 
-/* Opens card `ordinal`. The caller closes it with mt_device_close. MT_NO_DEVICE if there is none. This and every call of the
- * device leave the current card of the calling thread as it is. */
+/* Opens card `ordinal`. The caller closes it with mt_device_close. MT_NO_DEVICE if there is none. This and every call
+ * of the device leave the current card of the calling thread as it is. */
 mt_status mt_torch_card_open(int ordinal, struct mt_torch_card **out);
 
 /* For implementations of mt_torch_card_open and of the device's close. */

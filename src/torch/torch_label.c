@@ -106,8 +106,8 @@ struct thread_labels {
     uint32_t epoch; /* of the place */
 };
 
-/* State of a thread and of the program. It is global because the library is called through plain functions. The phase is one
- * word, so that a change is never read in part: number of changes << 16 | category << 8 | phase. */
+/* State of a thread and of the program. It is global because the library is called through plain functions. The phase
+ * is one word, so that a change is never read in part: number of changes << 16 | category << 8 | phase. */
 static _Thread_local struct thread_labels labels;
 static _Atomic uint64_t program_phase = (uint64_t)1 << 16 | MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
 

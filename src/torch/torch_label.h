@@ -5,9 +5,9 @@
  *   place     where backward is now               ◀── counts otherwise, until the next phase
  *   default   category of the phase               ◀── counts otherwise
  *
- * Calls of forward nest, so they push and pop. Backward runs through the same modules in another thread and another order,
- * and nothing reports its end of a module: it only reports where it is. That counts until the phase changes, since the
- * threads of backward outlive a step.
+ * Calls of forward nest, so they push and pop. Backward runs through the same modules in another thread and another
+ * order, and nothing reports its end of a module: it only reports where it is. That counts until the phase changes,
+ * since the threads of backward outlive a step.
  *
  * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
 #ifndef MT_TORCH_TORCH_LABEL_H
@@ -44,11 +44,12 @@ struct mt_torch_names {
 void mt_torch_names_start(struct mt_torch_names *names);
 void mt_torch_names_end(struct mt_torch_names *names);
 
-/* Returns the number of the span `name` in `parent`, the same for equal ones. Both texts are copied. An unknown parent means
- * the root. */
+/* Returns the number of the span `name` in `parent`, the same for equal ones. Both texts are copied. An unknown parent
+ * means the root. */
 mt_span_id mt_torch_names_span(struct mt_torch_names *names, mt_span_id parent, const char *name, const char *kind);
 
-/* Finds a span. False, and *out untouched, for the root and for unknown numbers. Texts are valid as long as the names. */
+/* Finds a span. False, and *out untouched, for the root and for unknown numbers. Texts are valid as long as the
+ * names. */
 bool mt_torch_names_find(struct mt_torch_names *names, mt_span_id span, struct mt_torch_span *out);
 
 /* Returns the category of a name, as mt_category_set_add. *is_new is true if it was added now. */
@@ -71,8 +72,8 @@ struct mt_torch_label {
 /* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);
 
-/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_torch_label_end: a call that was
- * left without its end is ended with the call around it. */
+/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_torch_label_end: a call
+ * that was left without its end is ended with the call around it. */
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category);
 
 /* Goes back to a depth. A depth greater than the current one changes nothing. */
@@ -84,7 +85,8 @@ mt_span_id mt_torch_label_span_at(uint32_t depth);
 /* Returns the number of labels that were begun and not ended. */
 uint32_t mt_torch_label_depth(void);
 
-/* Sets the thread's place, until it is set again or the phase changes. Returns the span of the place before; 0: none. */
+/* Sets the thread's place, until it is set again or the phase changes. Returns the span of the place before; 0:
+ * none. */
 mt_span_id mt_torch_label_place(mt_span_id span, mt_category category);
 
 /* Sets the program's phase, and the category of what no span and no place covers. True if the phase has changed. */

@@ -1,5 +1,5 @@
-/* The state behind the functions of memtrace_torch.h: settings, the cards in use, steps and phases. There is one for the
- * process, since these functions have no argument for it.
+/* The state behind the functions of memtrace_torch.h: settings, the cards in use, steps and phases. There is one for
+ * the process, since these functions have no argument for it.
  *
  * Threads: any. */
 #ifndef MT_TORCH_TORCH_LIBRARY_H
@@ -10,8 +10,8 @@
 
 enum { MT_TORCH_MOST_CARDS = 64 };
 
-/* Takes a block of a card for the calling thread's label. Opens the card if it is not in use yet. memtrace_torch_alloc throws
- * the failures of this. */
+/* Takes a block of a card for the calling thread's label. Opens the card if it is not in use yet. memtrace_torch_alloc
+ * throws the failures of this. */
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out);
 
 /* True if this process was forked from one that used the library. Threads of the parent may have held any lock. */
@@ -20,8 +20,8 @@ bool mt_torch_is_child(void);
 /* Returns the memory of a card in use; NULL for other cards, and in a child of fork. */
 struct mt_torch_memory *mt_torch_memory_of(int device);
 
-/* Returns the memory of the next card in use, from number *device on, and sets *device behind it; NULL if there is none:
- * for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
+/* Returns the memory of the next card in use, from number *device on, and sets *device behind it; NULL if there is
+ * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
 struct mt_torch_memory *mt_torch_next(int *device);
 
 /* Sets the fraction of a card's memory that may be reserved, now or once the card is in use. Ignores fractions of 0 and
@@ -31,8 +31,8 @@ void mt_torch_limit(int device, double fraction);
 /* Emits an event that is not about memory into all traces. */
 void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span);
 
-/* Emits that backward is at this span now, in whatever thread: the span before ends in the traces, and this one begins. The
- * end of the phase ends it. */
+/* Emits that backward is at this span now, in whatever thread: the span before ends in the traces, and this one begins.
+ * The end of the phase ends it. */
 void mt_torch_mark_place(mt_span_id span);
 
 /* Counts a free of a block that was not taken here. */

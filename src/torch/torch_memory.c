@@ -1,5 +1,5 @@
-/* Two things are looked up for each block, both under one short lock: the number of its label in this card's trace, by the
- * program's label, and later the block by its address. */
+/* Two things are looked up for each block, both under one short lock: the number of its label in this card's trace, by
+ * the program's label, and later the block by its address. */
 #include "torch/torch_memory.h"
 
 #include "base/interner.h"
@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* The trace of a card. Invariants: `target` is the recorder's sink while there is one, and else one that discards events;
- * is_open == (recorder != NULL) under the lock. */
+/* The trace of a card. Invariants: `target` is the recorder's sink while there is one, and else one that discards
+ * events; is_open == (recorder != NULL) under the lock. */
 struct trace {
     struct mt_lock lock;
     struct mt_recorder *recorder; /* NULL: nothing is stored */

@@ -1,6 +1,6 @@
 /* The memory of one card: our allocator, the blocks that PyTorch holds, by address, and the trace.
  *
- *   allocator ──▶ the sink here ──▶ recorder, until the trace ends; from then on labels are interned and nothing is stored
+ *   allocator ──▶ the sink here ──▶ recorder, until the trace ends; then labels are interned and nothing is stored
  *
  * The trace may end before the allocator does: programs free their last tensors after everything else.
  *
@@ -32,8 +32,8 @@ void mt_torch_memory_close(struct mt_torch_memory *memory);
 
 /* ---- blocks ---- */
 
-/* Takes a block for work of `stream` and returns its address; NULL for 0 bytes, which is no failure. MT_OUT_OF_MEMORY as
- * mt_alloc_take. */
+/* Takes a block for work of `stream` and returns its address; NULL for 0 bytes, which is no failure. MT_OUT_OF_MEMORY
+ * as mt_alloc_take. */
 mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, mt_torch_stream stream,
                                const struct mt_torch_label *label, mt_addr *out);
 

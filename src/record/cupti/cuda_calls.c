@@ -43,8 +43,8 @@ struct mt_listened_call {
 
 _Static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t) && sizeof(void *) == sizeof(uint64_t), "addresses are 64 bits");
 
-/* Defines read_NAME, which copies parameters of the function `name` into arguments. A CUdeviceptr, a handle and a pointer
- * have 64 bits each. */
+/* Defines read_NAME, which copies parameters of the function `name` into arguments. A CUdeviceptr, a handle and a
+ * pointer have 64 bits each. */
 #define READER(name, ...)                                                                                              \
     static void read_##name(const void *parameters, struct arguments *out)                                             \
     {                                                                                                                  \

@@ -9,8 +9,8 @@
  * thread that gets the same address next is reported later.
  *
  * Asks the driver that has loaded us through the functions that it exports, since we are not linked against it.
- * mt_call_ask, mt_driver_describe and mt_device_of_context must be called without any lock that a callback waits for: the
- * driver may hold locks of its own while it waits for that callback in another thread. */
+ * mt_call_ask, mt_driver_describe and mt_device_of_context must be called without any lock that a callback waits for:
+ * the driver may hold locks of its own while it waits for that callback in another thread. */
 #ifndef MT_RECORD_CUPTI_CUDA_CALLS_H
 #define MT_RECORD_CUPTI_CUDA_CALLS_H
 
@@ -62,16 +62,16 @@ struct mt_call_place {
 
 enum { MT_NOT_A_DEVICE = -2 };
 
-/* True if the call takes from a pool or trims one. Such calls must be asked about and reported one after another, so that
- * the last report is the newest. */
+/* True if the call takes from a pool or trims one. Such calls must be asked about and reported one after another, so
+ * that the last report is the newest. */
 bool mt_call_is_of_pool(const struct mt_listened_call *call);
 
 /* Asks for the place of a call's memory, at either end of the call. */
 void mt_call_ask(const struct mt_pool_functions *pools, const struct mt_listening_thread *thread,
                  const struct mt_listened_call *call, const CUpti_CallbackData *data, struct mt_call_place *out);
 
-/* Reports a call at one of its ends: CUPTI_API_ENTER or CUPTI_API_EXIT of `data`, at `time_ns` since the run began. One at
- * a time with all other calls about the account. */
+/* Reports a call at one of its ends: CUPTI_API_ENTER or CUPTI_API_EXIT of `data`, at `time_ns` since the run began. One
+ * at a time with all other calls about the account. */
 void mt_call_heard(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
                    const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns);
 

@@ -1,9 +1,9 @@
-/* libmemtrace_inject.so. CUDA's driver loads it into the programs that `memtrace record` starts (CUDA_INJECTION64_PATH),
- * and NVTX loads it before that if they use it (NVTX_INJECTION64_PATH). It becomes CUPTI's subscriber, opens the trace
- * when the process creates its first context, and closes it when the process exits.
+/* libmemtrace_inject.so. CUDA's driver loads it into the programs that `memtrace record` starts
+ * (CUDA_INJECTION64_PATH), and NVTX loads it before that if they use it (NVTX_INJECTION64_PATH). It becomes CUPTI's
+ * subscriber, opens the trace when the process creates its first context, and closes it when the process exits.
  *
- * It never stops the program, prints nothing, and leaves signals alone. `memtrace record` is told what it can't do; where
- * it can do nothing, it leaves CUPTI to others. */
+ * It never stops the program, prints nothing, and leaves signals alone. `memtrace record` is told what it can't do;
+ * where it can do nothing, it leaves CUPTI to others. */
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
@@ -27,9 +27,9 @@ enum { MEMORY_BUFFER_BYTES = 32 << 10 };
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* The one watch of this process. It is global because CUPTI's buffers and the exit of the process come without a context.
- * A forked child has a copy that does nothing: not even the writer's thread exists there.
- * Order of locks: reading_lock before lock, pool_lock before lock. */
+/* The one watch of this process. It is global because CUPTI's buffers and the exit of the process come without a
+ * context. A forked child has a copy that does nothing: not even the writer's thread exists there. Order of locks:
+ * reading_lock before lock, pool_lock before lock. */
 static struct {
     struct mt_record_request request;
     CUpti_SubscriberHandle subscriber;
@@ -75,8 +75,8 @@ static void open_run(const struct mt_process_card *card)
         watch.is_over = watch.lets_go = true;
 }
 
-/* Opens the run if it is not open. `context` may be NULL. The lock must not be held, since this asks the driver, which may
- * hold a lock of its own while a callback in another thread waits for ours. */
+/* Opens the run if it is not open. `context` may be NULL. The lock must not be held, since this asks the driver, which
+ * may hold a lock of its own while a callback in another thread waits for ours. */
 static void begin_run(CUcontext context)
 {
     char name[MT_DRIVER_NAME_BYTES];
@@ -220,7 +220,8 @@ static void end_watch(void)
     cuptiUnsubscribe(watch.subscriber);
 }
 
-/* Leaves CUPTI, if that was decided. From inside a callback that is possible only at the end of a call of the program. */
+/* Leaves CUPTI, if that was decided. From inside a callback that is possible only at the end of a call of the
+ * program. */
 static void end_watch_after_call(CUpti_CallbackDomain domain, const void *data)
 {
     if (is_of_call(domain) && ((const CUpti_CallbackData *)data)->callbackSite == CUPTI_API_EXIT &&
@@ -249,7 +250,8 @@ static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes
     *out_most_records = 0; /* as many as fit */
 }
 
-/* Takes the lock for one record, so that the program never waits for thousands. Here and below, the reading lock is held. */
+/* Takes the lock for one record, so that the program never waits for thousands. Here and below, the reading lock is
+ * held. */
 static void tell_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
 {
     struct mt_memory_record memory;
@@ -312,7 +314,8 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 
 /* ---- beginning and end ---- */
 
-/* Takes both locks, so that a buffer that CUPTI's thread is handing over is read to its end. Returns the run, or NULL. */
+/* Takes both locks, so that a buffer that CUPTI's thread is handing over is read to its end. Returns the run, or
+ * NULL. */
 static struct mt_process_run *end_run(void)
 {
     pthread_mutex_lock(&watch.reading_lock);
@@ -393,9 +396,9 @@ static mt_status listen_to_launches(void)
     return status;
 }
 
-/* Sets one of the two conditions for listening to launches: the program uses NVTX, and its kernels are watched. The second
- * one to be set begins to listen. Not before, since a launch has two to four callbacks, which are needed only for its range.
- * CUPTI must not be called under a lock. */
+/* Sets one of the two conditions for listening to launches: the program uses NVTX, and its kernels are watched. The
+ * second one to be set begins to listen. Not before, since a launch has two to four callbacks, which are needed only
+ * for its range. CUPTI must not be called under a lock. */
 static void set_launch_condition(bool *condition)
 {
     if (watch.is_over)
@@ -458,8 +461,8 @@ static bool keep_request(struct mt_record_request *out)
     return true;
 }
 
-/* Called by the driver as it starts. Returns 1, which means that the library was loaded. CUPTI flushes its buffers every
- * second, since a process that is killed leaves only what was flushed. */
+/* Called by the driver as it starts. Returns 1, which means that the library was loaded. CUPTI flushes its buffers
+ * every second, since a process that is killed leaves only what was flushed. */
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
@@ -483,8 +486,9 @@ EXPORTED const char *mt_inject_refusal(void)
     return mt_cupti_check_version() == MT_OK ? NULL : mt_last_error();
 }
 
-/* Called by NVTX when a library of the program first uses it. Calls CUPTI's own function of this name, in the CUPTI that we
- * listen with. No call of CUDA or CUPTI is under way here, so this is the place to begin to listen to launches. */
+/* Called by NVTX when a library of the program first uses it. Calls CUPTI's own function of this name, in the CUPTI
+ * that we listen with. No call of CUDA or CUPTI is under way here, so this is the place to begin to listen to
+ * launches. */
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table);
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table)
 {

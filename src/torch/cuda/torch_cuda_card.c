@@ -1,5 +1,5 @@
-/* A card through CUDA's runtime. Memory is mapped into ranges of addresses, or comes from cudaMalloc if there are several cards.
- * An event makes PyTorch's streams wait for each other. The context is the one that PyTorch uses. */
+/* A card through CUDA's runtime. Memory is mapped into ranges of addresses, or comes from cudaMalloc if there are
+ * several cards. An event makes PyTorch's streams wait for each other. The context is the one that PyTorch uses. */
 #include "torch/torch_card.h"
 
 #include "base/clock.h"
@@ -189,8 +189,8 @@ static void card_close(struct mt_device *device)
     .kind = "cuda", .reserve = card_reserve, .release = card_release, .synchronize = card_synchronize,                 \
     .follow = card_follow, .now_ns = card_now_ns, .close = card_close
 
-/* Memory that is mapped into a range can be reached from its own card alone. PyTorch copies between cards and has kernels that
- * read another's memory, which need cudaMalloc. So ranges are used only if the process sees one card. */
+/* Memory that is mapped into a range can be reached from its own card alone. PyTorch copies between cards and has
+ * kernels that read another's memory, which need cudaMalloc. So ranges are used only if the process sees one card. */
 static const struct mt_device_table one_of_several_cards = {CARD_TABLE};
 static const struct mt_device_table only_card = {
     CARD_TABLE,
