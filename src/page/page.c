@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 #include "mt_page_shell.h"
+#include "page/page_chunk.h"
 #include "page/page_run.h"
 
 #include <assert.h>

@@ -1,6 +1,8 @@
 /* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels,
  * and statistics. A block comes by its address alone, without its card; so all cards are searched. */
+#include "torch/torch_label.h"
 #include "torch/torch_library.h"
+#include "torch/torch_memory.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 #include "torch/torch_library.h"
+#include "torch/torch_label.h"
+#include "torch/torch_memory.h"
 
 #include "base/interner.h"
 #include "base/memory.h"

@@ -75,7 +75,7 @@ test("a run that lost events says so, and how many", () =>
         async (page) =>
             assert.match(
                 await page.textContent('#answer [role="alert"]'),
-                /1,234 events of run 1 could not be stored: what they took or gave back is missing here\./,
+                /1,234 events of run 1 could not be stored: their memory is missing here\./,
             ),
         { info: { lost_events: 1234 } },
     ));

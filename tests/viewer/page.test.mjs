@@ -127,7 +127,7 @@ test("a click on the map tells all about a block, and its twins can be shown", (
                     (name) => tables.labels[name][other] === tables.labels[name][label],
                 ),
         ).length;
-        assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks are alike`));
+        assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks differ by`));
         await page.click("#show-twins");
         await settle(page);
         assert.equal(await page.getAttribute("#show-twins", "aria-pressed"), "true");
@@ -392,7 +392,7 @@ test("a run that ended out of memory says what could not be had, and where", () 
     withPage("oom", {}, async (page) => {
         assert.match(
             await page.textContent("#answer"),
-            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be had in step 2, forward, model\.layers\.31\.attn on /,
+            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be allocated in step 2, forward, model\.layers\.31\.attn on /,
         );
     }));
 

@@ -103,7 +103,7 @@ test("of a run out of memory, too, and what could not be had is said", { skip },
         ).rows;
         assert.ok(refused, "there is one");
         const answer = await page.textContent("#answer");
-        assert.match(answer, /^Out of memory: .* could not be had/);
+        assert.match(answer, /^Out of memory: .* could not be allocated/);
         for (const part of refused.slice(1)) assert.ok(answer.includes(part), `${part} in ${answer}`);
     }),
 );
