@@ -41,11 +41,6 @@ void memtrace_torch_reset(void)
         mt_alloc_release_cached(mt_torch_memory_alloc(memory));
 }
 
-void memtrace_torch_memory_fraction(double fraction, int device)
-{
-    mt_torch_limit(device, fraction);
-}
-
 void *memtrace_torch_base_alloc(void *ptr, size_t *size)
 {
     uint64_t bytes = 0; /* of a block that is not found */
@@ -86,11 +81,6 @@ int memtrace_torch_phase_number(const char *name)
     return -1;
 }
 
-static mt_category known(int category)
-{
-    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
-}
-
 /* ---- labels ---- */
 
 static void mark_span(mt_event_kind kind, mt_span_id span)
@@ -101,7 +91,7 @@ static void mark_span(mt_event_kind kind, mt_span_id span)
 
 uint32_t memtrace_torch_span_begin(uint32_t span, int category)
 {
-    uint32_t depth = mt_torch_label_begin(span, known(category));
+    uint32_t depth = mt_torch_label_begin(span, mt_torch_known(category));
     assert(mt_torch_label_depth() == depth + 1);
     mark_span(MT_EVENT_SPAN_BEGIN, mt_torch_label_span_at(depth + 1));
     return depth;
@@ -125,12 +115,6 @@ int memtrace_torch_category_now(void)
     return mt_torch_label_now().category;
 }
 
-void memtrace_torch_place(uint32_t span, int category)
-{
-    if (mt_torch_label_place(span, known(category)) != span)
-        mt_torch_mark_place(span);
-}
-
 void memtrace_torch_come_to(uint32_t span, int category, void *gradient)
 {
     (void)gradient;
@@ -142,7 +126,7 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
     bool is_found = false;
     struct mt_torch_memory *memory;
     const struct mt_torch_label label = {
-        .span = span, .category = known(category), .phase = mt_torch_label_now().phase};
+        .span = span, .category = mt_torch_known(category), .phase = mt_torch_label_now().phase};
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
         is_found |= mt_torch_memory_relabel(memory, address_of(ptr), &label);
     return is_found ? MT_OK : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);

@@ -221,7 +221,8 @@ void mt_torch_forget(void)
     leave();
 }
 
-void mt_torch_limit(int device, double fraction)
+/* Also for a card that is opened later. */
+void memtrace_torch_memory_fraction(double fraction, int device)
 {
     if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child || !(fraction > 0))
         return;
@@ -289,10 +290,11 @@ static bool is_recorded(void)
     return false;
 }
 
-/* Takes no lock where nothing is recorded, so that threads do not wait for each other. */
-void mt_torch_mark_place(mt_span_id span)
+/* The traces need not be told where nothing is recorded. Then no lock is taken, and threads do not wait for each
+ * other. */
+void memtrace_torch_place(uint32_t span, int category)
 {
-    if (!is_recorded())
+    if (mt_torch_label_place(span, mt_torch_known(category)) == span || !is_recorded())
         return;
     enter();
     move_place(span);

@@ -24,16 +24,14 @@ struct mt_torch_memory *mt_torch_memory_of(int device);
  * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
 struct mt_torch_memory *mt_torch_next(int *device);
 
-/* Sets the fraction of a card's memory that may be reserved, now or once the card is in use. Ignores fractions of 0 and
- * less. */
-void mt_torch_limit(int device, double fraction);
-
 /* Emits an event that is not about memory into all traces. */
 void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span);
 
-/* Emits that backward is at this span now, in whatever thread: the span before ends in the traces, and this one begins.
- * The end of the phase ends it. */
-void mt_torch_mark_place(mt_span_id span);
+/* Returns a category's number as a category; MT_CATEGORY_OTHER for a number that can be none. */
+static inline mt_category mt_torch_known(int category)
+{
+    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
+}
 
 /* Counts a free of a block that was not taken here. */
 void mt_torch_count_unknown_free(void);

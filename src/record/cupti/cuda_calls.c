@@ -117,53 +117,53 @@ static void read_cuMemCreate(const void *parameters, struct arguments *out)
                       : MT_NOT_A_DEVICE;
 }
 
-#define DRIVER(id_name, reader, what, of_kind, text)                                                                   \
-    [CUPTI_DRIVER_TRACE_CBID_##id_name] = {                                                                            \
-        .name = text, .action = what, .domain = CUPTI_CB_DOMAIN_DRIVER_API, .kind = of_kind, .read = read_##reader}
-#define RUNTIME(id_name, reader, what, of_kind, text)                                                                  \
-    [CUPTI_RUNTIME_TRACE_CBID_##id_name] = {                                                                           \
-        .name = text, .action = what, .domain = CUPTI_CB_DOMAIN_RUNTIME_API, .kind = of_kind, .read = read_##reader}
+/* One entry of a table: a function of CUDA, the reader of its arguments, and its effect. */
+#define CALL(library, id, reader, what, of_kind, text)                                                                 \
+    [CUPTI_##library##_TRACE_CBID_##id] = {.name = text,                                                               \
+                                           .action = CALL_##what,                                                      \
+                                           .domain = CUPTI_CB_DOMAIN_##library##_API,                                  \
+                                           .kind = MT_MEMORY_##of_kind,                                                \
+                                           .read = read_##reader}
+#define DRIVER(id, reader, what, kind, text) CALL(DRIVER, id, reader, what, kind, text)
+#define RUNTIME(id, reader, what, kind, text) CALL(RUNTIME, id, reader, what, kind, text)
 
 /* Tables by number, since each call is looked up four times. Programs whose default stream is the thread's own call the
  * functions with _ptsz. */
 static const struct mt_listened_call driver_calls[CUPTI_DRIVER_TRACE_CBID_SIZE] = {
-    DRIVER(cuMemAlloc_v2, cuMemAlloc_v2, CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAlloc"),
-    DRIVER(cuMemAllocPitch_v2, cuMemAllocPitch_v2, CALL_TAKES, MT_MEMORY_DEVICE, "cuMemAllocPitch"),
-    DRIVER(cuMemAllocManaged, cuMemAllocManaged, CALL_TAKES, MT_MEMORY_MANAGED, "cuMemAllocManaged"),
-    DRIVER(cuMemAllocAsync, cuMemAllocAsync, CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
-    DRIVER(cuMemAllocAsync_ptsz, cuMemAllocAsync_ptsz, CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocAsync"),
-    DRIVER(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, CALL_TAKES, MT_MEMORY_POOL, "cuMemAllocFromPoolAsync"),
-    DRIVER(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, CALL_TAKES, MT_MEMORY_POOL,
-           "cuMemAllocFromPoolAsync"),
-    DRIVER(cuMemFree_v2, cuMemFree_v2, CALL_GIVES, MT_MEMORY_DEVICE, "cuMemFree"),
-    DRIVER(cuMemFreeAsync, cuMemFreeAsync, CALL_GIVES, MT_MEMORY_POOL, "cuMemFreeAsync"),
-    DRIVER(cuMemFreeAsync_ptsz, cuMemFreeAsync, CALL_GIVES, MT_MEMORY_POOL, "cuMemFreeAsync"),
-    DRIVER(cuMemCreate, cuMemCreate, CALL_MAKES, MT_MEMORY_VIRTUAL, "cuMemCreate"),
-    DRIVER(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, CALL_HOLDS, MT_MEMORY_VIRTUAL,
-           "cuMemRetainAllocationHandle"),
-    DRIVER(cuMemRelease, cuMemRelease, CALL_LETS_GO, MT_MEMORY_VIRTUAL, "cuMemRelease"),
-    DRIVER(cuMemMap, cuMemMap, CALL_MAPS, MT_MEMORY_VIRTUAL, "cuMemMap"),
-    DRIVER(cuMemUnmap, cuMemUnmap, CALL_UNMAPS, MT_MEMORY_VIRTUAL, "cuMemUnmap"),
-    DRIVER(cuMemPoolTrimTo, cuMemPoolTrimTo, CALL_TRIMS, MT_MEMORY_POOL, "cuMemPoolTrimTo"),
-    DRIVER(cuMemPoolDestroy, cuMemPoolDestroy, CALL_DESTROYS, MT_MEMORY_POOL, "cuMemPoolDestroy"),
+    DRIVER(cuMemAlloc_v2, cuMemAlloc_v2, TAKES, DEVICE, "cuMemAlloc"),
+    DRIVER(cuMemAllocPitch_v2, cuMemAllocPitch_v2, TAKES, DEVICE, "cuMemAllocPitch"),
+    DRIVER(cuMemAllocManaged, cuMemAllocManaged, TAKES, MANAGED, "cuMemAllocManaged"),
+    DRIVER(cuMemAllocAsync, cuMemAllocAsync, TAKES, POOL, "cuMemAllocAsync"),
+    DRIVER(cuMemAllocAsync_ptsz, cuMemAllocAsync_ptsz, TAKES, POOL, "cuMemAllocAsync"),
+    DRIVER(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, TAKES, POOL, "cuMemAllocFromPoolAsync"),
+    DRIVER(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, TAKES, POOL, "cuMemAllocFromPoolAsync"),
+    DRIVER(cuMemFree_v2, cuMemFree_v2, GIVES, DEVICE, "cuMemFree"),
+    DRIVER(cuMemFreeAsync, cuMemFreeAsync, GIVES, POOL, "cuMemFreeAsync"),
+    DRIVER(cuMemFreeAsync_ptsz, cuMemFreeAsync, GIVES, POOL, "cuMemFreeAsync"),
+    DRIVER(cuMemCreate, cuMemCreate, MAKES, VIRTUAL, "cuMemCreate"),
+    DRIVER(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, HOLDS, VIRTUAL, "cuMemRetainAllocationHandle"),
+    DRIVER(cuMemRelease, cuMemRelease, LETS_GO, VIRTUAL, "cuMemRelease"),
+    DRIVER(cuMemMap, cuMemMap, MAPS, VIRTUAL, "cuMemMap"),
+    DRIVER(cuMemUnmap, cuMemUnmap, UNMAPS, VIRTUAL, "cuMemUnmap"),
+    DRIVER(cuMemPoolTrimTo, cuMemPoolTrimTo, TRIMS, POOL, "cuMemPoolTrimTo"),
+    DRIVER(cuMemPoolDestroy, cuMemPoolDestroy, DESTROYS, POOL, "cuMemPoolDestroy"),
 };
 
 static const struct mt_listened_call runtime_calls[CUPTI_RUNTIME_TRACE_CBID_SIZE] = {
-    RUNTIME(cudaMemPoolTrimTo_v11020, cudaMemPoolTrimTo_v11020, CALL_TRIMS, MT_MEMORY_POOL, "cudaMemPoolTrimTo"),
-    RUNTIME(cudaMemPoolDestroy_v11020, cudaMemPoolDestroy_v11020, CALL_DESTROYS, MT_MEMORY_POOL, "cudaMemPoolDestroy"),
-    RUNTIME(cudaMalloc_v3020, cudaMalloc_v3020, CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc"),
-    RUNTIME(cudaMallocPitch_v3020, cudaMallocPitch_v3020, CALL_TAKES, MT_MEMORY_DEVICE, "cudaMallocPitch"),
-    RUNTIME(cudaMalloc3D_v3020, cudaMalloc3D_v3020, CALL_TAKES, MT_MEMORY_DEVICE, "cudaMalloc3D"),
-    RUNTIME(cudaMallocManaged_v6000, cudaMallocManaged_v6000, CALL_TAKES, MT_MEMORY_MANAGED, "cudaMallocManaged"),
-    RUNTIME(cudaMallocAsync_v11020, cudaMallocAsync_v11020, CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
-    RUNTIME(cudaMallocAsync_ptsz_v11020, cudaMallocAsync_v11020_ptsz, CALL_TAKES, MT_MEMORY_POOL, "cudaMallocAsync"),
-    RUNTIME(cudaMallocFromPoolAsync_v11020, cudaMallocFromPoolAsync_v11020, CALL_TAKES, MT_MEMORY_POOL,
+    RUNTIME(cudaMemPoolTrimTo_v11020, cudaMemPoolTrimTo_v11020, TRIMS, POOL, "cudaMemPoolTrimTo"),
+    RUNTIME(cudaMemPoolDestroy_v11020, cudaMemPoolDestroy_v11020, DESTROYS, POOL, "cudaMemPoolDestroy"),
+    RUNTIME(cudaMalloc_v3020, cudaMalloc_v3020, TAKES, DEVICE, "cudaMalloc"),
+    RUNTIME(cudaMallocPitch_v3020, cudaMallocPitch_v3020, TAKES, DEVICE, "cudaMallocPitch"),
+    RUNTIME(cudaMalloc3D_v3020, cudaMalloc3D_v3020, TAKES, DEVICE, "cudaMalloc3D"),
+    RUNTIME(cudaMallocManaged_v6000, cudaMallocManaged_v6000, TAKES, MANAGED, "cudaMallocManaged"),
+    RUNTIME(cudaMallocAsync_v11020, cudaMallocAsync_v11020, TAKES, POOL, "cudaMallocAsync"),
+    RUNTIME(cudaMallocAsync_ptsz_v11020, cudaMallocAsync_v11020_ptsz, TAKES, POOL, "cudaMallocAsync"),
+    RUNTIME(cudaMallocFromPoolAsync_v11020, cudaMallocFromPoolAsync_v11020, TAKES, POOL, "cudaMallocFromPoolAsync"),
+    RUNTIME(cudaMallocFromPoolAsync_ptsz_v11020, cudaMallocFromPoolAsync_v11020_ptsz, TAKES, POOL,
             "cudaMallocFromPoolAsync"),
-    RUNTIME(cudaMallocFromPoolAsync_ptsz_v11020, cudaMallocFromPoolAsync_v11020_ptsz, CALL_TAKES, MT_MEMORY_POOL,
-            "cudaMallocFromPoolAsync"),
-    RUNTIME(cudaFree_v3020, cudaFree_v3020, CALL_GIVES, MT_MEMORY_DEVICE, "cudaFree"),
-    RUNTIME(cudaFreeAsync_v11020, cudaFreeAsync_v11020, CALL_GIVES, MT_MEMORY_POOL, "cudaFreeAsync"),
-    RUNTIME(cudaFreeAsync_ptsz_v11020, cudaFreeAsync_v11020, CALL_GIVES, MT_MEMORY_POOL, "cudaFreeAsync"),
+    RUNTIME(cudaFree_v3020, cudaFree_v3020, GIVES, DEVICE, "cudaFree"),
+    RUNTIME(cudaFreeAsync_v11020, cudaFreeAsync_v11020, GIVES, POOL, "cudaFreeAsync"),
+    RUNTIME(cudaFreeAsync_ptsz_v11020, cudaFreeAsync_v11020, GIVES, POOL, "cudaFreeAsync"),
 };
 
 _Static_assert((int)CUPTI_DRIVER_TRACE_CBID_SIZE <= (int)MT_LISTENED_IDS &&
