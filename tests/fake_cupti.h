@@ -1,5 +1,5 @@
-/* CUPTI without a card: its functions, which whoever listens to it finds first in the program that includes this. It calls
- * back only where it was asked to, keeps records until they are flushed, and hands them over in buffers of a few. */
+/* A fake CUPTI: a program that includes this has CUPTI's functions, and its libraries find them first. It calls back
+ * only as asked, keeps activity records until they are flushed, and delivers them in small buffers. */
 #ifndef MT_TESTS_FAKE_CUPTI_H
 #define MT_TESTS_FAKE_CUPTI_H
 
@@ -154,7 +154,7 @@ static bool fake_cupti_is_zero(const uint8_t *buffer, size_t bytes)
     return zeros == bytes;
 }
 
-/* Hands over some of the records in a buffer of its own, which may be none. */
+/* Delivers some of the records in a buffer of its own, which may be empty. */
 static void fake_cupti_hand_over(const void *records, size_t bytes)
 {
     uint8_t *buffer = NULL;
@@ -205,14 +205,14 @@ CUptiResult cuptiGetContextId(CUcontext context, uint32_t *id)
 
 /* ---- what a test has happen ---- */
 
-/* Calls back, if it was asked to. */
+/* Calls back, if that was asked for. */
 static inline void fake_cupti_call_back(CUpti_CallbackDomain domain, CUpti_CallbackId function, const void *data)
 {
     if (fake_cupti.is_subscribed && fake_cupti.hears[domain][function])
         fake_cupti.callback(fake_cupti.context, domain, function, data);
 }
 
-/* Keeps a record for the next flush, if its kind is recorded; one too many is dropped. */
+/* Keeps a record for the next flush, if its kind is enabled. Drops it if there is no room. */
 static inline void fake_cupti_remember(bool is_recorded, const void *record, size_t bytes)
 {
     if (!is_recorded)
@@ -223,7 +223,7 @@ static inline void fake_cupti_remember(bool is_recorded, const void *record, siz
         fake_cupti.dropped++;
 }
 
-/* A kernel that was launched by the call of this number. */
+/* Keeps the record of a kernel that was launched by the call with this number. */
 static inline void fake_cupti_ran(uint32_t number, const char *name, uint64_t start_ns, uint64_t end_ns)
 {
     const CUpti_ActivityKernel10 record = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,

@@ -1,5 +1,5 @@
-/* Two who emit become one sequence: whatever the allocator and the notes of a program do, from threads of their own, what
- * arrives obeys base/event.h as if one had done it. */
+/* Two sources become one sequence: the events of the allocator and of the notes, from threads of their own, obey
+ * base/event.h as if they had one source. */
 #include "alloc/alloc.h"
 #include "api/joint_sink.h"
 #include "base/interner.h"
@@ -54,7 +54,7 @@ static void free_target(struct target *target)
     free(target);
 }
 
-/* What each of the two does, at random. */
+/* A source with random calls. */
 struct actor {
     const struct mt_sink *sink;
     uint64_t seed;
