@@ -1,4 +1,4 @@
-/** The bars over the charts: steps, phases, spans and kernels, by mouse and by keys. */
+/** The bars above the charts: steps, phases, spans and kernels, with mouse and keys. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";

@@ -1,4 +1,4 @@
-/** What is encoded is decoded, and what is damaged is refused. */
+/** Decoding: encoded data comes back, and damaged data is refused. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";

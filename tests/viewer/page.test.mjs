@@ -1,4 +1,4 @@
-/** The page in a browser: each click, key and zoom, read off what the page then says. */
+/** The page in a browser: each click, key and zoom, checked by the texts and attributes of the page. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
@@ -26,7 +26,7 @@ before(async () => {
 });
 after(() => started.close());
 
-/** Every third block has no label, as in a trace that is damaged. */
+/** Removes the label of every third block, as in a damaged trace. */
 function loseLabels(blocks) {
     blocks.label.forEach((_, i) => {
         if (i % 3 === 0) blocks.label[i] = 0;
@@ -35,7 +35,7 @@ function loseLabels(blocks) {
 
 const withPage = (name, options, body) => withOpened(started, urls[name], options, body);
 
-/** The composition of a recording after an event, by category, largest first. */
+/** Returns the composition of a recording after an event, by category, largest first. */
 function compositionOf(page, run, event) {
     const { blocks, sizes, labels } = page.runs[run].tables;
     const bytes = new Map();
