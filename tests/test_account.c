@@ -156,7 +156,7 @@ static void records_of_told_calls_add_nothing(void **state)
     take(MIB, 70); /* before the record of the free comes */
     record(MT_MEMORY_DEVICE, true, MIB, 100, 42);
     assert_holds(270, 2);
-    assert_int_equal(mt_account_counts(account).told_records, 3);
+    assert_int_equal(mt_account_counts(account).matched_records, 3);
     assert_int_equal(mt_account_counts(account).filled_records, 0);
 }
 

@@ -159,7 +159,7 @@ static void run_kernel(uint32_t number, const char *name, uint64_t start_ns)
     mt_account_ran(account, &run);
 }
 
-static void tell_kernel(void *context, const struct mt_kernel *kernel)
+static void report_kernel(void *context, const struct mt_kernel *kernel)
 {
     mt_account_kernel(context, kernel);
 }
@@ -177,11 +177,11 @@ static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
     leave(&main_thread, DEFAULT);
     run_kernel(3, "c", 1300);
     run_kernel(2, "b", 1200);
-    mt_account_take_kernels(account, -1000, tell_kernel, account);
+    mt_account_take_kernels(account, -1000, report_kernel, account);
     run_kernel(1, "a", 1100);
     run_kernel(99, "nobody's", 1400);
     run_kernel(0, "of no call", 1500);
-    mt_account_take_kernels(account, -1000, tell_kernel, account);
+    mt_account_take_kernels(account, -1000, report_kernel, account);
     static const struct {
         const char *name, *path;
         int64_t step;

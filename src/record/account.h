@@ -47,8 +47,8 @@ struct mt_account_thread {
     struct mt_account_range {
         uint64_t domain;
         mt_span_id span;
-        bool is_told; /* emitted as an event */
-        bool is_step; /* a step, and so no span */
+        bool is_reported; /* emitted as an event */
+        bool is_step;     /* a step, and so no span */
     } * ranges;
     uint32_t depth;           /* number of open ranges */
     mt_span_id launch_span;   /* the span of launch_label; valid while that is not 0 */
@@ -82,10 +82,10 @@ struct mt_memory_record {
 
 /* Totals since the account was created. */
 struct mt_account_counts {
-    uint64_t refused;        /* requests */
-    uint64_t told_records;   /* activity records of expected calls */
-    uint64_t filled_records; /* activity records that added or freed memory that no call reported */
-    uint64_t doubtful;       /* activity records that no call matches and that may not be trusted: not counted */
+    uint64_t refused;         /* requests */
+    uint64_t matched_records; /* activity records of expected calls */
+    uint64_t filled_records;  /* activity records that added or freed memory that no call reported */
+    uint64_t doubtful;        /* activity records that no call matches and that may not be trusted: not counted */
 };
 
 struct mt_account;

@@ -38,9 +38,9 @@ struct mt_account_unaddressed {
 
 /* Ranges and steps as events, and kernels by their launch. */
 struct mt_account_ranges {
-    char *step_prefix;                      /* NULL: there are no steps */
-    const struct mt_account_thread *teller; /* the thread whose ranges are emitted; NULL: none yet */
-    char **names;                           /* by span: the last part of its path; NULL: not interned here */
+    char *step_prefix;                               /* NULL: there are no steps */
+    const struct mt_account_thread *emitting_thread; /* the thread whose ranges are emitted; NULL: none yet */
+    char **names;                                    /* by span: the last part of its path; NULL: not interned here */
     size_t name_count;
     _Atomic int64_t step;       /* the current one; MT_NO_STEP: none */
     struct mt_launch *launches; /* number n is at n % their number */

@@ -49,11 +49,11 @@ static bool is_step(const struct mt_account_ranges *ranges, const char *name)
 }
 
 /* True if the thread's ranges are emitted: it is the first one with ranges. */
-static bool tells(struct mt_account_ranges *ranges, const struct mt_account_thread *thread)
+static bool is_emitted(struct mt_account_ranges *ranges, const struct mt_account_thread *thread)
 {
-    if (ranges->teller == NULL)
-        ranges->teller = thread;
-    return ranges->teller == thread;
+    if (ranges->emitting_thread == NULL)
+        ranges->emitting_thread = thread;
+    return ranges->emitting_thread == thread;
 }
 
 /* Keeps the name of a span, since a sink does not return names. */
@@ -88,12 +88,12 @@ void mt_account_enter(struct mt_account *account, struct mt_account_thread *thre
     struct mt_account_ranges *ranges = &account->ranges;
     struct mt_account_range range = {.domain = domain,
                                      .span = mt_account_span(thread),
-                                     .is_told = tells(ranges, thread),
+                                     .is_reported = is_emitted(ranges, thread),
                                      .is_step = is_step(ranges, name)};
     if (!range.is_step)
         range.span = intern_span(account, range.span, name[0] != '\0' ? name : "?");
     push(thread, range);
-    if (!range.is_told)
+    if (!range.is_reported)
         return;
     if (range.is_step)
         ranges->step = mt_foreign_step_begin(account->foreign, time_ns);
@@ -112,7 +112,7 @@ static void end_spans(struct mt_account *account, const struct mt_account_thread
                       uint64_t time_ns)
 {
     for (uint32_t i = thread->depth; i-- > first;)
-        if (thread->ranges[i].is_told && !thread->ranges[i].is_step)
+        if (thread->ranges[i].is_reported && !thread->ranges[i].is_step)
             mt_foreign_span_end(account->foreign, time_ns, thread->ranges[i].span);
 }
 
@@ -125,7 +125,7 @@ static void go_on(struct mt_account *account, struct mt_account_thread *thread, 
         assert(range->is_step ||
                (range->span < account->ranges.name_count && account->ranges.names[range->span] != NULL));
         range->span = range->is_step ? parent : intern_span(account, parent, account->ranges.names[range->span]);
-        if (range->is_told && !range->is_step)
+        if (range->is_reported && !range->is_step)
             mt_foreign_span_begin(account->foreign, time_ns, range->span);
     }
 }
@@ -134,7 +134,7 @@ static void leave(struct mt_account *account, struct mt_account_thread *thread, 
 {
     assert(index < thread->depth);
     const struct mt_account_range range = thread->ranges[index];
-    if (range.is_step && range.is_told)
+    if (range.is_step && range.is_reported)
         end_step(account, time_ns);
     if (!range.is_step)
         end_spans(account, thread, index, time_ns);
@@ -158,8 +158,8 @@ void mt_account_forget_thread(struct mt_account *account, struct mt_account_thre
     while (thread->depth > 0)
         leave(account, thread, thread->depth - 1, time_ns);
     assert(thread->depth == 0);
-    if (account->ranges.teller == thread)
-        account->ranges.teller = NULL;
+    if (account->ranges.emitting_thread == thread)
+        account->ranges.emitting_thread = NULL;
     free(thread->ranges);
     *thread = (struct mt_account_thread){0};
 }
@@ -191,10 +191,10 @@ void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run)
     struct mt_launch *launch = &account->ranges.launches[run->launch % LAUNCH_SLOTS];
     uint64_t known = atomic_load_explicit(&launch->number_and_label, memory_order_acquire);
     if (run->launch != 0 && known >> 32 == run->launch) {
-        const struct mt_kernel_launch told = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
-                                              .label = (mt_label_id)known,
-                                              .number = run->launch};
-        mt_kernel_log_launch(account->ranges.kernels, &told);
+        const struct mt_kernel_launch known_launch = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
+                                                      .label = (mt_label_id)known,
+                                                      .number = run->launch};
+        mt_kernel_log_launch(account->ranges.kernels, &known_launch);
     }
     mt_kernel_log_ran(account->ranges.kernels, run);
 }
@@ -207,9 +207,9 @@ void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
 
 void mt_account_kernel(struct mt_account *account, const struct mt_kernel *kernel)
 {
-    struct mt_kernel told = *kernel;
-    assert(told.step >= MT_NO_STEP);
-    if (told.label == 0)
-        told.label = label_launch(account, 0);
-    mt_foreign_kernel(account->foreign, &told);
+    struct mt_kernel emitted = *kernel;
+    assert(emitted.step >= MT_NO_STEP);
+    if (emitted.label == 0)
+        emitted.label = label_launch(account, 0);
+    mt_foreign_kernel(account->foreign, &emitted);
 }

@@ -200,7 +200,7 @@ static void release_recorded(struct mt_account *account, const struct mt_memory_
  * call. Without a match, the numbers of calls and records may differ, and all memory would count twice. */
 static bool may_fill(const struct mt_account *account, const struct mt_memory_record *record)
 {
-    return record->kind == MT_MEMORY_ARRAY || record->kind == MT_MEMORY_STATIC || account->counts.told_records > 0;
+    return record->kind == MT_MEMORY_ARRAY || record->kind == MT_MEMORY_STATIC || account->counts.matched_records > 0;
 }
 
 static bool has_ended(const struct mt_account *account, uint32_t context)
@@ -229,7 +229,7 @@ static void take_recorded(struct mt_account *account, const struct mt_memory_rec
 void mt_account_record(struct mt_account *account, const struct mt_memory_record *record)
 {
     if (record->call != 0 && account->unaddressed.calls[record->call % CALL_SLOTS] == record->call) {
-        account->counts.told_records++;
+        account->counts.matched_records++;
         return;
     }
     release_recorded(account, record); /* also before a second one at the address: the end of the first was lost */

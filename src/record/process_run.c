@@ -24,8 +24,8 @@ struct mt_process_run {
 
 static void answer(const char *path, mt_record_answer_kind kind, int64_t number, const char *text)
 {
-    const struct mt_record_answer told = {.kind = kind, .pid = getpid(), .number = number, .text = text};
-    mt_record_answer_give(path, &told);
+    const struct mt_record_answer given = {.kind = kind, .pid = getpid(), .number = number, .text = text};
+    mt_record_answer_give(path, &given);
 }
 
 void mt_process_note(const struct mt_record_request *request, const char *consequence)
@@ -124,7 +124,7 @@ uint64_t mt_process_run_now_ns(const struct mt_process_run *run)
     return mt_clock_since_ns(run->begin_ns);
 }
 
-static void tell_lost(const struct mt_process_run *run, uint64_t count, const char *what)
+static void answer_lost(const struct mt_process_run *run, uint64_t count, const char *what)
 {
     if (count > 0)
         answer(run->answers, MT_RECORD_LOST, (int64_t)count, what);
@@ -141,11 +141,11 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
 {
     const struct mt_account_counts counts = mt_account_counts(run->account);
     assert(run->recorder != NULL);
-    tell_lost(run, lost_records, "records of CUPTI");
-    tell_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
+    answer_lost(run, lost_records, "records of CUPTI");
+    answer_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
     if (run->watches_kernels)
         mt_recorder_measure(run->recorder, MT_LOST_KERNELS, -1, (double)lost_records);
-    mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.told_records);
+    mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.matched_records);
     mt_recorder_measure(run->recorder, "records:filled_in", -1, (double)counts.filled_records);
     mt_status status = mt_recorder_close(run->recorder, end_state(&counts, exit_code));
     run->recorder = NULL;

@@ -18,8 +18,8 @@ struct mt_process_card {
     uint64_t capacity_bytes;
 };
 
-/* Opens the trace and adds a run. Copies its arguments. Fails as mt_recorder_open; `memtrace record` is told of success
- * and failure alike. */
+/* Opens the trace and adds a run. Copies its arguments. Fails as mt_recorder_open. Answers `memtrace record`,
+ * also on failure. */
 mt_status mt_process_run_open(const struct mt_record_request *request, const struct mt_process_card *card,
                               char *(*spell)(const char *name), struct mt_process_run **out);
 
@@ -30,7 +30,7 @@ struct mt_account *mt_process_run_account(struct mt_process_run *run);
 uint64_t mt_process_run_now_ns(const struct mt_process_run *run);
 
 /* Ends the run of a process that exits with this code; CUPTI dropped `lost_records` activity records. After this the
- * account may still be told of launches, which are ignored, and of nothing else. Returns the recorder's first error. */
+ * account ignores launches, and must get no other calls. Returns the recorder's first error. */
 mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64_t lost_records);
 
 /* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */

@@ -290,8 +290,7 @@ static bool is_recorded(void)
     return false;
 }
 
-/* The traces need not be told where nothing is recorded. Then no lock is taken, and threads do not wait for each
- * other. */
+/* Marks the place in the traces. Without a trace it takes no lock, so that threads do not wait for each other. */
 void memtrace_torch_place(uint32_t span, int category)
 {
     if (mt_torch_label_place(span, mt_torch_known(category)) == span || !is_recorded())

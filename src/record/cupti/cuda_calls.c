@@ -266,7 +266,7 @@ void mt_call_ask(const struct mt_pool_functions *pools, const struct mt_listenin
                  const struct mt_listened_call *call, const CUpti_CallbackData *data, struct mt_call_place *out)
 {
     *out = (struct mt_call_place){.device = MT_NOT_A_DEVICE};
-    bool is_wanted = takes(call) ? !thread->is_told : call->action == CALL_TRIMS;
+    bool is_wanted = takes(call) ? !thread->is_reported : call->action == CALL_TRIMS;
     if (data->callbackSite != CUPTI_API_EXIT || !is_wanted)
         return;
     const struct arguments given = read_arguments(call, data->functionParams);
@@ -297,7 +297,7 @@ static void begin_call(struct mt_account *account, struct mt_listening_thread *t
     mt_account_expect(account, data->correlationId);
     if (takes(call) && call->domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
         thread->outer = call;
-        thread->is_told = false;
+        thread->is_reported = false;
     }
     if (call->action == CALL_GIVES || call->action == CALL_LETS_GO || call->action == CALL_UNMAPS)
         give_back(account, call, data->functionParams, time_ns);
@@ -353,10 +353,10 @@ static void end_request(struct mt_account *account, struct mt_listening_thread *
                         const struct mt_listened_call *call, const CUpti_CallbackData *data,
                         const struct mt_call_place *place, int result, uint64_t time_ns)
 {
-    if (thread->is_told || (result != SUCCEEDED && result != OUT_OF_MEMORY))
+    if (thread->is_reported || (result != SUCCEEDED && result != OUT_OF_MEMORY))
         return;
     const struct mt_memory_call request = describe(thread, call, data, place, result, time_ns);
-    thread->is_told = thread->outer != NULL;
+    thread->is_reported = thread->outer != NULL;
     if (request.device == MT_NOT_A_DEVICE)
         return;
     if (result == OUT_OF_MEMORY)
@@ -395,12 +395,12 @@ static void end_call(struct mt_account *account, struct mt_listening_thread *thr
         end_other(account, call, data->functionParams, place, time_ns);
     if (thread->outer == call) {
         thread->outer = NULL;
-        thread->is_told = false;
+        thread->is_reported = false;
     }
 }
 
-void mt_call_heard(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
-                   const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns)
+void mt_call_report(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                    const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns)
 {
     assert(thread->outer == NULL || takes(thread->outer));
     if (data->callbackSite == CUPTI_API_ENTER)

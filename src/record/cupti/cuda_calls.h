@@ -32,7 +32,7 @@ const struct mt_listened_call *mt_listened_call_find(CUpti_CallbackDomain domain
 struct mt_listening_thread {
     struct mt_account_thread account;
     const struct mt_listened_call *outer; /* the current call of the runtime, if that takes memory; NULL: none */
-    bool is_told;                         /* the memory of the outer call was reported, or its refusal */
+    bool is_reported;                     /* the memory of the outer call was reported, or its refusal */
 };
 
 /* Functions of the driver about pools. NULL where they are missing; then nothing is reported of pools. */
@@ -72,8 +72,8 @@ void mt_call_ask(const struct mt_pool_functions *pools, const struct mt_listenin
 
 /* Reports a call at one of its ends: CUPTI_API_ENTER or CUPTI_API_EXIT of `data`, at `time_ns` since the run began. One
  * at a time with all other calls about the account. */
-void mt_call_heard(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
-                   const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns);
+void mt_call_report(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                    const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns);
 
 /* Converts an activity record about memory. False if the memory is the host's. */
 bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, struct mt_memory_record *out);

@@ -2,8 +2,8 @@
  * (CUDA_INJECTION64_PATH), and NVTX loads it before that if they use it (NVTX_INJECTION64_PATH). It becomes CUPTI's
  * subscriber, opens the trace when the process creates its first context, and closes it when the process exits.
  *
- * It never stops the program, prints nothing, and leaves signals alone. `memtrace record` is told what it can't do;
- * where it can do nothing, it leaves CUPTI to others. */
+ * It never stops the program, prints nothing, and leaves signals alone. If it can't record something,
+ * it answers so to `memtrace record`. If it can record nothing, it leaves CUPTI to others. */
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
 #include "device/cupti/kernel_name.h"
@@ -49,7 +49,7 @@ static struct {
 
     pthread_mutex_t launch_lock; /* guards the rest */
     bool has_ranges;             /* the program uses NVTX */
-    bool watches_kernels, hears_launches;
+    bool watches_kernels, listens_to_launches;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .pool_lock = PTHREAD_MUTEX_INITIALIZER,
            .buffers = MT_CUPTI_BUFFERS(MEMORY_BUFFER_BYTES),
@@ -116,19 +116,19 @@ static struct mt_listening_thread *know_thread(void)
 
 /* ---- callbacks ---- */
 
-static void tell_call(struct mt_listening_thread *thread, const struct mt_listened_call *call,
-                      const CUpti_CallbackData *data)
+static void report_call(struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                        const CUpti_CallbackData *data)
 {
     struct mt_call_place place;
     mt_call_ask(&watch.pools, thread, call, data, &place);
     pthread_mutex_lock(&watch.lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
-        mt_call_heard(mt_process_run_account(run), thread, call, data, &place, mt_process_run_now_ns(run));
+        mt_call_report(mt_process_run_account(run), thread, call, data, &place, mt_process_run_now_ns(run));
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void hear_memory(const struct mt_listened_call *call, const CUpti_CallbackData *data)
+static void on_memory_call(const struct mt_listened_call *call, const CUpti_CallbackData *data)
 {
     struct mt_listening_thread *thread = know_thread();
     bool is_of_pool = mt_call_is_of_pool(call);
@@ -137,13 +137,13 @@ static void hear_memory(const struct mt_listened_call *call, const CUpti_Callbac
         return;
     if (is_of_pool)
         pthread_mutex_lock(&watch.pool_lock);
-    tell_call(thread, call, data);
+    report_call(thread, call, data);
     if (is_of_pool)
         pthread_mutex_unlock(&watch.pool_lock);
 }
 
 /* Called in every launch. Takes the lock only if the thread's range has changed. */
-static void hear_launch(const CUpti_CallbackData *data)
+static void on_launch(const CUpti_CallbackData *data)
 {
     struct mt_process_run *run = atomic_load_explicit(&watch.run, memory_order_acquire);
     if (data->callbackSite != CUPTI_API_ENTER || run == NULL)
@@ -158,13 +158,13 @@ static void hear_launch(const CUpti_CallbackData *data)
     mt_account_launch(mt_process_run_account(run), data->correlationId, thread->account.launch_label);
 }
 
-static void hear_call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData *data)
+static void on_call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData *data)
 {
     const struct mt_listened_call *call = mt_listened_call_find(domain, id);
     if (call != NULL)
-        hear_memory(call, data);
+        on_memory_call(call, data);
     else
-        hear_launch(data);
+        on_launch(data);
 }
 
 static void end_context(CUcontext context)
@@ -179,7 +179,7 @@ static void end_context(CUcontext context)
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
+static void on_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
 {
     if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
         begin_run(data->context);
@@ -188,17 +188,17 @@ static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
 }
 
 /* Opens the trace for ranges that begin before the first context, since they are spans, too. */
-static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
+static void on_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
     struct mt_listening_thread *thread = know_thread();
     if (id != CUPTI_CBID_NVTX_nvtxDomainRegisterStringA)
         begin_run(NULL);
     pthread_mutex_lock(&watch.lock);
-    if (!mt_range_string_heard(&watch.strings, id, data)) {
+    if (!mt_range_string_keep(&watch.strings, id, data)) {
         struct mt_process_run *run = watch.run;
         if (run != NULL)
-            mt_range_heard(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
-                           mt_process_run_now_ns(run));
+            mt_range_report(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
+                            mt_process_run_now_ns(run));
     }
     pthread_mutex_unlock(&watch.lock);
 }
@@ -220,8 +220,7 @@ static void end_watch(void)
     cuptiUnsubscribe(watch.subscriber);
 }
 
-/* Leaves CUPTI, if that was decided. From inside a callback that is possible only at the end of a call of the
- * program. */
+/* Leaves CUPTI, if that was decided. Inside a callback this is possible only at the end of a call of the program. */
 static void end_watch_after_call(CUpti_CallbackDomain domain, const void *data)
 {
     if (is_of_call(domain) && ((const CUpti_CallbackData *)data)->callbackSite == CUPTI_API_EXIT &&
@@ -235,11 +234,11 @@ static void CUPTIAPI on_callback(void *context, CUpti_CallbackDomain domain, CUp
     if (atomic_load_explicit(&watch.is_over, memory_order_relaxed))
         end_watch_after_call(domain, data);
     else if (is_of_call(domain))
-        hear_call(domain, id, data);
+        on_call(domain, id, data);
     else if (domain == CUPTI_CB_DOMAIN_RESOURCE)
-        hear_context(id, data);
+        on_context(id, data);
     else if (domain == CUPTI_CB_DOMAIN_NVTX)
-        hear_range(id, data);
+        on_range(id, data);
 }
 
 /* ---- buffers of activity records ---- */
@@ -250,9 +249,8 @@ static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes
     *out_most_records = 0; /* as many as fit */
 }
 
-/* Takes the lock for one record, so that the program never waits for thousands. Here and below, the reading lock is
- * held. */
-static void tell_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
+/* Takes the lock for one record, so that the program never waits for many. Here and below, the reading lock is held. */
+static void report_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
 {
     struct mt_memory_record memory;
     pthread_mutex_lock(&watch.lock);
@@ -261,7 +259,7 @@ static void tell_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void tell_kernel(void *run, const struct mt_kernel *kernel)
+static void report_kernel(void *run, const struct mt_kernel *kernel)
 {
     pthread_mutex_lock(&watch.lock);
     if (watch.run != NULL)
@@ -269,7 +267,7 @@ static void tell_kernel(void *run, const struct mt_kernel *kernel)
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void tell_record(struct mt_process_run *run, const CUpti_Activity *record)
+static void read_record(struct mt_process_run *run, const CUpti_Activity *record)
 {
     struct mt_kernel_run kernel;
     mt_cupti_kernel what = mt_cupti_kernel_read(record, &kernel);
@@ -278,7 +276,7 @@ static void tell_record(struct mt_process_run *run, const CUpti_Activity *record
     else if (what == MT_CUPTI_KERNEL_UNTIMED)
         watch.lost_records++;
     else if (record->kind == CUPTI_ACTIVITY_KIND_MEMORY2)
-        tell_memory(run, (const CUpti_ActivityMemory4 *)record);
+        report_memory(run, (const CUpti_ActivityMemory4 *)record);
 }
 
 static uint64_t now_ns(const void *run)
@@ -286,14 +284,14 @@ static uint64_t now_ns(const void *run)
     return mt_process_run_now_ns(run);
 }
 
-static void tell_buffer(struct mt_process_run *run, uint8_t *buffer, size_t valid_bytes)
+static void read_buffer(struct mt_process_run *run, uint8_t *buffer, size_t valid_bytes)
 {
     CUpti_Activity *record = NULL;
     int64_t shift_ns = 0;
     while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
-        tell_record(run, record);
+        read_record(run, record);
     if (watch.request.watches_kernels && mt_cupti_find_shift(now_ns, run, &shift_ns) == MT_OK)
-        mt_account_take_kernels(mt_process_run_account(run), shift_ns, tell_kernel, run);
+        mt_account_take_kernels(mt_process_run_account(run), shift_ns, report_kernel, run);
 }
 
 /* Called by CUPTI, from any thread, with a full buffer. */
@@ -305,7 +303,7 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
     pthread_mutex_lock(&watch.reading_lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL && valid_bytes > 0)
-        tell_buffer(run, buffer, valid_bytes);
+        read_buffer(run, buffer, valid_bytes);
     pthread_mutex_unlock(&watch.reading_lock);
     if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         watch.lost_records += dropped;
@@ -314,8 +312,7 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 
 /* ---- beginning and end ---- */
 
-/* Takes both locks, so that a buffer that CUPTI's thread is handing over is read to its end. Returns the run, or
- * NULL. */
+/* Takes both locks, so that a buffer that is being read is read to its end. Returns the run, or NULL. */
 static struct mt_process_run *end_run(void)
 {
     pthread_mutex_lock(&watch.reading_lock);
@@ -405,8 +402,8 @@ static void set_launch_condition(bool *condition)
         return;
     pthread_mutex_lock(&watch.launch_lock);
     *condition = true;
-    bool is_time = watch.has_ranges && watch.watches_kernels && !watch.hears_launches;
-    watch.hears_launches |= is_time;
+    bool is_time = watch.has_ranges && watch.watches_kernels && !watch.listens_to_launches;
+    watch.listens_to_launches |= is_time;
     pthread_mutex_unlock(&watch.launch_lock);
     if (is_time && listen_to_launches() != MT_OK)
         mt_process_note(&watch.request, "kernels are recorded without their ranges");

@@ -29,7 +29,7 @@ void mt_range_strings_create(struct mt_range_strings *strings)
     mt_number_map_create(&strings->copies);
 }
 
-bool mt_range_string_heard(struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data)
+bool mt_range_string_keep(struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
     if (id != CUPTI_CBID_NVTX_nvtxDomainRegisterStringA)
         return false;
@@ -107,9 +107,9 @@ static uint64_t domain_of(CUpti_CallbackId id, const void *given)
     return 0;
 }
 
-void mt_range_heard(struct mt_account *account, struct mt_account_thread *thread,
-                    const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
-                    uint64_t time_ns)
+void mt_range_report(struct mt_account *account, struct mt_account_thread *thread,
+                     const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
+                     uint64_t time_ns)
 {
     char text[NAME_BYTES];
     uint64_t domain = domain_of(id, data->functionParams);

@@ -21,12 +21,12 @@ struct mt_range_strings {
 void mt_range_strings_create(struct mt_range_strings *strings);
 
 /* Copies the string if the call registers one. False if it is another call. */
-bool mt_range_string_heard(struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data);
+bool mt_range_string_keep(struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data);
 
 /* Reports that a range begins or ends in the thread, at `time_ns` since the run began. A range without a name, or with
  * an unknown handle for it, has the name "". */
-void mt_range_heard(struct mt_account *account, struct mt_account_thread *thread,
-                    const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
-                    uint64_t time_ns);
+void mt_range_report(struct mt_account *account, struct mt_account_thread *thread,
+                     const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
+                     uint64_t time_ns);
 
 #endif
