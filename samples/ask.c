@@ -1,7 +1,7 @@
-/* Asks a trace how high memory got, and what it was made of.
+/* Reads a trace: prints its peak by category, and its largest blocks.
  *
  *   cc ask.c -o ask $(pkg-config --cflags --libs memtrace)
- *   ./ask label.db          the newest run; ./ask label.db 1 another, by number or name */
+ *   ./ask label.db          the newest run; ./ask label.db 1: another, by number or name */
 #include <inttypes.h>
 #include <memtrace.h>
 #include <stdio.h>
@@ -49,6 +49,6 @@ int main(int argc, char **argv)
     }
     memtrace_free(rows);
     memtrace_free(peak);
-    memtrace_trace_close(trace); /* last: the texts above are its own */
+    memtrace_trace_close(trace); /* last, since it owns the texts */
     return code;
 }

@@ -1,4 +1,4 @@
-/* A program that says what it allocates for: forward and backward of four layers.
+/* A program that labels its memory: forward and backward of four layers.
  *
  *   cc label.c -o label $(pkg-config --cflags --libs memtrace)
  *   ./label                  plans on a simulated H200; ./label cuda and ./label cpu take real memory
@@ -8,7 +8,7 @@
 
 enum { LAYERS = 4, ROWS = 512, COLUMNS = 2048 };
 
-/* Memory for ROWS x COLUMNS numbers; 0 if it can't be had. Any name is a category. */
+/* Takes memory for ROWS x COLUMNS numbers. Returns 0 if there is none. Any name may be a category. */
 static uint64_t take(memtrace_run *run, const char *category, memtrace_role role)
 {
     memtrace_label label = {sizeof label, category, role, MEMTRACE_F32, .dims = 2, .shape = {ROWS, COLUMNS}};
@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     memtrace_step_begin(run);
     memtrace_phase_begin(run, MEMTRACE_FORWARD);
     for (int layer = 0; layer < LAYERS; layer++) {
-        memtrace_span_begin(run, names[layer]); /* the number is the layer: alike layers are one row */
+        memtrace_span_begin(run, names[layer]); /* the number is the layer: answers merge equal layers */
         activations[layer] = take(run, "Convolution", MEMTRACE_SAVED);
         memtrace_span_end(run);
     }

@@ -1,5 +1,5 @@
-/* A CUDA program whose allocations become a trace, and whose other lines stay as they are: cudaMalloc and cudaFree are
- * replaced by two functions that note what happens, and the rest of the program does not know.
+/* A CUDA program whose allocations become a trace. cudaMalloc and cudaFree are replaced by two functions that note each
+ * call. The other lines of the program do not change.
  *
  *   cc replace_malloc.c -o replace_malloc -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcudart \
  *       $(pkg-config --cflags --libs memtrace)
@@ -10,7 +10,7 @@
 
 static memtrace_run *run;
 
-/* The line that asks is the least that a label can say. */
+/* Labels a block with the line that asks for it, the least that a label can have. */
 static cudaError_t noted_malloc(void **out, size_t bytes, const char *file, int line)
 {
     char op[64];
@@ -24,7 +24,7 @@ static cudaError_t noted_malloc(void **out, size_t bytes, const char *file, int 
     return error;
 }
 
-/* Noted before it happens: once it has, another thread may be given the same address. */
+/* Notes the end of a block before cudaFree, since another thread may get the address right after. */
 static cudaError_t noted_free(void *pointer)
 {
     if (pointer != NULL)
@@ -35,7 +35,7 @@ static cudaError_t noted_free(void *pointer)
 #define cudaMalloc(out, bytes) noted_malloc((void **)(out), (bytes), "replace_malloc.c", __LINE__)
 #define cudaFree(pointer) noted_free(pointer)
 
-/* From here on it is any program. */
+/* From here on, this is an ordinary program. */
 static cudaError_t work(void)
 {
     enum { COUNT = 1 << 20 };

@@ -1,5 +1,5 @@
-/* For tests of the account of a program's memory: one account whose events are kept and two threads that tell it
- * things, a nanosecond apart. */
+/* For tests of the account of a program's memory: one account whose events are kept, and two threads. Each call is a
+ * nanosecond after the one before. */
 #ifndef MT_TESTS_ACCOUNT_FIXTURE_H
 #define MT_TESTS_ACCOUNT_FIXTURE_H
 
@@ -20,7 +20,7 @@ static struct mt_account *account;
 static struct mt_account_thread main_thread, other_thread;
 static uint64_t now_ns;
 
-/* Kernels as the account told them, with a copy of each name. */
+/* The kernels that the account emitted, with a copy of each name. */
 static struct {
     struct mt_kernel kernels[MOST_KERNELS];
     char names[MOST_KERNELS][32];

@@ -31,7 +31,7 @@ static void refuse(const char *bytes)
     check(cudaMalloc(&none, strtoull(bytes, NULL, 10)) == cudaErrorMemoryAllocation, "being refused");
 }
 
-/* The driver compiles it for whatever card there is. */
+/* Loads the kernel, which the driver compiles for the installed card. */
 static CUfunction load_kernel(const char *name)
 {
     static const char assembly[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
@@ -59,7 +59,7 @@ static void launch(const char *name)
     check(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
 }
 
-/* Does what takes or gives memory; how many words that was, 0 if it is something else. */
+/* Does a command that takes or gives memory. Returns its number of words; 0 if it is another command. */
 static int act_on_memory(const char *word, int slot, size_t bytes)
 {
     if (strcmp(word, "take") == 0)

@@ -1,5 +1,5 @@
-/* Cards for the library that gives PyTorch memory, without a card: addresses that nothing is behind, and a list of which
- * stream waited for which. There are FAKE_CARDS of them. */
+/* Fake cards for the library that gives PyTorch memory: addresses without memory, and a list of waits between streams.
+ * There are FAKE_CARDS of them. */
 #ifndef MT_TESTS_FAKE_CARD_H
 #define MT_TESTS_FAKE_CARD_H
 
@@ -23,7 +23,7 @@ struct fake_card {
     mt_addr next;
 };
 
-/* What all cards did; a test empties it. */
+/* The calls of all cards. A test empties it. */
 static struct fake_cards {
     pthread_mutex_t lock;
     int opened, closed, synchronized, follows;

@@ -88,7 +88,7 @@ static void record_memory(CUpti_ActivityMemoryKind kind, uint64_t address, uint6
     fake_cupti_remember(fake_cupti.records_memory, &record, sizeof record);
 }
 
-/* The runtime calls the driver, as it does, and a record says it all again. */
+/* The runtime calls the driver, as the real one does, and an activity record reports the same. */
 static void take(uint64_t address, uint64_t bytes, int result)
 {
     void *pointer = NULL;
@@ -185,7 +185,7 @@ static void launch(const char *name)
                    fake_cupti.now_ns + call_number * 100 + 50);
 }
 
-/* The function of the library that a variable names; NULL: it names none, or there is none. */
+/* Returns the function of the library that a variable names; NULL if there is none. */
 static void *find_injected(const char *variable, const char *function)
 {
     const char *path = getenv(variable);
@@ -196,8 +196,8 @@ static void *find_injected(const char *variable, const char *function)
     return found;
 }
 
-/* As NVTX does when a program first uses it. CUPTI hears of ranges if the library lets it: here the program is CUPTI,
- * and no library whose function of that name could be found. */
+/* Loads NVTX's injection, as NVTX does at its first use. CUPTI is told of ranges only if the library allows it: here
+ * the program has CUPTI's functions, so the library finds none of that name in CUPTI. */
 static bool is_nvtx_heard(void)
 {
     static bool is_done, is_heard;
@@ -280,7 +280,7 @@ static void set_cupti_up(void)
     fake_cupti.now_ns = 1000000;
 }
 
-/* Programs that show what they are doing write over the text that they were started with. */
+/* Writes over the environment, as programs do that show a title. */
 static void show_title(void)
 {
     for (char **variable = environ; *variable != NULL; variable++) {
@@ -297,7 +297,7 @@ static void *make_context(void *unused)
     return unused;
 }
 
-/* Another thread does, while this one waits: for some seconds, since it may be waiting for this one. */
+/* Creates a context in another thread, and waits for it for some seconds, since it may be waiting for this one. */
 void fake_cuda_make_context(void);
 void fake_cuda_make_context(void)
 {
@@ -360,7 +360,7 @@ static void say_whether_cupti_is_used(void)
     printf("CUPTI is %s\n", used ? "in use" : "free");
 }
 
-/* A thread that does not block the signal, which could only be somebody else's, would get it in our place. */
+/* Waits for the signal. A thread that does not block the signal, such as one of the recording, would get it instead. */
 static void await_signal(int number)
 {
     const struct timespec most = {.tv_sec = 5};
@@ -406,7 +406,7 @@ static void toil(int count)
         pthread_create(&thread, NULL, toil_on, (void *)(uintptr_t)((uint64_t)(i + 1) << 32));
 }
 
-/* Until *is_over. Returns how many kernels there were. */
+/* Delivers kernels until *is_over. Returns their number. */
 static void *hand_kernels_over(void *is_over)
 {
     CUpti_ActivityKernel10 kernels[FAKE_RECORDS_A_BUFFER] = {0};
@@ -441,7 +441,7 @@ static void storm(int count)
 
 static pthread_key_t haunting;
 
-/* At the end of a thread, when other libraries' keys may have been told of it already. */
+/* Runs at the end of a thread, possibly after other libraries' keys. */
 static void haunt_once_more(void *rounds)
 {
     push("ghost");
@@ -473,7 +473,7 @@ static void fork_child(void)
     waitpid(child, NULL, 0);
 }
 
-/* Goes on when the child is there. */
+/* Forks a child that exits later. Continues once it runs. */
 static void leave_child(int ms)
 {
     int ends[2];
@@ -490,7 +490,7 @@ static void leave_child(int ms)
     exit(0);
 }
 
-/* Does what takes or gives memory; how many words that was, 0 if it is something else. */
+/* Does a command that takes or gives memory. Returns its number of words; 0 if it is another command. */
 static int act_on_memory(const char *word, const char *first, uint64_t bytes)
 {
     if (strcmp(word, "take") == 0)
@@ -516,7 +516,7 @@ static int act_on_memory(const char *word, const char *first, uint64_t bytes)
     return 0;
 }
 
-/* The same of ranges. */
+/* Does the same for ranges. */
 static int act_on_ranges(char **words)
 {
     const char *word = words[0], *first = words[1];
@@ -533,7 +533,7 @@ static int act_on_ranges(char **words)
     return 0;
 }
 
-/* Does what the words say; how many it was. */
+/* Does any command. Returns its number of words. */
 static int act(char **words)
 {
     const char *word = words[0], *first = words[1] != NULL ? words[1] : "0";

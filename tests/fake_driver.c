@@ -1,7 +1,7 @@
-/* The driver's own functions, as fake_cuda.c has them where FAKE_DRIVER is set: of the name by which the driver is looked for.
+/* The driver's library for fake_cuda.c, used if FAKE_DRIVER is set. It has the file name by which the driver is found.
  *
- * Asked about a pool, another thread of the program makes a context first, as one may, and the driver is not to be had
- * for as long as that takes. */
+ * When it is asked about a pool, another thread of the program first creates a context, and the driver blocks
+ * meanwhile. */
 #include <cuda.h>
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 enum { POOL = 5 };
 
-/* The program's. */
+/* A function of the program. */
 extern void fake_cuda_make_context(void);
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
@@ -19,7 +19,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* A pool holds three times a page. */
+/* A pool holds three pages at any time. */
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *out)
 {
     const uint64_t bytes = 3 << 20;

@@ -1,5 +1,5 @@
-/* For programs that use the library as others do: a run, blocks and the trace, in a folder of the test's own. Who includes
- * this includes <memtrace.h>, by which the build knows what to link. */
+/* For tests that use the library as other programs do: a run, blocks and the trace, in a folder of the test's own. They
+ * also include <memtrace.h>, by which the build knows to link the library. */
 #ifndef MT_TESTS_LIBRARY_FIXTURE_H
 #define MT_TESTS_LIBRARY_FIXTURE_H
 
@@ -47,7 +47,7 @@ static inline uint64_t take(memtrace_run *run, uint64_t bytes, const char *categ
     return address;
 }
 
-/* The trace and its newest run. */
+/* Opens the trace, and finds its newest run. */
 static inline memtrace_trace *open_trace(const memtrace_run_row **out_run)
 {
     memtrace_trace *trace = NULL;

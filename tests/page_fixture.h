@@ -1,5 +1,5 @@
-/* Pages of one trace, written into memory and taken apart again by page_reader.h. A test is set up with the path of a trace
- * that is not there yet, and a seed. */
+/* Pages of one trace, written into memory and read back by page_reader.h. The setup of a test takes the path of a new
+ * trace and a seed. */
 #ifndef MT_TESTS_PAGE_FIXTURE_H
 #define MT_TESTS_PAGE_FIXTURE_H
 

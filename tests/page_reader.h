@@ -1,5 +1,5 @@
-/* Reads a timeline page back, from docs/page.md alone: the elements, base64, zlib, the planes of bytes. Whatever does not
- * add up fails the test. */
+/* Reads a timeline page by docs/page.md alone: the elements, base64, zlib, the planes of bytes. Fails the test if
+ * anything is inconsistent. */
 #ifndef MT_TESTS_PAGE_READER_H
 #define MT_TESTS_PAGE_READER_H
 
@@ -32,7 +32,7 @@ static inline int base64_digit(char letter)
     return (int)(found - digits);
 }
 
-/* The bytes of base64 text up to `end`; the caller's. */
+/* Returns the bytes of base64 text up to `end`. The caller frees them. */
 static inline unsigned char *base64_bytes(const char *text, const char *end, size_t *out_count)
 {
     size_t length = (size_t)(end - text), padding = 0;
@@ -52,7 +52,7 @@ static inline unsigned char *base64_bytes(const char *text, const char *end, siz
     return bytes;
 }
 
-/* The bytes that zlib made `packed` of, and a NUL; the caller's. */
+/* Returns the bytes that zlib compressed, and a NUL. The caller frees them. */
 static inline unsigned char *inflate_bytes(const unsigned char *packed, size_t count, size_t *out_count)
 {
     size_t room = 1 << 16;
@@ -75,7 +75,7 @@ static inline unsigned char *inflate_bytes(const unsigned char *packed, size_t c
     return bytes;
 }
 
-/* What chunk `number` holds; the caller's. */
+/* Returns the contents of chunk `number`. The caller frees them. */
 static inline unsigned char *page_chunk(const struct page *page, size_t number, size_t *out_count)
 {
     char head[128];
@@ -91,7 +91,7 @@ static inline unsigned char *page_chunk(const struct page *page, size_t number, 
     return bytes;
 }
 
-/* Takes the text of a page. */
+/* Reads a page. Takes ownership of the text. */
 static inline void page_read(char *text, size_t length, struct page *out)
 {
     *out = (struct page){.text = text, .length = length};
@@ -126,13 +126,13 @@ static inline json_int_t page_number(const json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-/* NULL: the run has no such table. */
+/* Returns a table; NULL if the run does not have it. */
 static inline json_t *page_table(const struct page *page, size_t run, const char *name)
 {
     return json_object_get(json_object_get(page_run(page, run), "tables"), name);
 }
 
-/* A column and where its planes begin in a chunk, as so many bytes a row. */
+/* Finds a column, and the offset of its planes in a chunk, in bytes a row. */
 static inline json_t *page_find_column(const json_t *table, const char *name, size_t *out_before, size_t *out_row_bytes)
 {
     json_t *columns = json_object_get(table, "columns"), *found = NULL, *column;
@@ -153,7 +153,7 @@ static inline json_t *page_find_column(const json_t *table, const char *name, si
     return found;
 }
 
-/* Undoes the coding of the `rows` rows of chunk number `part` of a table. */
+/* Decodes the `rows` rows of chunk number `part` of a table. */
 static inline void page_decode(const json_t *column, size_t part, const unsigned char *planes, size_t rows,
                                uint64_t *out)
 {
@@ -171,7 +171,7 @@ static inline void page_decode(const json_t *column, size_t part, const unsigned
     }
 }
 
-/* The values of a column; the caller's. */
+/* Returns the values of a column. The caller frees them. */
 static inline uint64_t *page_column(const struct page *page, size_t run, const char *name, const char *column_name,
                                     size_t *out_rows)
 {
@@ -194,7 +194,7 @@ static inline uint64_t *page_column(const struct page *page, size_t run, const c
     return values;
 }
 
-/* A text by its position in `list`: texts, categories or phases. */
+/* Returns a text by its position in `list`: texts, categories or phases. */
 static inline const char *page_text(const struct page *page, const char *list, uint64_t position)
 {
     const json_t *text = json_array_get(json_object_get(page->description, list), (size_t)position);

@@ -1,6 +1,5 @@
-/* For tests of `memtrace record` from outside: each in a folder of its own, with tests/fake_cuda.c as the program to
- * record where CUPTI was found when this was built. The build gives its path to those that say MT_FAKE_CUDA
- * themselves. */
+/* For tests of `memtrace record` from outside. Each test has a folder of its own and, if CUPTI was found by the build,
+ * tests/fake_cuda.c as the program. The build passes its path to tests that name MT_FAKE_CUDA themselves. */
 #ifndef MT_TESTS_RECORD_FIXTURE_H
 #define MT_TESTS_RECORD_FIXTURE_H
 
@@ -10,8 +9,8 @@
 #define FAKE "'" MT_FAKE_CUDA "' "
 #define RECORD "\"$M\" record -- " FAKE
 
-/* Without the leak sanitizer, where the test has one: it misreads the thread-local memory of libraries that are loaded
- * late, as CUPTI is, and in a forked child of several threads it can wait for a lock for ever. */
+/* Turns off the leak sanitizer, if the test has one. It misreads the thread-local memory of libraries that are loaded
+ * late, as CUPTI is, and can wait forever for a lock in a forked child of several threads. */
 static inline int enter(void **state)
 {
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);

@@ -1,11 +1,11 @@
-/* What a recorded program's calls and CUPTI's records say, in whatever order, becomes memory that obeys the event
- * record and sums up to what is held. */
+/* The account of a recorded program: calls and activity records, in any order, become memory that obeys the event
+ * record and sums up to the memory held. */
 #include "account_fixture.h"
 #include "seed.h"
 
 enum { OPERATIONS = 4000, PLACES = 40, HANDLES = 12, WINDOWS = 20 };
 
-/* What events sum up to. */
+/* Sums over all events. */
 struct sums {
     uint64_t requested_bytes, block_bytes, reserved_bytes, blocks, ooms;
 };
@@ -156,7 +156,7 @@ static void records_of_told_calls_add_nothing(void **state)
     take(MIB, 70); /* before the record of the free comes */
     record(MT_MEMORY_DEVICE, true, MIB, 100, 42);
     assert_holds(270, 2);
-    assert_int_equal(mt_account_counts(account).told_records, 3);
+    assert_int_equal(mt_account_counts(account).matched_records, 3);
     assert_int_equal(mt_account_counts(account).filled_records, 0);
 }
 
@@ -175,7 +175,7 @@ static void records_fill_in_what_no_call_told(void **state)
     assert_int_equal(mt_account_counts(account).filled_records, 5);
 }
 
-/* Before any record was found to be of a call that was told, its number may mean nothing. */
+/* Until some activity record matches a call, their numbers may not be comparable. */
 static void memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_agree(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void memory_that_calls_tell_is_filled_in_only_where_numbers_are_known_to_
     assert_holds(110, 2);
 }
 
-/* Nothing tells of their end beside, and some are told of when they have gone. */
+/* No record reports the end of this memory, and some arrive after the context has ended. */
 static void a_context_takes_what_records_told_with_it(void **state)
 {
     (void)state;
@@ -228,7 +228,7 @@ static void take_of_pool(uint64_t address, uint64_t bytes, uint64_t reserved_byt
         mt_account_pool(account, now_ns++, 77, reserved_bytes);
 }
 
-/* What is reserved is what the driver holds for the pool, whatever of it blocks have. */
+/* Reserved bytes are the bytes that the driver holds for the pool, with or without blocks. */
 static void what_a_pool_keeps_is_reserved_and_nobodys(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void what_a_pool_keeps_is_reserved_and_nobodys(void **state)
     assert_holds(0, 0);
 }
 
-/* Of another device, for instance. */
+/* Pools of another device, for instance. */
 static void a_context_leaves_the_pools_of_others(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void a_refused_request_is_the_end_of_memory(void **state)
 
 /* ---- against a naive model ---- */
 
-/* A place that holds bytes or none; a piece of physical memory; and what is mapped where. */
+/* An address with its bytes, 0 for none; a piece of physical memory; and the mappings. */
 static struct {
     uint64_t places[PLACES];
     struct {

@@ -1,5 +1,5 @@
-/* What threads of a recorded program are in, by the ranges of NVTX, is what their blocks and kernels belong to; and it
- * is events that nest. */
+/* Ranges of NVTX, by thread of a recorded program: its blocks and kernels belong to them, and they are events that
+ * nest. */
 #include "account_fixture.h"
 #include "seed.h"
 
@@ -17,7 +17,7 @@ static void leave(struct mt_account_thread *thread, uint64_t domain)
     mt_account_leave(account, thread, domain, now_ns++);
 }
 
-/* Where a block of the thread is now. */
+/* Returns the path of a block that the thread takes now. */
 static const char *path_of(const struct mt_account_thread *thread)
 {
     const struct mt_memory_call call = call_of(MT_MEMORY_DEVICE, MIB, 10);
@@ -46,7 +46,7 @@ static void a_block_belongs_to_the_ranges_of_its_thread(void **state)
     assert_int_equal(last_label()->span, 0);
 }
 
-/* Their events are those of one thread, so that they nest, whatever another one does in between. */
+/* Events are those of one thread, so that they nest, whatever another thread does in between. */
 static void ranges_are_events_of_one_thread(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void ranges_are_events_of_one_thread(void **state)
     assert_int_equal(recording.events[0].span, recording.events[1].span);
 }
 
-/* What comes after it would be part of them, and of their step. */
+/* Later events would be part of these ranges otherwise, and of their step. */
 static void a_thread_that_ends_within_its_ranges_ends_them(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void a_range_ends_by_its_own_domain(void **state)
     assert_marks(marks, sizeof marks / sizeof marks[0]);
 }
 
-/* Whose events need not lie in each other's. */
+/* Their events need not nest. */
 static void a_step_and_a_range_of_another_domain_end_each_by_itself(void **state)
 {
     (void)state;
@@ -159,12 +159,12 @@ static void run_kernel(uint32_t number, const char *name, uint64_t start_ns)
     mt_account_ran(account, &run);
 }
 
-static void tell_kernel(void *context, const struct mt_kernel *kernel)
+static void report_kernel(void *context, const struct mt_kernel *kernel)
 {
     mt_account_kernel(context, kernel);
 }
 
-/* The records come when the step and the range are long over, in two deliveries. */
+/* The activity records arrive long after the step and the range have ended, in two deliveries. */
 static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
 {
     (void)state;
@@ -177,11 +177,11 @@ static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
     leave(&main_thread, DEFAULT);
     run_kernel(3, "c", 1300);
     run_kernel(2, "b", 1200);
-    mt_account_take_kernels(account, -1000, tell_kernel, account);
+    mt_account_take_kernels(account, -1000, report_kernel, account);
     run_kernel(1, "a", 1100);
     run_kernel(99, "nobody's", 1400);
     run_kernel(0, "of no call", 1500);
-    mt_account_take_kernels(account, -1000, tell_kernel, account);
+    mt_account_take_kernels(account, -1000, report_kernel, account);
     static const struct {
         const char *name, *path;
         int64_t step;
@@ -207,7 +207,7 @@ static void kernels_belong_to_the_range_and_step_of_their_launch(void **state)
 
 /* ---- against a naive model ---- */
 
-/* What a thread is in, in the order in which it began. */
+/* The ranges of a thread, in the order in which they began. */
 struct naive_thread {
     struct {
         uint64_t domain;
@@ -255,7 +255,7 @@ static void act(struct mt_account_thread *thread, struct naive_thread *naive, ui
     enter(thread, domain, name);
 }
 
-/* Every span begins in the one that is going on and ends before it. */
+/* Checks that every span begins in the current one and ends before it. */
 static void assert_spans_nest(void)
 {
     mt_span_id at = 0;

@@ -1,4 +1,4 @@
-/* What `memtrace record` hears from the processes that it has recorded: whole answers, whatever is in them. */
+/* The answers of recorded processes to `memtrace record`: they arrive whole, with any text. */
 #include "folder.h"
 #include "record/handover.h"
 
@@ -8,7 +8,7 @@
 
 enum { THREADS = 4, EACH = 200, MOST = THREADS * EACH };
 
-/* What was read, with copies of the texts. */
+/* The answers that were read, with copies of the texts. */
 static struct {
     struct mt_record_answer answers[MOST];
     char texts[MOST][64];

@@ -1,4 +1,5 @@
-/* The library as programs of others see it: through its header, and where that has no question yet, through the trace. */
+/* The library as other programs see it: through its header and, for questions that it does not have, through the
+ * trace. */
 #include "library_fixture.h"
 #include "seed.h"
 #include "trace/query/blocks.h"
@@ -86,7 +87,7 @@ static void every_role_and_dtype_keeps_its_name(void **state)
     memtrace_trace_close(trace);
 }
 
-/* The labels of the newest run: how many there are, and the sum of their layers. */
+/* Returns the number of labels of the newest run, and the sum of their layers. */
 static size_t count_labels(int *out_layers)
 {
     struct mt_trace *trace;
@@ -140,7 +141,7 @@ static void a_number_in_a_span_is_the_layer_of_all_inside(void **state)
 
 enum { SLOTS = 40, CATEGORIES = 3 };
 
-/* What a naive observer knows of a run. */
+/* The state of a run, as a naive observer keeps it. */
 struct observed {
     uint64_t address[SLOTS], bytes[SLOTS];
     int category[SLOTS];
@@ -158,7 +159,7 @@ static void observe(struct observed *seen, int slot, int64_t sign)
     memcpy(seen->peak_of, seen->live_of, sizeof seen->peak_of);
 }
 
-/* Even slots are the allocator's, odd ones noted. */
+/* Takes or gives the block of a slot. Even slots are the allocator's, odd ones are notes. */
 static void flip_slot(memtrace_run *run, struct observed *seen, int slot, unsigned random)
 {
     bool is_noted = slot % 2 == 1;
@@ -249,7 +250,7 @@ static void a_pool_reserves_and_its_users_allocate(void **state)
     memtrace_trace_close(trace);
 }
 
-/* The newest run's marks of a kind, and what their values sum up to. */
+/* Counts the newest run's marks of a kind, and adds up their values. */
 static size_t count_marks(mt_event_kind kind, uint64_t *out_sum)
 {
     struct mt_trace *trace;
@@ -283,7 +284,8 @@ static void refused_requests_are_kept_noted_or_not(void **state)
     assert_int_equal(bytes, 107 * MIB);
 }
 
-/* As of a length that was counted below 0: no program gets it, and the trace says what it holds at most. */
+/* For instance a length that was counted below 0: the program gets no memory, and the trace stores the largest
+ * value. */
 static void a_refused_request_may_be_of_any_size(void **state)
 {
     (void)state;
@@ -304,7 +306,7 @@ static void *end_within_spans(void *run)
     return NULL;
 }
 
-/* What the thread does with the run tells of so many spans, and of their ends. */
+/* Checks the number of spans that a thread with the function `live` emits, and of their ends. */
 static void assert_spans_of(void *(*live)(void *run), size_t spans)
 {
     pthread_t thread;
@@ -317,21 +319,20 @@ static void assert_spans_of(void *(*live)(void *run), size_t spans)
     assert_int_equal(count_marks(MT_EVENT_SPAN_END, &sum), spans);
 }
 
-/* Else what other threads do later would lie within them. */
+/* Later events of other threads would lie in them otherwise. */
 static void a_thread_that_ends_within_spans_leaves_them(void **state)
 {
     (void)state;
     assert_spans_of(end_within_spans, 2);
 }
 
-/* Before a sanitizer looks for leaks in a process that has lost its first thread. */
+/* Exits before a sanitizer looks for leaks in a process that has lost its first thread. */
 static void leave_at_once(void)
 {
     _exit(0);
 }
 
-/* In the child it is the one that returns, and so the child's end. What a child tells is stored in the place of what its
- * parent tells next. */
+/* Returns in the child, and so ends it. Events of a child would be stored in the place of its parent's next ones. */
 static void *fork_within_a_span(void *run)
 {
     int code = -1;
@@ -383,10 +384,10 @@ static void what_cannot_be_meant_is_refused(void **state)
     memtrace_run *run = open_run("sim"), *other = NULL;
     uint64_t address = take(run, MIB, "Param");
     memtrace_label label = label_of("Param");
-    assert_fails(memtrace_give(run, address + 1), MEMTRACE_USAGE, "no block");
+    assert_fails(memtrace_give(run, address + 1), MEMTRACE_USAGE, "no live block");
     assert_ok(memtrace_give(run, address));
     assert_fails(memtrace_give(run, address), MEMTRACE_USAGE, "given back");
-    assert_fails(memtrace_use_on(run, address, 1), MEMTRACE_USAGE, "no block");
+    assert_fails(memtrace_use_on(run, address, 1), MEMTRACE_USAGE, "no live block");
     assert_ok(memtrace_give(run, 0));
     assert_fails(memtrace_take(run, 0, 0, &label, &address), MEMTRACE_USAGE, "0");
     label.role = (memtrace_role)99;

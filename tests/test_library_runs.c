@@ -1,4 +1,4 @@
-/* The library's runs: threads, memory that is there, programs that end badly, several runs and traces. */
+/* The library's runs: threads, real memory, programs that end abnormally, several runs and traces. */
 #include "library_fixture.h"
 #include "trace/query/trace.h"
 
@@ -141,7 +141,7 @@ static void runs_are_found_by_number_and_name(void **state)
     assert_fails(memtrace_trace_open("nothing.db", &other), MEMTRACE_BAD_TRACE, "nothing.db");
 }
 
-/* As of a program that knows of no limit. */
+/* For instance from a program that knows of no limit. */
 static void a_capacity_that_no_device_has_is_not_known(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void runs_of_two_traces_do_not_meet(void **state)
     memtrace_trace_close(trace);
 }
 
-/* Whoever calls the library has the options of the program `memtrace` not at hand. */
+/* Callers of the library do not have the options of the program `memtrace`. */
 static void errors_name_no_options_of_the_program(void **state)
 {
     (void)state;

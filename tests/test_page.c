@@ -1,12 +1,11 @@
-/* The timeline page, taken apart again: every column against what the trace says, sums against the peaks, and what larger
- * units are for. */
+/* The timeline page, read back: every column against the trace, sums against the peaks, and large units. */
 #include "page_fixture.h"
 #include "trace/query/blocks.h"
 
 enum { EVENTS = 150000, FEW_EVENTS = 3000 }; /* more events than two chunks hold, and blocks than one */
 enum { WORTH_A_THREAD = 70000 };             /* events that are read by two threads */
 
-/* Every value of a column, as the page's row `i` should have it by an expression. */
+/* Checks every value of a column against an expression of `i`, the row. */
 #define EXPECT_COLUMN(page, run, table, column, count, expected)                                                       \
     do {                                                                                                               \
         size_t rows_;                                                                                                  \
@@ -34,7 +33,7 @@ static int64_t span_of(int64_t begin, int64_t end)
     return end != 0 ? end - begin : 0;
 }
 
-/* All that is read of a run. */
+/* Everything that is read of a run. */
 struct material {
     const struct mt_run *run;
     int64_t first, last;
@@ -143,7 +142,7 @@ static void check_blocks(const struct page *page, size_t run, const struct mater
     EXPECT_COLUMN(page, run, "blocks", "label", all->block_count, rows[i].label);
 }
 
-/* The block that was allocated then: it is among those before `before`, or there is none to be shown. */
+/* Returns the distance in rows to the block that was allocated at an event; 0 if there is none before `before`. */
 static uint64_t rows_back(const struct material *all, size_t before, int64_t alloc_event)
 {
     for (size_t i = before; i-- > 0 && all->blocks[i].alloc_event >= alloc_event;)
@@ -165,7 +164,7 @@ static void check_uses(const struct page *page, size_t run, const struct materia
     EXPECT_COLUMN(page, run, "uses", "idle", count, span_of(rows[i].idle_from, rows[i].idle_to));
 }
 
-/* Originals are looked for far back, so not of every block. */
+/* Checks the originals of some blocks, since the search is long. */
 static void check_sources(const struct page *page, size_t run, const struct material *all)
 {
     size_t count;
@@ -175,7 +174,7 @@ static void check_sources(const struct page *page, size_t run, const struct mate
     free(source);
 }
 
-/* Kinds as docs/page.md numbers them. */
+/* Returns the number of a kind in docs/page.md. */
 static uint64_t page_kind(mt_event_kind kind)
 {
     static const char *const kinds[] = {"step_begin", "step_end", "phase", "span_begin", "span_end", "oom"};
@@ -245,7 +244,7 @@ static void a_trace_that_is_no_longer_at_its_path_is_read_all_the_same(void **st
     unlink(other);
 }
 
-/* What is live after each event, by category; the highest of it, and the first event that reached it. */
+/* The live bytes after each event, by category; their highest sum, and the first event with it. */
 struct replayed {
     uint64_t bytes, event, shares[64];
 };
@@ -417,7 +416,7 @@ static void segments_that_were_given_back_end(void **state)
     page_release(&page);
 }
 
-/* Names that would be markup, or end an element, if they stood there in the clear. */
+/* Times of four days, offsets of 2^50 bytes, and a refused request of 2^60 bytes. */
 static void what_six_bytes_do_not_hold_is_counted_in_larger_units(void **state)
 {
     (void)state;

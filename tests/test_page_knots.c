@@ -1,4 +1,4 @@
-/* Knots of the timeline page: straight lines between them are as near to every time as they promise. */
+/* Knots of the timeline page: lines between them are as close to every time as promised. */
 #include "page/page_knots.h"
 #include "seed.h"
 
@@ -21,7 +21,7 @@ static uint64_t draw(uint64_t bound)
     return (state >> 33) % bound;
 }
 
-/* Times that never fall: even, rough, at rest for long, or with pauses that are longer than all the rest. */
+/* Draws times that never fall: even, rough, constant for long, or with very long pauses. */
 static size_t draw_times(uint64_t *times)
 {
     size_t count = draw(MOST_EVENTS);

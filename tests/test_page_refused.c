@@ -1,5 +1,5 @@
-/* The timeline page of what should not be believed or can't be held: names that look like markup, numbers that do not fit,
- * and files that could not be written. */
+/* The timeline page for unusual input: names that look like markup, numbers that do not fit, and files that can't be
+ * written. */
 #include "program.h"
 
 #include "page_fixture.h"
@@ -36,7 +36,7 @@ static void record_hostile(const char *long_name)
     fixture_close(recorder, MT_RUN_DONE);
 }
 
-/* Whether the page tells the text, as valid UTF-8 has it. */
+/* True if the page has the text, repaired to valid UTF-8. */
 static bool has_text(const struct page *page, const char *text)
 {
     const json_t *texts = json_object_get(page->description, "texts");
@@ -77,7 +77,7 @@ static void names_of_a_trace_never_stand_in_the_clear(void **state)
     page_release(&page);
 }
 
-/* Refused, and the words that say why. */
+/* Checks that the page is refused, with these words. */
 static void expect_refused(const char *sql, const char *words)
 {
     struct written written;

@@ -1,5 +1,5 @@
-/* `memtrace record` seen from outside: a program that it starts is as without it, and what the program does with device
- * memory is a run of the trace. Where CUPTI was found when this was built, tests/fake_cuda.c is the program. */
+/* `memtrace record` from outside: a program behaves as without it, and its device memory is a run of the trace. If
+ * CUPTI was found by the build, tests/fake_cuda.c is the program. */
 #include "bench/reserved_now.h"
 #include "record_fixture.h"
 
@@ -40,7 +40,7 @@ static void arguments_are_left_as_they_are(void **state)
     assert_string_equal(MEMTRACE("record --name x printf '[%%s]' --name")->out, "[--name]");
 }
 
-/* Compared with the same program on its own. Its files are listed by a program that it starts, which has them too: in
+/* Compares with the same program on its own. Another program lists the open files, which it inherits: in the program
  * itself, pipes to such programs come and go. */
 static void folder_files_and_signals_are_those_of_a_program_on_its_own(void **state)
 {
@@ -68,7 +68,7 @@ static void a_signal_to_memtrace_alone_reaches_the_program(void **state)
     assert_string_equal(said->out, "got it\n");
 }
 
-/* Reads from the terminal until the words have come; false after 5 s without. */
+/* Reads from the terminal until the words appear. False after 5 s without them. */
 static bool read_until(int terminal, char *text, size_t bytes, const char *words)
 {
     size_t length = strlen(text);
@@ -85,7 +85,7 @@ static bool read_until(int terminal, char *text, size_t bytes, const char *words
     return strstr(text, words) != NULL;
 }
 
-/* On a terminal, as a person does it: Ctrl-C goes to both, and the program sees one. */
+/* Sends Ctrl-C on a terminal, as a person does: both processes get it, and the program sees one. */
 static void an_interrupt_from_the_terminal_reaches_the_program_once(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
     assert_peak("1", 10000, "Static");
 }
 
-/* The driver is asked, and meanwhile another thread makes a context. */
+/* The driver is asked while another thread creates a context. */
 static void what_the_driver_keeps_for_a_pool_is_reserved(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void each_thread_has_a_default_stream_of_its_own(void **state)
                         "0,0,1,1,2");
 }
 
-/* Who launched is asked only of programs that have ranges, whichever of CUDA and NVTX they use first. */
+/* Launches call back only in programs with ranges, whichever of CUDA and NVTX they use first. */
 static void launches_are_heard_once_there_are_ranges(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void what_threads_do_at_once_is_all_there(void **state)
                         "4000");
 }
 
-/* Threads that are in the midst of calls when the process forks, and when it ends. */
+/* Threads are inside calls when the process forks, and when it exits. */
 static void a_program_forks_and_exits_while_its_threads_go_on(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void a_program_forks_and_exits_while_its_threads_go_on(void **state)
     }
 }
 
-/* As the benchmark compares it with the driver's figure. */
+/* The benchmark compares this with the driver's figure. */
 static void a_trace_tells_what_a_program_that_goes_on_holds(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void a_trace_tells_what_a_program_that_goes_on_holds(void **state)
     json_decref(answer);
 }
 
-/* Else all that comes after it would lie in its ranges, or be no event at all. */
+/* Later events would lie in its ranges otherwise, or be no events at all. */
 static void a_thread_that_ends_within_its_ranges_leaves_them(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void a_thread_that_ends_within_its_ranges_leaves_them(void **state)
                         "2");
 }
 
-/* What ends in one domain is not the range that another is in, whichever began last. */
+/* The end of a range in one domain does not end a range of another, whichever began last. */
 static void ranges_of_each_domain_end_by_themselves(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void a_refused_request_that_ends_the_program_is_the_end_of_memory(void **
     assert_int_equal(MEMTRACE("oom")->code, 0);
 }
 
-/* Of bytes that were counted below 0. */
+/* For instance a number of bytes that was counted below 0. */
 static void a_refused_request_of_any_size_leaves_a_whole_trace(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void a_refused_request_of_any_size_leaves_a_whole_trace(void **state)
     assert_int_equal(MEMTRACE("export --format perfetto -o trace.json")->code, 0);
 }
 
-/* Killed, or left without exit's handlers: all that calls told is there. */
+/* After a kill, or an exit without exit handlers, the trace has everything that calls reported. */
 static void what_a_program_did_before_it_died_is_there(void **state)
 {
     (void)state;
@@ -316,7 +316,7 @@ static void a_child_that_exits_ends_nothing(void **state)
     assert_string_equal(ask_trace("SELECT state FROM run"), "done");
 }
 
-/* Which has the parent's files, their locks too. */
+/* The child has the parent's files, and their locks. */
 static void a_child_that_outlives_the_program_holds_no_trace(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void a_child_that_outlives_the_program_holds_no_trace(void **state)
     assert_peak("2", 2000, "Device");
 }
 
-/* The request came through it. */
+/* The request came through the environment. */
 static void a_program_may_write_over_its_environment(void **state)
 {
     (void)state;
@@ -358,7 +358,7 @@ static void processes_one_after_another_are_runs_of_one_trace(void **state)
     assert_peak("2", 2000, "Device");
 }
 
-/* Threads of the recording take no signal of the program's. */
+/* Threads of the recording take no signal of the program. */
 static void a_signal_that_the_program_waits_for_is_the_programs(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* `memtrace record` on a card, through the driver's own injection and the CUPTI that is there: what card_words.c does with
- * memory is what its trace says. Both programs are looked for beside this one, since a build may have been carried here. */
+/* `memtrace record` on a card, with the driver's own injection and the installed CUPTI: the trace has the memory that
+ * card_words.c takes. Both programs are found beside this one, since a build may have been copied here. */
 #undef MT_PROGRAM
 #define MT_PROGRAM program_path()
 static const char *program_path(void);
@@ -11,7 +11,7 @@ static const char *program_path(void);
 #include <limits.h>
 #include <signal.h>
 
-/* The folder of this test, with its last slash, and what follows. */
+/* Returns the path of a file in the folder of this test. */
 static const char *path_beside(char *path, const char *name)
 {
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -37,7 +37,7 @@ static int enter(void **state)
 
 #define RECORD "\"$M\" record -- \"$CARD\" "
 
-/* Ends with what the program said on stderr, if its exit code is another. */
+/* Fails with the program's stderr unless its exit code is `code`. */
 static const struct said *expect_code(const struct said *said, int code)
 {
     if (said->code != code)
@@ -45,7 +45,8 @@ static const struct said *expect_code(const struct said *said, int code)
     return said;
 }
 
-/* Requests by function, in order, and what is live at the end. Static memory is the modules' affair. */
+/* Requests by function, in order, and the bytes live at the end. Static memory is left out, since it depends on
+ * modules. */
 #define REQUESTS                                                                                                       \
     "SELECT group_concat(op || ' ' || bytes, ', ') FROM (SELECT l.op AS op, e.requested_bytes AS bytes FROM event AS " \
     "e"                                                                                                                \

@@ -1,5 +1,5 @@
-/* What `memtrace record` says where something is in the way: one line on stderr, and the program runs as if it had been
- * started alone. */
+/* `memtrace record` when something prevents recording: it prints one line on stderr, and the program runs as if it had
+ * been started alone. */
 #include "record_fixture.h"
 
 static void what_is_asked_wrongly_is_said(void **state)
@@ -33,7 +33,7 @@ static void what_keeps_from_recording_is_one_line_and_the_program_runs(void **st
     }
 }
 
-/* A copy of the program that has its library nowhere near. */
+/* Runs a copy of the program without its library. */
 static void a_library_that_is_not_there_is_one_line_and_the_program_runs(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void a_library_that_is_not_there_is_one_line_and_the_program_runs(void **
 
 #ifdef MT_FAKE_CUDA
 
-/* Where there is a driver, and where there is none. */
+/* With a driver, and without one. */
 static void a_program_without_cuda_is_told_so_in_one_line(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void a_program_without_cuda_is_told_so_in_one_line(void **state)
     assert_int_not_equal(access("memtrace.db", F_OK), 0);
 }
 
-/* For which the system has a signal that ends a process. */
+/* The system has a signal for this that ends a process. */
 static void a_limit_of_file_sizes_ends_the_trace_and_not_the_program(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static int unmount(void **state)
     return leave_folder(state);
 }
 
-/* Else it would seem to have used no CUDA. */
+/* Otherwise the program would seem to have used no CUDA. */
 static void a_full_disk_for_answers_is_said_and_the_program_runs(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void what_keeps_a_process_from_being_recorded_is_one_line(void **state)
     }
 }
 
-/* One that has become something else since `memtrace record` looked. Another tool may have CUPTI then. */
+/* The trace has become another file since `memtrace record` checked it. Then another tool may use CUPTI. */
 static void a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free(void **
     }
 }
 
-/* What follows may want it for itself. */
+/* Another tool in the program may use it. */
 static void cupti_is_free_where_it_can_not_be_listened_with(void **state)
 {
     (void)state;

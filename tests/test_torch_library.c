@@ -1,5 +1,5 @@
-/* The library that gives PyTorch memory, over cards without a card: what PyTorch's calls get, whose streams wait for whom,
- * and what is told of labels, steps and figures. */
+/* The library that gives PyTorch memory, with fake cards: the results of PyTorch's calls, waits between streams,
+ * labels, steps and figures. */
 #include "fake_card.h"
 #include "torch/torch_library.h"
 
@@ -115,7 +115,7 @@ static int layer_of(uint32_t span)
     return found.layer;
 }
 
-/* A list's members are layers; what is a list within one, as experts are, has that one's number. */
+/* Members of a list are layers. A list inside one, as of experts, has the layer of the outer one. */
 static void a_layer_within_a_layer_is_of_the_outer_one(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void figures_count_by_the_innermost_label(void **state)
     assert_null(memtrace_torch_category_name(mine + 1));
 }
 
-/* Backward says where it has come to, never where it leaves. */
+/* Backward reports its place, and never the end of a module. */
 static void a_place_counts_until_the_phase_changes(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void a_label_is_of_one_thread(void **state)
     assert_int_equal(figures(0, MT_CATEGORY_OTHER).requested, 2000);
 }
 
-/* Takes and gives on both cards, and hands its last blocks to the next thread's card by giving them here. */
+/* Takes, uses and gives blocks on both cards; gives all back at the end. */
 static void *churn(void *context)
 {
     uint64_t seed = (uint64_t)(uintptr_t)context;
@@ -321,7 +321,7 @@ static void many_threads_leave_nothing_behind(void **state)
     }
 }
 
-/* In a child: only what must not happen ends it with another code than 0. */
+/* Runs in a child: returns a code other than 0 if anything happens that must not. */
 static int live_as_child(void *block)
 {
     mt_addr address;
@@ -338,7 +338,7 @@ static int live_as_child(void *block)
     return 0;
 }
 
-/* What a labelled piece of a program says, wherever it runs. */
+/* Labels memory as a program does; runs in a child. */
 static int label_as_child(void)
 {
     alarm(5); /* else it would wait for ever */
@@ -350,7 +350,7 @@ static int label_as_child(void)
     return memtrace_torch_category_name(MT_CATEGORY_NORM) != NULL;
 }
 
-/* Whatever another thread was just doing. */
+/* Other threads of the parent may hold any lock. */
 static void a_child_of_fork_waits_for_no_lock_of_its_parents(void **state)
 {
     (void)state;

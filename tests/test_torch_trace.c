@@ -1,4 +1,4 @@
-/* The traces of what PyTorch allocates: one a card, whatever came first, and ended while memory still lives. */
+/* The traces of PyTorch's memory: one for each card, in any order of first use, and ended while blocks are live. */
 #include "base/text.h"
 #include "fake_card.h"
 #include "folder.h"
@@ -36,7 +36,7 @@ static void *take(int64_t bytes, int device)
     return (void *)(uintptr_t)address;
 }
 
-/* A trace that is over, with its one run. */
+/* A finished trace with its one run. */
 struct ended {
     struct mt_trace *trace;
     const struct mt_run *run;
@@ -64,7 +64,7 @@ static mt_status add_event(void *context, const struct mt_event_row *row)
     return MT_OK;
 }
 
-/* What the run's blocks were, a line each; to be released. */
+/* Returns the blocks of the run, a line each. The caller releases it. */
 static struct mt_text events_of(const struct ended *ended, int64_t step)
 {
     struct mt_text text = {0};
@@ -85,7 +85,7 @@ static void phase(const char *name, int category)
     memtrace_torch_phase(memtrace_torch_phase_number(name), category);
 }
 
-/* A step as the hooks tell it: forward, backward in the same thread, and a gradient. */
+/* Runs a step with the calls of the hooks: forward, backward in the same thread, and a gradient. */
 static void train(void)
 {
     uint32_t model = memtrace_torch_span(0, "model", "Transformer");
@@ -137,7 +137,7 @@ static void a_step_is_in_the_trace_as_it_was_told(void **state)
     mt_trace_close(ended.trace);
 }
 
-/* Spans of the run as they begin and end, "+" and "-" with the last part of their path. */
+/* Returns the spans of the run as they begin and end: "+" and "-" with the last part of their path. */
 static struct mt_text spans_of(const struct ended *ended)
 {
     struct mt_text text = {0};
@@ -178,7 +178,7 @@ static void come_to_in_another_thread(uint32_t span)
     pthread_join(thread, NULL);
 }
 
-/* Nobody tells where backward leaves the last: else the next step's spans would lie in it, and deeper in each step. */
+/* No call reports the end of backward's last place. The next step's spans must not lie in it. */
 static void a_place_ends_with_the_next_and_with_the_phase(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void a_place_ends_with_the_next_and_with_the_phase(void **state)
                  "-last +first -first ");
 }
 
-/* What is not kept does not begin. */
+/* A span that is too deep to be kept does not begin. */
 static void calls_too_deep_end_as_they_began(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void calls_too_deep_end_as_they_began(void **state)
     mt_text_release(&expected);
 }
 
-/* One that comes into use within a step knows of that step, and of names that were given before. */
+/* A card that is first used during a step knows that step, and earlier names. */
 static void each_card_has_a_trace_of_its_own(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/torch, its cards and what throws, with all
-# that it needs of the other folders and CUDA's runtime inside. It needs neither PyTorch nor a card to be built, and shows
-# nothing but memtrace_torch_*: what it shares with a program's other libraries is its own copy.
+# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/torch, with the other folders that it needs
+# and CUDA's runtime inside. Building it takes neither PyTorch nor a card. It exports memtrace_torch_* and nothing else: it has
+# its own copy of libraries that the program uses, too.
 find_path(MT_CUDART_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
 find_library(MT_CUDART_LIBRARY cudart_static HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
 if(NOT MT_CUDART_INCLUDE OR NOT MT_CUDART_LIBRARY)
@@ -10,8 +10,7 @@ endif()
 
 file(GLOB torch_card_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/torch/cuda/*.c)
 set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
-add_library(memtrace_torch MODULE ${torch_card_sources} src/device/cuda/cuda_range.c src/torch/torch_alloc.cpp
-                                  src/torch/torch_throw.cpp)
+add_library(memtrace_torch MODULE ${torch_card_sources} src/device/cuda/cuda_range.c src/torch/torch_alloc.cpp)
 target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})
 target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${MT_CUDART_LIBRARY}
                                              Threads::Threads ${CMAKE_DL_LIBS} rt)

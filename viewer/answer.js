@@ -1,13 +1,16 @@
-/** The page's first sentence: how high memory went, where, and what it was. Says so, too, where the trace disagrees. */
+/**
+ * The first sentences of the page: the peak, its place in the program and its categories. Also the differences between
+ * the page and the trace.
+ */
 import { compositionAt } from "./composition.js";
 import { make } from "./dom.js";
 import { changeText, exactBytes, percentText, plural, sizeText } from "./numbers.js";
 import { describeMoment, inPlaceText, runName } from "./where.js";
 
-/** A page tells no larger request (docs/page.md). */
+/** The largest request that a page stores (docs/page.md). */
 const MOST_REQUESTED = 2 ** 48 - 1;
 
-/** The categories at a run's peak, largest first: [{ name, bytes }]. */
+/** Returns the categories at a run's peak, largest first: [{ name, bytes }]. */
 export function peakShares(scene, number) {
     const run = scene.runs[number];
     const bytes = compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length));
@@ -58,7 +61,7 @@ function outOfMemoryText(scene, number) {
             "p",
             { class: "alarm" },
             make("strong", {}, "Out of memory: "),
-            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be had${where} on ${run.info.device}.`,
+            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be allocated${where} on ${run.info.device}.`,
         );
     });
 }
@@ -91,7 +94,7 @@ function twoRuns(scene) {
     ];
 }
 
-/** Measures of which the page's sums are not what the trace says. */
+/** Returns a warning for each measure whose sum on the page differs from the trace's. */
 function disagreements(scene) {
     return scene.runs.flatMap((run) =>
         Object.entries(run.info.peaks)
@@ -107,7 +110,7 @@ function disagreements(scene) {
     );
 }
 
-/** Runs of which the trace has not every event. */
+/** Returns a warning for each run with events that are not in the trace. */
 function losses(scene) {
     return scene.runs
         .filter(({ info }) => info.lost_events > 0)
@@ -115,8 +118,7 @@ function losses(scene) {
             make(
                 "p",
                 { class: "alarm", role: "alert" },
-                `${plural(info.lost_events, "event")} of ${runName(info)} could not be stored: what they took or gave ` +
-                    "back is missing here.",
+                `${plural(info.lost_events, "event")} of ${runName(info)} could not be stored: their memory is missing here.`,
             ),
         );
 }

@@ -1,10 +1,10 @@
-/** The stacked area of a run: allocated bytes by category, what is reserved as a line above, and where the peak is. */
+/** The stacked area of a run: allocated bytes by category, reserved bytes as a line above, and a mark on the peak. */
 import { columnsOfView, rasterArea } from "./area_raster.js";
 import { lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
 import { drawSizeAxis, LEFT } from "./plot.js";
 
-/** The highest reserved bytes of each column, as far as the run goes. */
+/** Returns the highest reserved bytes of each column, up to the end of the run. */
 export function reservedByColumn(run, number, axis, view, width) {
     const { event, bytes } = run.reserved;
     const highest = new Float64Array(width);
@@ -44,13 +44,13 @@ function drawReserved(plot, theme, columns, top, most, height) {
     context.setLineDash([]);
 }
 
-/** Where a text of that width begins beside a mark at x: to its right, or where there is no room, to its left. */
+/** Returns the left edge of a text beside a mark at x: to its right or, without room there, to its left. */
 export function besideMark(x, width, plotWidth) {
     const right = x + MARK_WIDTH;
     return right + width + 6 <= plotWidth ? right : Math.max(6, x - MARK_WIDTH - width);
 }
 
-/** A mark on the peak, if it is in sight: a triangle over it and its size. */
+/** Draws a mark on the peak, if it is in view: a triangle above it, and its size. */
 function drawPeak(plot, scene, number, top, most, height) {
     const { context } = plot;
     const { theme, axis, view } = scene;
@@ -75,7 +75,7 @@ function drawPeak(plot, scene, number, top, most, height) {
     context.font = `11px ${theme.font}`;
 }
 
-/** Where the run ended out of memory. */
+/** Marks the moments at which the run was out of memory. */
 function drawOom(plot, scene, number, top, height) {
     const { context } = plot;
     const { theme, axis, view, runs } = scene;
@@ -91,8 +91,8 @@ function drawOom(plot, scene, number, top, height) {
     }
 }
 
-const MARK_WIDTH = 9; // pixels from its middle to its text
-const ABOVE = 16; // pixels over the highest value, for the peak's mark
+const MARK_WIDTH = 9; // pixels from the middle of a mark to its text
+const ABOVE = 16; // pixels above the highest value, for the mark on the peak
 
 /**
  * Draws run `number` of the scene.

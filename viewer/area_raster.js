@@ -1,15 +1,15 @@
 /**
  * The stacked area as pixels. Each column of pixels is a bucket of events and shows the composition at the highest of
- * its moments, so a peak that lasted for one event is there at every zoom.
+ * its moments. So a peak that lasted for one event is visible at every zoom.
  */
 import { AFTER_ALL, momentBefore } from "./axis.js";
 import { compositionAt, findHighest } from "./composition.js";
 import { isHatchLine } from "./colors.js";
 
 /**
- * The highest moment of each column, and what was live then.
- * @returns {{moments: Int32Array, bytes: Float64Array, compositions: Float64Array}} by column; of compositions,
- *   [column * categories + c]
+ * Returns the highest moment of each column, and the bytes by category at it.
+ * @returns {{moments: Int32Array, bytes: Float64Array, compositions: Float64Array}} by column; compositions by [column
+ *   * categories + category]
  */
 export function columnsOfView(run, number, axis, view, peakIndex, width) {
     const categories = run.memory.categoryCount;
@@ -20,13 +20,13 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
     };
     const pixel = (view.x1 - view.x0) / width;
     const end = axis.xs[number].at(-1);
-    const reachesEnd = view.x1 >= axis.length; // where the last event may lie on the very edge, and is of the last column
+    const reachesEnd = view.x1 >= axis.length; // the last event may lie on the right edge
     let before = momentBefore(axis, number, view.x0);
     for (let x = 0; x < width; x++) {
         const isAll = reachesEnd && x + 1 === width;
         const last = isAll ? run.eventCount - 1 : momentBefore(axis, number, view.x0 + (x + 1) * pixel, before);
         columns.moments[x] = AFTER_ALL;
-        if (view.x0 + x * pixel > end) continue; // this run is over, the other is not
+        if (view.x0 + x * pixel > end) continue; // this run is over; the other one is not
         const found = findHighest(run.memory, peakIndex, before, last);
         columns.moments[x] = found.moment;
         columns.bytes[x] = found.bytes;
@@ -36,7 +36,7 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
     return columns;
 }
 
-/** The colours as they are painted: channels, and as words the colour and the hatch's. */
+/** Returns the colours for painting: channels, and the words of the colour and of its hatch. */
 function wordsOf(colors) {
     return colors.map(({ rgb: [r, g, b], hatch }) => ({
         r,
@@ -52,7 +52,7 @@ function word(r, g, b) {
     return (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
-/** Fills one column from `y` (not whole) upwards by `high` pixels; the pixels at both ends are mixed. */
+/** Fills one column from `y` upwards by `high` pixels. Neither is an integer; the pixels at both ends are mixed. */
 function fillPart(pixels, width, x, y, high, color) {
     const top = y - high;
     const firstWhole = Math.ceil(top);
@@ -69,12 +69,12 @@ function fillHatched(pixels, width, x, begin, end, { plain, line }) {
         pixels[at] = isHatchLine(x, row) ? line : plain;
 }
 
-/** Lays a part of a colour, from 0 to 1, over a pixel. */
+/** Mixes a share of a colour, from 0 to 1, over a pixel. */
 function mixPixel(pixels, at, color, part) {
     if (at < 0) return;
     const below = pixels[at];
     const rest = 1 - part;
-    // To the nearest whole number.
+    // Rounds to the nearest integer.
     const r = color.r * part + (below & 255) * rest + 0.5;
     const g = color.g * part + ((below >>> 8) & 255) * rest + 0.5;
     const b = color.b * part + ((below >>> 16) & 255) * rest + 0.5;
@@ -82,9 +82,9 @@ function mixPixel(pixels, at, color, part) {
 }
 
 /**
- * Paints the columns, category over category.
- * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge, wanted: 1 for
- *   what is shown
+ * Paints the columns, one category above the other.
+ * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge, wanted: 1 for each
+ *   category that is shown
  */
 export function rasterArea(picture, columns, pixels) {
     const { width, height, stack, theme, top, wanted } = picture;
@@ -103,7 +103,7 @@ export function rasterArea(picture, columns, pixels) {
     }
 }
 
-/** Paints second less first: what the second has more of grows up from the middle, what it has less of, down. */
+/** Paints second minus first: increases grow up from the middle, decreases down. */
 export function rasterDifference(picture, first, second, pixels) {
     const { width, height, stack, theme, top, wanted } = picture;
     const colors = wordsOf(picture.colors);
@@ -128,7 +128,7 @@ export function rasterDifference(picture, first, second, pixels) {
     }
 }
 
-/** The largest sum of increases, or of decreases, of any column. */
+/** Returns the largest sum of increases, or of decreases, in any column. */
 export function largestDifference(first, second, categories, wanted) {
     let largest = 0;
     for (let x = 0; x * categories < first.compositions.length; x++) {

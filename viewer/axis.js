@@ -1,21 +1,21 @@
 /**
- * What x means: time, event number, or steps and phases laid over each other.
+ * The horizontal axis: time, event number, or steps and phases aligned between runs.
  *
- * An axis maps events to x, and never backwards: xs[event + 1] >= xs[event]. What is live after an event is drawn from
- * its x to the next one's. With two runs there is one x for both, and a map for each.
+ * An axis maps events to x, and never backwards: xs[event + 1] >= xs[event]. The state after an event is drawn from the
+ * event's x to the next one's. Two runs share one axis, with a map for each.
  *
  * @typedef {Object} Axis
  * @property {"time" | "event" | "phase"} kind
  * @property {number} length   x is in [0, length]
  * @property {Float64Array[]} xs   by run: x of each event, and of its end
- * @property {number} shortest   the least length that is worth looking at
- * @property {{x: number, text: string}[]} [pieces]   of the phase axis: where each begins
+ * @property {number} shortest   the narrowest view that is useful
+ * @property {{x: number, text: string}[]} [pieces]   of the phase axis: the beginning and name of each piece
  */
 import { intervalAt, lastAtMost } from "./marks.js";
 
 export const AXIS_KINDS = ["time", "event", "phase"];
 
-/** Moments that are no event's: before the first of a run, and after its end, where the other run goes on. */
+/** Moments without an event: before the first of a run, and after its end, while the other run goes on. */
 export const BEFORE_ALL = -1;
 export const AFTER_ALL = -2;
 
@@ -29,7 +29,10 @@ function eventAxis(runs) {
     return { kind: "event", length: Math.max(1, ...runs.map((run) => run.eventCount)), xs, shortest: 4 };
 }
 
-/** Where pieces begin: with each phase, and with each step that has none. [event, step or -1, name], in order. */
+/**
+ * Returns the beginnings of pieces in order: [event, step or -1, name]. Each phase begins one, and each step without
+ * phases.
+ */
 function pieceBegins({ steps, phases }, names) {
     const begins = Array.from(phases.begin, (event, i) => {
         const step = intervalAt(steps, event);
@@ -43,13 +46,13 @@ function pieceBegins({ steps, phases }, names) {
 }
 
 /**
- * The pieces of a run that can be laid over another's: key, class, first event, step, name. What lies between two phases
- * belongs to the first of them, so that no event is left out; what comes before all is a piece, too.
+ * Returns the pieces of a run that are aligned with another's: key, class, first event, step, name. Events between two
+ * phases belong to the first of them. Events before all phases are a piece, too.
  */
 function piecesOf(run, names) {
     const pieces = [];
     const counts = new Map();
-    let step = -1; // a phase outside of all steps is counted to the one before it
+    let step = -1; // a phase outside of all steps counts as part of the step before it
     for (const [first, number, name] of pieceBegins(run.lanes, names)) {
         step = number < 0 ? step : number;
         const kind = `${step}/${name}`;
@@ -62,7 +65,7 @@ function piecesOf(run, names) {
     return pieces;
 }
 
-/** The pieces of two runs, in each one's own order: what only the second has goes after what preceded it. */
+/** Merges the pieces of two runs, each in its own order. Pieces of the second run alone go after their predecessor. */
 function mergePieces(first, second) {
     const places = new Map(first.map(({ key }, place) => [key, place]));
     const after = Array.from({ length: first.length + 1 }, () => []); // by place + 1
@@ -75,13 +78,13 @@ function mergePieces(first, second) {
     return [...after[0], ...first.flatMap((piece, i) => [piece, ...after[i + 1]])];
 }
 
-/** "3 forward", "init", "step 3" of a step without phases. */
+/** Returns the name of a piece: "3 forward", "init", "step 3" for a step without phases. */
 function pieceText({ step, name }) {
     if (step < 0) return name;
     return name ? `${step} ${name}` : `step ${step}`;
 }
 
-/** Every piece of a class is as wide as the longest of them, in events, so that steps are laid under each other. */
+/** Returns the width of each class of pieces: the events of its longest piece, so that steps are aligned. */
 function widthsByClass(runs, all) {
     const widths = new Map();
     all.forEach((pieces, number) => {
@@ -93,7 +96,7 @@ function widthsByClass(runs, all) {
     return widths;
 }
 
-/** Events of a piece are spread evenly over its width. */
+/** Spreads the events of each piece evenly over its width. */
 function spreadEvents(run, pieces, begins, widths) {
     const xs = new Float64Array(run.eventCount + 1);
     pieces.forEach((piece, i) => {
@@ -127,13 +130,13 @@ export function makeAxis(kind, runs, phases) {
     return timeAxis(runs);
 }
 
-/** The last event of a run at or before x; BEFORE_ALL: none. */
+/** Returns the last event of a run at or before x; BEFORE_ALL if there is none. */
 export function momentAt(axis, run, x) {
     const xs = axis.xs[run];
     return lastAtMost(xs, x, xs.length - 1);
 }
 
-/** The last event before x; none before `from`, which is near it or is -1. */
+/** Returns the last event before x; -1 if there is none. Searches from the event `from`, which is near it or is -1. */
 export function momentBefore(axis, run, x, from = -1) {
     const xs = axis.xs[run];
     let low = Math.max(0, from);

@@ -1,7 +1,7 @@
 /**
- * The side panel's part about the bar that is selected: a step, phase or span and how high memory went in it, or a kernel
- * and the op that launched it, with the way there. A trace knows of a kernel the label of its op, not the launch; so what
- * is gone to is the latest of that op before the kernel began.
+ * The part of the side panel about the selected bar: a step, phase or span with its highest memory, or a kernel with
+ * the op that launched it, and links to them. A trace stores the label of a kernel's op, and not the launch. So the
+ * link goes to the latest block of that op before the kernel began.
  */
 import { intervalText } from "./bars.js";
 import { findHighest } from "./composition.js";
@@ -11,16 +11,16 @@ import { plural, sizeText, timeText } from "./numbers.js";
 import { withRange } from "./view.js";
 import { describeMoment, listText, placeText } from "./where.js";
 
-/** "softmax.div in model.layers.31.attn" */
+/** Returns the op that launched a kernel: "softmax.div in model.layers.31.attn". */
 export function launcherText(scene, label) {
-    if (label === 0) return "launched by no op that is known";
+    if (label === 0) return "launched by an unknown op";
     const { texts } = scene.description;
     const { op, span } = scene.runs[scene.mapRun].labels;
     const names = [texts[op[label]], texts[span[label]]].filter((text) => text);
-    return names.length > 0 ? names.join(" in ") : "launched by an op without a name";
+    return names.length > 0 ? names.join(" in ") : "launched by an unnamed op";
 }
 
-/** The latest block that was allocated by the op of a label up to a moment; -1: none. */
+/** Returns the latest block that the op of a label allocated up to a moment; -1 if there is none. */
 export function blockOfOp(run, label, moment) {
     const { op, span, phase } = run.labels;
     const { alloc, label: labels } = run.blocks;
@@ -31,7 +31,7 @@ export function blockOfOp(run, label, moment) {
     return -1;
 }
 
-/** The latest interval of a span that began up to a moment: { lane, i }; null: none. */
+/** Returns the latest interval of a span that began up to a moment: { lane, i }; null if there is none. */
 export function spanBefore(run, span, moment) {
     let latest = null;
     for (const lane of run.lanes.spans) {
@@ -51,11 +51,11 @@ function link(text, onclick) {
     return make("button", { type: "button", class: "link", onclick }, shortText(text));
 }
 
-/** What launched it: texts, or links to where that is. */
+/** Returns the facts about the launch of a kernel, with links to its op and span. */
 function launcherFacts(scene, run, label, moment) {
     const { texts } = scene.description;
-    if (label === 0) return [["launched by", "no op that is known"]];
-    const op = texts[run.labels.op[label]] || "an op without a name";
+    if (label === 0) return [["launched by", "an unknown op"]];
+    const op = texts[run.labels.op[label]] || "an unnamed op";
     const path = texts[run.labels.span[label]].split(".").join(" › ") || "–";
     const block = blockOfOp(run, label, moment);
     const span = spanBefore(run, run.labels.span[label], moment);
@@ -77,7 +77,7 @@ function kernelFacts(scene, run, lane, i) {
     ];
 }
 
-/** Of a step, phase or span: where and when it was, and its highest moment, with the way there. */
+/** Returns the facts about a step, phase or span: its beginning, duration and highest moment, with a link to that. */
 function intervalFacts(scene, run, lane, i) {
     const [begin, end] = [lane.begin[i], lane.end[i]];
     const { time, ...place } = describeMoment(scene.description, run, begin);

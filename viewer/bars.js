@@ -1,6 +1,7 @@
 /**
- * The bars over the charts: the axis' ticks, then a row each for steps, phases, the spans' depths, and kernels. What is
- * narrower than a pixel is drawn as part of one, and the rest of that pixel is skipped by bisection.
+ * The bars above the charts: the ticks of the axis, then a row each for steps, phases, the depths of spans, and
+ * kernels. Bars narrower than a pixel are drawn as part of one, and the other bars of that pixel are skipped by
+ * bisection.
  */
 import { momentAt } from "./axis.js";
 import { allLanes, lastAtMost } from "./marks.js";
@@ -8,12 +9,12 @@ import { countText, decimalStep, timeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
 
 export const TICKS_HEIGHT = 20;
-const BETWEEN_TICKS = 14; // pixels, of texts that are not evenly spaced
+const BETWEEN_TICKS = 14; // pixels between texts that are not evenly spaced
 const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
-/** Rows of spans, unless all are asked for. */
+/** Rows of spans that are shown, unless all are. */
 export const FEW_DEPTHS = 5;
 
-/** The rows that a scene's bars have: [{ lane, run, height, top }]. */
+/** Returns the rows of a scene's bars: [{ lane, run, height, top }]. */
 export function barRows(scene) {
     const rows = [];
     let top = TICKS_HEIGHT;
@@ -31,7 +32,7 @@ export function barsHeight(rows) {
     return rows.length > 0 ? rows.at(-1).top + rows.at(-1).height + 3 : TICKS_HEIGHT;
 }
 
-/** x of a lane's position on the axis: an event, or for kernels a time. */
+/** Returns the x of a position in a lane: an event, or for kernels a time. */
 function xOf(scene, row, at) {
     const xs = scene.axis.xs[row.run];
     if (row.lane.kind !== "kernel") return xs[at];
@@ -39,7 +40,7 @@ function xOf(scene, row, at) {
     return xs[Math.max(0, lastAtMost(scene.runs[row.run].time, at))];
 }
 
-/** The moments at the last x that were asked for, since every row asks at the same edges of pixels: [axis, run, by x]. */
+/** A cache of the moments at each x, since all rows look up the same edges of pixels: [axis, run, by x]. */
 let known = [null, 0, new Map()];
 
 function momentOf(axis, run, x) {
@@ -49,14 +50,17 @@ function momentOf(axis, run, x) {
     return moment;
 }
 
-/** What a lane counts in, at x: the first event after it; of kernels, the time. */
+/** Returns the position in a lane at x: the first event after it; for kernels, the time. */
 function positionAt(scene, row, x) {
     const event = momentOf(scene.axis, row.run, x) + 1;
     if (row.lane.kind !== "kernel") return event;
     return scene.axis.kind === "time" ? x : scene.runs[row.run].time[Math.min(event, scene.runs[row.run].eventCount)];
 }
 
-/** The first interval of a row, from `from` on, that ends after x: by doubling steps, since it is mostly near. */
+/**
+ * Returns the first interval of a row, from `from` on, that ends after x. Searches in doubling steps, since it is
+ * mostly near.
+ */
 function firstEndingAfter(scene, row, x, from = 0) {
     const { end } = row.lane;
     const position = positionAt(scene, row, x);
@@ -76,7 +80,7 @@ function firstEndingAfter(scene, row, x, from = 0) {
     return low;
 }
 
-/** The text of an interval: in full, and as it is written into a bar. */
+/** Returns the text of an interval: in full, and as it is written into a bar. */
 export function intervalText(scene, row, i) {
     const { lane } = row;
     const { texts, phases } = scene.description;
@@ -92,7 +96,7 @@ function barText(row, text) {
     return /^\d+$/.test(last) && parts.length > 1 ? `${parts.at(-2)}.${last}` : last;
 }
 
-/** Of init, forward, loss, backward, optimizer; muted, since the colours above mean categories. */
+/** For init, forward, loss, backward, optimizer. They are muted, since the colours below mean categories. */
 const PHASE_TINTS = ["#6d7178", "#4e6a86", "#6f5a80", "#84585a", "#65704c"];
 
 function fillOf(scene, row, i) {
@@ -100,7 +104,7 @@ function fillOf(scene, row, i) {
     return i % 2 ? scene.theme.bar : scene.theme.barOther;
 }
 
-/** Bars that are narrower than a pixel, drawn as one as long as they touch and are of one colour. */
+/** Draws bars narrower than a pixel as one, while they touch and have the same colour. */
 class NarrowBars {
     constructor(context, { top, height }) {
         Object.assign(this, { context, top, height, from: 0, to: 0, fill: "" });
@@ -157,7 +161,7 @@ function drawRow(plot, scene, row) {
         else {
             const pixel = Math.floor(left);
             narrow.add(Math.max(0, pixel), pixel + 1, lane.kind === "phase" ? fillOf(scene, row, i) : scene.theme.bar);
-            // What ends inside the pixel that was just filled is skipped.
+            // Skips the bars that end inside the pixel that was just filled.
             i = Math.max(i + 1, firstEndingAfter(scene, row, view.x0 + (pixel + 1) / perX, i));
         }
     }
@@ -176,7 +180,7 @@ function drawTick(plot, theme, x, text) {
     context.fillText(text, LEFT + placeOfText(plot, x, context.measureText(text).width), 8);
 }
 
-/** Where a text of that width begins that is centred on x as far as the plot has room. */
+/** Returns the left edge of a text that is centred on x, moved so that it fits into the plot. */
 function placeOfText(plot, x, width) {
     return Math.min(plot.width - width, Math.max(0, x - width / 2));
 }
@@ -212,7 +216,7 @@ export function drawBars(plot, scene) {
     for (const row of scene.barRows) drawRow(plot, scene, row);
 }
 
-/** Where an interval lies on the plot, in CSS pixels, within it; null: out of sight, or its row is not shown. */
+/** Returns the part of an interval in view, in CSS pixels; null if it is out of view, or its row is not shown. */
 export function barBox(plot, scene, lane, i) {
     const row = scene.barRows.find((each) => each.lane === lane);
     if (!row) return null;
@@ -223,7 +227,7 @@ export function barBox(plot, scene, lane, i) {
     return { left: Math.max(0, left), right: Math.min(plot.width, right), top: row.top, bottom: row.top + row.height };
 }
 
-/** The row and interval under a point of the bars; null: none. */
+/** Returns the row and interval at a point of the bars; null if there is none. */
 export function barAt(scene, x, y) {
     const row = scene.barRows.find(({ top, height }) => y >= top && y < top + height);
     if (!row) return null;
@@ -243,16 +247,16 @@ function barOf(scene, row, i) {
     };
 }
 
-/** The selected bar; null: none, or its row is not shown. */
+/** Returns the selected bar; null if there is none, or its row is not shown. */
 export function selectedBar(scene) {
     const row = scene.bar && scene.barRows.find(({ lane }) => lane === scene.bar.lane);
     return row ? barOf(scene, row, scene.bar.i) : null;
 }
 
 /**
- * The bar that is so many bars further along and so many rows further down than the selected one, or as near to that as
- * there is one: of another row, what lies under its middle. With none selected, the one in the middle of the view. null:
- * there are no bars.
+ * Returns the bar that is `along` bars further right and `down` rows further down than the selected one, or the nearest
+ * to that. In another row, it is the bar under the middle of the selected one. Without a selection, it is the bar in
+ * the middle of the view. null if there are no bars.
  */
 export function barBeside(scene, along, down) {
     const { barRows, view } = scene;

@@ -1,9 +1,9 @@
-/** The side panel's other half: everything that is known of the selected block, and which others are like it. */
+/** The other part of the side panel: the facts about the selected block, and its twins. */
 import { byId, make, setText, shortText } from "./dom.js";
 import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { describeMoment, listText, placeText } from "./where.js";
 
-/** Labels that differ from `label` in nothing but the layer. 1 by label. */
+/** Returns the labels that differ from `label` by the layer alone: 1 by label. */
 export function twinLabels(run, label) {
     const { labels } = run;
     const alike = ["category", "role", "op", "phase", "dtype", "shape", "place"];
@@ -12,7 +12,9 @@ export function twinLabels(run, label) {
     );
 }
 
-/** The blocks like a block: of the same size, with labels alike. In order of allocation. */
+/**
+ * Returns the twins of a block, in order of allocation: blocks of the same size whose labels differ by the layer alone.
+ */
 export function twinsOf(run, block) {
     const { blocks } = run;
     const alike = twinLabels(run, blocks.label[block]);
@@ -22,7 +24,7 @@ export function twinsOf(run, block) {
     return twins;
 }
 
-/** The most of some blocks, in order of allocation, that were live at once. */
+/** Returns the highest number of `twins` that were live at the same time. They are in order of allocation. */
 function mostAtOnce(run, twins) {
     const frees = Uint32Array.from(twins, (block) => run.blocks.free[block]).sort();
     let freed = 0;
@@ -60,7 +62,7 @@ function useTexts(scene, run, block) {
     if (uses.reads[block] + uses.writes[block] === 0) return pair("used", "never");
     const first = alloc[block] + uses.first[block];
     const last = first + uses.last[block];
-    const out = pair("used", uses.flags[block] & 2 ? `${count}; what was written last was read by nobody` : count);
+    const out = pair("used", uses.flags[block] & 2 ? `${count}; the last write was never read` : count);
     const after = free[block] < run.eventCount ? run.time[free[block]] - run.time[last] : 0;
     out.push(
         ...pair("last use", `${timeText(run.time[last])}${after > 0 ? `, ${timeText(after)} before its free` : ""}`),
@@ -87,7 +89,7 @@ function blockLink(scene, block) {
     return make("button", attributes, `${name} at ${timeText(run.time[run.blocks.alloc[block]])}`);
 }
 
-/** "model › layers › 7 › ffn › w1" */
+/** Returns the path of a span: "model › layers › 7 › ffn › w1". */
 function chainText(path) {
     return shortText(path.split(".").join(" › ")) || "–";
 }
@@ -127,8 +129,8 @@ function showTwins(scene, run, block) {
     setText(
         byId("twins-text"),
         twins.length === 1
-            ? "No other block is like this one."
-            : `${countText(twins.length)} blocks are alike but for the layer; at most ${countText(most)} of them live at ` +
+            ? "There are no similar blocks."
+            : `${countText(twins.length)} blocks differ by the layer alone; at most ${countText(most)} of them live at ` +
                   `once, ${sizeText(most * bytes)}.`,
     );
     const at = twins.indexOf(block);

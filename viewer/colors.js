@@ -1,6 +1,6 @@
 /**
- * What colour a category has. Ten colours that people with any colour vision tell apart (M. Petroff, "Accessible color
- * sequences for data visualization", 2021); what comes after them has one of these with hatching.
+ * The colours of categories. Ten colours that people with any colour vision can tell apart (M. Petroff, "Accessible
+ * color sequences for data visualization", 2021). Further categories have one of these with hatching.
  *
  * The categories that fill most memory have plain colours, and neighbours in the stack differ much.
  */
@@ -18,7 +18,7 @@ const PETROFF = [
     "#92dadd",
 ];
 
-/** [colour, hatched] of the categories that memtrace has, in the order of a stack. */
+/** The [colour, hatched] of memtrace's own categories, in the order of the stack. */
 const OWN = {
     Param: [0, false],
     "Opt State": [2, false],
@@ -38,11 +38,11 @@ const OWN = {
     Optimizer: [6, true],
 };
 
-/** The category of blocks that no label is known of; the page puts it behind the trace's. Light, with dark lines. */
+/** The category of blocks without a label. The page adds it behind the trace's categories. Light, with dark lines. */
 export const UNLABELLED = "unlabelled";
 const NEUTRAL = "#c3c7cc";
 
-/** Categories from the bottom of a stack to its top: what stays for long lies under what comes and goes. */
+/** Returns the categories from the bottom of a stack to its top: long-lived memory below short-lived memory. */
 export function stackOrder(categories) {
     const own = Object.keys(OWN);
     const place = (name) => (own.includes(name) ? own.indexOf(name) : own.length);
@@ -53,7 +53,7 @@ function channels(hex) {
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
-/** The lines of a hatch: dark on a light colour, light on a dark one. */
+/** Returns the colour of a hatch's lines: dark on a light colour, light on a dark one. */
 function hatchOf([r, g, b]) {
     const light = 0.3 * r + 0.6 * g + 0.1 * b > 120;
     return [r, g, b].map((value) => Math.round(light ? value * 0.45 : value + (255 - value) * 0.6));
@@ -74,13 +74,13 @@ export function categoryColors(categories) {
     });
 }
 
-/** Whether the hatch has a line at a pixel; one rule for every picture, so that they match. */
+/** True if the hatch has a line at a pixel. All pictures use this rule, so that they match. */
 export const HATCH_PERIOD = 7;
 export function isHatchLine(x, y) {
     return (x + y) % HATCH_PERIOD < 2;
 }
 
-/** Paints the swatch of a category: 14 by 14 pixels. */
+/** Paints the sample of a category's colour: 14 by 14 pixels. */
 export function paintSwatch(canvas, color) {
     const context = canvas.getContext("2d");
     context.fillStyle = color.css;
@@ -91,7 +91,7 @@ export function paintSwatch(canvas, color) {
         for (let x = 0; x < canvas.width; x++) if (isHatchLine(x, y)) context.fillRect(x, y, 1, 1);
 }
 
-/** Colours of everything else, read from the style sheet, so that light and dark are told apart in one place. */
+/** Reads all other colours from the style sheet, so that it alone distinguishes light and dark. */
 export function readTheme(element) {
     const style = getComputedStyle(element);
     const get = (name) => style.getPropertyValue(name).trim();

@@ -1,14 +1,15 @@
 /**
- * What was live at a moment, by category, and the highest moment of a range of events: at any zoom, in microseconds.
+ * The live bytes at a moment, by category, and the highest moment of a range of events: in microseconds, at any zoom.
  *
- * State is kept as it is after every LEAF events (`checkpoints`), the rest is replayed. Over the leaves lies a tree of
- * highest moments, so that a range costs two replays and a walk over a few nodes.
+ * Live bytes are stored for every LEAF events (`checkpoints`); from there, changes are replayed. Above the leaves is a
+ * tree of highest moments. So a range takes two replays and a walk over a few nodes.
  *
- * A *moment* is an event: what is live after it. One below 0 is outside of the run, where nothing is live (axis.js).
+ * A *moment* is an event, and stands for the state after it. A moment below 0 is outside of the run, where nothing is
+ * live (axis.js).
  *
- * @typedef {Object} Memory   of a run, as far as this file needs it
+ * @typedef {Object} Memory   the part of a run that this file needs
  * @property {Int32Array} changes   by event: row of the sizes + 1 for an allocation, -(row + 1) for a free, else 0
- * @property {Uint8Array} categories   by event: that of its block
+ * @property {Uint8Array} categories   by event: the category of its block
  * @property {Float64Array} changeBytes   [rows of sizes + change]: the block bytes that it adds
  * @property {number} categoryCount
  * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
@@ -17,7 +18,7 @@
 export const LEAF = 64;
 const FANOUT = 16;
 
-/** By change, from -rows to rows: [rows + change] is what it adds to the bytes. */
+/** Returns the bytes that each change adds, by [rows + change]: changes go from -rows to rows. */
 function bytesOfChanges(sizeBytes) {
     const rows = sizeBytes.length;
     const bytes = new Float64Array(2 * rows + 1);
@@ -28,7 +29,7 @@ function bytesOfChanges(sizeBytes) {
     return bytes;
 }
 
-/** Bytes by category before every LEAFth event. */
+/** Returns the bytes by category before every LEAFth event. */
 function makeCheckpoints(changes, categories, changeBytes, categoryCount) {
     const leaves = Math.ceil(changes.length / LEAF) + 1;
     const checkpoints = new Float64Array(leaves * categoryCount);
@@ -50,7 +51,7 @@ export function makeMemory(changes, categories, sizeBytes, categoryCount) {
     return { changes, categories, changeBytes, categoryCount, checkpoints };
 }
 
-/** The highest of the sums of all changes, where a change of a row of the sizes is one of `sizeBytes`. */
+/** Returns the highest sum of all changes, with `sizeBytes` as the bytes of each row of the sizes. */
 export function highestSum({ changes }, sizeBytes) {
     const changeBytes = bytesOfChanges(sizeBytes);
     const middle = changeBytes.length >> 1;
@@ -65,7 +66,7 @@ export function highestSum({ changes }, sizeBytes) {
     return peak;
 }
 
-/** Fills out[at + category] with the bytes live at the moment. */
+/** Sets out[at + category] to the bytes live at the moment. */
 export function compositionAt(memory, moment, out, at = 0) {
     const { changes, categories, changeBytes, categoryCount, checkpoints } = memory;
     const middle = changeBytes.length >> 1;
@@ -77,7 +78,7 @@ export function compositionAt(memory, moment, out, at = 0) {
     return out;
 }
 
-/** A range's highest moment, and its bytes: what the functions below leave behind, so that they allocate nothing. */
+/** The highest moment of a range, and its bytes. The functions below write it here, so that they allocate nothing. */
 export const highest = { bytes: 0, moment: -1 };
 
 /** Replays events first to last, all in one leaf, and raises `highest`. */
@@ -119,7 +120,7 @@ function makeUpperLevel(index, below) {
 }
 
 /**
- * The tree of highest moments, of the bytes of those categories that `wanted` has a 1 for.
+ * Returns the tree of highest moments, for the bytes of the categories with a 1 in `wanted`.
  * @param {Memory} memory
  * @param {Uint8Array} wanted
  */
@@ -135,7 +136,7 @@ export function makePeakIndex(memory, wanted) {
     return index;
 }
 
-/** Raises `highest` by the whole leaves `first` to `last`, climbing where a node lies inside the range. */
+/** Raises `highest` by the whole leaves `first` to `last`, and climbs while a node lies inside the range. */
 function raiseByLeaves(index, first, last) {
     let level = 0;
     while (first <= last) {
@@ -151,13 +152,13 @@ function raiseByLeaves(index, first, last) {
 }
 
 function raiseByNode(bytes, moment, node) {
-    // The earliest of equals: nodes are visited from both ends.
+    // Takes the earliest of equal moments, since nodes are visited from both ends.
     if (bytes[node] < highest.bytes || (bytes[node] === highest.bytes && moment[node] >= highest.moment)) return;
     highest.bytes = bytes[node];
     highest.moment = moment[node];
 }
 
-/** Leaves in `highest` the highest of the moments first to last (first >= -1), the earliest of equals. */
+/** Sets `highest` to the highest of the moments first to last (first >= -1); the earliest of equal ones. */
 export function findHighest(memory, index, first, last) {
     highest.bytes = -1;
     highest.moment = first;
@@ -173,7 +174,7 @@ export function findHighest(memory, index, first, last) {
         return highest;
     }
     raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1);
-    // Of the leaves at the ends, what lies inside is replayed only if it may hold more, or as much and earlier.
+    // Replays the leaves at the ends only if they may have more bytes, or as many and earlier.
     if (index.bytes[0][firstLeaf] >= highest.bytes) raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
     if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last);
     return highest;

@@ -1,12 +1,12 @@
-/** "Copy as command": the memtrace command that answers in words what the page shows. */
+/** "Copy as command": the memtrace command that prints what the page shows. */
 import { setText, byId } from "./dom.js";
 
-/** An argument as a POSIX shell reads it. */
+/** Quotes an argument for a POSIX shell. */
 export function shellQuote(text) {
     return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** The command, about a trace. */
+/** Returns a command on a trace. */
 function command(trace, ...words) {
     const rest = trace === "memtrace.db" ? [] : ["--trace", trace];
     return ["memtrace", ...words, ...rest].map((word) => shellQuote(String(word))).join(" ");
@@ -14,7 +14,7 @@ function command(trace, ...words) {
 
 const KIND = (name) => `(SELECT id FROM event_kind WHERE name = '${name}')`;
 
-/** What was live after an event, by category; ids are the trace's. */
+/** Returns the query for the live bytes after an event, by category. Ids are the trace's. */
 function compositionQuery(first, event) {
     const upTo = `event.id BETWEEN ${first} AND ${event}`;
     return (
@@ -32,7 +32,7 @@ function blockQuery(event) {
     );
 }
 
-/** The difference of two runs; the second may be another trace's. */
+/** Returns the command for the difference of two runs. The second may be in another trace. */
 function diffCommand([first, second]) {
     return command(
         first.trace,
@@ -42,7 +42,7 @@ function diffCommand([first, second]) {
     );
 }
 
-/** The command for what is shown: the selected block, else the pinned moment; of two runs, their difference. */
+/** Returns the command for the selected block or else the pinned moment; for two runs, for their difference. */
 export function commandFor(scene) {
     const { info, blocks } = scene.runs[scene.mapRun];
     if (scene.selected >= 0)
@@ -64,13 +64,13 @@ export function commandFor(scene) {
     );
 }
 
-/** Takes away a command that is not the one for what is shown any more. */
+/** Hides a command that no longer matches the page. */
 export function forgetCommand(scene) {
     const command = byId("command");
     if (!command.hidden && byId("command-text").textContent !== commandFor(scene)) command.hidden = true;
 }
 
-/** Copies it, and says so; where copying is not allowed, it stands there to be copied by hand. */
+/** Copies the command, and says so. If copying is not allowed, shows it for the user to copy. */
 export async function copyCommand(scene) {
     const text = commandFor(scene);
     byId("command").hidden = false;

@@ -1,14 +1,15 @@
 /**
- * The page's data as docs/page.md lays them down: chunks of base64 and zlib become typed arrays.
+ * The data of the page, in the format of docs/page.md: chunks of base64 and zlib become typed arrays.
  *
- * Relies on nothing but the browser (or node, for tests). Refuses what does not add up with an Error for the reader.
+ * Relies on nothing but the browser (or node, for tests). Data that does not match the format throws an Error with a
+ * message for people.
  *
  * @typedef {{name: string, width: number, coding: "plain" | "delta", unit: number, first: number[]}} Column
  * @typedef {{rows: number, part_rows: number, first_chunk: number, columns: Column[]}} Table
  */
 
 export const FORMAT = 3;
-/** Together with that of blocks without a label they are numbers of one byte. */
+/** Categories are numbers of one byte, with one left for blocks without a label. */
 const MOST_CATEGORIES = 255;
 
 function bytesOfBase64(text) {
@@ -19,7 +20,7 @@ function bytesOfBase64(text) {
     return bytes;
 }
 
-/** The bytes of a chunk. They pass no Blob: a browser sends what is in one to another process and back. */
+/** Returns the bytes of a chunk. Uses no Blob, since browsers send its contents to another process and back. */
 export async function inflate(base64) {
     const stream = new DecompressionStream("deflate");
     const writer = stream.writable.getWriter();
@@ -28,19 +29,19 @@ export async function inflate(base64) {
     return new Uint8Array(bytes);
 }
 
-/** The description, of the bytes of chunk 0. */
+/** Returns the description, from the bytes of chunk 0. */
 export function readDescription(bytes) {
     const description = JSON.parse(new TextDecoder().decode(bytes));
     if (description.format !== FORMAT)
-        throw new Error(`this page reads format ${FORMAT}, and its data are of format ${description.format}`);
+        throw new Error(`this page reads format ${FORMAT}, and its data has format ${description.format}`);
     if (description.categories.length > MOST_CATEGORIES)
         throw new Error(`the page has ${description.categories.length} categories, more than ${MOST_CATEGORIES}`);
     return description;
 }
 
-/** The array that holds `rows` values of a column: the narrowest that is sure to be wide enough. */
+/** Returns an array for `rows` values of a column: the narrowest that is certainly wide enough. */
 function arrayFor(column, rows) {
-    if (column.coding === "delta") return new Float64Array(rows); // a sum may grow past its parts
+    if (column.coding === "delta") return new Float64Array(rows); // a sum may exceed its parts
     const largest = (256 ** column.width - 1) * column.unit;
     if (largest < 256) return new Uint8Array(rows);
     if (largest < 65536) return new Uint16Array(rows);
@@ -49,8 +50,8 @@ function arrayFor(column, rows) {
 }
 
 /**
- * Puts the byte planes of a column back together: what one plane holds is as it is, up to four are put into `words`, and
- * beyond that numbers are no longer of 32 bits.
+ * Joins the byte planes of a column. One plane is used as it is, up to four are joined in `words`, and numbers of more
+ * than 32 bits need another array.
  */
 function joinPlanes(bytes, at, width, words) {
     const rows = words.length;
@@ -78,7 +79,7 @@ function joinFour(words, first, second, third, fourth) {
         words[i] = first[i] | (second[i] << 8) | (third[i] << 16) | (fourth[i] << 24);
 }
 
-/** Turns what is stored of a part of a column, from row `from` on, into its values. */
+/** Converts the stored numbers of a part of a column, from row `from` on, to its values. */
 function undoCoding(column, part, out, from, rows) {
     const unit = column.unit;
     if (column.coding === "delta") {
@@ -92,16 +93,16 @@ function undoCoding(column, part, out, from, rows) {
 function checkTable(name, table) {
     for (const column of table.columns)
         if (!(column.width >= 0 && column.width <= 6) || !["plain", "delta"].includes(column.coding))
-            throw new Error(`the page is damaged: column ${name}.${column.name} has a coding that is not known`);
+            throw new Error(`the page is damaged: column ${name}.${column.name} has an unknown coding`);
 }
 
 /**
  * Reads a whole table.
  * @param {string} name of the table, for errors
  * @param {Table} table
- * @param {(number: number) => Promise<Uint8Array>} chunk gives the bytes of a chunk
- * @param {Object<string, (rows: number) => ArrayLike<number>>} arrays makes what a column is read into, where the
- *   narrowest will not do; it may be longer
+ * @param {(number: number) => Promise<Uint8Array>} chunk returns the bytes of a chunk
+ * @param {Object<string, (rows: number) => ArrayLike<number>>} arrays makes the array of a column, if the narrowest one
+ *   is not suitable; it may be longer
  * @returns {Promise<Object<string, ArrayLike<number>>>} columns by name
  */
 export async function readTable(name, table, chunk, arrays = {}) {

@@ -1,4 +1,7 @@
-/** The second run less the first, by category, on their common axis: more of it above the line, less of it below. */
+/**
+ * The difference of two runs, second minus first, by category on their common axis: increases above the line, decreases
+ * below.
+ */
 import { largestDifference, rasterDifference } from "./area_raster.js";
 import { binaryStep, sizeTick } from "./numbers.js";
 import { LEFT } from "./plot.js";

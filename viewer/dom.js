@@ -1,4 +1,4 @@
-/** Making elements. Whatever comes from a trace passes through here as text; there is no way to pass markup. */
+/** Elements. All text of a trace passes through here as text; no function takes markup. */
 
 export const byId = (id) => document.getElementById(id);
 
@@ -18,14 +18,14 @@ export function make(tag, attributes = {}, ...children) {
     return element;
 }
 
-/** Sets the text of an element only when it changes, so that a reader of live regions is told once. */
+/** Sets the text of an element only if it changes, so that screen readers announce it once. */
 export function setText(element, text) {
     if (element.textContent !== text) element.textContent = text;
 }
 
 const LONGEST_TEXT = 300;
 
-/** A text from a trace, cut in the middle if it is endless; the whole of it stands in the title. */
+/** Returns an element with a text of a trace. A very long text is cut in the middle; its title has all of it. */
 export function shortText(text) {
     return text.length <= LONGEST_TEXT ? text : `${text.slice(0, 180)} … ${text.slice(-80)}`;
 }

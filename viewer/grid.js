@@ -1,14 +1,14 @@
 /**
- * The short-lived blocks of a part of the axis as a picture, made once and shown as long as the view is inside of it: a
- * hundred thousand blocks that are a few pixels wide would otherwise be added up again in every frame.
+ * The short-lived blocks of a part of the axis as a picture, which is kept while the view is inside of it. Without it,
+ * a hundred thousand blocks of a few pixels each would be added up in every frame.
  *
- * A column is 2^-k of the axis long, and about as wide as a pixel; so while one zooms, the grid is made anew when the
- * view is half as wide, and otherwise serves.
+ * A column is 2^-k of the axis wide, about a pixel. So zooming in makes a new grid when the view is half as wide, and
+ * uses the same one until then.
  *
  * @typedef {Object} GridPlace
- * @property {number} unit   how much of the axis a column is
- * @property {number} x0, x1   what of the axis the grid covers
- * @property {number} classes   classes of blocks (levels.js) that are in it: those before this one
+ * @property {number} unit   width of a column on the axis
+ * @property {number} x0, x1   part of the axis that the grid covers
+ * @property {number} classes   the classes of blocks (levels.js) in it: those below this one
  */
 import { momentBefore } from "./axis.js";
 import { CLASS_COUNT, rangeOfClass, shortestOf } from "./levels.js";
@@ -16,19 +16,19 @@ import { lastAtMost } from "./marks.js";
 
 export const GRID_COLUMNS = 4096;
 export const GRID_ROWS = 320;
-/** Blocks up to so many columns long are in the grid; longer ones are drawn with sharp edges. */
+/** Blocks up to this many columns long are in the grid. Longer ones are drawn with sharp edges. */
 const LONGEST = 32;
-/** With fewer blocks than this in sight, drawing each is as fast. */
+/** With fewer blocks in view than this, drawing each one is as fast. */
 const WORTH_IT = 25000;
 
-/** The grid that a view of `width` pixels needs. */
+/** Returns the grid that a view of `width` pixels needs. */
 export function gridPlace(view, axis, width) {
     const span = view.x1 - view.x0;
     const finest = axis.length / GRID_COLUMNS;
     const wanted = Math.max((span / width) * 1.34, span / (0.75 * GRID_COLUMNS));
     const level = Math.max(0, Math.ceil(Math.log2(finest / wanted)));
     const unit = finest / 2 ** level;
-    // Begins at a quarter of its length, so that whatever is up to three quarters long lies inside of it.
+    // Begins at a quarter of its length, so that any view up to three quarters of it fits inside.
     const quarter = unit * (GRID_COLUMNS / 4);
     const x0 = level === 0 ? 0 : Math.floor(view.x0 / quarter) * quarter;
     const shortest = shortestOf(axis);
@@ -36,7 +36,7 @@ export function gridPlace(view, axis, width) {
     return { unit, x0, x1: x0 + unit * GRID_COLUMNS, classes };
 }
 
-/** Whether there are so many blocks in sight that the grid is worth it. */
+/** True if there are enough blocks in view for a grid. */
 export function isGridWorthIt(place, levels, run, axis, number, view) {
     let blocks = 0;
     for (let c = 0; c < place.classes; c++) {
@@ -47,19 +47,20 @@ export function isGridWorthIt(place, levels, run, axis, number, view) {
 }
 
 /**
- * The columns that are being added up, as channels of cells: red, green, blue, coverage. Blocks come in the order of their
- * allocation, so a column that one begins after is done, and few need be kept: longer blocks are not in the grid.
+ * The columns that are being added up, as channels of cells: red, green, blue, coverage. Blocks come in the order of
+ * allocation, so a column is complete once a block begins after it. Few columns are open, since longer blocks are not
+ * in the grid.
  */
 const OPEN_COLUMNS = 64;
 const sums = new Float32Array(OPEN_COLUMNS * GRID_ROWS * 4);
 
-/** Makes cells of a column's sums, and leaves these 0. */
+/** Converts the sums of a column to cells, and sets them to 0. */
 function closeColumn(column, cells) {
     let from = (column % OPEN_COLUMNS) * GRID_ROWS * 4;
     for (let at = column; at < cells.length; at += GRID_COLUMNS, from += 4) {
         const a = sums[from + 3];
         if (a === 0) continue;
-        const most = a > 255 ? 255 / a : 1; // sums of parts may come out a little over the whole
+        const most = a > 255 ? 255 / a : 1; // rounding may make a sum slightly larger than the whole
         cells[at] =
             (sums[from] * most + 0.5) |
             ((sums[from + 1] * most + 0.5) << 8) |
@@ -69,15 +70,16 @@ function closeColumn(column, cells) {
     }
 }
 
-/** The first block that can reach into the grid. */
+/** Returns the first block that may reach into the grid. */
 function firstBlock(place, run, axis, number) {
     const before = momentBefore(axis, number, place.x0 - place.unit * LONGEST);
     return lastAtMost(run.blocks.alloc, before) + 1;
 }
 
 /**
- * Cells by row from below, then column, as words: red, green and blue premultiplied, and coverage, each up to 255. As
- * blocks do not overlap, coverage adds up. A frame reads most of the grid, so it is kept as small as what is shown of it.
+ * Returns the cells by row from the bottom, then by column, as words: red, green and blue premultiplied, and coverage,
+ * each up to 255. Coverage adds up, since blocks do not overlap. A frame reads most of the grid, so it is as small as
+ * its picture.
  * @param {Float32Array} paint   [4 * label]: red, green, blue and opacity of a label's blocks
  * @returns {Uint32Array}
  */
@@ -124,7 +126,7 @@ function addToSums(left, right, bottom, top, paint, from) {
     }
 }
 
-/** The grid's row for each row of pixels. */
+/** Returns the row of the grid for each row of pixels. */
 export function gridRows(view, run, height) {
     const perPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
     const top = (view.high / run.addressBytes) * GRID_ROWS;
@@ -133,7 +135,7 @@ export function gridRows(view, run, height) {
     );
 }
 
-/** Which cells of a row of the grid belong to each pixel: from [2 * x] to [2 * x + 1], both of them included. */
+/** Returns the cells of a row of the grid for each pixel: from [2 * x] to [2 * x + 1], inclusive. */
 export function gridColumns(place, view, width) {
     const perPixel = (view.x1 - view.x0) / width / place.unit;
     const begin = (view.x0 - place.x0) / place.unit;
@@ -146,7 +148,7 @@ export function gridColumns(place, view, width) {
     return columns;
 }
 
-/** Which rows of the grid hold anything. */
+/** Returns a flag for each row of the grid: 1 if it is not empty. */
 function filledRows(cells) {
     const filled = new Uint8Array(GRID_ROWS);
     for (let row = 0; row < GRID_ROWS; row++) {
@@ -158,17 +160,19 @@ function filledRows(cells) {
     return filled;
 }
 
-/** Makes what is asked for once for a grid. */
+/** A cache of these flags by grid. */
 const filledOf = new WeakMap();
 export function isRowFilled(cells, row) {
     if (!filledOf.has(cells)) filledOf.set(cells, filledRows(cells));
     return filledOf.get(cells)[row] === 1;
 }
 
-/** A mean of so many cells fits two channels into a word; a chart with more of them in a pixel is too small to be read. */
+/**
+ * The mean of this many cells fits two channels into a word. A chart with more of them in a pixel is too small to read.
+ */
 const MOST_CELLS = 256;
 
-/** The mean of cells `first` to `last`, channel by channel. */
+/** Returns the mean of cells `first` to `last`, by channel. */
 function meanOfCells(cells, first, last) {
     const count = Math.min(MOST_CELLS, last + 1 - first);
     let even = 0; // red and blue
@@ -186,7 +190,7 @@ function meanOfCells(cells, first, last) {
     );
 }
 
-/** The mean of the grid's cells in each pixel of a row, a word as they are. */
+/** Sets `out` to the mean of the grid's cells in each pixel of a row, in the same format. */
 export function sampleGrid(cells, columns, row, out) {
     const base = row * GRID_COLUMNS;
     for (let x = 0; x < out.length; x++) {
@@ -194,7 +198,7 @@ export function sampleGrid(cells, columns, row, out) {
         const last = base + columns[2 * x + 1];
         const p = cells[first],
             q = cells[last];
-        // Mostly there are one or two: half of what differs is taken off what either has, all channels at once.
+        // There are mostly one or two cells: rounds their mean up, all channels at once.
         if (last - first < 2) out[x] = (p | q) - (((p ^ q) & 0xfefefefe) >>> 1);
         else out[x] = meanOfCells(cells, first, last);
     }

@@ -1,9 +1,12 @@
-/** The view in the URL's hash, so that a link shows what its sender saw. Whatever does not fit the page is left out. */
+/**
+ * The view in the hash of the URL, so that a link shows the same to its reader. Values that do not fit the page are
+ * ignored.
+ */
 import { AFTER_ALL, AXIS_KINDS } from "./axis.js";
 import { allLanes } from "./marks.js";
 import { withAddresses, withRange } from "./view.js";
 
-/** The part after "#". */
+/** Returns the part after "#". */
 export function hashOf(scene) {
     const { view, axis } = scene;
     const values = new URLSearchParams({ x: axis.kind, from: String(view.x0), to: String(view.x1) });
@@ -25,38 +28,38 @@ export function hashOf(scene) {
     return values.toString();
 }
 
-/** A number as a hash has it; NaN for what is none, "" among it. */
+/** Returns the number in a text; NaN if there is none, also for "". */
 function numberOf(text) {
     return text === null || text.trim() === "" ? NaN : Number(text);
 }
 
-/** The two ends of a range from 0 to `most`; null: there is no such range. A little beyond is what rounding left. */
+/** Returns the two ends of a range from 0 to `most`, rounded into it; null if there is no such range. */
 function rangeIn(values, names, most) {
     const [from, to] = names.map((name) => numberOf(values.get(name)));
     return from >= 0 && from < to && from < most ? [from, Math.min(to, most)] : null;
 }
 
-/** A place in a list of `count`; -1: none that there is. */
+/** Returns a position in a list of `count`; -1 if there is no such position. */
 function placeIn(values, name, count) {
     const place = numberOf(values.get(name));
     return Number.isInteger(place) && place >= 0 && place < count ? place : -1;
 }
 
-/** The pinned moments, one a run; null: none that there are, which is how a hash says that the peaks are pinned. */
+/** Returns the pinned moments, one a run; null if there are none: then the peaks are pinned. */
 function momentsIn(values, runs) {
     const moments = (values.get("at") ?? "").split(",").map(numberOf);
     const fits = (at, i) => Number.isInteger(at) && at >= AFTER_ALL && at < runs[i].eventCount;
     return moments.length === runs.length && moments.every(fits) ? moments : null;
 }
 
-/** The bar that a hash names by its lane and its place in it; null: none that there is. */
+/** Returns the bar that a hash names by its lane and its position there; null if there is none. */
 function barIn(values, run) {
     const [number, i] = (values.get("bar") ?? "").split(",").map(numberOf);
     const lane = allLanes(run.lanes)[number];
     return lane?.begin[i] === undefined ? null : { lane, i };
 }
 
-/** The view that a hash tells, of the axis and the map that the scene has by now. */
+/** Returns the view of a hash, for the current axis and map of the scene. */
 function viewIn(values, scene, run) {
     const { axis, view } = scene;
     const [x0, x1] = rangeIn(values, ["from", "to"], axis.length) ?? [0, axis.length];
@@ -64,7 +67,7 @@ function viewIn(values, scene, run) {
     return withAddresses(withRange(view, axis, x0, x1), run.addressBytes, low, high);
 }
 
-/** Brings the scene to what a hash says. What it does not say is as in a page that was just opened. */
+/** Sets the scene to the state in a hash. Everything else becomes as in a page that was just opened. */
 export function applyHash(scene, hash) {
     const values = new URLSearchParams(hash.replace(/^#/, ""));
     if (AXIS_KINDS.includes(values.get("x"))) scene.setAxis(values.get("x"));
@@ -84,7 +87,7 @@ export function applyHash(scene, hash) {
     scene.search(values.get("q") ?? "");
 }
 
-/** Keeps the hash of the page what the scene is, a moment after it comes to rest. */
+/** Updates the hash of the page shortly after the last change of the scene. */
 export class HashKeeper {
     constructor(scene) {
         this.scene = scene;

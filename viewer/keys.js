@@ -1,4 +1,4 @@
-/** The keyboard, and the list of keys that `?` shows: one table for both. */
+/** The keyboard, and the list of keys that `?` shows. Both use one table. */
 import { AFTER_ALL, AXIS_KINDS, BEFORE_ALL } from "./axis.js";
 import { barBeside, selectedBar } from "./bars.js";
 import { byId, make, setText } from "./dom.js";
@@ -17,7 +17,7 @@ const pan = (part) => (scene) => scene.set({ view: panBy(scene.view, scene.axis,
 const panAddress = (part) => (scene) =>
     scene.set({ view: panAddressBy(scene.view, scene.runs[scene.mapRun].addressBytes, part) });
 
-/** The neighbouring event, of the run whose map is shown. */
+/** Pins the neighbouring event, in the run of the map. */
 const step = (by) => (scene) => {
     const moments = [...scene.moments];
     const count = scene.runs[scene.mapRun].eventCount;
@@ -37,7 +37,7 @@ function nextAxis(scene) {
     scene.setAxis(AXIS_KINDS[(AXIS_KINDS.indexOf(scene.axis.kind) + 1) % AXIS_KINDS.length]);
 }
 
-/** Selects the bar that lies so many further along and down, brings it into sight, and says what it is. */
+/** Selects the bar that is `along` bars right and `down` rows down, scrolls to it, and announces it. */
 const goToBar = (along, down) => (scene) => {
     const bar = barBeside(scene, along, down);
     if (!bar) return;
@@ -50,7 +50,7 @@ function zoomToSelectedBar(scene) {
     if (bar) scene.set({ view: withRange(scene.view, scene.axis, bar.x0, bar.x1) });
 }
 
-/** While the bars have the focus, before all others. */
+/** Keys for the focused bars. They have priority over the others. */
 const BAR_KEYS = [
     [["ArrowLeft"], "Tab ←", "on the bars: the bar before", goToBar(-1, 0)],
     [["ArrowRight"], "Tab →", "on the bars: the bar after", goToBar(1, 0)],
@@ -59,7 +59,7 @@ const BAR_KEYS = [
     [["Enter"], "Tab Enter", "on the bars: zoom to the bar", zoomToSelectedBar],
 ];
 
-/** [keys as events name them, as people read them, what they do, the doing] */
+/** [keys as in events, keys for people, their effect for people, the function] */
 const KEYS = [
     [["ArrowLeft", "a"], "← A", "move left", pan(-PAN)],
     [["ArrowRight", "d"], "→ D", "move right", pan(PAN)],
@@ -76,13 +76,13 @@ const KEYS = [
     [["p"], "P", "jump to the peak", (scene) => scene.goToPeak()],
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],
-    [["x"], "X", "another x: time, event number, phases", nextAxis],
+    [["x"], "X", "next x axis: time, event number, phases", nextAxis],
     [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
     [["/"], "/", "search ops and spans; Enter goes to the next block found", () => byId("search").focus()],
     [["c"], "C", "copy as command", (scene) => scene.copy()],
     [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],
-    [["Escape"], "Esc", "let go of what is selected", letGo],
-    [["?"], "?", "these keys", () => byId("keys").showModal()],
+    [["Escape"], "Esc", "clear the selection", letGo],
+    [["?"], "?", "show this list", () => byId("keys").showModal()],
 ];
 const MOUSE = [
     ["wheel", "zoom at the pointer"],
@@ -94,7 +94,7 @@ const MOUSE = [
     ["double click", "zoom to a step, phase, span or kernel"],
 ];
 
-/** What a list of choices needs itself; letters would choose by name, and there are few to choose from. */
+/** True if a list of choices needs the key. Letters are not needed, since such lists are short. */
 function isKeyOfSelect(key) {
     return key === " " || (key.length > 1 && key !== "Escape");
 }

@@ -1,10 +1,10 @@
-/** The categories, largest at the peak first, each with what it has at the pinned moment. A click shows it alone. */
+/** The categories, largest at the peak first, each with its bytes at the pinned moment. A click isolates one. */
 import { compositionAt } from "./composition.js";
 import { paintSwatch } from "./colors.js";
 import { make, setText, shortText } from "./dom.js";
 import { changeText, percentText, sizeText } from "./numbers.js";
 
-/** Categories that the runs have at all, by what they have at the peak. */
+/** Returns the categories that the runs have, by bytes at the peak. */
 function categoriesInOrder(scene) {
     const present = new Set();
     for (const { blocks } of scene.runs) blocks.categories.forEach((has, category) => has && present.add(category));
@@ -47,7 +47,7 @@ export class Legend {
         return { category, button, size, share };
     }
 
-    /** Tells the pinned moment's composition. */
+    /** Shows the composition at the pinned moment. */
     update() {
         const { scene } = this;
         const bytes = scene.runs.map((run, i) =>

@@ -1,15 +1,15 @@
 /**
- * Blocks by how long they live, so that any view finds what it shows.
+ * Blocks by lifetime, so that the blocks in any view are found fast.
  *
- * Class c holds what lives between 2^(c-21) and 2^(c-20) of the axis' length, class 0 what is shorter. Within a class
- * blocks are in the order of their allocation, so those that can reach into [x0, x1] are a range: allocated between x0
- * less the longest life of the class, and x1.
+ * Class c holds the blocks that live between 2^(c-21) and 2^(c-20) of the axis' length; class 0 holds all shorter ones.
+ * Within a class, blocks are in the order of allocation. So those that may reach into [x0, x1] are a range: they were
+ * allocated between x0 minus the longest lifetime of the class, and x1.
  *
  * @typedef {Object} Levels
  * @property {Uint8Array} classes   by block
  * @property {Uint32Array} order   blocks by class, then allocation
- * @property {Uint32Array} starts   of each class in order, and the end
- * @property {Float64Array} longest   life in each class
+ * @property {Uint32Array} starts   of each class in `order`, and the end
+ * @property {Float64Array} longest   lifetime in each class
  */
 import { momentBefore } from "./axis.js";
 
@@ -17,12 +17,12 @@ export const CLASS_COUNT = 21;
 
 const LONGEST_FROM = 2 ** (CLASS_COUNT - 2);
 
-/** @param {number} ratio   of a life to what class 0 is shorter than; each class begins at a power of two */
+/** @param {number} ratio   of a lifetime to the limit of class 0; each class begins at a power of two */
 function classOf(ratio) {
     return ratio < LONGEST_FROM ? 32 - Math.clz32(ratio | 0) : CLASS_COUNT - 1;
 }
 
-/** What class 0 is shorter than. */
+/** Returns the limit of class 0: its blocks live for less. */
 export function shortestOf(axis) {
     return axis.length / 2 ** (CLASS_COUNT - 1);
 }
@@ -47,7 +47,7 @@ export function makeLevels(run, axis, number) {
     return { order, classes, starts, longest };
 }
 
-/** The first position in [low, high) of the order whose block was allocated after `event`. */
+/** Returns the first position in [low, high) of `order` with a block that was allocated after `event`. */
 function firstAfter(levels, alloc, event, low, high) {
     while (low < high) {
         const middle = (low + high) >>> 1;
@@ -57,7 +57,7 @@ function firstAfter(levels, alloc, event, low, high) {
     return low;
 }
 
-/** The positions in the order, of one class, whose blocks may reach into [x0, x1]: [first, end). */
+/** Returns the positions in `order` of the blocks of a class that may reach into [x0, x1]: [first, end). */
 export function rangeOfClass(levels, run, axis, number, c, x0, x1) {
     const { alloc } = run.blocks;
     const before = momentBefore(axis, number, x0 - levels.longest[c]);
@@ -66,7 +66,7 @@ export function rangeOfClass(levels, run, axis, number, c, x0, x1) {
     return [first, firstAfter(levels, alloc, last, first, levels.starts[c + 1])];
 }
 
-/** Calls visit(block) for each block that is live after the moment, in no order that matters. */
+/** Calls visit(block) for each block that is live after the moment, in any order. */
 export function visitLive(levels, run, axis, number, moment, visit) {
     if (moment < 0) return;
     const { alloc, free } = run.blocks;

@@ -1,7 +1,7 @@
 /**
- * The page: reads its data in a worker, and connects what shows them with what changes them.
+ * The page: reads its data in a worker, and connects the parts that show it with the parts that change the view.
  *
- * `data-…` attributes of #page tell what it shows, and how long that took, to whoever tests or measures it.
+ * Attributes `data-…` of #page hold its state and timings, for tests and benchmarks.
  */
 import { showAnswer } from "./answer.js";
 import { AXIS_KINDS } from "./axis.js";
@@ -22,9 +22,9 @@ import { describeMoment, momentText, runName } from "./where.js";
 
 const page = byId("page");
 
-/** The scene with what the parts of the page ask of each other. */
+/** The scene, with actions that involve several parts of the page. */
 class PageScene extends Scene {
-    /** Where the pointer is; draws no chart. */
+    /** Sets the position of the pointer. Draws no chart. */
     setHover(hover) {
         if (!hover && !this.hover) return;
         this.hover = hover;
@@ -35,7 +35,7 @@ class PageScene extends Scene {
         this.set({ query, found: findLabels(this.description, this.runs[this.mapRun], query) });
     }
 
-    /** Selects a block and brings it into sight. */
+    /** Selects a block and brings it into view. */
     reveal(block) {
         const { blocks } = this.runs[this.mapRun];
         const xs = this.axis.xs[this.mapRun];
@@ -52,7 +52,7 @@ class PageScene extends Scene {
         this.set({ view: revealX(this.view, this.axis, x) });
     }
 
-    /** Pins the peak, of what is shown, and looks at it more closely. */
+    /** Pins the peak of the categories that are shown, and zooms in on it. */
     goToPeak() {
         const moments = this.runs.map((_, number) => this.shownPeak(number).event);
         this.pin(moments, this.isolated < 0);
@@ -62,7 +62,7 @@ class PageScene extends Scene {
         setText(byId("said"), this.isolated < 0 ? byId("answer").textContent : this.isolatedPeakText());
     }
 
-    /** "Softmax: 1.20 GiB at its peak, step 1 · forward": of the run whose map is shown. */
+    /** Returns "Softmax: 1.20 GiB at its peak, step 1 · forward", in the run of the map. */
     isolatedPeakText() {
         const { bytes, event } = this.shownPeak(this.mapRun);
         const place = momentText(describeMoment(this.description, this.runs[this.mapRun], event));
@@ -78,7 +78,7 @@ class PageScene extends Scene {
         this.set({ theme: readTheme(document.documentElement) });
     }
 
-    /** Notes how long something took, in milliseconds. */
+    /** Stores a duration in milliseconds. */
     told(what, ms) {
         page.dataset[`${what}Ms`] = ms.toFixed(3);
     }
@@ -133,7 +133,7 @@ function listen(scene, painter) {
     printInLight(scene, painter);
 }
 
-/** A window that is moved to a screen with other pixels keeps its size, but not its sharpness. */
+/** Draws again if the window moves to a screen with another resolution. */
 function watchPixels(painter) {
     const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
     const changed = () => {
@@ -143,7 +143,7 @@ function watchPixels(painter) {
     query.addEventListener("change", changed, { once: true });
 }
 
-/** Paper is white: what is printed is drawn in light colours, in the size that it has there. */
+/** Prints in light colours, since paper is white, and in the size of the paper. */
 function printInLight(scene, painter) {
     let before = "";
     const drawAs = (theme) => {
@@ -158,19 +158,19 @@ function printInLight(scene, painter) {
     });
 }
 
-/** Does something once the page has nothing better to do; one thing after the other. */
+/** Runs a function once the page is idle; several of them one after the other. */
 function whenIdle(body) {
     (window.requestIdleCallback ?? window.setTimeout)(body);
 }
 
-/** A scene of which nothing is drawn yet. */
+/** Makes a scene that is not drawn yet. */
 function makeScene(description, runs) {
     const scene = new PageScene(description, runs, () => {});
     scene.theme = readTheme(document.documentElement);
     return scene;
 }
 
-/** Draws a scene, from now on whenever it changes. */
+/** Draws a scene, now and after each change. */
 function show(scene) {
     scene.plots = makePlots(scene);
     showRuns(scene);
@@ -184,12 +184,12 @@ function show(scene) {
     scene.told("first", performance.now());
 }
 
-/** Whether what is shown can be told without the exact times: all of the axis, and nothing in particular. */
+/** True if the view needs no exact times: it covers the whole axis, and nothing is selected. */
 function isOverview(scene) {
     return scene.isWide && scene.selected < 0 && !scene.bar;
 }
 
-/** What the page knows, as it comes from the worker; the scene, once there is one. */
+/** Collects the messages of the worker, and makes the scene as soon as it can. */
 class Reader {
     constructor() {
         Object.assign(this, { description: null, runs: [], scene: null, isShown: false });
@@ -204,7 +204,7 @@ class Reader {
         this.description = description;
     }
 
-    /** Of one run, the map is made while the worker goes on; what two have in common takes all of both. */
+    /** With one run, makes the map while the worker goes on. The axis of two runs needs both. */
     takeRun({ number, run }) {
         const { description, runs } = this;
         runs[number] = Object.assign(run, { time: timesBetween(run.knots, run.info) });
@@ -223,7 +223,7 @@ class Reader {
         if (isOverview(this.scene)) this.show();
     }
 
-    /** With the last of them the picture is drawn anew. */
+    /** Draws the picture again once all runs have their times. */
     takeTime({ number, time }) {
         const { scene } = this;
         scene.setTime(number, time);
@@ -244,8 +244,8 @@ function fail(text) {
 }
 
 /**
- * Sends the chunks to the worker while the document is still being read, and takes them out of it: it need not keep them
- * twice. A chunk is whole once something follows it. After the last one comes a message without a text.
+ * Sends the chunks to the worker while the document is still loading, and removes them, to save memory. A chunk is
+ * complete once another node comes after it. A message without text follows the last one.
  */
 function sendChunks(worker) {
     let next = 0;

@@ -1,11 +1,11 @@
-/** The address map: every block is a rectangle from its allocation to its free, at its address, in its segment. */
+/** The address map: each block is a rectangle, from its allocation to its free, at its address in its segment. */
 import { gridPlace, makeGrid } from "./grid.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 import { rasterMap } from "./map_raster.js";
 import { binaryStep, sizeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
 
-/** The colour and opacity, by label, of blocks: all of them, or those that are emphasized against the faded rest. */
+/** Returns the colour and opacity of blocks by label. With an emphasis, the other blocks are faded. */
 export function makePaint(run, colors, emphasis, theme) {
     const { category } = run.labels;
     const paint = new Float32Array(category.length * 4);
@@ -20,7 +20,7 @@ export function makePaint(run, colors, emphasis, theme) {
     return { paint, hatches };
 }
 
-/** Where a block lies on the plot, in CSS pixels; may reach outside. */
+/** Returns the box of a block on the plot, in CSS pixels. It may reach outside. */
 export function blockBox(plot, scene, number, block) {
     const { axis, view, runs } = scene;
     const { blocks, sizes } = runs[number];
@@ -87,7 +87,7 @@ function outlineSegments(plot, scene) {
         const left = Math.max(-2, x(mapped[i]));
         const right = Math.min(plot.width + 2, x(life[i] > 0 ? mapped[i] + life[i] : run.eventCount));
         if (right <= left) continue;
-        // Sides outside of the margins are left out: to clip costs more than all the rest.
+        // Leaves out sides outside of the margins, since clipping costs more than everything else.
         const [y0, y1] = [Math.round(top) + 0.5, Math.round(top) + 0.5 + Math.round(high)];
         const [x0, x1] = [
             Math.max(0, Math.round(left) + 0.5),
@@ -129,7 +129,7 @@ function gridOf(scene, place) {
     );
 }
 
-/** Makes what takes longest of the picture of a whole run, so that it is there when the rest is. */
+/** Computes the slowest part of the picture of a whole run in advance. */
 export function prepareMap(scene) {
     gridOf(scene, gridPlace(scene.view, scene.axis, 1));
 }
@@ -151,8 +151,8 @@ export function drawMap(plot, scene) {
 }
 
 /**
- * The block at a point of the map: the one that is there or, where none is at that very point, the one that covers most
- * of the pixel around it. -1: none.
+ * Returns the block at a point of the map, or else the block that covers most of the pixel around it; -1 if there is
+ * none.
  */
 export function blockAt(scene, x, address, pixelX, pixelBytes) {
     const number = scene.mapRun;

@@ -1,31 +1,31 @@
 /**
- * The address map as pixels. A pixel's colour is the mean of what lies in it: every block adds its colour by the part
- * of the pixel that it covers, and since blocks never overlap, the parts add up to at most one. So nothing is lost at
- * any zoom, and a pixel with a thousand blocks shows their mixture instead of whichever came last.
+ * The address map as pixels. The colour of a pixel is the mean of its contents: each block adds its colour, weighted by
+ * the part of the pixel that it covers. Blocks never overlap, so these parts add up to at most one. So nothing is lost
+ * at any zoom, and a pixel with a thousand blocks shows their mixture.
  *
- * Blocks are not filled. In each row of pixels a block writes down where it begins and where it ends; running sums over
- * the row then give every pixel. So a block costs the same however wide it is. Whole numbers keep sums exact: what a
- * block adds at its left it takes away at its right.
+ * Blocks are not filled. A block adds its colour at its left edge in each row of pixels, and subtracts it at its right
+ * edge. Running sums over the row then give every pixel. So the cost of a block does not depend on its width. Integers
+ * keep the sums exact.
  */
 import { HATCH_PERIOD } from "./colors.js";
 import { GRID_ROWS, gridColumns, gridPlace, gridRows, isGridWorthIt, isRowFilled, sampleGrid } from "./grid.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 
-/** Smallest sides, in pixels, of a block that gets an edge of its own. */
+/** The smallest sides, in pixels, of a block that gets an edge of its own. */
 const EDGED = 4;
-/** What lives for no time at all is given this part of a pixel, once it is drawn by itself. */
+/** The width, in pixels, of a block without any duration that is drawn by itself. */
 const LEAST_WIDTH = 0.3;
-/** Of what is summed: a whole pixel of a channel at its brightest is 255 * ONE. */
+/** The unit of sums: a whole pixel of a channel at full brightness is 255 * ONE. */
 const ONE = 4096;
 
-/** What changes from pixel to pixel: red, green, blue, coverage. Between two pictures all are 0. */
+/** The changes from pixel to pixel: red, green, blue, coverage. Between two pictures all are 0. */
 let changes = new Int32Array(0);
-/** By pixel, 1 where something changes, be it what lies under the blocks: between two marks pixels are alike. */
+/** By pixel, 1 if something changes, also below the blocks. Pixels between two marks are equal. */
 let marks = new Uint8Array(0);
-/** The same, four pixels at a time. */
+/** The same memory, four pixels at a time. */
 let fourMarks = new Uint32Array(0);
 
-/** Pixels that a row of changes has: at least two more than are seen, and a multiple of four. */
+/** Returns the number of pixels in a row of changes: at least two more than are visible, and a multiple of four. */
 function changesInRow(width) {
     return (width + 5) & ~3;
 }
@@ -38,10 +38,10 @@ function prepareChanges(width, height) {
     fourMarks = new Uint32Array(marks.buffer);
 }
 
-/** Notes that a colour begins (or, with -1, ends) at x, which need not be whole. */
+/** Adds a colour from x on; with sign -1, subtracts it. x need not be an integer. */
 function addEdge(row, x, sign, r, g, b, a) {
     const pixel = x | 0;
-    const later = x - pixel; // the part of it that belongs to the next pixel
+    const later = x - pixel; // the part that belongs to the next pixel
     const at = (row + pixel) * 4;
     const r1 = (r * later) | 0,
         g1 = (g * later) | 0,
@@ -59,7 +59,7 @@ function addEdge(row, x, sign, r, g, b, a) {
     marks[row + pixel + 1] = 1;
 }
 
-/** Adds a part of a colour to one pixel: most blocks of a wide view are narrower. */
+/** Adds a part of a colour to one pixel. In a wide view, most blocks are narrower than a pixel. */
 function addInPixel(pixel, part, r, g, b, a) {
     const at = pixel * 4;
     const rp = (r * part) | 0,
@@ -78,7 +78,7 @@ function addInPixel(pixel, part, r, g, b, a) {
     marks[pixel + 1] = 1;
 }
 
-/** Adds a colour to a rectangle of pixels, whose sides need not be whole. */
+/** Adds a colour to a rectangle of pixels, whose sides need not be integers. */
 function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
     if (left < 0) left = 0;
     if (top < 0) top = 0;
@@ -103,7 +103,7 @@ function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
     }
 }
 
-/** Adds the blocks of a class, and puts those large enough to be told apart into `large`. */
+/** Adds the blocks of a class, and appends to `large` those with edges of their own. */
 function addClass(picture, c, large) {
     const { width, height, view, axis, run, number, levels, paint } = picture;
     const { alloc, free, low, size, label } = run.blocks;
@@ -134,7 +134,7 @@ function addClass(picture, c, large) {
     }
 }
 
-/** Where segments have memory, as the colour of memory that is reserved and not used. */
+/** Paints the memory of segments in the colour of reserved memory that is not used. */
 function paintSegments(picture, pixels) {
     const { width, height, view, axis, run, number, theme } = picture;
     const xs = axis.xs[number];
@@ -161,9 +161,9 @@ function packed([r, g, b]) {
     return (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
-/** Lays a colour, premultiplied in units of ONE, over a pixel. */
+/** Returns a pixel with a colour over it, premultiplied in units of ONE. */
 function over(below, r, g, b, cover) {
-    // Blocks that were widened to be seen may add up to more than there is.
+    // Blocks that were widened to be visible may add up to more than a pixel.
     const scale = 1 / (cover > ONE ? cover : ONE);
     const under = cover < ONE ? 1 - cover / ONE : 0;
     return (
@@ -174,7 +174,9 @@ function over(below, r, g, b, cover) {
     );
 }
 
-/** Lays a cell of the grid over a pixel. Two channels are multiplied at once, and 255ths are rounded as they should be. */
+/**
+ * Returns a pixel with a cell of the grid over it. Multiplies two channels at once, with correct rounding of 255ths.
+ */
 function cellOver(below, cell) {
     const under = 255 - (cell >>> 24);
     const even = Math.imul(below & 0xff00ff, under) + 0x800080;
@@ -186,7 +188,7 @@ function cellOver(below, cell) {
     );
 }
 
-/** Lays what was sampled of the grid, from `s` on, over pixels. */
+/** Paints the samples of the grid from `s` on over pixels. */
 function laySampled(pixels, from, end, sampled, s) {
     for (let at = from; at < end; at++, s++) {
         const cell = sampled[s];
@@ -195,7 +197,7 @@ function laySampled(pixels, from, end, sampled, s) {
     }
 }
 
-/** The same together with a colour that all share. */
+/** Paints the same, together with a colour that all pixels share. */
 function layRow(pixels, from, end, sampled, s, r, g, b, a) {
     for (let at = from; at < end; at++, s++) {
         const cell = sampled[s];
@@ -211,7 +213,7 @@ function layRow(pixels, from, end, sampled, s, r, g, b, a) {
     }
 }
 
-/** Lays a colour over pixels that are alike. */
+/** Paints a colour over pixels that are equal. */
 function layPlain(pixels, from, end, r, g, b, a) {
     if (a === 0) return;
     const color = over(pixels[from], r, g, b, a);
@@ -219,10 +221,10 @@ function layPlain(pixels, from, end, r, g, b, a) {
     else while (from < end) pixels[from++] = color;
 }
 
-/** From so many pixels on, a call to fill them is worth it. */
+/** The number of pixels from which a call to fill them is faster. */
 const LONG_RUN = 24;
 
-/** The first mark from `at` on. */
+/** Returns the first mark from `at` on. */
 function nextMark(at) {
     for (; (at & 3) !== 0; at++) if (marks[at] !== 0) return at;
     while (fourMarks[at >> 2] === 0) at += 4;
@@ -231,8 +233,8 @@ function nextMark(at) {
 }
 
 /**
- * Sums up a row's changes and lays them, with what was sampled of the grid, if anything was, over its pixels. Leaves
- * all changes and marks 0.
+ * Sums up the changes of a row, and paints them over its pixels, with the samples of the grid if there are any. Sets
+ * all changes and marks to 0.
  */
 function blendRow(pixels, begin, row, width, sampled) {
     let r = 0,
@@ -260,7 +262,7 @@ function blendRow(pixels, begin, row, width, sampled) {
     marks[end] = marks[end + 1] = 0;
 }
 
-/** Sums up each row of changes, adds what the grid has of it, if one serves, and lays it over the pixels. */
+/** Sums up each row of changes, adds the grid's samples if there is a grid, and paints it over the pixels. */
 function blend(picture, served, pixels) {
     const { width, height, view, run } = picture;
     const rows = served ? gridRows(view, run, height) : null;
@@ -270,13 +272,13 @@ function blend(picture, served, pixels) {
     let sampledRow = -1;
     for (let y = 0; y < height; y++) {
         const filled = rows !== null && isRowFilled(served.cells, rows[y]);
-        // Enlarged, several rows of pixels have the same row of the grid.
+        // In an enlarged view, several rows of pixels have the same row of the grid.
         if (filled && rows[y] !== sampledRow) sampleGrid(served.cells, columns, (sampledRow = rows[y]), sampled);
         blendRow(pixels, y * width, y * stride, width, filled ? sampled : null);
     }
 }
 
-/** Hatches a block of a hatched category, where it is large enough for it to be seen. */
+/** Hatches a block of a hatched category, if it is large enough for that. */
 function hatchBlock(picture, pixels, block) {
     const { width, height, view, axis, run, number, hatches } = picture;
     const hatch = hatches[run.blocks.label[block]];
@@ -303,14 +305,14 @@ function hatchBlock(picture, pixels, block) {
         }
 }
 
-/** The grid is too coarse for a view that is much enlarged in height. */
+/** The grid is too coarse for views in which its rows are taller than this, in pixels. */
 const TALLEST_ROW = 4; // pixels
 
 /**
  * Paints the blocks and segments of a view into `pixels`, 32 bits each.
  * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), theme, and by label paint
  *   and hatches
- * @returns {number[]} the blocks that are large enough to be written on
+ * @returns {number[]} the blocks that are large enough for text
  */
 export function rasterMap(picture, pixels) {
     const { width, height, view, axis, run, number, levels } = picture;

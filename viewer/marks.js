@@ -1,15 +1,15 @@
 /**
- * Steps, phases, spans and kernels as lanes of intervals, out of the marks between the blocks' events.
+ * Steps, phases, spans and kernels as lanes of intervals, made of the marks between the events of blocks.
  *
- * A lane's intervals are in order and do not overlap, so that what a view shows is found by bisection. Nested spans get
- * a lane for each depth. A trace may be cut off anywhere: what was not closed ends where the run does.
+ * The intervals of a lane are in order and do not overlap, so those in view are found by bisection. Nested spans have a
+ * lane for each depth. A trace may be cut off anywhere: intervals without an end last until the end of the run.
  *
  * @typedef {Object} Lane
  * @property {string} name   "step", "phase", "span 1", "kernels 7"
  * @property {"step" | "phase" | "span" | "kernel"} kind
- * @property {Uint32Array | Float64Array} begin   event; of kernels, nanoseconds
- * @property {Uint32Array | Float64Array} end     the first event after it; of kernels, nanoseconds
- * @property {Uint32Array} text     a step's number; position in the phases; position in the texts
+ * @property {Uint32Array | Float64Array} begin   event; for kernels, nanoseconds
+ * @property {Uint32Array | Float64Array} end     the first event after it; for kernels, nanoseconds
+ * @property {Uint32Array} text     number of a step; position in the phases; position in the texts
  * @property {Uint32Array} [label]   of kernels: row of the labels, 0: launched by no known op
  */
 
@@ -22,7 +22,7 @@ const STEP_BEGIN = 0,
 
 const FIRST_ROOM = 256;
 
-/** A lane while it grows: half a million spans are no rarity, so its arrays are typed from the start. */
+/** A lane while it grows. Its arrays are typed from the start, since half a million spans are common. */
 class GrowingLane {
     constructor(name, kind) {
         this.name = name;
@@ -35,7 +35,7 @@ class GrowingLane {
         this.label = new Uint32Array(kind === "kernel" ? FIRST_ROOM : 0);
     }
 
-    /** @returns {number} the new interval's place in the lane */
+    /** @returns {number} the position of the new interval in the lane */
     push(begin, end, text) {
         if (this.count === this.begin.length) this.resize(2 * this.count);
         this.begin[this.count] = begin;
@@ -67,7 +67,7 @@ class GrowingLane {
     }
 }
 
-/** The marks that are not about spans: few, so that what looks for them need not go through all. */
+/** Returns the marks that are not about spans. They are few, so searches in them are fast. */
 function marksBesideSpans({ event, kind, value, span, label }) {
     const few = [];
     for (let i = 0; i < kind.length; i++)
@@ -92,7 +92,7 @@ function stepLane(marks, eventCount) {
     return lane.finish();
 }
 
-/** A phase lasts until the next one, or until its step begins or ends. */
+/** Returns the phases. A phase lasts until the next one, or until its step begins or ends. */
 function phaseLane(marks, eventCount) {
     const lane = new GrowingLane("phase", "phase");
     let open = null;
@@ -111,7 +111,7 @@ function phaseLane(marks, eventCount) {
     return lane.finish();
 }
 
-/** Spans that are open, as they are nested: what closes one closes those in it. */
+/** The open spans, which are nested: the end of one ends those inside it. */
 class OpenSpans {
     constructor() {
         this.lanes = []; // by depth
@@ -131,7 +131,7 @@ class OpenSpans {
     }
 
     close(end, text) {
-        const depth = this.texts.lastIndexOf(text); // looks from the innermost on, which it nearly always is
+        const depth = this.texts.lastIndexOf(text); // mostly the innermost, where the search begins
         while (depth >= 0 && this.texts.length > depth) this.closeInnermost(end);
     }
 
@@ -151,7 +151,10 @@ function spanLanes(marks, eventCount) {
     return open.lanes.map((lane) => lane.finish());
 }
 
-/** One lane a stream; of kernels that overlap within one, the later begins where the earlier ends. */
+/**
+ * Returns one lane for each stream. Where kernels of a stream overlap, the later one begins at the end of the earlier
+ * one.
+ */
 function kernelLanes(kernels, unitNs) {
     const lanes = new Map();
     const ends = new Map();
@@ -184,12 +187,12 @@ export function makeLanes(marks, kernels, eventCount, unitNs) {
     };
 }
 
-/** The lanes from the top row of bars to the last. */
+/** Returns the lanes from the top row of bars to the last. */
 export function allLanes({ steps, phases, spans, kernels }) {
     return [steps, phases, ...spans, ...kernels];
 }
 
-/** The position of the last value that is <= x in ascending values; -1: none. */
+/** Returns the position of the last value <= x in ascending values; -1 if there is none. */
 export function lastAtMost(values, x, count = values.length) {
     let low = 0;
     let high = count;
@@ -201,7 +204,7 @@ export function lastAtMost(values, x, count = values.length) {
     return low - 1;
 }
 
-/** The interval of a lane that covers `at`; -1: none. */
+/** Returns the interval of a lane that covers `at`; -1 if there is none. */
 export function intervalAt(lane, at) {
     const i = lastAtMost(lane.begin, at);
     return i >= 0 && at < lane.end[i] ? i : -1;

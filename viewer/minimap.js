@@ -2,7 +2,7 @@
 import { columnsOfView, rasterArea } from "./area_raster.js";
 import { LEFT } from "./plot.js";
 
-/** The picture is the same until colours or the axis change; only the window moves. */
+/** The picture changes only with the colours and the axis. Otherwise only the window moves. */
 export class Minimap {
     constructor(plot) {
         this.plot = plot;

@@ -1,6 +1,6 @@
 /**
- * The side panel's first half: the pinned moment, how much was allocated and reserved then, and what was live, largest
- * first. It is a table, so that those who do not see the charts read the same.
+ * The part of the side panel about the pinned moment: allocated and reserved bytes, and the live blocks, largest first.
+ * It is a table, so that people who can't see the charts can read it.
  */
 import { compositionAt } from "./composition.js";
 import { byId, make, setText, shortText } from "./dom.js";
@@ -10,9 +10,9 @@ import { exactBytes, plural, sizeText } from "./numbers.js";
 import { describeMoment, momentText, runName } from "./where.js";
 
 const ROWS = 60;
-const PRINTED_ROWS = 20; // as page.css has it
+const PRINTED_ROWS = 20; // as in page.css
 
-/** The blocks that are live after a moment, largest first. */
+/** Returns the blocks that are live after a moment, largest first. */
 export function liveBlocks(scene, number, moment) {
     const run = scene.runs[number];
     const { category } = run.labels;
@@ -96,7 +96,7 @@ function liveRow(scene, run, block) {
     );
 }
 
-/** What is said of the blocks that have no row. */
+/** Returns the text about the blocks without a row. */
 function restText(run, rest) {
     const bytes = rest.reduce((sum, block) => sum + run.sizes.block[run.blocks.size[block]], 0);
     return rest.length > 0 ? `and ${plural(rest.length, "smaller one")}, ${sizeText(bytes)} together` : "";

@@ -1,4 +1,4 @@
-/** Numbers as people read them. Sizes are binary with two decimals, as on the command line. */
+/** Numbers for people. Sizes are binary with two decimals, as on the command line. */
 
 const SIZE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -10,7 +10,7 @@ export function sizeText(bytes) {
     return `${(bytes / 1024 ** unit).toFixed(2)} ${SIZE_UNITS[unit]}`;
 }
 
-/** A difference of sizes: "+1.70 GiB", "−512 B", "0 B". */
+/** Formats a difference of sizes: "+1.70 GiB", "−512 B", "0 B". */
 export function changeText(bytes) {
     return bytes > 0 ? `+${sizeText(bytes)}` : sizeText(bytes);
 }
@@ -38,7 +38,7 @@ export function timeText(ns) {
     return `${(ns / scale).toFixed(scale === 1 ? 0 : 3)} ${unit}`;
 }
 
-/** "41.7 %", and "<0.1 %" of what is more than nothing but would round to 0.0 %. */
+/** Formats a percentage: "41.7 %"; "<0.1 %" for more than nothing that would round to 0.0 %. */
 export function percentText(part, whole) {
     if (whole === 0) return "–";
     const percent = (100 * part) / whole;
@@ -50,24 +50,24 @@ export function plural(count, noun) {
     return `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** A step of 1, 2 or 5 times a power of ten that makes at most `most` ticks over `span`. */
+/** Returns a step of 1, 2 or 5 times a power of ten that makes at most `most` ticks over `span`. */
 export function decimalStep(span, most) {
     const rough = span / Math.max(1, most);
     const power = 10 ** Math.floor(Math.log10(rough));
     return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? 10 * power;
 }
 
-/** The same in powers of two, for bytes. */
+/** Returns the same in powers of two, for bytes. */
 export function binaryStep(span, most) {
     return 2 ** Math.max(0, Math.ceil(Math.log2(span / Math.max(1, most))));
 }
 
-/** A tick of an axis of bytes: as few decimals as say it. */
+/** Formats a tick of an axis of bytes, with as few decimals as possible. */
 export function sizeTick(bytes) {
     return sizeText(bytes).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
 }
 
-/** A tick of a time axis whose ticks are `step` apart. */
+/** Formats a tick of a time axis with `step` ns between ticks. */
 export function timeTick(ns, step) {
     if (ns === 0) return "0";
     const [scale, unit] = TIME_UNITS.find(([each]) => Math.abs(ns) >= each) ?? TIME_UNITS[3];

@@ -1,6 +1,6 @@
 /**
- * What lies over the charts and changes with every move of the pointer: the pinned moment, the pointer's line, the
- * selected block, the range that is measured, and the tip beside the pointer. So the charts need not be drawn again.
+ * The layer over the charts that changes with every move of the pointer: the pinned moment, the pointer's line, the
+ * selected block, the measured range, and the tip beside the pointer. So the charts need not be drawn again.
  */
 import { momentAt } from "./axis.js";
 import { barBox } from "./bars.js";
@@ -13,7 +13,7 @@ import { launcherText } from "./bar_panel.js";
 import { insideOf, LEFT } from "./plot.js";
 import { describeMoment, momentText } from "./where.js";
 
-/** A vertical line through all charts. */
+/** Draws a vertical line through all charts. */
 function line(overlay, scene, x, color, width, dash = []) {
     const { context, plotWidth, height } = overlay;
     const at = ((x - scene.view.x0) / (scene.view.x1 - scene.view.x0)) * plotWidth;
@@ -75,7 +75,7 @@ function shadeMeasured(overlay, scene) {
     line(overlay, scene, measured.x1, scene.theme.accent, 1);
 }
 
-/** "12.300 ms, 345 events, allocated +1.20 GiB" */
+/** Returns "12.300 ms, 345 events, allocated +1.20 GiB". */
 export function measuredText(scene) {
     const { measured, axis } = scene;
     if (!measured) return "";
@@ -164,7 +164,7 @@ export class Overlay {
     }
 
     draw(scene) {
-        // On paper, clearing would wipe out the charts under the overlay; there, it has just been made to fit.
+        // Does not clear on paper, where that would erase the charts below. There, the overlay is new.
         if (!this.isEmpty) this.context.clearRect(0, 0, this.width, this.height);
         this.isEmpty = false;
         if (scene.measured) shadeMeasured(this, scene);

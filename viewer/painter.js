@@ -1,7 +1,4 @@
-/**
- * Everything that is drawn, and when: the canvases, what goes into each, and the side panel after them. Whatever
- * happens between two frames is drawn once.
- */
+/** Drawing: the canvases, their contents, and then the side panel. All changes between two frames are drawn once. */
 import { drawArea } from "./area.js";
 import { BarPanel } from "./bar_panel.js";
 import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
@@ -19,7 +16,7 @@ import { Plot } from "./plot.js";
 import { Search } from "./search.js";
 import { runName } from "./where.js";
 
-/** The canvases: a minimap, bars, an area for each run, the difference of two, and the map. */
+/** Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map. */
 export function makePlots(scene) {
     const areas = scene.runs.map((run, number) =>
         make("canvas", {
@@ -46,7 +43,7 @@ export function makePlots(scene) {
             id: "difference",
             "aria-label": "Difference by category",
         });
-        children.push(make("h2", { class: "chart-title" }, "Difference: the second less the first"), canvas);
+        children.push(make("h2", { class: "chart-title" }, "Difference: second minus first"), canvas);
         plots.difference = new Plot(canvas);
     }
     byId("areas").replaceChildren(...children);
@@ -54,13 +51,13 @@ export function makePlots(scene) {
     return plots;
 }
 
-/** Everything that is drawn, and when. */
+/** Draws everything, at most once a frame. */
 export class Painter {
     constructor(scene) {
         this.scene = scene;
         this.page = byId("page");
         this.waiting = false;
-        this.fitted = []; // what canvases were last made to fit: mapRun, allDepths
+        this.fitted = []; // mapRun and allDepths when the canvases were last resized
         this.minimap = new Minimap(scene.plots.minimap);
         this.overlay = new Overlay(byId("overlay"), byId("charts"));
         this.panels = [
@@ -73,7 +70,7 @@ export class Painter {
         ];
     }
 
-    /** Draws in the next frame, however often it is asked to. */
+    /** Draws in the next frame, once for any number of calls. */
     later() {
         if (this.waiting) return;
         this.waiting = true;
@@ -83,7 +80,7 @@ export class Painter {
         });
     }
 
-    /** Its first call comes without any change. */
+    /** Resizes the canvases. The first call comes without any change. */
     resized() {
         const { width, height } = byId("overlay").getBoundingClientRect();
         if (width === this.overlay.width && height === this.overlay.height) return;
@@ -105,7 +102,7 @@ export class Painter {
         this.overlay.fit(map.width);
     }
 
-    /** Says of which run bars and map are, if there are two, and offers the rows of spans that are left out. */
+    /** Names the run of bars and map, if there are two, and offers the hidden rows of spans. */
     nameRun() {
         const { scene } = this;
         const run = scene.runs[scene.mapRun];
@@ -137,7 +134,7 @@ export class Painter {
         this.tell();
     }
 
-    /** The state, for tests. */
+    /** Writes the state to attributes, for tests. */
     tell() {
         const { scene } = this;
         byId("axis").value = scene.axis.kind;

@@ -1,13 +1,13 @@
 /**
- * A canvas with a margin for its axis: sizes in CSS pixels, sharp on any screen, an image of raw pixels under what is
- * drawn with lines and text.
+ * A canvas with a margin for its axis. Sizes are in CSS pixels, and sharp on any screen. An image of raw pixels lies
+ * below lines and text.
  */
 
-/** The margins that all charts share, so that their x agree. */
+/** The margins of all charts, so that their x agree. */
 export const LEFT = 78;
 export const RIGHT = 12;
 
-/** Where an element begins inside of its border, which is where what it holds is placed from: [left, top]. */
+/** Returns the origin of an element's contents, inside its border: [left, top]. */
 export function insideOf(element) {
     const { left, top } = element.getBoundingClientRect();
     return [left + element.clientLeft, top + element.clientTop];
@@ -21,7 +21,7 @@ export class Plot {
         this.image = null;
     }
 
-    /** Fits the canvas to its box; the width and height of what lies between the margins. */
+    /** Fits the canvas to its box. Sets width and height of the area between the margins. */
     fit() {
         const box = this.canvas.getBoundingClientRect();
         this.ratio = Math.min(2, window.devicePixelRatio || 1);
@@ -35,7 +35,7 @@ export class Plot {
         this.height = Math.max(1, Math.floor(box.height));
     }
 
-    /** Empties the canvas; from here on, units are CSS pixels. */
+    /** Clears the canvas. From here on, units are CSS pixels. */
     begin(theme) {
         this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
         this.context.clearRect(0, 0, this.width + LEFT + RIGHT, this.height);
@@ -45,7 +45,7 @@ export class Plot {
     }
 
     /**
-     * Pixels for the box between the margins from `top` on, a whole number of them for each CSS pixel.
+     * Returns pixels for the box between the margins from `top` on, an integral number of them for each CSS pixel.
      * @returns {{pixels: Uint32Array, width: number, height: number}}
      */
     takePixels(height) {
@@ -59,7 +59,7 @@ export class Plot {
         return { pixels: this.pixels, width, height: rows, scale };
     }
 
-    /** Puts them on the canvas: as they are where a pixel is a pixel, else through another canvas that scales them. */
+    /** Puts them on the canvas: directly if the scale is 1, else through another canvas that scales them. */
     putPixels(top, height) {
         if (this.image.width === this.width * this.ratio) {
             this.context.putImageData(this.image, LEFT * this.ratio, top * this.ratio);
@@ -72,7 +72,7 @@ export class Plot {
     }
 }
 
-/** Text that fits into `width`, or "". */
+/** Returns the text, cut to fit into `width`; "" if nothing fits. */
 export function fitText(context, text, width) {
     if (text.length * 3 > width && context.measureText(text.slice(0, 200)).width > width) {
         let keep = Math.floor(width / 5.5) - 1;
@@ -82,7 +82,7 @@ export function fitText(context, text, width) {
     return context.measureText(text).width <= width ? text : "";
 }
 
-/** Lines and sizes along a vertical axis of bytes from 0 at `bottom` to `most` at `top`. */
+/** Draws lines and sizes along a vertical axis of bytes, from 0 at `bottom` to `most` at `top`. */
 export function drawSizeAxis(plot, theme, top, bottom, most, step, label) {
     const { context } = plot;
     context.strokeStyle = theme.line;

@@ -1,6 +1,6 @@
 /**
- * The mouse over the charts, or fingers on them: wheel, drag, shift-drag, click, double click, pinch, and the minimap's
- * window. What is held by a button or a finger is a drag of one of these kinds:
+ * Mouse and fingers on the charts: wheel, drag, shift-drag, click, double click, pinch, and the window of the minimap.
+ * While a button or a finger is down, there is a drag of one of these kinds:
  *
  *   click ──moved──▶ drag         pinch ──one of two fingers is gone──▶ rest ──moved──▶ drag
  */
@@ -10,11 +10,11 @@ import { blockAt } from "./map.js";
 import { insideOf, LEFT } from "./plot.js";
 import { panAddressBy, withRange, zoomAddressAt, zoomAt } from "./view.js";
 
-const CLICK_SLACK = 4; // pixels that a hand may move between press and release
-const PIXELS_OF_WHEEL = [1, 20, 400]; // of what a wheel counts in: pixels, lines, pages
-const LEAST_SPREAD = 20; // pixels between two fingers, nearer than which they say nothing
+const CLICK_SLACK = 4; // pixels of movement that still make a click
+const PIXELS_OF_WHEEL = [1, 20, 400]; // pixels in the units of a wheel: pixels, lines, pages
+const LEAST_SPREAD = 20; // pixels between two fingers, below which they do not zoom
 
-/** What a chart's canvas is: its data-chart, and for areas the run. */
+/** Returns the chart of a canvas: its data-chart, and for areas the run. */
 function chartOf(target) {
     return { chart: target.dataset?.chart ?? "", number: Number(target.dataset?.run ?? 0) };
 }
@@ -22,7 +22,7 @@ function chartOf(target) {
 export class Pointer {
     constructor(scene, charts) {
         Object.assign(this, { scene, charts, drag: null, last: null });
-        this.fingers = new Map(); // that are down, or the mouse: part of the charts' width, by pointerId
+        this.fingers = new Map(); // fingers that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
         charts.addEventListener("pointerdown", (event) => this.press(event));
         charts.addEventListener("pointermove", (event) => this.move(event));
@@ -32,7 +32,7 @@ export class Pointer {
         charts.addEventListener("dblclick", (event) => this.zoomToBar(event));
     }
 
-    /** Where the pointer is: on the page's charts, on the axis, in the chart, among addresses. */
+    /** Returns the position of the pointer: on the page's charts, on the axis, in the chart, among addresses. */
     at(event) {
         const { scene } = this;
         const { view, plots } = scene;
@@ -67,7 +67,7 @@ export class Pointer {
         return block;
     }
 
-    /** The moments that the pointer's column shows, one a run. */
+    /** Returns the moments of the pointer's column, one a run. */
     momentsAt(at) {
         const { scene } = this;
         return scene.runs.map((_, number) => {
@@ -82,7 +82,7 @@ export class Pointer {
         const { scene } = this;
         const at = this.at(event);
         const [right, down] = [event.deltaX, event.deltaY].map((each) => each * PIXELS_OF_WHEEL[event.deltaMode]);
-        // A pinch on a trackpad comes as a wheel with Ctrl that turns by little.
+        // A pinch on a trackpad arrives as a wheel with Ctrl and small values.
         const factor = Math.exp(Math.max(-1, Math.min(1, down * (event.ctrlKey ? 0.01 : 0.002))));
         const bytes = scene.runs[scene.mapRun].addressBytes;
         if (at.chart === "map" && event.altKey)
@@ -93,7 +93,7 @@ export class Pointer {
         } else scene.set({ view: zoomAt(scene.view, scene.axis, at.x, factor) });
     }
 
-    /** The view moved along the axis, as far as it goes. */
+    /** Returns the view, moved along the axis as far as possible. */
     moved(view, by) {
         const span = view.x1 - view.x0;
         const begin = Math.min(Math.max(0, view.x0 + by), this.scene.axis.length - span);
@@ -109,7 +109,7 @@ export class Pointer {
         if (at.chart === "minimap") this.dragMinimap(at);
     }
 
-    /** Two fingers hold on to what lies under them from now on. */
+    /** Zooms so that the places under two fingers stay there. */
     pinch() {
         const { view } = this.scene;
         const span = view.x1 - view.x0;
@@ -123,12 +123,12 @@ export class Pointer {
         const parts = [...this.fingers.values()];
         if (Math.abs(parts[1] - parts[0]) * scene.plots.map.width < LEAST_SPREAD) return;
         const span = (held[1] - held[0]) / (parts[1] - parts[0]);
-        if (!(span > 0)) return; // they crossed
+        if (!(span > 0)) return; // the fingers crossed
         const begin = held[0] - parts[0] * span;
         scene.set({ view: withRange(scene.view, scene.axis, begin, begin + span) });
     }
 
-    /** Takes a finger away, or the mouse. */
+    /** Ends a finger, or the mouse. */
     letGo(event) {
         this.fingers.delete(event.pointerId);
         const isHeld = this.drag?.kind === "pinch" && this.fingers.size > 0;
@@ -136,7 +136,7 @@ export class Pointer {
     }
 
     move(event) {
-        // A button that was let go outside of the window is told of by what it does not hold here.
+        // A button that was released outside of the window shows in the buttons of a later event.
         if (event.buttons === 0 && this.fingers.has(event.pointerId)) this.letGo(event);
         const at = this.at(event);
         if (!this.drag) return this.hover(event, at);
@@ -147,7 +147,7 @@ export class Pointer {
         if (this.drag.kind === "click") {
             if (Math.hypot(at.left - from.left, at.top - from.top) <= CLICK_SLACK) return;
             this.drag.kind = "drag";
-            this.charts.setPointerCapture(event.pointerId); // not before: a captured click has lost its target
+            this.charts.setPointerCapture(event.pointerId); // not earlier: a captured click has lost its target
         }
         if (from.chart === "minimap") this.dragMinimap(at);
         else if (this.drag.measuring) this.scene.set({ measured: { x0: from.x, x1: at.x } });
@@ -167,7 +167,7 @@ export class Pointer {
         scene.set({ view: next });
     }
 
-    /** The window is centred on the pointer. */
+    /** Centres the window on the pointer. */
     dragMinimap(at) {
         const { scene } = this;
         const middle = Math.min(1, Math.max(0, at.part)) * scene.axis.length;
@@ -179,7 +179,7 @@ export class Pointer {
         this.scene.setHover(this.hoverAt(at));
     }
 
-    /** What is under a pointer that rests may have moved. Draws nothing. */
+    /** Updates what is under a pointer that rests, since the view may have moved. Draws nothing. */
     rehover() {
         if (this.last && !this.drag) this.scene.hover = this.hoverAt(this.at(this.last));
     }
@@ -189,7 +189,7 @@ export class Pointer {
         this.scene.setHover(null);
     }
 
-    /** What the pointer is over; null: nothing that can be told. */
+    /** Returns the object under the pointer; null if there is none to describe. */
     hoverAt(at) {
         if (at.part < 0 || at.part > 1 || !at.chart || at.chart === "minimap") return null;
         if (at.chart === "map") return { ...at, block: this.blockUnder(at) };

@@ -1,6 +1,7 @@
 /**
- * What the page shows now, and what follows from it. The one place with state: others read it, and change it by `set`,
- * after which everything is drawn again in the next frame. What is costly is kept until what it depends on changes.
+ * The state of the page, and the values derived from it. It is the only place with state: other parts read it, and
+ * change it through `set`. Then everything is drawn again in the next frame. Costly values are cached until their
+ * inputs change.
  */
 import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
@@ -9,7 +10,7 @@ import { makeLevels } from "./levels.js";
 import { makePaint } from "./map.js";
 import { wholeView } from "./view.js";
 
-/** A value that is made again when one of the things it was made from is another. */
+/** Returns a cache of one value, which is computed again when one of its inputs changes. */
 function remember() {
     let madeFrom = [];
     let value;
@@ -22,7 +23,7 @@ function remember() {
     };
 }
 
-/** The axis that a page begins with: two runs are compared by phases, and one that took no time has its events only. */
+/** Returns the initial axis: phases for two runs, events for a run without duration, else time. */
 function firstAxisKind(runs) {
     if (runs.length > 1) return "phase";
     const { time } = runs[0];
@@ -30,22 +31,22 @@ function firstAxisKind(runs) {
 }
 
 export class Scene {
-    /** @param {Object} description   @param {import("./store.js").Run[]} runs   of one run, its blocks are enough */
+    /** @param {Object} description   @param {import("./store.js").Run[]} runs   with blocks; the rest may follow */
     constructor(description, runs, onChange) {
         Object.assign(this, { description, runs, onChange });
         this.colors = categoryColors(description.categories);
         this.stack = stackOrder(description.categories);
         this.uses = runs.map(() => null);
         this.mapRun = 0;
-        this.isolated = -1; // category, -1: all are shown
+        this.isolated = -1; // category that is isolated; -1: none, all are shown
         this.query = "";
-        this.found = null; // by label, 1 where the query finds it; null: no query
-        this.twins = null; // by label, 1 for those like the selected block's; null: not shown
-        this.selected = -1; // block of run mapRun
-        this.bar = null; // { lane, i } that is selected in the bars of run mapRun
-        this.allDepths = false; // whether the bars have a row for each depth of spans
+        this.found = null; // by label, 1 if it matches the query; null: no query
+        this.twins = null; // by label, 1 for twins of the selected block; null: not shown
+        this.selected = -1; // block of run mapRun; -1: none
+        this.bar = null; // { lane, i } of the selected bar of run mapRun; null: none
+        this.allDepths = false; // true if the bars have a row for each depth of spans
         this.measured = null; // { x0, x1 }
-        this.timed = false; // whether all runs have their exact times, which the first picture does not wait for
+        this.timed = false; // true if all runs have their exact times, which follow after the first picture
         this.cache = {
             levels: runs.map(() => remember()),
             peaks: runs.map(() => remember()),
@@ -56,12 +57,12 @@ export class Scene {
         };
         this.axis = makeAxis(firstAxisKind(runs), runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
-        this.moments = runs.map(() => BEFORE_ALL); // pinned, one a run
+        this.moments = runs.map(() => BEFORE_ALL); // pinned moments, one a run
         this.pinnedAtPeak = false;
-        this.hover = null; // { x, y, … } of the pointer
+        this.hover = null; // { x, y, … } of the pointer; null: none
     }
 
-    /** Changes state, and has it drawn. */
+    /** Changes state, and draws it. */
     set(changes) {
         Object.assign(this, changes);
         this.onChange();
@@ -69,7 +70,7 @@ export class Scene {
 
     setAxis(kind) {
         if (kind === this.axis.kind) return;
-        // What was in sight stays in sight: the events at both ends are the same.
+        // Keeps the same events at both ends of the view.
         const wide = this.isWide;
         const ends = [this.view.x0, this.view.x1].map((x) => Math.max(0, momentAt(this.axis, this.mapRun, x)));
         const axis = makeAxis(kind, this.runs, this.description.phases);
@@ -92,25 +93,25 @@ export class Scene {
         });
     }
 
-    /** The exact times of a run come after the first picture, for which a few are enough. Draws nothing. */
+    /** Sets the exact times of a run. The first picture uses approximate ones. Draws nothing. */
     setTime(number, time) {
         Object.assign(this.runs[number], { time, timed: true });
         this.timed = this.runs.every((run) => run.timed);
         if (this.axis.kind === "time") this.axis = makeAxis("time", this.runs);
     }
 
-    /** Whether a view is of all of the axis. */
+    /** True if the view covers the whole axis. */
     get isWide() {
         return this.view.x0 === 0 && this.view.x1 === this.axis.length;
     }
 
-    /** What is known of uses comes after the first picture; only a selected block tells of it. */
+    /** Sets the uses of blocks, which follow after the first picture. Only a selected block shows them. */
     setUses(number, uses) {
         this.uses[number] = uses;
         if (this.selected >= 0) this.onChange();
     }
 
-    /** Pins the moment that a column of the area shows; of two runs, each its own. */
+    /** Pins the moment of a column of the area; for two runs, one for each. */
     pin(moments, atPeak = false) {
         this.set({ moments, pinnedAtPeak: atPeak });
     }
@@ -122,12 +123,12 @@ export class Scene {
         );
     }
 
-    /** x of the pinned moment of a run. */
+    /** Returns the x of the pinned moment of a run. */
     pinnedX(number) {
         return this.moments[number] < 0 ? 0 : this.axis.xs[number][this.moments[number]];
     }
 
-    /** By category, 1 if it is shown in the area. */
+    /** By category, 1 if the area shows it. */
     get wanted() {
         return this.cache.wanted([this.isolated], () => {
             const wanted = new Uint8Array(this.colors.length);
@@ -142,7 +143,7 @@ export class Scene {
         return this.cache.peaks[number]([this.isolated], () => makePeakIndex(this.runs[number].memory, this.wanted));
     }
 
-    /** The highest moment of what the area shows. */
+    /** Returns the highest moment of the categories that the area shows. */
     shownPeak(number) {
         if (this.isolated < 0) return this.runs[number].peaks.allocated;
         const index = this.peakIndex(number);
@@ -156,7 +157,7 @@ export class Scene {
             : { bytes: 0, event: -1 };
     }
 
-    /** The bytes at the upper edge of the area: the same at every zoom, so that heights can be compared. */
+    /** The bytes at the upper edge of the area. They are the same at every zoom, so that heights can be compared. */
     get areaTop() {
         const tops = this.runs.map((run, number) =>
             this.isolated < 0
@@ -170,7 +171,7 @@ export class Scene {
         return this.cache.levels[number]([this.axis], () => makeLevels(this.runs[number], this.axis, number));
     }
 
-    /** By label of the map's run: 1 for the blocks that stand out; null: all alike. */
+    /** By label of the map's run, 1 for emphasized blocks; null: all blocks are equal. */
     get emphasis() {
         return this.cache.emphasis([this.mapRun, this.isolated, this.found, this.twins], () => {
             const masks = [this.found, this.twins].filter((mask) => mask);

@@ -1,10 +1,10 @@
-/** The search: which ops and spans hold a text, what blocks they have, and the way from one such block to the next. */
+/** The search: finds ops and spans with a text, lists their blocks, and steps from one to the next. */
 import { byId, make, setText, shortText } from "./dom.js";
 import { plural, sizeText } from "./numbers.js";
 
 const MOST_RESULTS = 40;
 
-/** By label, 1 where op or span holds the query; null for an empty query. */
+/** Returns 1 for each label whose op or span contains the query; null for an empty query. */
 export function findLabels(description, run, query) {
     const wanted = query.trim().toLowerCase();
     if (wanted === "") return null;
@@ -13,7 +13,7 @@ export function findLabels(description, run, query) {
     return Uint8Array.from(op, (_, label) => (label > 0 ? holds[op[label]] | holds[span[label]] : 0));
 }
 
-/** What was found, by op and span: [{ text, kind, count, bytes, first }], most bytes first. */
+/** Groups the found labels by op and span: [{ text, kind, count, bytes, first }], most bytes first. */
 function groupResults(description, run, query, found) {
     const wanted = query.trim().toLowerCase();
     const groups = new Map();
@@ -53,7 +53,7 @@ export class Search {
         });
     }
 
-    /** Selects the next block that was found, from the selected one on; around the end to the first. */
+    /** Selects the next found block after the selected one. From the last it goes to the first. */
     next(direction) {
         const { scene } = this;
         const run = scene.runs[scene.mapRun];

@@ -1,6 +1,6 @@
 /**
- * Starts the worker before anything else of the page is read, since that takes a browser as long as reading the first
- * chunks. It waits for what main.js sends it.
+ * Starts the worker before the rest of the page is read, since that takes a browser as long as reading the first
+ * chunks. The worker waits for messages of main.js.
  */
 const workerText = document.getElementById("worker").textContent;
 const workerSource = URL.createObjectURL(new Blob([workerText], { type: "text/javascript" }));

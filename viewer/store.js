@@ -1,24 +1,24 @@
 /**
- * A run as the page asks about it: built once, in the worker, out of the decoded tables, each as soon as it is there. The
- * blocks go to the page first, which draws the map while the rest is made.
+ * A run, prepared for the questions of the page. The worker builds it once from the decoded tables, each as soon as it
+ * has arrived. The blocks go to the page first, which draws the map while the rest is built.
  *
- * Everything in it is a plain object of numbers, texts and typed arrays, so that it passes to the page without a copy.
- * Events and moments are positions in the run. Addresses are *packed*: segments keep their order, and the gaps between
- * them, which on a real card can be terabytes, are closed, so that the map shows memory and not emptiness.
+ * Everything in it is a plain object of numbers, texts and typed arrays, so it moves to the page without a copy. Events
+ * and moments are positions in the run. Addresses are *packed*: segments keep their order, and the gaps between them
+ * are closed. On a real card the gaps can be terabytes.
  *
  * @typedef {Object} Run
  * @property {Object} info   the run's entry in the description
  * @property {number} eventCount
- * @property {Float64Array} time   of each event, ns, never falling; then that of the run's end
+ * @property {Float64Array} time   of each event, ns, never falling; then the time of the run's end
  * @property {Object} knots   columns as in docs/page.md
- * @property {boolean} timed   whether these are the events' own, and not what lies between knots
+ * @property {boolean} timed   true if the times are exact, and not interpolated between knots
  * @property {Object<string, ArrayLike<number>>} labels   columns as in docs/page.md
  * @property {{requested: Float64Array, block: Float64Array}} sizes
  * @property {Blocks} blocks
  * @property {Object} segments
- * @property {Object} parts   of segments that have memory: low, bytes, mapped, life
+ * @property {Object} parts   of segments with memory: low, bytes, mapped, life
  * @property {number} addressBytes   the packed addresses are below this
- * @property {{event: Float64Array, bytes: Float64Array}} reserved   what it becomes at these events
+ * @property {{event: Float64Array, bytes: Float64Array}} reserved   the reserved bytes from these events on
  * @property {Object} peaks   by measure: bytes and event, computed from the blocks
  * @property {Object} lanes   steps, phases, spans, kernels as intervals (marks.js)
  * @property {import("./composition.js").Memory} memory
@@ -36,14 +36,14 @@
 import { highestSum, makeMemory, makePeakIndex } from "./composition.js";
 import { makeLanes } from "./marks.js";
 
-/** Where each segment begins once gaps are closed. Segments that shared an address at different times still do. */
+/** Returns the packed address of each segment. Segments that had the same address at different times still have. */
 function packSegments(segments, count) {
     const byAddress = Array.from({ length: count }, (_, i) => i).sort(
         (a, b) => segments.address[a] - segments.address[b],
     );
     const low = new Float64Array(count);
     let packedEnd = 0;
-    let end = 0; // of what is packed so far, as a real address
+    let end = 0; // the end of the packed segments so far, as a real address
     for (const i of byAddress) {
         const address = segments.address[i];
         const begin = address > end ? packedEnd : packedEnd - (end - address);
@@ -54,7 +54,7 @@ function packSegments(segments, count) {
     return { low, addressBytes: packedEnd };
 }
 
-/** What of the segments has memory, and where: all of them, where the page does not say. */
+/** Returns the parts of segments with memory; without a table of parts, each segment as a whole. */
 function makeParts(parts, segments, segmentLow) {
     if (!parts) return { ...segments, count: segmentLow.length, low: segmentLow };
     checkRows("part of segment", parts.segment, segmentLow.length);
@@ -64,14 +64,14 @@ function makeParts(parts, segments, segmentLow) {
     return { count, low, bytes: parts.bytes, mapped: parts.mapped, life: parts.life };
 }
 
-/** The events at which reserved memory changes, and what it is from then on. */
+/** Returns the events at which reserved memory changes, and the bytes from then on. */
 function reservedOverTime(parts, eventCount) {
     const changes = [];
     for (let i = 0; i < parts.count; i++) {
         changes.push([parts.mapped[i], parts.bytes[i]]);
         if (parts.life[i] > 0) changes.push([parts.mapped[i] + parts.life[i], -parts.bytes[i]]);
     }
-    changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]); // of one event what goes goes first: no peak lies inside of it
+    changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]); // of one event, releases come first
     const reserved = { event: new Float64Array(changes.length), bytes: new Float64Array(changes.length) };
     let now = 0;
     let peak = { bytes: 0, event: -1 };
@@ -89,7 +89,7 @@ function checkRows(what, column, rows) {
         if (column[i] >= rows) throw new Error(`the page is damaged: a ${what} ${column[i]} of ${rows}`);
 }
 
-/** The blocks, whose lives' ends become events, and what each event changes. */
+/** Returns the blocks, with ends of lifetimes as events, and the change by each event. */
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const { alloc, life, segment, offset, size, label } = table;
     const count = alloc.length;
@@ -102,7 +102,7 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const categories = new Uint8Array(eventCount);
     for (let i = 0; i < count; i++) {
         if (segment[i] >= segmentCount || size[i] >= sizeCount || label[i] >= labelCount)
-            throw new Error(`the page is damaged: block ${i} names what there is not`);
+            throw new Error(`the page is damaged: block ${i} has an unknown segment, size or label`);
         const begin = alloc[i];
         const end = life[i] > 0 ? begin + life[i] : eventCount;
         if (begin >= eventCount || end > eventCount)
@@ -130,13 +130,13 @@ function allocatedPeak(index) {
 }
 
 /**
- * A run's blocks and all that the address map shows.
+ * Builds a run's blocks and everything that the address map shows.
  * @param {Object} description chunk 0; its last category is that of blocks without a label
  * @param {Object} info the run's entry in it
- * @param {(name: string) => Promise<Object<string, ArrayLike<number>> | undefined>} table decodes one, if the run has it;
- *   they are asked for in the order of the file
- * @returns {Promise<{run: Run, events: Object}>} the run as far as it goes, with knots in place of times, which the page
- *   makes of them meanwhile; and what the rest is made of
+ * @param {(name: string) => Promise<Object<string, ArrayLike<number>> | undefined>} table decodes a table, if the run
+ *   has it; called in the order of the file
+ * @returns {Promise<{run: Run, events: Object}>} the run so far, with knots in place of times, which the page computes
+ *   from them; and the input of buildMemory
  */
 export async function buildBlocks(description, info, table) {
     const eventCount = info.event_count;
@@ -151,7 +151,7 @@ export async function buildBlocks(description, info, table) {
     const { reserved, peak } = reservedOverTime(parts, eventCount);
     const knots = await table("knots");
     if (eventCount > 0 && knots.event.at(-1) !== eventCount - 1)
-        throw new Error("the page is damaged: its knots do not reach to the end of the run");
+        throw new Error("the page is damaged: its knots end before the run does");
     const { blocks, changes, categories } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
     const run = {
         info,
@@ -170,7 +170,7 @@ export async function buildBlocks(description, info, table) {
     return { run, events: { changes, categories, sizes: copied, reservedPeak: peak } };
 }
 
-/** The rest of a run: what was live when, its peaks, and its bars. */
+/** Builds the rest of a run: live bytes over time, peaks, and bars. */
 export async function buildMemory(description, info, table, { changes, categories, sizes, reservedPeak }) {
     const memory = makeMemory(changes, categories, sizes.block, description.categories.length);
     const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
@@ -183,7 +183,7 @@ export async function buildMemory(description, info, table, { changes, categorie
     return { memory, peakIndex, peaks, lanes };
 }
 
-/** The buffers of an object, to be handed over instead of copied. */
+/** Returns the buffers of an object, to be transferred instead of copied. */
 export function buffersOf(value, found = new Set()) {
     if (ArrayBuffer.isView(value)) found.add(value.buffer);
     else if (value && typeof value === "object") for (const inner of Object.values(value)) buffersOf(inner, found);

@@ -1,13 +1,16 @@
-/** When events happened: exactly, and, for a first picture, nearly. In nanoseconds, and behind them the run's end. */
+/**
+ * Times of events in nanoseconds, with the time of the run's end after them: exact ones, and approximate ones for the
+ * first picture.
+ */
 
-/** Makes nanoseconds of the times of `count` events, in place, and puts the run's end behind them. */
+/** Converts the times of `count` events to nanoseconds, in place, and appends the run's end. */
 export function timesOf(time, count, unitNs) {
     if (unitNs !== 1) for (let i = 0; i < count; i++) time[i] *= unitNs;
     time[count] = count > 0 ? time[count - 1] : 0;
     return time;
 }
 
-/** The times of a run's events as lines between knots have them: near enough for a picture of the whole run. */
+/** Returns the times of a run's events, interpolated between knots: close enough for a picture of the whole run. */
 export function timesBetween({ event, time }, { event_count: count, time_unit_ns: unitNs }) {
     const times = new Float64Array(count + 1);
     for (let knot = 1; knot < event.length; knot++) {

@@ -1,10 +1,10 @@
 /**
- * The window through which the page looks: a range of the axis and a range of addresses. It stays inside of both.
+ * The view: a range of the axis and a range of addresses. It stays inside of both.
  *
  * @typedef {{x0: number, x1: number, low: number, high: number}} View
  */
 
-/** Everything. */
+/** Returns the view of everything. */
 export function wholeView(axis, addressBytes) {
     return { x0: 0, x1: axis.length, low: 0, high: Math.max(1, addressBytes) };
 }
@@ -17,13 +17,13 @@ function clampRange(from, to, least, most) {
     return [begin, begin + span];
 }
 
-/** The view with another range of x, kept inside. */
+/** Returns the view with another range of x, kept inside. */
 export function withRange(view, axis, x0, x1) {
     const [from, to] = clampRange(x0, x1, Math.min(axis.shortest, axis.length), axis.length);
     return { ...view, x0: from, x1: to };
 }
 
-/** Narrower (factor < 1) or wider, with x where it is. */
+/** Returns the view narrower (factor < 1) or wider, with x at its place. */
 export function zoomAt(view, axis, x, factor) {
     const least = Math.min(axis.shortest, axis.length);
     const span = Math.min(axis.length, Math.max(least, (view.x1 - view.x0) * factor));
@@ -31,7 +31,7 @@ export function zoomAt(view, axis, x, factor) {
     return withRange(view, axis, begin, begin + span);
 }
 
-/** Moved by a part of its width. */
+/** Returns the view moved by a part of its width. */
 export function panBy(view, axis, part) {
     const by = (view.x1 - view.x0) * part;
     const begin = Math.min(Math.max(0, view.x0 + by), axis.length - (view.x1 - view.x0));
@@ -40,7 +40,7 @@ export function panBy(view, axis, part) {
 
 const LEAST_ADDRESS_SPAN = 4096;
 
-/** The view with another range of addresses, kept inside. */
+/** Returns the view with another range of addresses, kept inside. */
 export function withAddresses(view, addressBytes, from, to) {
     const most = Math.max(1, addressBytes);
     const [low, high] = clampRange(from, to, Math.min(LEAST_ADDRESS_SPAN, most), most);
@@ -60,7 +60,7 @@ export function panAddressBy(view, addressBytes, part) {
     return { ...view, low, high: low + span };
 }
 
-/** The view with a point of the axis in its middle, if it is not in sight. */
+/** Returns the view with a point of the axis in its middle, unless the point is in view already. */
 export function revealX(view, axis, x) {
     if (x >= view.x0 && x <= view.x1) return view;
     const half = (view.x1 - view.x0) / 2;

@@ -1,9 +1,9 @@
-/** Where in the program a moment is: in words, with the names that the trace has for it. */
+/** The place of a moment in the program, in words, with the names in the trace. */
 import { AFTER_ALL } from "./axis.js";
 import { intervalAt, lastAtMost } from "./marks.js";
 import { countText, timeText } from "./numbers.js";
 
-/** The innermost span around a moment, ""  outside of all. */
+/** Returns the innermost span around a moment; "" outside of all. */
 function spanAt(run, texts, moment) {
     for (let depth = run.lanes.spans.length - 1; depth >= 0; depth--) {
         const lane = run.lanes.spans[depth];
@@ -13,7 +13,7 @@ function spanAt(run, texts, moment) {
     return "";
 }
 
-/** "step 2", or where among the steps it is otherwise; "" of a run that has none. */
+/** Returns "step 2", or the position between the steps; "" for a run without steps. */
 function stepText(steps, moment) {
     const last = lastAtMost(steps.begin, moment);
     if (last >= 0) return `${moment < steps.end[last] ? "" : "after "}step ${steps.text[last]}`;
@@ -23,8 +23,9 @@ function stepText(steps, moment) {
 const NOWHERE = { step: "", phase: "", span: "", time: "" };
 
 /**
- * @returns {{step: string, phase: string, span: string, time: string, event: string}} "" where there is none;
- *   the event as the trace numbers it
+ * Returns the place of a moment.
+ * @returns {{step: string, phase: string, span: string, time: string, event: string}} "" for each that is missing; the
+ *   event as the trace numbers it
  */
 export function describeMoment(description, run, moment) {
     if (moment < 0)
@@ -40,31 +41,31 @@ export function describeMoment(description, run, moment) {
     };
 }
 
-/** "step 1, backward, model.layers.7.ffn"; "" if the trace tells nothing of it. */
+/** Returns "step 1, backward, model.layers.7.ffn"; "" if the trace has none of it. */
 export function placeText(place) {
     return [...new Set([place.step, place.phase, place.span])].filter((text) => text).join(", ");
 }
 
-/** The same after a verb: " in step 1, backward", " before the first step, init", "". */
+/** Returns the same after a verb: " in step 1, backward", " before the first step, init", "". */
 export function inPlaceText(place) {
     const text = placeText(place);
     if (text === "") return "";
     return /^(before|after) /.test(place.step) ? ` ${text}` : ` in ${text}`;
 }
 
-/** Texts of a list, without those that are empty. */
+/** Joins texts to a list, without empty ones. */
 export function listText(...texts) {
     return texts.filter((text) => text).join(", ");
 }
 
-/** "step 1 · backward · model.layers.7 · 64.204 ms · event 17,041" */
+/** Returns "step 1 · backward · model.layers.7 · 64.204 ms · event 17,041". */
 export function momentText(place) {
     return [...new Set([place.step, place.phase, place.span]), place.time, place.event]
         .filter((text) => text)
         .join(" · ");
 }
 
-/** A run's name for people. */
+/** Returns a run's name for people. */
 export function runName(info) {
     return info.name ? info.name : `run ${info.id}`;
 }

@@ -1,20 +1,20 @@
 /**
- * The worker: decodes the chunks that the page sends it, and sends back the description, each run in two parts, and then what no first
- * picture needs: the exact times, and what is known of uses. An error goes back as its text.
+ * The worker: decodes the chunks that the page sends. Sends back the description, each run in two parts, and then the
+ * data that the first picture does not need: exact times, and uses of blocks. An error is sent as its text.
  */
 import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
 import { buffersOf, buildBlocks, buildMemory } from "./store.js";
 import { timesOf } from "./times.js";
 
-/** What is read into an array of the kind in which it stays. Of times there is one more: the run's end. */
+/** The arrays of columns that need a certain type. Times have one more element, for the run's end. */
 const ARRAYS = {
     blocks: { alloc: (rows) => new Uint32Array(rows) },
     events: { time: (rows) => new Float64Array(rows + 1) },
     marks: { event: (rows) => new Uint32Array(rows) },
 };
 
-/** The chunks as they come: whoever asks for one that is not there yet waits for it. */
+/** The chunks that have arrived. A reader waits for a chunk that has not. */
 class Inbox {
     constructor() {
         Object.assign(this, { texts: [], ended: false, arrived: () => {} });
@@ -26,7 +26,7 @@ class Inbox {
         this.arrived();
     }
 
-    /** The bytes of a chunk. They are read once, and one after the other. */
+    /** Returns the bytes of a chunk. Chunks are read once, and one after the other. */
     async chunk(number) {
         while (this.texts[number] === undefined) {
             if (this.ended) throw new Error(`the page is cut off: chunk ${number} is missing`);
@@ -35,12 +35,12 @@ class Inbox {
             });
         }
         const bytes = await inflate(this.texts[number]);
-        this.texts[number] = ""; // half of the page's memory otherwise
+        this.texts[number] = ""; // otherwise half of the page's memory
         return bytes;
     }
 }
 
-/** Sends something of a run, whose arrays are the page's from then on. */
+/** Sends data of a run, and transfers its arrays to the page. */
 function send(kind, number, value) {
     postMessage({ kind, number, [kind]: value }, [...buffersOf(value)]);
 }

@@ -1,4 +1,4 @@
-"""memtrace under PyTorch: its allocator, labels for what is allocated, and the statistics.
+"""memtrace under PyTorch: its allocator, labels for memory, and statistics.
 
     import memtrace_torch
 
@@ -11,9 +11,9 @@
             ...                                              # forward, backward and optimizer as always
     print(memtrace.summary())
 
-Then `memtrace peak --trace train.db`, `memtrace timeline --trace train.db` and the rest answer. Without `watch` the allocator
-works all the same. One file, which needs torch and the standard library; it finds libmemtrace_torch.so where
-MEMTRACE_TORCH_LIBRARY says, beside itself, or in lib/memtrace of the installation that it lies in.
+Then use `memtrace peak --trace train.db`, `memtrace timeline --trace train.db` and others. The allocator also works without
+`watch`. This is one file, which needs torch and the standard library. It looks for libmemtrace_torch.so at
+MEMTRACE_TORCH_LIBRARY, beside itself, and in lib/memtrace of its installation.
 """
 import atexit
 import contextlib
@@ -32,8 +32,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 __all__ = ["RULES", "Memtrace", "install"]
 
-# What a module's memory counts as: the first rule whose pattern is found in the class's name or in the module's own. A
-# module that no rule fits counts as the one around it.
+# The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
+# without a rule has the category of the module around it.
 RULES = (
     (r"(?i)softmax", "Softmax"),
     (r"(?i)norm", "Norm"),
@@ -50,7 +50,7 @@ ROOT = 0
 
 
 class Figures(ctypes.Structure):
-    """Bytes of one card, of one category or of all; see memtrace_torch.h."""
+    """Bytes of one card, in one category or in all; see memtrace_torch.h."""
 
     _fields_ = [
         (name, ctypes.c_uint64)
@@ -62,7 +62,7 @@ class Figures(ctypes.Structure):
 
 
 def find_library():
-    """The path of libmemtrace_torch.so."""
+    """Returns the path of libmemtrace_torch.so."""
     name = "libmemtrace_torch.so"
     given = os.environ.get("MEMTRACE_TORCH_LIBRARY")
     if given:
@@ -75,7 +75,7 @@ def find_library():
 
 
 def load_library(path):
-    """The library with its functions' types. Calls keep the interpreter's lock: they are shorter than giving it back."""
+    """Loads the library and declares its functions. Calls keep the interpreter's lock, since releasing it takes longer."""
     library = ctypes.PyDLL(path)
     text, number, word = ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32
     for name, result, *arguments in (
@@ -119,7 +119,7 @@ def plug_in(path, library):
 
 
 def tensors_of(value):
-    """The tensors in what a module takes or gives: alone, or in tuples, lists and dicts."""
+    """Yields the tensors in the arguments or results of a module: alone, or in tuples, lists and dicts."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
@@ -131,7 +131,7 @@ def tensors_of(value):
 
 
 def start_of(tensor):
-    """Where the block of a tensor begins; 0 if it is on no card, or has no memory of its own."""
+    """Returns the address of a tensor's block; 0 if it is on no card, or has no memory of its own."""
     if not tensor.is_cuda:
         return 0
     try:
@@ -141,8 +141,8 @@ def start_of(tensor):
 
 
 class Place:
-    """A module as the library knows it: its span, the category of what it allocates, and what backward calls when it comes
-    there: a function of the library, and nothing of Python."""
+    """A module, as the library knows it: its span, the category of its memory, and the hook for backward, which is a function
+    of the library and not of Python."""
 
     __slots__ = ("span", "category", "come_to")
 
@@ -152,8 +152,8 @@ class Place:
 
 
 def mark_backward(tensor, place):
-    """When backward comes to what made this tensor, it has come to this place; a tensor has one, the innermost. This is
-    what tensor.register_hook does, but for a handle to remove it by, which takes longer than all the rest."""
+    """Sets the place of backward when it reaches the operation that made this tensor. A tensor has one place, the innermost.
+    Does the same as tensor.register_hook without a handle for removal, which would take most of the time."""
     hooks = tensor._backward_hooks
     if hooks is not None and "memtrace" in hooks:
         return
@@ -172,13 +172,13 @@ def mark_backward(tensor, place):
 
 
 def mark_all_backward(value, place):
-    """The same of all tensors in what a module takes or gives."""
+    """Does the same for all tensors in the arguments or results of a module."""
     for tensor in tensors_of(value):
         mark_backward(tensor, place)
 
 
 def end_call(calls, module):
-    """Takes the last call of a module off those under way, with those inside that an exception left. None: there is none."""
+    """Removes and returns the current call of a module, and calls inside it that an exception left; None if there is none."""
     for index in range(len(calls) - 1, -1, -1):
         if calls[index][0] is module:
             call = calls[index]
@@ -188,7 +188,7 @@ def end_call(calls, module):
 
 
 class Memtrace:
-    """The allocator that is installed. Numbers of cards are PyTorch's; None is the current one."""
+    """The installed allocator. Cards have PyTorch's numbers; None is the current one."""
 
     def __init__(self, library, rules):
         self.library = library
@@ -208,11 +208,11 @@ class Memtrace:
     # ---- names ----
 
     def category(self, name):
-        """The number of a category: one of memtrace's, or a name of your own."""
+        """Returns the number of a category: one of memtrace's, or a name of your own."""
         return self.library.memtrace_torch_category(name.encode())
 
     def rule_for(self, module, name, around):
-        """The category that the rules give a module called `name` in one of category `around`."""
+        """Returns the category of a module by the rules, or else `around`, that of the module around it."""
         for pattern, category in self.rules:
             if pattern.search(type(module).__name__) or pattern.search(name):
                 return category
@@ -221,8 +221,8 @@ class Memtrace:
     # ---- watching ----
 
     def watch(self, model, name="model"):
-        """Gives the memory of a model's modules spans and categories, and its parameters and gradients theirs. The model
-        is on its card by now; one that was moved since is watched again."""
+        """Labels the memory of a model's modules with spans and categories, and its parameters and gradients. Call it once the
+        model is on its card, and again after moving the model."""
         if not self.handles:
             self._watch_calls()
         known, found = set(self.places), {}
@@ -238,7 +238,7 @@ class Memtrace:
         return self
 
     def unwatch(self):
-        """Takes every hook back. What was said stays in the trace."""
+        """Removes all hooks. The labels stay in the trace."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
@@ -248,7 +248,7 @@ class Memtrace:
         return self.library.memtrace_torch_span(parent, name.encode(), kind.encode())
 
     def _place(self, module, name, parent, around, found):
-        """The places of a module and of those inside, new or known, go to `found`."""
+        """Adds the places of a module and of the modules inside it to `found`."""
         if module not in self.places:
             category = self.rule_for(module, name, around)
             self.places[module] = Place(self.library, self._span(parent, name, type(module).__name__), category)
@@ -258,7 +258,7 @@ class Memtrace:
                 self._place(child, child_name, place.span, place.category, found)
 
     def _watch_gradient(self, parameter, span):
-        """A product that becomes a gradient is one from then on: it keeps its memory."""
+        """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""
         relabel, gradient = self.library.memtrace_torch_relabel, self.gradient
 
         def on_gradient(parameter):
@@ -281,14 +281,14 @@ class Memtrace:
         ]
 
     def relabel(self, tensor, category, span=ROOT):
-        """Says that a tensor's memory is of a category (its number) from now on."""
+        """Gives a tensor's memory another category (its number)."""
         start = start_of(tensor)
         return bool(start) and self.library.memtrace_torch_relabel(start, span, category) == 0
 
     # ---- forward and backward ----
 
     def _hooks_of_calls(self):
-        """What runs around every module's forward, and so looks up as little as it can."""
+        """Returns the hooks that run around every forward. So they look up as little as possible."""
         find_place, local, tensor_type = self.places.get, self.local, torch.Tensor
         begin, end = self.library.memtrace_torch_span_begin, self.library.memtrace_torch_span_end
 
@@ -361,7 +361,7 @@ class Memtrace:
 
     @contextlib.contextmanager
     def labelled(self, category, span=None):
-        """What is allocated inside, by this thread, is of this category; `span` names the place, if it has a name."""
+        """Labels this thread's allocations inside with a category, and a span if `span` is a name."""
         parent = self.library.memtrace_torch_span_now()
         number = self._span(parent, span, "") if span else parent
         depth = self.library.memtrace_torch_span_begin(number, self.category(category))
@@ -371,7 +371,7 @@ class Memtrace:
             self.library.memtrace_torch_span_end(depth)
 
     def measure(self, name, value):
-        """Keeps a number of the current step with the trace: measure("loss", 4.08)."""
+        """Stores a number of the current step in the trace: measure("loss", 4.08)."""
         self.library.memtrace_torch_measure(name.encode(), float(value))
 
     # ---- optimizers ----
@@ -385,7 +385,7 @@ class Memtrace:
         self._phase(*self.phases_before.pop(id(optimizer), ("forward", self.data)))
 
     def label_state(self, optimizer):
-        """Labels what an optimizer keeps, as it first has it. One of torch.optim is told by itself."""
+        """Labels the state of an optimizer when it is created. Optimizers of torch.optim are labelled without this call."""
         count = sum(len(state) for state in optimizer.state.values())
         if self.known_state.get(optimizer) == count:
             return
@@ -397,7 +397,7 @@ class Memtrace:
     # ---- statistics ----
 
     def figures(self, device=None, category=ALL):
-        """All figures of a card, or of one category on it (its number)."""
+        """Returns all figures of a card, or of one category on it (its number)."""
         figures = Figures()
         self._check(self.library.memtrace_torch_statistics(card(device), category, ctypes.byref(figures)))
         return figures
@@ -418,7 +418,7 @@ class Memtrace:
         self.library.memtrace_torch_reset_peaks(card(device))
 
     def categories(self, device=None):
-        """Figures by the name of the category, of those that something was allocated for."""
+        """Returns the figures by name of the category, for categories with allocations."""
         found, number = {}, 0
         while (name := self.library.memtrace_torch_category_name(number)) is not None:
             figures = self.figures(device, number)
@@ -428,7 +428,7 @@ class Memtrace:
         return found
 
     def summary(self, device=None):
-        """A table for people."""
+        """Returns a table for people."""
         whole = self.figures(device)
         rows = [("category", "now", "at its peak", "blocks", "allocations")]
         by_peak = sorted(self.categories(device).items(), key=lambda item: -item[1].peak_allocated)
@@ -445,7 +445,7 @@ class Memtrace:
     # ---- the end ----
 
     def close(self, outcome=0):
-        """Ends the trace: 0 done, 1 failed, 5 out of memory. At the end of the program it ends by itself."""
+        """Ends the trace: 0 done, 1 failed, 5 out of memory. The end of the program does so, too."""
         self._check(self.library.memtrace_torch_close(outcome))
 
     def _check(self, status):
@@ -454,7 +454,7 @@ class Memtrace:
 
 
 class Patched:
-    """A function of a module, with another around it until it is removed."""
+    """Wraps a function of a module until it is removed."""
 
     def __init__(self, owner, name, around):
         self.owner, self.name, self.original = owner, name, getattr(owner, name)
@@ -466,7 +466,7 @@ class Patched:
 
 
 def card(device):
-    """The number of a card, as PyTorch's functions take it."""
+    """Returns the number of a card, from any argument that PyTorch's functions take."""
     if isinstance(device, int):
         return device
     index = None if device is None else torch.device(device).index
@@ -481,7 +481,7 @@ def in_words(count):
 
 
 def replace_statistics(memtrace):
-    """Lets torch.cuda's own functions answer, which otherwise fail with an allocator that is plugged in."""
+    """Makes torch.cuda's own statistics work. They fail with a pluggable allocator otherwise."""
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
                  "reset_peak_memory_stats"):
         for owner in (torch.cuda, torch.cuda.memory):
@@ -497,7 +497,7 @@ def outcome_of(error):
 
 
 def close_at_exit(memtrace):
-    """Ends the trace with the program, as what that ended with."""
+    """Ends the trace at the exit of the program, with the program's outcome."""
     ended = {"error": None}
     shown = sys.excepthook
 
@@ -514,10 +514,10 @@ def close_at_exit(memtrace):
 
 
 def install(trace=None, alloc="", rules=RULES, program=None):
-    """Makes memtrace PyTorch's allocator, before anything is on a card; returns a Memtrace.
+    """Makes memtrace PyTorch's allocator and returns a Memtrace. Call it before any tensor is on a card.
 
-    trace: a file that the run is recorded in; None: nothing is recorded.
-    alloc: the allocator's settings, as `memtrace run --alloc` has them; "policy=torch" reserves as PyTorch would.
+    trace: the path of the trace; None: none is written.
+    alloc: the allocator's settings, as for `memtrace run --alloc`; "policy=torch" reserves as PyTorch would.
     rules: (pattern, category) for modules, in order.
     program: the run's name in the trace.
     """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a small transformer on made-up text, with PyTorch's allocator or with memtrace's.
+"""Trains a small transformer on synthetic text, with PyTorch's allocator or with memtrace's.
 
     train.py --allocator memtrace --trace train.db
     train.py --allocator torch
@@ -127,7 +127,7 @@ def cross_entropy(logits, targets):
 
 
 class AdamW(torch.optim.Optimizer):
-    """Parameter by parameter, a kernel for each piece of the formula."""
+    """AdamW, one parameter after the other, with a kernel for each term of the formula."""
 
     RATE, DECAY, BETA1, BETA2, EPSILON = 1e-3, 0.01, 0.9, 0.999, 1e-8
 
@@ -151,7 +151,7 @@ class AdamW(torch.optim.Optimizer):
 
 
 class Training:
-    """The model in training. Text is a walk through the vocabulary, which can be learned."""
+    """A model in training. The text is a walk through the vocabulary, which a model can learn."""
 
     def __init__(self, given, memtrace):
         self.given, self.memtrace = given, memtrace
@@ -183,7 +183,7 @@ class Training:
             return self.train()
 
     def steps(self, count):
-        """Trains and keeps losses and milliseconds."""
+        """Trains, and stores losses and milliseconds."""
         losses = []
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         marks[0].record()
@@ -195,7 +195,7 @@ class Training:
         self.times += [marks[i].elapsed_time(marks[i + 1]) for i in range(count)]
 
     def report(self, last=None):
-        """What came of the steps, or of the last ones."""
+        """Returns the results of the steps, or of the last ones."""
         kept = slice(None) if last is None else slice(-last, None)
         return {
             "allocator": self.given.allocator,
@@ -209,8 +209,8 @@ class Training:
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--allocator", choices=("memtrace", "torch"), default="memtrace")
-    parser.add_argument("--alloc", default="", help="settings of memtrace's, such as policy=torch")
-    parser.add_argument("--trace", help="the file that the run is recorded in")
+    parser.add_argument("--alloc", default="", help="settings of memtrace's allocator, such as policy=torch")
+    parser.add_argument("--trace", help="the trace of the run")
     parser.add_argument("--labels", action=argparse.BooleanOptionalAction, default=True, help="watch the modules")
     parser.add_argument("--model", choices=SIZES, default="small")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")

@@ -1,4 +1,4 @@
-/* Labels as callers say them, and when in the program: spans by thread, phases and steps of the run. */
+/* Labels of callers, and their context: the spans of a thread, the phases and steps of the run. */
 #include "api/run_parts.h"
 
 #include "base/memory.h"
@@ -14,20 +14,21 @@ static const struct mt_api_place root = {.span = 0, .layer = -1};
 
 static void end_innermost(struct memtrace_run *run, struct mt_api_thread *thread)
 {
+    assert(thread->depth > 0 && thread->run == run);
     mt_span_id span = thread->places[--thread->depth].span;
     mt_lock_take(&run->notes_lock);
     mt_foreign_span_end(run->notes, mt_api_now_ns(run), span);
     mt_lock_give(&run->notes_lock);
 }
 
-/* The thread of these places ends, and so do its spans. In a child of fork that is the child's end: the run is its
- * parent's. */
+/* Ends the spans of a thread that ends. Does nothing in a child of fork, since the run is its parent's. */
 static void leave_thread(void *context)
 {
     struct mt_api_thread *thread = context;
     struct memtrace_run *run = thread->run;
     if (getpid() != run->process)
         return;
+    assert(!thread->is_idle);
     while (thread->depth > 0)
         end_innermost(run, thread);
     mt_lock_take(&run->threads_lock);
@@ -39,8 +40,8 @@ mt_status mt_api_threads_create(struct memtrace_run *run)
 {
     if (pthread_key_create(&run->thread_key, leave_thread) == 0)
         return MT_OK;
-    return mt_fail(MT_FAILED, "the process has no place left for what a thread has of a run: "
-                              "it opened too many runs, or libraries took all of the system's keys");
+    return mt_fail(MT_FAILED, "the process has no thread-specific key left: "
+                              "it opened too many runs, or libraries took all keys");
 }
 
 void mt_api_threads_release(struct memtrace_run *run)
@@ -62,7 +63,7 @@ static struct mt_api_thread *add_thread(struct memtrace_run *run)
     return run->threads = thread;
 }
 
-/* What this thread has of the run. */
+/* Returns the calling thread's part of the run. Reuses that of a thread that has ended, or adds one. */
 static struct mt_api_thread *enter_thread(struct memtrace_run *run)
 {
     struct mt_api_thread *thread = pthread_getspecific(run->thread_key);
@@ -73,6 +74,7 @@ static struct mt_api_thread *enter_thread(struct memtrace_run *run)
         thread = thread->next;
     if (thread == NULL)
         thread = add_thread(run);
+    assert(thread->depth == 0);
     thread->is_idle = false;
     mt_lock_give(&run->threads_lock);
     pthread_setspecific(run->thread_key, thread);
@@ -89,7 +91,7 @@ static const struct mt_api_place *place_of(const struct memtrace_run *run)
     return innermost(pthread_getspecific(run->thread_key));
 }
 
-/* The number that a name is, or ends with after a dot; otherwise that of what it is in. */
+/* Returns the number that a name is, or ends with after a dot; otherwise `outer`, the layer around it. */
 static int layer_of(const char *name, int outer)
 {
     const char *dot = strrchr(name, '.');
@@ -118,6 +120,7 @@ memtrace_status memtrace_span_begin(memtrace_run *run, const char *name)
     struct mt_api_place outer = *innermost(thread);
     const struct mt_sink *sink = mt_api_sink(run);
     struct mt_api_place place = {sink->intern_span(sink->context, outer.span, name), layer_of(name, outer.layer)};
+    assert(place.span != 0);
     push(thread, place);
     mt_lock_take(&run->notes_lock);
     mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span);
@@ -134,7 +137,7 @@ memtrace_status memtrace_span_end(memtrace_run *run)
     return MEMTRACE_OK;
 }
 
-/* The caller's numbers may be anything: these are no tables to be read beyond. */
+/* Convert a role and a dtype. False for a number that is none: callers may pass any. */
 static bool find_role(memtrace_role role, mt_role *out)
 {
     static const mt_role roles[] = {
@@ -172,7 +175,7 @@ static mt_status copy_shape(const memtrace_label *label, struct mt_label *out)
     return MT_OK;
 }
 
-/* All but where and when. */
+/* Converts the fields of a label. Its span, layer and phase are not the caller's. */
 static mt_status convert(const struct mt_sink *sink, const memtrace_label *given, struct mt_label *out)
 {
     memtrace_label label;
@@ -204,8 +207,10 @@ mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt
     mt_status status = label != NULL ? convert(sink, label, &whole) : MT_OK;
     if (status != MT_OK)
         return status;
+    assert((unsigned)whole.phase < MT_PHASE_COUNT);
     *out_label = sink->intern_label(sink->context, &whole);
     *out_span = place->span;
+    assert(*out_label != 0);
     return MT_OK;
 }
 

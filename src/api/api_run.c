@@ -3,13 +3,19 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "kernels/kernels.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define DEFAULT_TRACE "memtrace.db"
 #define DEFAULT_NOTED_DEVICE "noted"
 #define ALLOC_SETTING "alloc"
+
+/* The library hands out memory and runs no ops. So its "cpu" has no kernels, where the program's has those of
+ * kernels/cpu, and linking it takes no OpenBLAS. */
+const struct mtk_table mtk_cpu = {0};
 
 static mt_status open_device(struct memtrace_run *run, const memtrace_run_options *options)
 {
@@ -24,8 +30,8 @@ static size_t count_settings(const char *const *pairs)
     return count;
 }
 
-/* What the caller says, and how the allocator was set, if there is one: of two by one name the last is kept. Texts are
- * borrowed, the array is the caller's. */
+/* Returns the settings of the caller, then those of the allocator, if there is one. Of two with one name the last
+ * counts. The texts are borrowed; the caller frees the array. */
 static struct mt_run_setting *make_settings(const memtrace_run_options *options, const char *alloc, size_t *out_count)
 {
     size_t given = count_settings(options->settings), count = 0;
@@ -72,9 +78,10 @@ static mt_status open_alloc(struct memtrace_run *run, const struct mt_alloc_sett
     return run->device != NULL ? mt_alloc_create(run->device, sink, settings, &run->alloc) : MT_OK;
 }
 
-/* Also of a run that was opened in part. */
+/* Releases a run, which may have been opened in part. */
 static mt_status release_run(struct memtrace_run *run, mt_run_state state)
 {
+    assert(run->threads == NULL);
     if (run->alloc != NULL)
         mt_alloc_destroy(run->alloc);
     mt_foreign_destroy(run->notes);
@@ -97,6 +104,7 @@ static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options
         status = open_recorder(run, options, &alloc);
     if (status != MT_OK)
         return status;
+    assert(run->recorder != NULL && (run->device != NULL) == (options->device != NULL));
     mt_joint_sink_create(&run->joint, mt_recorder_sink(run->recorder));
     run->notes = mt_foreign_create(&run->joint.sources[MT_API_NOTES].sink);
     status = open_alloc(run, &alloc);

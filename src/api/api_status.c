@@ -1,4 +1,4 @@
-/* Outcomes, errors, versions, and structs that are of another version than the library. */
+/* Outcomes, errors, the version, and structs of a caller that was compiled with another version. */
 #include "api/run_parts.h"
 
 #include <assert.h>
@@ -33,7 +33,7 @@ static size_t smaller(size_t a, size_t b)
 
 static mt_status read_size(const char *what, const void *given, size_t *out_bytes)
 {
-    enum { MOST_BYTES = 4096 }; /* more is what was in memory by chance */
+    enum { MOST_BYTES = 4096 }; /* larger sizes are uninitialized memory */
     if (given == NULL)
         return mt_fail(MT_USAGE, "%s is NULL", what);
     memcpy(out_bytes, given, sizeof *out_bytes);
@@ -45,6 +45,7 @@ static mt_status read_size(const char *what, const void *given, size_t *out_byte
 mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t out_bytes)
 {
     size_t given_bytes = 0;
+    assert(out_bytes > sizeof given_bytes);
     mt_status status = read_size(what, given, &given_bytes);
     if (status != MT_OK)
         return status;
@@ -56,6 +57,7 @@ mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t 
 mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes, void *out)
 {
     size_t bytes = 0;
+    assert(from_bytes > sizeof bytes);
     mt_status status = read_size(what, out, &bytes);
     if (status != MT_OK)
         return status;

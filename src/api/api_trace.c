@@ -1,7 +1,7 @@
-/* Asking: our rows as the caller's, in one piece of memory each answer.
+/* Questions to a trace. Each answer has the caller's kind of rows, in one allocation.
  *
  *   ┌ pointers ─────┬ rows ─────────────────────┐
- *   │ *0  *1  …     │ row 0   row 1   …         │   so a row can grow, and free() gives all of it back
+ *   │ *0  *1  …     │ row 0   row 1   …         │   so rows can grow, and one free() releases all
  *   └──┼───┼────────┴─▲───────▲─────────────────┘
  *      ╰───┼──────────╯       │
  *          ╰──────────────────╯ */
@@ -17,7 +17,7 @@
 struct memtrace_trace {
     struct mt_trace *trace;
     const struct mt_run *runs;
-    memtrace_run_row *rows; /* of the same number */
+    memtrace_run_row *rows; /* rows[i] is made of runs[i] */
     size_t count;
 };
 
@@ -26,9 +26,10 @@ static const char *text_of(const char *text)
     return text != NULL ? text : "";
 }
 
-/* Room for `count` rows behind as many pointers to them. */
+/* Returns room for `count` rows, behind as many pointers to them. */
 static const void **make_rows(size_t count, size_t row_bytes)
 {
+    assert(row_bytes % sizeof(void *) == 0);
     const void **pointers = mt_host_alloc(count * (sizeof *pointers + row_bytes) + 1);
     char *rows = (char *)(pointers + count);
     for (size_t i = 0; i < count; i++)
@@ -95,10 +96,11 @@ memtrace_status memtrace_trace_find_run(memtrace_trace *trace, const char *which
     mt_status status = mt_trace_find_run(trace->trace, which, &run);
     if (status == MT_OK)
         *out_run = &trace->rows[run - trace->runs];
+    assert(status != MT_OK || (size_t)(run - trace->runs) < trace->count);
     return mt_api_status(status);
 }
 
-/* Ours for a row of the caller's, who may have it of another trace. */
+/* Finds the run of a caller's row, which may be of another trace. */
 static mt_status find_ours(const memtrace_trace *trace, const memtrace_run_row *row, const struct mt_run **out)
 {
     for (size_t i = 0; i < trace->count; i++)
@@ -109,7 +111,7 @@ static mt_status find_ours(const memtrace_trace *trace, const memtrace_run_row *
     return mt_fail(MT_USAGE, row == NULL ? "the run is NULL" : "the run's row is not one of this trace");
 }
 
-/* An answer of one row, with its shares behind it. */
+/* An answer with one row, and its shares behind it. */
 struct peak_answer {
     memtrace_peak peak;
     const memtrace_share *pointers[];

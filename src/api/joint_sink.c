@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static bool has_segment(uint16_t kind)
@@ -11,9 +12,11 @@ static bool has_segment(uint16_t kind)
            kind == MT_EVENT_FREE;
 }
 
-/* Births of a source are dense, and the first event that names one is the map that begins it. */
+/* Returns the joint number of a segment. A source numbers its segments densely, and maps one before any other event of
+ * it. */
 static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
 {
+    assert(birth <= source->count);
     if (birth < source->count)
         return source->births[birth];
     source->births = mt_host_room(source->births, source->count, sizeof *source->births);
@@ -21,7 +24,7 @@ static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
     return source->joint->births++;
 }
 
-/* Events of threads whose clocks differ a little keep their order. */
+/* Returns the time of the next event, never before the last one: the clocks of threads may differ a little. */
 static uint64_t next_time_ns(struct mt_joint_sink *joint)
 {
     uint64_t now = mt_joint_sink_now_ns(joint);
@@ -30,64 +33,68 @@ static uint64_t next_time_ns(struct mt_joint_sink *joint)
     return joint->last_ns;
 }
 
+/* Returns the target, for calls until `leave`. */
+static const struct mt_sink *enter(void *context)
+{
+    struct mt_joint_sink *joint = ((struct mt_joint_source *)context)->joint;
+    mt_lock_take(&joint->lock);
+    return &joint->target;
+}
+
+static void leave(void *context)
+{
+    mt_lock_give(&((struct mt_joint_source *)context)->joint->lock);
+}
+
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_joint_source *source = context;
-    struct mt_joint_sink *joint = source->joint;
     struct mt_event joined = *event;
-    mt_lock_take(&joint->lock);
-    joined.sequence = joint->sequence++;
-    joined.time_ns = next_time_ns(joint);
+    const struct mt_sink *target = enter(context);
+    joined.sequence = source->joint->sequence++;
+    joined.time_ns = next_time_ns(source->joint);
     if (has_segment(event->kind))
         joined.segment = joint_birth(source, event->segment);
-    joint->target.emit(joint->target.context, &joined);
-    mt_lock_give(&joint->lock);
+    assert(event->kind < MT_EVENT_KIND_COUNT);
+    target->emit(target->context, &joined);
+    leave(context);
 }
 
 static mt_label_id intern_label(void *context, const struct mt_label *label)
 {
-    struct mt_joint_sink *joint = ((struct mt_joint_source *)context)->joint;
-    mt_lock_take(&joint->lock);
-    mt_label_id id = joint->target.intern_label(joint->target.context, label);
-    mt_lock_give(&joint->lock);
+    const struct mt_sink *target = enter(context);
+    mt_label_id id = target->intern_label(target->context, label);
+    leave(context);
     return id;
 }
 
 static mt_category intern_category(void *context, const char *name)
 {
-    struct mt_joint_sink *joint = ((struct mt_joint_source *)context)->joint;
-    mt_lock_take(&joint->lock);
-    mt_category category = mt_sink_category(&joint->target, name);
-    mt_lock_give(&joint->lock);
+    mt_category category = mt_sink_category(enter(context), name);
+    leave(context);
     return category;
 }
 
 static const char *category_name(void *context, mt_category category)
 {
-    struct mt_joint_sink *joint = ((struct mt_joint_source *)context)->joint;
-    mt_lock_take(&joint->lock);
-    const char *name = mt_sink_category_name(&joint->target, category);
-    mt_lock_give(&joint->lock);
+    const char *name = mt_sink_category_name(enter(context), category);
+    leave(context);
     return name;
 }
 
 static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
 {
-    struct mt_joint_sink *joint = ((struct mt_joint_source *)context)->joint;
-    mt_lock_take(&joint->lock);
-    mt_span_id id = joint->target.intern_span(joint->target.context, parent, name);
-    mt_lock_give(&joint->lock);
+    const struct mt_sink *target = enter(context);
+    mt_span_id id = target->intern_span(target->context, parent, name);
+    leave(context);
     return id;
 }
 
 static mt_status flush(void *context)
 {
-    struct mt_joint_sink *joint = ((struct mt_joint_source *)context)->joint;
-    if (joint->target.flush == NULL)
-        return MT_OK;
-    mt_lock_take(&joint->lock);
-    mt_status status = joint->target.flush(joint->target.context);
-    mt_lock_give(&joint->lock);
+    const struct mt_sink *target = enter(context);
+    mt_status status = target->flush != NULL ? target->flush(target->context) : MT_OK;
+    leave(context);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* What the files of this folder share of a run: its parts, and how a label of a caller becomes one of ours. */
+/* The structure of a run, shared by the files of this folder, and the conversion of labels and structs of callers. */
 #ifndef MT_API_RUN_PARTS_H
 #define MT_API_RUN_PARTS_H
 
@@ -13,33 +13,34 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* The places that one thread is in, innermost last. The run owns them all, so that it can end before its threads do;
- * those of a thread that ended are the next one's. */
+/* The open spans of one thread, innermost last. The run owns them, so that it can end before its threads do. The struct
+ * of a thread that has ended is reused. Invariant: depth is 0 while is_idle. */
 struct mt_api_thread {
     struct memtrace_run *run;
     struct mt_api_thread *next;
     struct mt_api_place {
         mt_span_id span;
-        int layer; /* of the innermost span that is one; -1: of none */
+        int layer; /* of this span or the nearest around it that has one; -1: none */
     } * places;
     size_t depth;
-    bool is_idle; /* its thread ended */
+    bool is_idle; /* its thread has ended */
 };
 
-/* Locks are taken in this order: the allocator's own or notes_lock, then joint.lock. */
+/* Order of locks: the allocator's own or notes_lock first, then joint.lock.
+ * Invariant: alloc == NULL if and only if device == NULL. */
 struct memtrace_run {
     struct mt_recorder *recorder;
     struct mt_joint_sink joint;
-    struct mt_device *device; /* NULL: notes only; then alloc is NULL, too */
+    struct mt_device *device; /* NULL: the run has notes only */
     struct mt_alloc *alloc;
 
     struct mt_lock blocks_lock;
-    struct mt_number_map blocks; /* that are out: from address to struct mt_block * */
+    struct mt_number_map blocks; /* live ones, from address to struct mt_block * */
 
     struct mt_lock notes_lock;
-    struct mt_foreign *notes; /* also of steps, phases and spans */
+    struct mt_foreign *notes; /* steps, phases and spans included */
 
-    pid_t process; /* that opened it */
+    pid_t process; /* the one that opened the run */
     struct mt_lock threads_lock;
     struct mt_api_thread *threads;
     pthread_key_t thread_key; /* struct mt_api_thread * */
@@ -63,17 +64,17 @@ static inline memtrace_status mt_api_status(mt_status status)
     return (memtrace_status)status;
 }
 
-/* The label that a caller means (NULL: one that says nothing) with the thread's place and the run's phase, interned,
- * and that place. MT_USAGE for what can't be one. */
+/* Interns a label of a caller (NULL: an empty one) with the thread's span and layer and the run's phase. *out_span is
+ * that span. MT_USAGE for a label with impossible values. */
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,
                        mt_span_id *out_span);
 
-/* What threads have of a run. */
+/* Create and release the threads of a run. MT_FAILED if the process has no thread-specific key left. */
 mt_status mt_api_threads_create(struct memtrace_run *run);
 void mt_api_threads_release(struct memtrace_run *run);
 
-/* Structs of a caller, which begin with their size and may be of another version: copies what both know, from one of a
- * caller (the rest 0), or into it. MT_USAGE, naming `what`, if it says no size. */
+/* Copy a struct from a caller, or to a caller. Such structs begin with their size and may be of another version: fields
+ * that one side lacks are left out, or 0. MT_USAGE, naming `what`, if the size is impossible. */
 mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t out_bytes);
 mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes, void *out);
 

@@ -1,10 +1,11 @@
-/* The columns of docs/page.md: how each finds its number. */
+/* The columns of docs/page.md, each with the function that computes its numbers. */
 #include "base/memory.h"
 #include "page/page_run.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* A column's function: `page` is the run and `row` the row, and RESULT is computed of them. */
+/* Defines a column's function. RESULT is an expression of `page`, the run, and `row`. */
 #define VALUE(name, result)                                                                                            \
     static uint64_t name(const void *rows, size_t row)                                                                 \
     {                                                                                                                  \
@@ -20,7 +21,7 @@
         .name = column, .coding = MT_PAGE_DELTA, .value = function                                                     \
     }
 
-/* How long something lasted, in events; 0: to the end. */
+/* Returns a lifetime in events; 0: to the end. */
 static int64_t life(int64_t begin, int64_t end)
 {
     return end > begin ? end - begin : 0;
@@ -79,7 +80,7 @@ static const struct mt_page_column block_columns[] = {DELTA("alloc", block_alloc
                                                       PLAIN("segment", block_segment), PLAIN("offset", block_offset),
                                                       PLAIN("size", block_size),       PLAIN("label", block_label)};
 
-/* A request that could not be met may be of any size; beyond this one, which no device has either, it is shown as it. */
+/* A refused request may have any size. Sizes above this one, which no device has, are shown as this one. */
 #define MOST_MARK_VALUE ((UINT64_C(1) << 8 * MT_PAGE_MOST_WIDTH) - 1)
 
 VALUE(mark_event, page->beside.marks[row].event - page->run->first_event)
@@ -87,13 +88,15 @@ VALUE(mark_value, page->beside.marks[row].value < MOST_MARK_VALUE ? page->beside
 VALUE(mark_span, page->mark_spans[row])
 VALUE(mark_label, page->beside.marks[row].label)
 
-/* Kinds as the page numbers them. */
+/* Returns the kind of a mark, as the page numbers kinds. */
 static uint64_t mark_kind(const void *rows, size_t row)
 {
     static const unsigned char number[MT_EVENT_KIND_COUNT] = {
         [MT_EVENT_STEP_BEGIN] = 0, [MT_EVENT_STEP_END] = 1, [MT_EVENT_PHASE] = 2,
         [MT_EVENT_SPAN_BEGIN] = 3, [MT_EVENT_SPAN_END] = 4, [MT_EVENT_OOM] = 5};
-    return number[((const struct mt_page_run *)rows)->beside.marks[row].kind];
+    mt_event_kind kind = ((const struct mt_page_run *)rows)->beside.marks[row].kind;
+    assert(number[kind] > 0 || kind == MT_EVENT_STEP_BEGIN);
+    return number[kind];
 }
 static const struct mt_page_column mark_columns[] = {DELTA("event", mark_event), PLAIN("kind", mark_kind),
                                                      PLAIN("value", mark_value), PLAIN("span", mark_span),
@@ -105,10 +108,11 @@ static int compare_alloc(const void *event, const void *block)
     return (a > b) - (a < b);
 }
 
-/* How many rows before this one its original is; 0: none that is older. */
+/* Returns the distance in rows to the block that this one was copied from; 0: none that is older. */
 static uint64_t use_source(const void *rows, size_t row)
 {
     const struct mt_page_run *page = rows;
+    assert(row < page->block_count);
     int64_t original = page->uses[row].copied_from;
     const struct mt_block_row *found =
         original != 0 ? bsearch(&original, page->blocks, row, sizeof *page->blocks, compare_alloc) : NULL;
@@ -145,7 +149,7 @@ static bool any_use_is_known(const struct mt_page_run *page)
     return false;
 }
 
-/* Whether every segment had all of its memory from its first event to its last. */
+/* True if every segment had all of its memory from its first event to its last. Then the table of parts is left out. */
 static bool segments_are_whole(const struct mt_page_run *page)
 {
     if (page->part_count != page->segment_count)
@@ -167,9 +171,12 @@ static bool segments_are_whole(const struct mt_page_run *page)
         .column_count = sizeof list / sizeof list[0]                                                                   \
     }
 
+_Static_assert(sizeof label_columns / sizeof label_columns[0] <= MT_PAGE_MOST_COLUMNS, "a table has room for them");
+
 void mt_page_run_declare(struct mt_page_run *page)
 {
     struct mt_page_table *tables = page->tables;
+    assert(page->knot_count <= page->time_count && page->size_count <= page->block_count);
     tables[MT_PAGE_EVENTS] = TABLE("events", "event", event_columns, page->time_count);
     tables[MT_PAGE_KNOTS] = TABLE("knots", "knot", knot_columns, page->knot_count);
     tables[MT_PAGE_SIZES] = TABLE("sizes", "size", size_columns, page->size_count);

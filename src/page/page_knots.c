@@ -2,10 +2,12 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 
-/* Lines from an anchor that pass all times since: those with low <= slope <= high, in time an event. */
+/* The lines from an anchor that are close enough to all times since: those with low <= slope <= high, in ns an
+ * event. */
 struct cone {
     size_t anchor;
     double low, high;
@@ -16,9 +18,10 @@ static struct cone cone_from(size_t anchor)
     return (struct cone){.anchor = anchor, .low = -INFINITY, .high = INFINITY};
 }
 
-/* Whether the line from the anchor to an event passes the times between near enough; then it must pass this one's, too. */
+/* Narrows the cone to lines close to the time of an event. True if the line to this event itself was in the cone. */
 static bool extend(struct cone *cone, const uint64_t *times, size_t event, double tolerance)
 {
+    assert(event > cone->anchor && times[event] >= times[cone->anchor]);
     double share = 1 / (double)(event - cone->anchor), rise = (double)(times[event] - times[cone->anchor]);
     double slope = rise * share, low = (rise - tolerance) * share, high = (rise + tolerance) * share;
     bool passes = slope >= cone->low && slope <= cone->high;
@@ -44,6 +47,7 @@ struct mt_page_knot *mt_page_knots_find(const uint64_t *times, size_t count, siz
         knots[found++] = (struct mt_page_knot){.event = cone.anchor, .time = times[cone.anchor]};
     if (count > 1)
         knots[found++] = (struct mt_page_knot){.event = count - 1, .time = times[count - 1]};
+    assert(found <= 2 * (size_t)MT_PAGE_KNOT_PARTS + 4);
     *out_count = found;
     return knots;
 }

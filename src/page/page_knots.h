@@ -1,5 +1,5 @@
-/* Knots: a few events whose times tell, by straight lines between them, those of all others nearly. A page draws its
- * first picture from these, while the times of a million events are still on their way. */
+/* Knots: a few events, with straight lines between them that approximate the times of all others. A page draws its
+ * first picture from them while it still reads the times of a million events. */
 #ifndef MT_PAGE_PAGE_KNOTS_H
 #define MT_PAGE_PAGE_KNOTS_H
 
@@ -11,11 +11,11 @@ struct mt_page_knot {
     uint64_t time;
 };
 
-/* No line is further from a time than 1 / MT_PAGE_KNOT_PARTS of the last one: half a pixel on the widest screens. */
+/* Lines are off by at most 1 / MT_PAGE_KNOT_PARTS of the duration: half a pixel on the widest screens. */
 enum { MT_PAGE_KNOT_PARTS = 8192 };
 
-/* The knots of `count` times that never fall, the first and the last among them; at most two for each part and two more.
- * The caller's, free(). */
+/* Returns the knots of `count` times, which must never fall; the caller frees them. The first and the last time are
+ * knots. There are at most 2 * MT_PAGE_KNOT_PARTS + 2. */
 struct mt_page_knot *mt_page_knots_find(const uint64_t *times, size_t count, size_t *out_count);
 
 #endif

@@ -3,8 +3,13 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
 
 void mt_page_names_create(struct mt_page_names *names)
 {
@@ -24,6 +29,7 @@ static uint32_t text_number(struct mt_page_names *names, const char *text)
     if (text[0] == '\0')
         return 0;
     uint32_t number = mt_name_set_number(names->texts, text, NULL);
+    assert(number >= 1 && number <= names->text_count + 1);
     names->text_count = number > names->text_count ? number : names->text_count;
     return number;
 }
@@ -31,11 +37,12 @@ static uint32_t text_number(struct mt_page_names *names, const char *text)
 static uint32_t category_position(struct mt_page_names *names, const char *category)
 {
     uint32_t number = mt_name_set_number(names->categories, category, NULL);
+    assert(number >= 1 && number <= names->category_count + 1);
     names->category_count = number > names->category_count ? number : names->category_count;
     return number - 1;
 }
 
-/* Number 0 is of no label, and stays all zeros. */
+/* Number 0 is no label, and stays all zeros. */
 static void number_labels(const struct mt_label_row *rows, struct mt_page_names *names, struct mt_page_run *page)
 {
     page->labels = mt_host_alloc(page->label_count * sizeof *page->labels + 1);
@@ -64,6 +71,8 @@ static mt_status load_labels(struct mt_trace *trace, struct mt_page_names *names
     return status;
 }
 
+/* ---- blocks ---- */
+
 static uint32_t add_size(struct mt_page_run *page, const struct mt_block_row *block, uint32_t same_request)
 {
     if ((page->size_count & (page->size_count - 1)) == 0) /* full at each power of two */
@@ -73,7 +82,7 @@ static uint32_t add_size(struct mt_page_run *page, const struct mt_block_row *bl
     return (uint32_t)page->size_count;
 }
 
-/* The number, plus 1, of the block's pair; `first` that of the last pair with its request, 0: none yet. */
+/* Returns the number + 1 of the block's pair. `first` is that of the last pair with the same request; 0: none. */
 static uint32_t find_size(struct mt_page_run *page, const struct mt_block_row *block, uint32_t first)
 {
     for (uint32_t number = first; number != 0; number = page->sizes[number - 1].same_request)
@@ -95,6 +104,7 @@ static void number_sizes(struct mt_page_run *page)
         uint32_t number = find_size(page, block, (uint32_t)first);
         if (page->size_count > before)
             mt_number_map_put(&by_request, block->requested_bytes, number);
+        assert(number >= 1 && page->sizes[number - 1].requested_bytes == block->requested_bytes);
         page->size_of_block[i] = number - 1;
     }
     mt_number_map_release(&by_request);
@@ -116,7 +126,7 @@ static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
     return status;
 }
 
-/* Of the texts beside the blocks. */
+/* Numbers the texts of marks and kernels. */
 static void number_texts(struct mt_page_names *names, struct mt_page_run *page)
 {
     const struct mt_page_beside *beside = &page->beside;
@@ -128,31 +138,138 @@ static void number_texts(struct mt_page_names *names, struct mt_page_run *page)
         page->kernel_names[i] = text_number(names, beside->kernels[i].name);
 }
 
-/* The clock of a card is read on two sides, and may seem to fall by a little: what is told never does. */
+/* ---- times, marks and kernels, beside the rest ---- */
+
+/* Below this number of events, opening the trace a second time takes longer than reading them. */
+enum { WORTH_A_THREAD = 1 << 16 };
+
+/* Rows that are read on a thread of their own, from an opening of the trace of their own. */
+struct reading {
+    pthread_t thread;
+    const char *path;
+    const struct mt_run *run;
+    struct mt_page_beside rows;
+    mt_status status;
+};
+
+static void release_beside(struct mt_page_beside *beside)
+{
+    mt_trace_close(beside->trace);
+    free(beside->times);
+    free(beside->marks);
+    free(beside->kernels);
+}
+
+static mt_status read_rows(struct mt_trace *trace, const struct mt_run *run, struct mt_page_beside *out)
+{
+    int64_t first = run->first_event, last = first + run->event_count - 1;
+    mt_status status = mt_trace_times(trace, run, first, last, &out->times);
+    if (status == MT_OK)
+        status = mt_trace_marks(trace, run, first, last, &out->marks, &out->mark_count);
+    if (status == MT_OK)
+        status = mt_trace_launches(trace, run, &out->kernels, &out->kernel_count);
+    return status;
+}
+
+/* True if the trace has this run with all its events. Another file may have taken the name since it was opened. */
+static bool has_run(const struct mt_trace *trace, const struct mt_run *run)
+{
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    for (size_t i = 0; i < count; i++)
+        if (runs[i].id == run->id)
+            return runs[i].first_event == run->first_event && runs[i].event_count >= run->event_count &&
+                   strcmp(runs[i].started_at, run->started_at) == 0;
+    return false;
+}
+
+static void *read_beside(void *context)
+{
+    struct reading *reading = context;
+    reading->status = mt_trace_open(reading->path, &reading->rows.trace);
+    if (reading->status == MT_OK && !has_run(reading->rows.trace, reading->run))
+        reading->status = MT_BAD_TRACE;
+    if (reading->status == MT_OK)
+        reading->status = read_rows(reading->rows.trace, reading->run, &reading->rows);
+    return NULL;
+}
+
+/* Begins to read the run in the trace at `path`; borrows both. Returns NULL if that is not worth a thread, or there is
+ * none. */
+static struct reading *begin_reading(const char *path, const struct mt_run *run)
+{
+    if (run->event_count < WORTH_A_THREAD)
+        return NULL;
+    struct reading *reading = mt_host_alloc(sizeof *reading);
+    *reading = (struct reading){.path = path, .run = run};
+    if (pthread_create(&reading->thread, NULL, read_beside, reading) == 0)
+        return reading;
+    free(reading);
+    return NULL;
+}
+
+/* Waits for the thread. True if it has read all rows. */
+static bool wait_for(struct reading *reading)
+{
+    return reading != NULL && pthread_join(reading->thread, NULL) == 0 && reading->status == MT_OK;
+}
+
+static void drop(struct reading *reading)
+{
+    if (reading != NULL)
+        release_beside(&reading->rows);
+    free(reading);
+}
+
+/* Waits for the rows. If they were not read, reads them from `trace`, and fails as that does. Release *out in any
+ * case. */
+static mt_status end_reading(struct reading *reading, struct mt_trace *trace, const struct mt_run *run,
+                             struct mt_page_beside *out)
+{
+    *out = (struct mt_page_beside){.trace = NULL};
+    if (!wait_for(reading)) {
+        drop(reading);
+        return read_rows(trace, run, out);
+    }
+    *out = reading->rows;
+    free(reading);
+    return MT_OK;
+}
+
+/* Waits for the thread and drops the rows; `reading` may be NULL. */
+static void abandon_reading(struct reading *reading)
+{
+    wait_for(reading);
+    drop(reading);
+}
+
+/* ---- a run ---- */
+
+/* Makes times never fall. They may by a little, where the clock of a card was read on two sides. */
 static void straighten(uint64_t *times, size_t count)
 {
     for (size_t i = 1; i < count; i++)
         times[i] = times[i] < times[i - 1] ? times[i - 1] : times[i];
 }
 
-/* Nanoseconds, unless the last one would not fit: after three days. */
+/* Returns the unit of times: 1 ns, unless the last time would not fit. That is so after three days. */
 static uint64_t time_unit(const uint64_t *times, size_t count)
 {
     bool fits = count == 0 || times[count - 1] >> 8 * MT_PAGE_MOST_WIDTH == 0;
     return fits ? 1 : 1000;
 }
 
-/* Labels and blocks, and what is read beside these. */
+/* Reads labels and blocks, and beside them times, marks and kernels. */
 static mt_status load_rows(struct mt_trace *trace, const char *path, struct mt_page_names *names,
                            struct mt_page_run *page)
 {
-    struct mt_page_reading *reading = mt_page_reading_begin(path, page->run);
+    struct reading *reading = begin_reading(path, page->run);
     mt_status status = load_labels(trace, names, page);
     if (status == MT_OK)
         status = load_blocks(trace, page);
     if (status == MT_OK)
-        return mt_page_reading_end(reading, trace, page->run, &page->beside);
-    mt_page_reading_abandon(reading);
+        return end_reading(reading, trace, page->run, &page->beside);
+    abandon_reading(reading);
     return status;
 }
 
@@ -166,6 +283,7 @@ mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struc
     number_texts(names, out);
     uint64_t *times = out->beside.times;
     straighten(times, out->time_count);
+    assert(out->time_count == 0 || times != NULL);
     out->time_unit_ns = time_unit(times, out->time_count);
     out->knots = mt_page_knots_find(times, out->time_count, &out->knot_count);
     mt_page_run_declare(out);
@@ -176,6 +294,7 @@ mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id fr
                               size_t *next_chunk)
 {
     mt_status status = MT_OK;
+    assert(from <= to && to <= MT_PAGE_TABLE_COUNT);
     for (int i = (int)from; i < (int)to && status == MT_OK; i++)
         if (page->tables[i].name != NULL)
             status = mt_page_table_measure(&page->tables[i], next_chunk);
@@ -184,7 +303,7 @@ mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id fr
 
 void mt_page_run_release(struct mt_page_run *page)
 {
-    mt_page_beside_release(&page->beside);
+    release_beside(&page->beside);
     free(page->knots);
     free(page->labels);
     free(page->blocks);

@@ -1,15 +1,14 @@
-/* One run as the timeline page carries it: what is read of the trace, and the tables that are made of it. */
+/* One run on the timeline page: the rows that are read from the trace, and the tables that are made of them. */
 #ifndef MT_PAGE_PAGE_RUN_H
 #define MT_PAGE_PAGE_RUN_H
 
 #include "base/name_set.h"
-#include "page/page_beside.h"
 #include "page/page_knots.h"
 #include "page/page_table.h"
 #include "trace/query/blocks.h"
 
-/* The tables of docs/page.md, in the order of the file: the page works on each while the next is still being read. Of two
- * runs, both have those that the first picture needs before either has the rest. */
+/* The tables of docs/page.md, in the order of the file: the page works on each while it reads the next. Of two runs,
+ * both have the tables for the first picture before either has the rest. */
 enum mt_page_table_id {
     MT_PAGE_SIZES,
     MT_PAGE_LABELS,
@@ -25,11 +24,12 @@ enum mt_page_table_id {
     MT_PAGE_TABLE_COUNT
 };
 
-/* More than two runs have that we recorded, and few enough that a page has a byte for them and for blocks without a label. */
+/* More than two runs of ours have, and few enough for a byte in the page, with one value left for blocks without a
+ * label. */
 enum { MT_PAGE_MOST_CATEGORIES = 255 };
 
-/* What the runs of a page share: texts and categories, each once. Number 0 of texts is ""; the categories' numbers are
- * their positions plus 1, and the program's own come first. */
+/* Texts and categories, each once, for all runs of a page. Number 0 of the texts is "". The number of a category is its
+ * position + 1, and memtrace's own come first. */
 struct mt_page_names {
     struct mt_name_set *texts, *categories;
     uint32_t text_count, category_count;
@@ -37,23 +37,34 @@ struct mt_page_names {
 
 /* A label in numbers: positions in texts and categories. */
 struct mt_page_label {
-    uint32_t category, role, op, phase, dtype, shape, span, place, layer; /* layer: plus 1 */
+    uint32_t category, role, op, phase, dtype, shape, span, place, layer; /* layer: + 1 */
 };
 
 /* The sizes of blocks, each pair once. */
 struct mt_page_size {
     uint64_t requested_bytes, block_bytes;
-    uint32_t same_request; /* number, plus 1, of another pair with the same requested_bytes; 0: none */
+    uint32_t same_request; /* number + 1 of another pair with the same requested_bytes; 0: none */
 };
 
-/* Event ids are as in the trace; what the page stores counts from run->first_event.
- * Invariants: size_of_block[i] and uses[i] are of blocks[i], mark_spans[i] of beside.marks[i], kernel_names[i] of beside.kernels[i], kernel_names[i] of kernels[i];
- * tables[i].rows is this. */
+/* Rows that are not about blocks. In a long run they are read on another thread beside the blocks, from a second
+ * opening of the trace, which halves the time that reading takes. */
+struct mt_page_beside {
+    struct mt_trace *trace; /* the opening that owns the rows' texts; NULL: the run's */
+    uint64_t *times;        /* of each event */
+    struct mt_mark_row *marks;
+    size_t mark_count;
+    struct mt_launch_row *kernels;
+    size_t kernel_count;
+};
+
+/* Event ids are as in the trace; the page counts them from run->first_event.
+ * Invariants: size_of_block[i] and uses[i] belong to blocks[i], mark_spans[i] to beside.marks[i], kernel_names[i] to
+ * beside.kernels[i]; size_of_block[i] < size_count; tables[i].rows is this struct. */
 struct mt_page_run {
     const struct mt_run *run;
     struct mt_page_beside beside;
     size_t time_count;
-    uint64_t time_unit_ns; /* what the page counts times in */
+    uint64_t time_unit_ns; /* the unit of times on the page */
     struct mt_page_knot *knots;
     size_t knot_count;
     struct mt_page_label *labels;
@@ -75,16 +86,17 @@ struct mt_page_run {
 void mt_page_names_create(struct mt_page_names *names);
 void mt_page_names_release(struct mt_page_names *names);
 
-/* Reads the run of the trace, which is the file at `path`, and declares its tables. Release in any case. */
+/* Reads the run from the trace, which is the file at `path`, and declares its tables. Borrows trace and run. Release
+ * *out in any case. MT_BAD_TRACE if there are too many categories; and as the queries of the trace. */
 mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struct mt_run *run,
                            struct mt_page_names *names, struct mt_page_run *out);
 
-/* Measures the tables from one to before another, whose chunks are numbered from *next_chunk on. */
+/* Measures the tables in [from, to), and numbers their chunks from *next_chunk on. Fails as mt_page_table_measure. */
 mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id from, enum mt_page_table_id to,
                               size_t *next_chunk);
 void mt_page_run_release(struct mt_page_run *page);
 
-/* Declares the tables of what was read; for mt_page_run_load. */
+/* Declares the tables of the rows that were read; for mt_page_run_load. */
 void mt_page_run_declare(struct mt_page_run *page);
 
 #endif

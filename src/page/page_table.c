@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 size_t mt_page_table_chunks(const struct mt_page_table *table)
@@ -9,7 +10,8 @@ size_t mt_page_table_chunks(const struct mt_page_table *table)
     return (table->row_count + MT_PAGE_PART_ROWS - 1) / MT_PAGE_PART_ROWS;
 }
 
-/* What is stored of a value before it is divided; *previous is the value of the row before. */
+/* Returns the number to store for a row, before division by the unit. *previous is the value of the row before, and
+ * becomes that of this row. */
 static uint64_t stored_number(const struct mt_page_table *table, const struct mt_page_column *column, size_t row,
                               uint64_t *previous)
 {
@@ -21,6 +23,7 @@ static uint64_t stored_number(const struct mt_page_table *table, const struct mt
 
 uint64_t mt_page_table_first(const struct mt_page_table *table, size_t index, size_t part)
 {
+    assert(index < table->column_count && part * MT_PAGE_PART_ROWS < table->row_count);
     return table->columns[index].value(table->rows, part * MT_PAGE_PART_ROWS);
 }
 
@@ -32,7 +35,7 @@ static int bytes_of(uint64_t number)
     return bytes;
 }
 
-/* The largest power of two that divides every number that went into `bits` by "or". */
+/* Returns the largest power of two that divides all numbers; `bits` is their bitwise or. */
 static uint64_t common_unit(uint64_t bits)
 {
     return bits != 0 ? bits & -bits : 1;
@@ -71,6 +74,7 @@ static mt_status measure_column(struct mt_page_table *table, size_t index)
     }
     uint64_t unit = common_unit(bits);
     int width = bytes_of(highest / unit);
+    assert((unit & (unit - 1)) == 0 && highest % unit == 0);
     table->shape[index] = (struct mt_page_shape){.width = width, .unit = unit};
     if (width <= MT_PAGE_MOST_WIDTH)
         return MT_OK;
@@ -80,6 +84,7 @@ static mt_status measure_column(struct mt_page_table *table, size_t index)
 mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk)
 {
     mt_status status = MT_OK;
+    assert(table->column_count <= MT_PAGE_MOST_COLUMNS && *next_chunk > 0);
     table->first_chunk = *next_chunk;
     *next_chunk += mt_page_table_chunks(table);
     for (size_t i = 0; i < table->column_count && status == MT_OK; i++)
@@ -95,24 +100,27 @@ static size_t row_bytes(const struct mt_page_table *table)
     return bytes;
 }
 
-/* Writes `width` planes of `count` bytes, the lowest first, of the rows from `first` on. */
+/* Writes `count` rows from `first` on as `width` planes of `count` bytes, the lowest bytes first. */
 static void encode_column(const struct mt_page_table *table, size_t index, size_t first, size_t count,
                           unsigned char *planes)
 {
     const struct mt_page_column *column = &table->columns[index];
     struct mt_page_shape shape = table->shape[index];
+    assert(shape.unit > 0 && shape.width >= 0 && shape.width <= MT_PAGE_MOST_WIDTH);
     int shift = __builtin_ctzll(shape.unit);
     uint64_t previous = count > 0 ? column->value(table->rows, first) : 0;
     for (size_t i = 0; i < count && shape.width > 0; i++) {
         uint64_t number = stored_number(table, column, first + i, &previous) >> shift;
         for (int byte = 0; byte < shape.width; byte++, number >>= 8)
             planes[(size_t)byte * count + i] = (unsigned char)number;
+        assert(number == 0);
     }
 }
 
-/* Up to `most` rows from `first` on. */
+/* Encodes up to `most` rows from `first` on. */
 static unsigned char *encode_rows(const struct mt_page_table *table, size_t first, size_t most, size_t *out_bytes)
 {
+    assert(first <= table->row_count);
     size_t left = table->row_count - first, count = left < most ? left : most;
     unsigned char *bytes = mt_host_alloc(count * row_bytes(table) + 1), *at = bytes;
     for (size_t i = 0; i < table->column_count; i++) {
@@ -120,6 +128,7 @@ static unsigned char *encode_rows(const struct mt_page_table *table, size_t firs
         at += count * (size_t)table->shape[i].width;
     }
     *out_bytes = (size_t)(at - bytes);
+    assert(*out_bytes == count * row_bytes(table));
     return bytes;
 }
 

@@ -1,8 +1,11 @@
-/* Tables of the timeline page: columns of whole numbers, coded so that they compress well. docs/page.md is the format.
+/* Tables of the timeline page: columns of integers, coded so that they compress well. docs/page.md is the format.
  *
  *   rows ──value()──▶ numbers ──(difference to the row before)──(divided by the unit)──▶ planes of bytes
  *
- * A table is declared, not filled: a column says how its number is found in the rows, so nothing is held twice. */
+ * A table is declared, not filled: a column has a function that finds its number in the rows, so nothing is stored
+ * twice.
+ *
+ * Threads: measuring, one at a time; a measured table may be encoded from any. */
 #ifndef MT_PAGE_PAGE_TABLE_H
 #define MT_PAGE_PAGE_TABLE_H
 
@@ -24,15 +27,16 @@ struct mt_page_column {
 
 enum { MT_PAGE_MOST_COLUMNS = 9, MT_PAGE_PART_ROWS = 1 << 16, MT_PAGE_MOST_WIDTH = 6 };
 
-/* JavaScript's numbers are exact up to here. */
+/* The largest integer that JavaScript's numbers hold exactly, as do all below it. */
 #define MT_PAGE_MOST_VALUE ((UINT64_C(1) << 53) - 1)
 
 /* A table. `shape` and `first_chunk` are set by mt_page_table_measure.
- * Invariant: what is stored of column i of any row is below 256^shape[i].width. */
+ * Invariants, once measured: every stored number of column i is below 256^shape[i].width; column_count <=
+ * MT_PAGE_MOST_COLUMNS. */
 struct mt_page_table {
     const char *name;     /* NULL: the run has no such table */
     const char *row_name; /* one of its rows, for errors: "block" */
-    const void *rows;     /* handed to the columns' functions */
+    const void *rows;     /* the argument of the columns' functions */
     size_t row_count;
     const struct mt_page_column *columns;
     size_t column_count;
@@ -43,20 +47,20 @@ struct mt_page_table {
     size_t first_chunk;
 };
 
-/* Finds what the columns need, and numbers the chunks from *next_chunk on. MT_BAD_TRACE if a value is above
- * MT_PAGE_MOST_VALUE, is not stored in MT_PAGE_MOST_WIDTH bytes, or falls where it never should. */
+/* Computes the shapes, and numbers the chunks from *next_chunk on. MT_BAD_TRACE if a value is above MT_PAGE_MOST_VALUE,
+ * needs more than MT_PAGE_MOST_WIDTH bytes, or falls in a column of differences. */
 mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk);
 
-/* How many chunks the rows take. */
+/* Returns the number of chunks of a table. */
 size_t mt_page_table_chunks(const struct mt_page_table *table);
 
-/* What column `index` has in the first row of chunk number `part`, which differences begin with. */
+/* Returns the value of column `index` in the first row of chunk number `part`, which the differences begin with. */
 uint64_t mt_page_table_first(const struct mt_page_table *table, size_t index, size_t part);
 
-/* The bytes of chunk number `part` of the table, from 0; the caller's, free(). */
+/* Returns the bytes of chunk number `part` of the table, from 0. The caller frees them. */
 unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t part, size_t *out_bytes);
 
-/* The same of up to MT_PAGE_SAMPLE_ROWS in the middle of the table: what its chunks are like. */
+/* Returns the same for up to MT_PAGE_SAMPLE_ROWS from the middle of the table, as a sample of its chunks. */
 enum { MT_PAGE_SAMPLE_ROWS = 1 << 14 };
 unsigned char *mt_page_table_sample(const struct mt_page_table *table, size_t *out_bytes);
 

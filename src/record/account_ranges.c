@@ -1,22 +1,23 @@
-/* What threads are in: ranges of NVTX, which become the spans of what is asked for within, and the steps among them;
- * and kernels, each with the range and step of its launch.
+/* Ranges of NVTX, by thread: they become the spans of memory that is requested inside them, and some are steps.
+ * Kernels, each with the range and the step of its launch.
  *
  *   enter, leave ──▶ ranges of the thread ──▶ span of a block, label of a launch
- *                                        └──▶ span and step events, of one thread
+ *                                        └──▶ span and step events, from one thread
  *   launch ──▶ label and step by number ──┐
  *   ran, some time after it ──────────────┴──▶ kernel
  *
- * Relies on the caller for one thread at a time; only launches and kernels that ran come at once with everything, and
- * wait for nobody: a launch is two words of a ring, which the kernel finds by the number that both have. */
+ * Relies on the caller for one thread at a time, except for launches and for kernels that ran. Those come at any time
+ * and wait for no lock: a launch is two words of a ring, which the kernel finds by the number that both have. */
 #include "base/memory.h"
 #include "record/account_parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LAUNCH_SLOTS = 1 << 20 }; /* a power of two */
 
-/* A launch; its number, in the upper half of the first word, is written last. */
+/* A launch. The first word, with the number in its upper half, is written last. */
 struct mt_launch {
     _Atomic uint64_t number_and_label;
     _Atomic int64_t step;
@@ -47,14 +48,15 @@ static bool is_step(const struct mt_account_ranges *ranges, const char *name)
     return ranges->step_prefix != NULL && strncmp(name, ranges->step_prefix, strlen(ranges->step_prefix)) == 0;
 }
 
-static bool tells(struct mt_account_ranges *ranges, const struct mt_account_thread *thread)
+/* True if the thread's ranges are emitted: it is the first one with ranges. */
+static bool is_emitted(struct mt_account_ranges *ranges, const struct mt_account_thread *thread)
 {
-    if (ranges->teller == NULL)
-        ranges->teller = thread;
-    return ranges->teller == thread;
+    if (ranges->emitting_thread == NULL)
+        ranges->emitting_thread = thread;
+    return ranges->emitting_thread == thread;
 }
 
-/* Keeps the name of a span, which the sink has no way back to. */
+/* Keeps the name of a span, since a sink does not return names. */
 static void keep_name(struct mt_account_ranges *ranges, mt_span_id span, const char *name)
 {
     while (ranges->name_count <= span) {
@@ -68,6 +70,7 @@ static void keep_name(struct mt_account_ranges *ranges, mt_span_id span, const c
 static mt_span_id intern_span(struct mt_account *account, mt_span_id parent, const char *name)
 {
     mt_span_id span = account->sink.intern_span(account->sink.context, parent, name);
+    assert(span != 0);
     keep_name(&account->ranges, span, name);
     return span;
 }
@@ -78,19 +81,19 @@ static void push(struct mt_account_thread *thread, struct mt_account_range range
     thread->ranges[thread->depth++] = range;
 }
 
-/* A step is no part of the path: the same place in the program is one span in all of them. */
+/* Steps are not part of the path, so that a place in the program is the same span in every step. */
 void mt_account_enter(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns,
                       const char *name)
 {
     struct mt_account_ranges *ranges = &account->ranges;
     struct mt_account_range range = {.domain = domain,
                                      .span = mt_account_span(thread),
-                                     .is_told = tells(ranges, thread),
+                                     .is_reported = is_emitted(ranges, thread),
                                      .is_step = is_step(ranges, name)};
     if (!range.is_step)
         range.span = intern_span(account, range.span, name[0] != '\0' ? name : "?");
     push(thread, range);
-    if (!range.is_told)
+    if (!range.is_reported)
         return;
     if (range.is_step)
         ranges->step = mt_foreign_step_begin(account->foreign, time_ns);
@@ -104,31 +107,34 @@ static void end_step(struct mt_account *account, uint64_t time_ns)
     account->ranges.step = MT_NO_STEP;
 }
 
-/* Tells the end of the span of ranges[first] and of those that lie in it. */
+/* Emits the end of the span of ranges[first] and of those inside it. */
 static void end_spans(struct mt_account *account, const struct mt_account_thread *thread, uint32_t first,
                       uint64_t time_ns)
 {
     for (uint32_t i = thread->depth; i-- > first;)
-        if (thread->ranges[i].is_told && !thread->ranges[i].is_step)
+        if (thread->ranges[i].is_reported && !thread->ranges[i].is_step)
             mt_foreign_span_end(account->foreign, time_ns, thread->ranges[i].span);
 }
 
-/* What lay in a span that has ended goes on without it, from ranges[first] on. */
+/* Begins the spans from ranges[first] on again: the span around them has ended. */
 static void go_on(struct mt_account *account, struct mt_account_thread *thread, uint32_t first, uint64_t time_ns)
 {
     for (uint32_t i = first; i < thread->depth; i++) {
         struct mt_account_range *range = &thread->ranges[i];
         mt_span_id parent = i > 0 ? thread->ranges[i - 1].span : 0;
+        assert(range->is_step ||
+               (range->span < account->ranges.name_count && account->ranges.names[range->span] != NULL));
         range->span = range->is_step ? parent : intern_span(account, parent, account->ranges.names[range->span]);
-        if (range->is_told && !range->is_step)
+        if (range->is_reported && !range->is_step)
             mt_foreign_span_begin(account->foreign, time_ns, range->span);
     }
 }
 
 static void leave(struct mt_account *account, struct mt_account_thread *thread, uint32_t index, uint64_t time_ns)
 {
+    assert(index < thread->depth);
     const struct mt_account_range range = thread->ranges[index];
-    if (range.is_step && range.is_told)
+    if (range.is_step && range.is_reported)
         end_step(account, time_ns);
     if (!range.is_step)
         end_spans(account, thread, index, time_ns);
@@ -140,7 +146,7 @@ static void leave(struct mt_account *account, struct mt_account_thread *thread, 
 
 void mt_account_leave(struct mt_account *account, struct mt_account_thread *thread, uint64_t domain, uint64_t time_ns)
 {
-    uint32_t above = thread->depth; /* the innermost of the domain */
+    uint32_t above = thread->depth; /* the index of the innermost range of the domain + 1 */
     while (above > 0 && thread->ranges[above - 1].domain != domain)
         above--;
     if (above > 0)
@@ -151,8 +157,9 @@ void mt_account_forget_thread(struct mt_account *account, struct mt_account_thre
 {
     while (thread->depth > 0)
         leave(account, thread, thread->depth - 1, time_ns);
-    if (account->ranges.teller == thread)
-        account->ranges.teller = NULL;
+    assert(thread->depth == 0);
+    if (account->ranges.emitting_thread == thread)
+        account->ranges.emitting_thread = NULL;
     free(thread->ranges);
     *thread = (struct mt_account_thread){0};
 }
@@ -184,10 +191,10 @@ void mt_account_ran(struct mt_account *account, const struct mt_kernel_run *run)
     struct mt_launch *launch = &account->ranges.launches[run->launch % LAUNCH_SLOTS];
     uint64_t known = atomic_load_explicit(&launch->number_and_label, memory_order_acquire);
     if (run->launch != 0 && known >> 32 == run->launch) {
-        const struct mt_kernel_launch told = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
-                                              .label = (mt_label_id)known,
-                                              .number = run->launch};
-        mt_kernel_log_launch(account->ranges.kernels, &told);
+        const struct mt_kernel_launch known_launch = {.step = atomic_load_explicit(&launch->step, memory_order_relaxed),
+                                                      .label = (mt_label_id)known,
+                                                      .number = run->launch};
+        mt_kernel_log_launch(account->ranges.kernels, &known_launch);
     }
     mt_kernel_log_ran(account->ranges.kernels, run);
 }
@@ -200,8 +207,9 @@ void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
 
 void mt_account_kernel(struct mt_account *account, const struct mt_kernel *kernel)
 {
-    struct mt_kernel told = *kernel;
-    if (told.label == 0)
-        told.label = label_launch(account, 0);
-    mt_foreign_kernel(account->foreign, &told);
+    struct mt_kernel emitted = *kernel;
+    assert(emitted.step >= MT_NO_STEP);
+    if (emitted.label == 0)
+        emitted.label = label_launch(account, 0);
+    mt_foreign_kernel(account->foreign, &emitted);
 }

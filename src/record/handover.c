@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,6 +27,7 @@ static void give(const char *variable, const char *value)
 void mt_record_request_give(const struct mt_record_request *request)
 {
     char device[16];
+    assert(request->trace != NULL && request->trace[0] == '/' && request->answers != NULL);
     snprintf(device, sizeof device, "%d", request->device);
     give(VARIABLE "TRACE", request->trace);
     give(VARIABLE "ANSWERS", request->answers);
@@ -57,7 +59,7 @@ static void add_escaped(struct mt_text *out, const char *text)
     }
 }
 
-/* In its place: it becomes shorter. */
+/* In place, since the text becomes shorter. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -69,10 +71,11 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* One write of less than a page to the end of a file is whole. */
+/* A single write of less than a page to the end of a file is atomic. */
 void mt_record_answer_give(const char *path, const struct mt_record_answer *answer)
 {
     struct mt_text line = {0};
+    assert((unsigned)answer->kind < KINDS && answer->text != NULL && answer->pid > 0 && answer->number >= 0);
     int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
         return;
@@ -80,12 +83,12 @@ void mt_record_answer_give(const char *path, const struct mt_record_answer *answ
     add_escaped(&line, answer->text);
     mt_text_add(&line, "\n");
     ssize_t written = write(file, line.data, line.length);
-    (void)written; /* there is nobody to tell */
+    (void)written; /* there is nobody to report it to */
     close(file);
     mt_text_release(&line);
 }
 
-/* Whether `word` is one of the kinds; a line of another build is skipped. */
+/* True, and *out set, if `word` is one of the kinds. */
 static bool find_kind(const char *word, mt_record_answer_kind *out)
 {
     for (int kind = 0; kind < KINDS; kind++)
@@ -96,15 +99,9 @@ static bool find_kind(const char *word, mt_record_answer_kind *out)
     return false;
 }
 
-/* Cuts the field off that `rest` begins with. NULL: there are no more. */
-static char *cut_field(char **rest)
-{
-    return strsep(rest, "\t");
-}
-
 static bool read_line(char *line, struct mt_record_answer *out)
 {
-    char *kind = cut_field(&line), *pid = cut_field(&line), *number = cut_field(&line);
+    char *kind = strsep(&line, "\t"), *pid = strsep(&line, "\t"), *number = strsep(&line, "\t");
     if (pid == NULL || number == NULL || line == NULL || !find_kind(kind, &out->kind))
         return false;
     unescape(line);
@@ -115,7 +112,7 @@ static bool read_line(char *line, struct mt_record_answer *out)
 
 mt_status mt_record_answers_reserve(int file, const char *path)
 {
-    enum { ANSWER_BYTES = 64 << 10 }; /* of hundreds of processes */
+    enum { ANSWER_BYTES = 64 << 10 }; /* enough for hundreds of processes */
     if (fallocate(file, FALLOC_FL_KEEP_SIZE, 0, ANSWER_BYTES) == 0 || errno != ENOSPC)
         return MT_OK;
     return mt_fail(MT_FAILED, "%s: %s", path, strerror(errno));

@@ -1,10 +1,12 @@
-/* Between `memtrace record` and the library in the program that it starts, which may be in many of its processes: the
- * request goes through the environment, the answers come back through a file, a line each. In their texts a line's end
- * is written \n, and a backslash \\.
+/* The contract between `memtrace record` and libmemtrace_inject.so, the library in the program that it starts. The
+ * program may have many processes. The request goes through the environment. The answers come back through a file, one
+ * a line. In their texts the end of a line is written \n, and a backslash \\.
  *
  *   run TAB pid TAB number TAB trace      a process became a run
- *   lost TAB pid TAB count TAB what       of that run something is missing
- *   note TAB pid TAB 0 TAB words          what kept a process from becoming one */
+ *   lost TAB pid TAB count TAB what       something is missing from that run
+ *   note TAB pid TAB 0 TAB words          the reason why a process did not become one
+ *
+ * Threads: any. */
 #ifndef MT_RECORD_HANDOVER_H
 #define MT_RECORD_HANDOVER_H
 
@@ -14,39 +16,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is asked of the library. Texts are borrowed from whoever filled it, the environment in the program. */
+#define MT_INJECT_FILE "libmemtrace_inject.so"
+#define MT_INJECT_REFUSAL_NAME "mt_inject_refusal"
+
+/* Returns the reason why programs can't be recorded with the CUPTI that was found; NULL if they can. The library
+ * exports it. The text is valid until the thread's next call. */
+typedef const char *(*mt_inject_refusal_function)(void);
+const char *mt_inject_refusal(void);
+
+/* A request to the library. Its texts are borrowed; mt_record_request_take borrows them from the environment. */
 struct mt_record_request {
     const char *trace;    /* an absolute path */
-    const char *answers;  /* the file for them, likewise */
+    const char *answers;  /* the file for answers, likewise */
     const char *name;     /* of the runs; NULL: none */
-    const char *step;     /* what the names of ranges begin with that are steps; NULL: none are */
-    bool watches_kernels; /* and not only memory */
-    int device;           /* whose memory is counted; MT_EVERY_DEVICE of account.h: all of them */
+    const char *step;     /* prefix of the names of ranges that are steps; NULL: no range is */
+    bool watches_kernels; /* in addition to memory */
+    int device;           /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };
 
-/* Puts the request into this process's environment, for those that it starts. */
+/* Puts the request into the environment of this process, for the processes that it starts. Copies it. */
 void mt_record_request_give(const struct mt_record_request *request);
 
-/* Reads it there. False: there is none. */
+/* Reads the request from the environment. False if there is none. */
 bool mt_record_request_take(struct mt_record_request *out);
 
 typedef enum mt_record_answer_kind { MT_RECORD_RUN, MT_RECORD_LOST, MT_RECORD_NOTE } mt_record_answer_kind;
 
 struct mt_record_answer {
     mt_record_answer_kind kind;
-    int64_t pid;      /* of the process that speaks */
-    int64_t number;   /* of the run, or of what is lost */
+    int64_t pid;      /* of the process that answers */
+    int64_t number;   /* of the run, or the count of what is lost */
     const char *text; /* the trace, what is lost, or words */
 };
 
-/* Adds an answer to the file at `path`, whole whoever else does so at once. One that can't be added is nobody's to
- * tell. */
+/* Appends an answer to the file at `path`. It stays whole if other processes do so at the same time. Does nothing if it
+ * can't be written, since there is nobody to report that to. */
 void mt_record_answer_give(const char *path, const struct mt_record_answer *answer);
 
-/* Has room for answers set aside on the disk where that can be done. MT_FAILED if it has none. */
+/* Reserves room for answers on the disk, where the file system can. MT_FAILED if the disk is full. */
 mt_status mt_record_answers_reserve(int file, const char *path);
 
-/* Calls `take` with each answer in the file, in the order in which they were given. MT_FAILED if it can't be read. */
+/* Calls `take` with each answer in the file, in the order in which they were written. Skips lines of an unknown kind,
+ * which another build may write. MT_FAILED if the file can't be read. */
 mt_status mt_record_answers_read(const char *path, void (*take)(void *context, const struct mt_record_answer *answer),
                                  void *context);
 

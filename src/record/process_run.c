@@ -6,6 +6,7 @@
 #include "trace/query/trace.h"
 #include "trace/store/recorder.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +17,15 @@ enum { MOST_COMMAND_BYTES = 4096 };
 struct mt_process_run {
     char *answers;
     bool watches_kernels;
-    struct mt_recorder *recorder;
+    struct mt_recorder *recorder; /* NULL once closed */
     struct mt_account *account;
     uint64_t begin_ns;
 };
 
 static void answer(const char *path, mt_record_answer_kind kind, int64_t number, const char *text)
 {
-    const struct mt_record_answer told = {.kind = kind, .pid = getpid(), .number = number, .text = text};
-    mt_record_answer_give(path, &told);
+    const struct mt_record_answer given = {.kind = kind, .pid = getpid(), .number = number, .text = text};
+    mt_record_answer_give(path, &given);
 }
 
 void mt_process_note(const struct mt_record_request *request, const char *consequence)
@@ -35,7 +36,7 @@ void mt_process_note(const struct mt_record_request *request, const char *conseq
     mt_text_release(&words);
 }
 
-/* The process's command line, its arguments with a space between them. */
+/* Appends the command line of the process, its arguments separated by spaces. */
 static void read_command(struct mt_text *out)
 {
     char command[MOST_COMMAND_BYTES];
@@ -62,8 +63,8 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     return mt_recorder_open(path, &info, out);
 }
 
-/* At TRACE; where that can't be had, since another process may be writing it, at TRACE-PID. The caller's words for a
- * failure are of the first. *out_path is where it was opened. */
+/* Opens the trace at TRACE. If that fails, since another process may be writing it, opens TRACE-PID. Appends the path
+ * that was opened to *out_path. If both fail, the error is the first one's. */
 static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
                                struct mt_text *out_path, struct mt_recorder **out)
 {
@@ -86,6 +87,7 @@ static struct mt_process_run *begin(const struct mt_record_request *request, str
                                     char *(*spell)(const char *name))
 {
     struct mt_process_run *run = mt_host_alloc(sizeof *run);
+    assert(recorder != NULL);
     const struct mt_account_settings settings = {.step = request->step, .device = request->device, .spell = spell};
     run->answers = mt_host_strdup(request->answers);
     run->watches_kernels = request->watches_kernels;
@@ -121,7 +123,7 @@ uint64_t mt_process_run_now_ns(const struct mt_process_run *run)
     return mt_clock_since_ns(run->begin_ns);
 }
 
-static void tell_lost(const struct mt_process_run *run, uint64_t count, const char *what)
+static void answer_lost(const struct mt_process_run *run, uint64_t count, const char *what)
 {
     if (count > 0)
         answer(run->answers, MT_RECORD_LOST, (int64_t)count, what);
@@ -137,13 +139,15 @@ static mt_run_state end_state(const struct mt_account_counts *counts, int exit_c
 mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64_t lost_records)
 {
     const struct mt_account_counts counts = mt_account_counts(run->account);
-    tell_lost(run, lost_records, "records of CUPTI");
-    tell_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
+    assert(run->recorder != NULL);
+    answer_lost(run, lost_records, "records of CUPTI");
+    answer_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
     if (run->watches_kernels)
         mt_recorder_measure(run->recorder, MT_LOST_KERNELS, -1, (double)lost_records);
-    mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.told_records);
+    mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.matched_records);
     mt_recorder_measure(run->recorder, "records:filled_in", -1, (double)counts.filled_records);
     mt_status status = mt_recorder_close(run->recorder, end_state(&counts, exit_code));
+    run->recorder = NULL;
     if (status != MT_OK)
         answer(run->answers, MT_RECORD_NOTE, 0, mt_last_error());
     return status;
@@ -151,14 +155,6 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
 
 void mt_process_run_disown(struct mt_process_run *run)
 {
+    assert(run->recorder != NULL);
     mt_recorder_disown(run->recorder);
-}
-
-void mt_process_run_free(struct mt_process_run *run)
-{
-    if (run == NULL)
-        return;
-    mt_account_destroy(run->account);
-    free(run->answers);
-    free(run);
 }

@@ -1,11 +1,62 @@
-/* What programs call: labels, and what they ask for. */
+/* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels,
+ * and statistics. A block comes by its address alone, without its card; so all cards are searched. */
+#include "torch/torch_label.h"
 #include "torch/torch_library.h"
+#include "torch/torch_memory.h"
 
+#include <assert.h>
 #include <string.h>
 
 const char *memtrace_torch_last_error(void)
 {
     return mt_last_error();
+}
+
+static mt_addr address_of(const void *ptr)
+{
+    return (mt_addr)(uintptr_t)ptr;
+}
+
+/* ---- for PyTorch ---- */
+
+void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    (void)size;
+    (void)stream;
+    if (ptr != NULL && (memory == NULL || !mt_torch_memory_give(memory, address_of(ptr))))
+        mt_torch_count_unknown_free();
+}
+
+/* Does nothing: a card is opened when it is first used. */
+void memtrace_torch_init(int device_count)
+{
+    (void)device_count;
+}
+
+void memtrace_torch_reset(void)
+{
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_alloc_release_cached(mt_torch_memory_alloc(memory));
+}
+
+void *memtrace_torch_base_alloc(void *ptr, size_t *size)
+{
+    uint64_t bytes = 0; /* of a block that is not found */
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        (void)mt_torch_memory_find(memory, address_of(ptr), &bytes);
+    if (size != NULL)
+        *size = bytes;
+    return ptr;
+}
+
+void memtrace_torch_record_stream(void *ptr, void *stream)
+{
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        (void)mt_torch_memory_use_on(memory, address_of(ptr), (mt_torch_stream)(uintptr_t)stream);
 }
 
 /* ---- names ---- */
@@ -30,34 +81,18 @@ int memtrace_torch_phase_number(const char *name)
     return -1;
 }
 
-static mt_category known(int category)
-{
-    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
-}
-
 /* ---- labels ---- */
-
-struct mark {
-    mt_event_kind kind;
-    mt_span_id span;
-};
-
-static void tell_mark(struct mt_torch_memory *memory, void *context)
-{
-    const struct mark *mark = context;
-    mt_torch_memory_mark(memory, mark->kind, 0, mark->span);
-}
 
 static void mark_span(mt_event_kind kind, mt_span_id span)
 {
-    struct mark mark = {kind, span};
     if (span != 0)
-        mt_torch_each(tell_mark, &mark);
+        mt_torch_mark(kind, 0, span);
 }
 
 uint32_t memtrace_torch_span_begin(uint32_t span, int category)
 {
-    uint32_t depth = mt_torch_label_begin(span, known(category));
+    uint32_t depth = mt_torch_label_begin(span, mt_torch_known(category));
+    assert(mt_torch_label_depth() == depth + 1);
     mark_span(MT_EVENT_SPAN_BEGIN, mt_torch_label_span_at(depth + 1));
     return depth;
 }
@@ -67,6 +102,7 @@ void memtrace_torch_span_end(uint32_t depth)
     for (uint32_t d = mt_torch_label_depth(); d > depth; d--)
         mark_span(MT_EVENT_SPAN_END, mt_torch_label_span_at(d));
     mt_torch_label_end(depth);
+    assert(mt_torch_label_depth() <= depth);
 }
 
 uint32_t memtrace_torch_span_now(void)
@@ -79,38 +115,21 @@ int memtrace_torch_category_now(void)
     return mt_torch_label_now().category;
 }
 
-void memtrace_torch_place(uint32_t span, int category)
-{
-    if (mt_torch_label_place(span, known(category)) != span)
-        mt_torch_mark_place(span);
-}
-
 void memtrace_torch_come_to(uint32_t span, int category, void *gradient)
 {
     (void)gradient;
     memtrace_torch_place(span, category);
 }
 
-struct relabel {
-    mt_addr address;
-    struct mt_torch_label label;
-    bool is_found;
-};
-
-static void relabel_block(struct mt_torch_memory *memory, void *context)
-{
-    struct relabel *relabel = context;
-    if (mt_torch_memory_relabel(memory, relabel->address, &relabel->label))
-        relabel->is_found = true;
-}
-
 int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
 {
-    struct relabel relabel = {
-        .address = (mt_addr)(uintptr_t)ptr,
-        .label = {.span = span, .category = known(category), .phase = mt_torch_label_now().phase}};
-    mt_torch_each(relabel_block, &relabel);
-    return relabel.is_found ? MT_OK : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
+    bool is_found = false;
+    struct mt_torch_memory *memory;
+    const struct mt_torch_label label = {
+        .span = span, .category = mt_torch_known(category), .phase = mt_torch_label_now().phase};
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        is_found |= mt_torch_memory_relabel(memory, address_of(ptr), &label);
+    return is_found ? MT_OK : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
 }
 
 /* ---- statistics ---- */

@@ -1,8 +1,8 @@
-/* What cards have in common: the numbers of streams, and how much may be taken. */
 #include "torch/torch_card.h"
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 void mt_torch_streams_start(struct mt_torch_streams *streams)
@@ -19,16 +19,17 @@ void mt_torch_streams_end(struct mt_torch_streams *streams)
     streams->count = 0;
 }
 
-/* The lock is held. Programs have a handful of streams. */
+/* The lock is held. The search is linear, since programs have a handful of streams. */
 static mt_status find_or_add(struct mt_torch_streams *numbers, mt_torch_stream stream, mt_stream *out)
 {
+    assert(numbers->count >= 1 && numbers->count <= MT_TORCH_MOST_STREAMS);
     for (uint32_t i = 0; i < numbers->count; i++)
         if (numbers->streams[i] == stream) {
             *out = (mt_stream)i;
             return MT_OK;
         }
     if (numbers->count == MT_TORCH_MOST_STREAMS)
-        return mt_fail(MT_FAILED, "memory was asked for on %d streams, and no more are known apart",
+        return mt_fail(MT_FAILED, "memory was requested on %d streams; there is no room for more",
                        MT_TORCH_MOST_STREAMS);
     numbers->streams = mt_host_room(numbers->streams, numbers->count, sizeof *numbers->streams);
     numbers->streams[numbers->count] = stream;
@@ -51,6 +52,7 @@ mt_status mt_torch_card_stream(struct mt_torch_card *card, mt_torch_stream strea
 mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number)
 {
     mt_lock_take(&card->numbers.lock);
+    assert(number < card->numbers.count);
     mt_torch_stream stream = card->numbers.streams[number];
     mt_lock_give(&card->numbers.lock);
     return stream;
@@ -58,6 +60,7 @@ mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream nu
 
 void mt_torch_card_limit(struct mt_torch_card *card, double fraction)
 {
+    assert(fraction > 0 && fraction <= 1);
     double bytes = (double)card->device.profile.memory_bytes * fraction;
     __atomic_store_n(&card->device.capacity_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }

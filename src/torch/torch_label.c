@@ -1,13 +1,104 @@
 #include "torch/torch_label.h"
 
+#include "base/interner.h"
+#include "base/memory.h"
+
+#include <assert.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_LAYER = 6 /* digits */ };
+
+/* ---- names ---- */
+
+void mt_torch_names_start(struct mt_torch_names *names)
+{
+    *names = (struct mt_torch_names){.interner = mt_interner_create()};
+}
+
+void mt_torch_names_end(struct mt_torch_names *names)
+{
+    for (uint32_t i = 1; i <= names->span_count; i++)
+        free((char *)(uintptr_t)names->spans[i].kind);
+    free(names->spans);
+    mt_category_set_release(&names->categories);
+    mt_interner_destroy(names->interner);
+}
+
+/* Returns the layer of a span: a list of modules names its members by number. */
+static int layer_of(const char *name, int parent_layer)
+{
+    size_t length = strlen(name);
+    if (parent_layer >= 0 || length == 0 || length > LONGEST_LAYER || strspn(name, "0123456789") != length)
+        return parent_layer;
+    return atoi(name);
+}
+
+/* Adds a new span of the interner, whose ids are dense. The lock is held. */
+static void append(struct mt_torch_names *names, mt_span_id span, const char *kind)
+{
+    assert(span == names->span_count + 1);
+    names->spans = mt_host_room(names->spans, span, sizeof *names->spans);
+    const struct mt_span *known = mt_interner_find_span(names->interner, span);
+    int parent_layer = known->parent != 0 ? names->spans[known->parent].layer : -1;
+    names->spans[span] = (struct mt_torch_span){.parent = known->parent,
+                                                .name = known->name,
+                                                .kind = mt_host_strdup(kind),
+                                                .layer = layer_of(known->name, parent_layer)};
+    names->span_count = span;
+}
+
+mt_span_id mt_torch_names_span(struct mt_torch_names *names, mt_span_id parent, const char *name, const char *kind)
+{
+    bool is_new = false;
+    mt_lock_take(&names->lock);
+    mt_span_id span = mt_interner_span(names->interner, parent <= names->span_count ? parent : 0, name, &is_new);
+    if (is_new)
+        append(names, span, kind);
+    assert(span > 0 && span <= names->span_count);
+    mt_lock_give(&names->lock);
+    return span;
+}
+
+bool mt_torch_names_find(struct mt_torch_names *names, mt_span_id span, struct mt_torch_span *out)
+{
+    mt_lock_take(&names->lock);
+    bool is_known = span > 0 && span <= names->span_count;
+    if (is_known)
+        *out = names->spans[span];
+    mt_lock_give(&names->lock);
+    return is_known;
+}
+
+mt_category mt_torch_names_category(struct mt_torch_names *names, const char *name, bool *is_new)
+{
+    mt_lock_take(&names->lock);
+    uint32_t before = mt_category_set_count(&names->categories);
+    mt_category category = mt_category_set_add(&names->categories, name);
+    *is_new = mt_category_set_count(&names->categories) > before;
+    mt_lock_give(&names->lock);
+    return category;
+}
+
+const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category)
+{
+    mt_lock_take(&names->lock);
+    const char *name = category < mt_category_set_count(&names->categories)
+                           ? mt_category_set_name(&names->categories, category)
+                           : NULL;
+    mt_lock_give(&names->lock);
+    return name;
+}
+
+/* ---- labels ---- */
 
 struct place {
     mt_span_id span;
     mt_category category;
 };
 
-/* Invariant: stack[0 .. min(depth, MT_TORCH_MOST_DEPTH)) are what was begun, outermost first. */
+/* Invariant: stack[0 .. min(depth, MT_TORCH_MOST_DEPTH)) has the places that were begun, outermost first. */
 struct thread_labels {
     uint32_t depth;
     struct place stack[MT_TORCH_MOST_DEPTH];
@@ -15,8 +106,8 @@ struct thread_labels {
     uint32_t epoch; /* of the place */
 };
 
-/* A library that others call by name has nowhere else to keep what belongs to a thread, or to the program. The phase in
- * one word, so that nobody reads half of a change: its number of changes << 16 | category << 8 | phase. */
+/* State of a thread and of the program. It is global because the library is called through plain functions. The phase
+ * is one word, so that a change is never read in part: number of changes << 16 | category << 8 | phase. */
 static _Thread_local struct thread_labels labels;
 static _Atomic uint64_t program_phase = (uint64_t)1 << 16 | MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
 
@@ -46,6 +137,7 @@ struct mt_torch_label mt_torch_label_now(void)
 
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)
 {
+    assert(category < MT_MOST_CATEGORIES);
     if (labels.depth < MT_TORCH_MOST_DEPTH)
         labels.stack[labels.depth] = (struct place){span, category};
     return labels.depth++;
@@ -71,6 +163,7 @@ mt_span_id mt_torch_label_place(mt_span_id span, mt_category category)
 {
     uint32_t epoch = epoch_of(atomic_load_explicit(&program_phase, memory_order_relaxed));
     mt_span_id before = labels.epoch == epoch ? labels.place.span : 0;
+    assert(category < MT_MOST_CATEGORIES);
     labels.place = (struct place){span, category};
     labels.epoch = epoch;
     return before;
@@ -79,6 +172,7 @@ mt_span_id mt_torch_label_place(mt_span_id span, mt_category category)
 bool mt_torch_label_phase(mt_phase phase, mt_category category)
 {
     uint64_t before = atomic_load_explicit(&program_phase, memory_order_relaxed), after;
+    assert((unsigned)phase < MT_PHASE_COUNT && category < MT_MOST_CATEGORIES);
     do
         after = (uint64_t)(epoch_of(before) + 1) << EPOCH_SHIFT | (uint64_t)category << CATEGORY_SHIFT | phase;
     while (!atomic_compare_exchange_weak_explicit(&program_phase, &before, after, memory_order_relaxed,

@@ -1,50 +1,95 @@
-/* What a thread's allocations are for, as the program says it.
+/* The purpose of memory, as a program states it: the names it gives, and the label of each thread's allocations.
  *
- *   depth 2   span of a module inside, category   ◀── counts, while there is one
+ *   depth 2   span of an inner module, category   ◀── counts, if there is one
  *   depth 1   span of a module, category
- *   place     where backward has come to          ◀── counts otherwise, until the program's next phase
+ *   place     where backward is now               ◀── counts otherwise, until the next phase
  *   default   category of the phase               ◀── counts otherwise
  *
- * Forward calls nest, so they push and pop. Backward runs through the same modules in another thread and in another order,
- * and nobody tells where it leaves one: it only says where it has come to. What it said counts until the phase changes, for
- * the threads that run backward are there longer than a step.
+ * Calls of forward nest, so they push and pop. Backward runs through the same modules in another thread and another
+ * order, and nothing reports its end of a module: it only reports where it is. That counts until the phase changes,
+ * since the threads of backward outlive a step.
  *
- * Threads: labels are each thread's own; the phase is the program's. */
+ * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
 #ifndef MT_TORCH_TORCH_LABEL_H
 #define MT_TORCH_TORCH_LABEL_H
 
+#include "base/category_set.h"
 #include "base/label.h"
+#include "base/lock.h"
 
 #include <stdbool.h>
 
-/* What deeper calls say is not kept: there, what is above counts. */
+struct mt_interner;
+
+/* ---- names ---- */
+
+/* A span, by its number from 1. Number 0 is the root. */
+struct mt_torch_span {
+    mt_span_id parent;
+    const char *name; /* "ffn" */
+    const char *kind; /* its class: "FeedForward" */
+    int layer;        /* its own or inherited number in a list of modules; -1: none */
+};
+
+/* Spans and categories, the same for all cards; the trace of a card has numbers of its own for them (torch_memory.h).
+ * Invariant: spans[1 .. span_count] are the interner's; spans[0] is unused. */
+struct mt_torch_names {
+    struct mt_lock lock;
+    struct mt_interner *interner;
+    struct mt_category_set categories;
+    struct mt_torch_span *spans;
+    uint32_t span_count;
+};
+
+void mt_torch_names_start(struct mt_torch_names *names);
+void mt_torch_names_end(struct mt_torch_names *names);
+
+/* Returns the number of the span `name` in `parent`, the same for equal ones. Both texts are copied. An unknown parent
+ * means the root. */
+mt_span_id mt_torch_names_span(struct mt_torch_names *names, mt_span_id parent, const char *name, const char *kind);
+
+/* Finds a span. False, and *out untouched, for the root and for unknown numbers. Texts are valid as long as the
+ * names. */
+bool mt_torch_names_find(struct mt_torch_names *names, mt_span_id span, struct mt_torch_span *out);
+
+/* Returns the category of a name, as mt_category_set_add. *is_new is true if it was added now. */
+mt_category mt_torch_names_category(struct mt_torch_names *names, const char *name, bool *is_new);
+
+/* Returns the name of a category; NULL for a number without one. Valid as long as the names. */
+const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category);
+
+/* ---- labels ---- */
+
+/* Labels of deeper calls are not kept: there, the label at this depth counts. */
 enum { MT_TORCH_MOST_DEPTH = 128 };
 
 struct mt_torch_label {
-    mt_span_id span; /* torch_names.h's */
+    mt_span_id span; /* a number of mt_torch_names */
     mt_category category;
     mt_phase phase;
 };
 
-/* The calling thread's label now. */
+/* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);
 
-/* Until the end, the thread's allocations are for this span and category. Returns the depth before, which the end takes: so
- * a call that was left without its end is ended with the one around it. */
+/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_torch_label_end: a call
+ * that was left without its end is ended with the call around it. */
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category);
 
-/* Goes back to that depth. A greater one than there is changes nothing. */
+/* Goes back to a depth. A depth greater than the current one changes nothing. */
 void mt_torch_label_end(uint32_t depth);
 
-/* The span that was begun at `depth` - 1; 0 if none is. */
+/* Returns the span that was begun at `depth` - 1; 0 if none was. */
 mt_span_id mt_torch_label_span_at(uint32_t depth);
+
+/* Returns the number of labels that were begun and not ended. */
 uint32_t mt_torch_label_depth(void);
 
-/* The thread has come to this span, until it comes to another or the phase changes. Returns where it was; 0: nowhere. */
+/* Sets the thread's place, until it is set again or the phase changes. Returns the span of the place before; 0:
+ * none. */
 mt_span_id mt_torch_label_place(mt_span_id span, mt_category category);
 
-/* From now on the program is in this phase, where what nothing else covers is of that category. True if the phase is
- * another than before. */
+/* Sets the program's phase, and the category of what no span and no place covers. True if the phase has changed. */
 bool mt_torch_label_phase(mt_phase phase, mt_category category);
 
 #endif

@@ -1,28 +1,32 @@
 #include "torch/torch_library.h"
+#include "torch/torch_label.h"
+#include "torch/torch_memory.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariants: a card's memory, once there, stays; settings do not change while there is one. */
+/* Invariants: the memory of a card, once there, stays; settings do not change while there is one; no card at or above
+ * card_end is in use; in_step implies steps > 0. */
 static struct library {
-    pthread_mutex_t lock; /* of opening, settings, names of categories and steps */
+    pthread_mutex_t lock; /* guards opening of cards, settings, categories, steps, phase and place */
     pthread_once_t once;
     struct mt_torch_memory *_Atomic cards[MT_TORCH_MOST_CARDS];
-    atomic_int card_end; /* no card from this number on is in use */
+    atomic_int card_end;
     struct mt_torch_names names;
-    char *alloc, *trace_path, *program;   /* NULL: as by themselves */
+    char *alloc, *trace_path, *program;   /* NULL: the default */
     double fraction[MT_TORCH_MOST_CARDS]; /* of the card's memory; 0: all */
-    int64_t steps;                        /* that began */
+    int64_t steps;                        /* number of steps that began */
     bool in_step;
     mt_phase phase;
-    mt_span_id place; /* that the traces were told has begun, and not ended; 0: none */
+    mt_span_id place; /* the span that the traces have as the place of backward; 0: none */
     atomic_uint_fast64_t unknown_frees;
     atomic_bool is_child;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
@@ -45,16 +49,16 @@ bool mt_torch_is_child(void)
 
 static mt_status fail_child(void)
 {
-    return mt_fail(MT_NO_DEVICE, "this process was forked from one that uses the card, and CUDA does not survive that: "
+    return mt_fail(MT_NO_DEVICE, "this process was forked from one that uses the card, which CUDA does not allow: "
                                  "start it with the method \"spawn\"");
 }
 
-/* The library, started. */
-static struct library *enter(void)
+/* Starts the library if need be, and takes the lock. */
+static void enter(void)
 {
     pthread_once(&library.once, start);
     pthread_mutex_lock(&library.lock);
-    return &library;
+    assert(library.steps >= 0 && (!library.in_step || library.steps > 0));
 }
 
 static void leave(void)
@@ -75,19 +79,19 @@ struct mt_torch_memory *mt_torch_memory_of(int device)
     return atomic_load_explicit(&library.cards[device], memory_order_acquire);
 }
 
-void mt_torch_each(void (*visit)(struct mt_torch_memory *memory, void *context), void *context)
+struct mt_torch_memory *mt_torch_next(int *device)
 {
+    struct mt_torch_memory *memory = NULL;
     int end = atomic_load_explicit(&library.card_end, memory_order_acquire);
-    for (int i = 0; i < end; i++) {
-        struct mt_torch_memory *memory = mt_torch_memory_of(i);
-        if (memory != NULL)
-            visit(memory, context);
-    }
+    assert(*device >= 0 && end <= MT_TORCH_MOST_CARDS);
+    while (memory == NULL && *device < end)
+        memory = mt_torch_memory_of((*device)++);
+    return memory;
 }
 
 /* ---- opening ---- */
 
-/* "run.db" is "run-cuda1.db" for card 1. */
+/* Appends the path of a card's trace: for "run.db" and card 1, "run-cuda1.db". */
 static void name_trace(struct mt_text *out, const char *path, int device)
 {
     const char *file = strrchr(path, '/');
@@ -99,8 +103,8 @@ static void name_trace(struct mt_text *out, const char *path, int device)
         mt_text_add(out, "%.*s-cuda%d%s", (int)length, path, device, path + length);
 }
 
-/* What was said before the card was in use. */
-static void tell_what_was(struct mt_torch_memory *memory, int device)
+/* Gives a new card the state of the others. */
+static void catch_up(struct mt_torch_memory *memory, int device)
 {
     uint32_t count = MT_CATEGORY_COUNT;
     const char *name;
@@ -108,6 +112,7 @@ static void tell_what_was(struct mt_torch_memory *memory, int device)
         mt_torch_memory_category(memory, name);
         count++;
     }
+    assert(library.fraction[device] >= 0 && library.fraction[device] <= 1);
     if (library.fraction[device] > 0)
         mt_torch_memory_limit(memory, library.fraction[device]);
     if (library.in_step)
@@ -132,11 +137,11 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
     return status;
 }
 
-/* The memory of a card, which is opened if it is not yet. */
+/* Finds the memory of a card, and opens the card if it is not in use yet. */
 static mt_status memory_for(int device, struct mt_torch_memory **out)
 {
     if (device < 0 || device >= MT_TORCH_MOST_CARDS)
-        return mt_fail(MT_NO_DEVICE, "memory was asked for on card %d; there are at most %d", device,
+        return mt_fail(MT_NO_DEVICE, "memory was requested on card %d; there are at most %d", device,
                        MT_TORCH_MOST_CARDS);
     if (library.is_child)
         return fail_child();
@@ -144,10 +149,11 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
     if (*out != NULL)
         return MT_OK;
     mt_status status = MT_OK;
-    (void)enter();
+    enter();
     *out = mt_torch_memory_of(device);
     if (*out == NULL && (status = open_card(device, out)) == MT_OK) {
-        tell_what_was(*out, device);
+        catch_up(*out, device);
+        assert(library.cards[device] == NULL);
         atomic_store_explicit(&library.cards[device], *out, memory_order_release);
         if (device >= library.card_end)
             library.card_end = device + 1;
@@ -162,20 +168,15 @@ mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_ad
     struct mt_torch_label label = mt_torch_label_now();
     *out = 0;
     if (bytes < 0)
-        return mt_fail(MT_USAGE, "%" PRId64 " bytes were asked for", bytes);
+        return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
     mt_status status = memory_for(device, &memory);
     return status == MT_OK ? mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out) : status;
-}
-
-static char *copy(const char *text)
-{
-    return text != NULL ? mt_host_strdup(text) : NULL;
 }
 
 static void set_text(char **place, const char *text)
 {
     free(*place);
-    *place = copy(text);
+    *place = text != NULL ? mt_host_strdup(text) : NULL;
 }
 
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program)
@@ -184,9 +185,9 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
     mt_status status = library.is_child ? fail_child() : mt_alloc_settings_parse(alloc != NULL ? alloc : "", &settings);
     if (status != MT_OK)
         return status;
-    (void)enter();
+    enter();
     if (library.card_end > 0)
-        status = mt_fail(MT_USAGE, "memory was taken already: the allocator is set up before the first tensor");
+        status = mt_fail(MT_USAGE, "memory was taken already: set up the allocator before the first tensor");
     if (status == MT_OK) {
         set_text(&library.alloc, alloc);
         set_text(&library.trace_path, trace_path);
@@ -198,7 +199,7 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
 
 void mt_torch_forget(void)
 {
-    (void)enter();
+    enter();
     for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
         mt_torch_memory_close(library.cards[i]);
         library.cards[i] = NULL;
@@ -220,11 +221,12 @@ void mt_torch_forget(void)
     leave();
 }
 
-void mt_torch_limit(int device, double fraction)
+/* Also for a card that is opened later. */
+void memtrace_torch_memory_fraction(double fraction, int device)
 {
     if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child || !(fraction > 0))
         return;
-    (void)enter();
+    enter();
     library.fraction[device] = fraction < 1 ? fraction : 1;
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
     if (memory != NULL)
@@ -242,74 +244,58 @@ uint64_t mt_torch_unknown_frees(void)
     return atomic_load_explicit(&library.unknown_frees, memory_order_relaxed);
 }
 
-/* ---- categories, phases and steps, which cards that come later are told ---- */
+/* ---- categories, phases and steps, for all cards ---- */
 
-static void tell_category(struct mt_torch_memory *memory, void *context)
-{
-    mt_torch_memory_category(memory, context);
-}
-
-/* Cards are told under the lock, so that all know names in one order, and by one number. */
+/* Adds it to all cards under the lock, so that all have the same categories by the same numbers. */
 int memtrace_torch_category(const char *name)
 {
     bool is_new = false;
+    struct mt_torch_memory *memory;
     mt_category category = MT_CATEGORY_OTHER;
     if (library.is_child)
         return category;
-    (void)enter();
+    enter();
     category = mt_torch_names_category(&library.names, name, &is_new);
-    if (is_new)
-        mt_torch_each(tell_category, (void *)(uintptr_t)name);
+    for (int i = 0; is_new && (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_category(memory, name);
     leave();
     return category;
 }
 
-struct mark {
-    mt_event_kind kind;
-    uint64_t value;
-    mt_span_id span;
-};
-
-static void tell_mark(struct mt_torch_memory *memory, void *context)
+void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span)
 {
-    const struct mark *mark = context;
-    mt_torch_memory_mark(memory, mark->kind, mark->value, mark->span);
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_mark(memory, kind, value, span);
 }
 
-/* The lock is held. */
-static void mark_all(mt_event_kind kind, uint64_t value)
-{
-    struct mark mark = {.kind = kind, .value = value};
-    mt_torch_each(tell_mark, &mark);
-}
-
-/* The lock is held: so every beginning has its end, whichever thread comes first. */
+/* The lock is held, so that every beginning gets its end, whichever thread comes first. */
 static void move_place(mt_span_id span)
 {
-    struct mark ended = {.kind = MT_EVENT_SPAN_END, .span = library.place};
-    struct mark begun = {.kind = MT_EVENT_SPAN_BEGIN, .span = span};
     if (library.place == span)
         return;
-    if (ended.span != 0)
-        mt_torch_each(tell_mark, &ended);
-    if (begun.span != 0)
-        mt_torch_each(tell_mark, &begun);
+    if (library.place != 0)
+        mt_torch_mark(MT_EVENT_SPAN_END, 0, library.place);
+    if (span != 0)
+        mt_torch_mark(MT_EVENT_SPAN_BEGIN, 0, span);
     library.place = span;
 }
 
-static void look_for_trace(struct mt_torch_memory *memory, void *is_recorded)
+static bool is_recorded(void)
 {
-    if (mt_torch_trace_is_open(mt_torch_memory_trace(memory)))
-        *(bool *)is_recorded = true;
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        if (mt_torch_memory_is_recorded(memory))
+            return true;
+    return false;
 }
 
-void mt_torch_mark_place(mt_span_id span)
+/* Marks the place in the traces. Without a trace it takes no lock, so that threads do not wait for each other. */
+void memtrace_torch_place(uint32_t span, int category)
 {
-    bool is_recorded = false;
-    mt_torch_each(look_for_trace, &is_recorded); /* where nothing is, no thread waits for another */
-    if (!is_recorded)
+    if (mt_torch_label_place(span, mt_torch_known(category)) == span || !is_recorded())
         return;
-    (void)enter();
+    enter();
     move_place(span);
     leave();
 }
@@ -318,11 +304,11 @@ void memtrace_torch_phase(int phase, int category)
 {
     if (library.is_child || phase < 0 || phase >= MT_PHASE_COUNT || memtrace_torch_category_name(category) == NULL)
         return;
-    (void)enter();
+    enter();
     library.phase = (mt_phase)phase;
     move_place(0);
     if (mt_torch_label_phase((mt_phase)phase, (mt_category)category))
-        mark_all(MT_EVENT_PHASE, (uint64_t)phase);
+        mt_torch_mark(MT_EVENT_PHASE, (uint64_t)phase, 0);
     leave();
 }
 
@@ -330,7 +316,7 @@ void memtrace_torch_phase(int phase, int category)
 static void end_step(void)
 {
     if (library.in_step)
-        mark_all(MT_EVENT_STEP_END, (uint64_t)library.steps - 1);
+        mt_torch_mark(MT_EVENT_STEP_END, (uint64_t)library.steps - 1, 0);
     library.in_step = false;
 }
 
@@ -338,11 +324,11 @@ int64_t memtrace_torch_step_begin(void)
 {
     if (library.is_child)
         return MT_NO_STEP;
-    (void)enter();
+    enter();
     end_step();
     int64_t step = library.steps++;
     library.in_step = true;
-    mark_all(MT_EVENT_STEP_BEGIN, (uint64_t)step);
+    mt_torch_mark(MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
     leave();
     return step;
 }
@@ -351,24 +337,12 @@ void memtrace_torch_step_end(void)
 {
     if (library.is_child)
         return;
-    (void)enter();
+    enter();
     end_step();
     leave();
 }
 
 /* ---- the traces ---- */
-
-struct outcome {
-    mt_run_state state;
-    mt_status status;
-};
-
-static void end_trace(struct mt_torch_memory *memory, void *context)
-{
-    struct outcome *outcome = context;
-    outcome->status =
-        mt_status_keep(outcome->status, mt_torch_trace_end(mt_torch_memory_trace(memory), outcome->state));
-}
 
 static mt_run_state state_of(int outcome)
 {
@@ -379,35 +353,26 @@ static mt_run_state state_of(int outcome)
 
 int memtrace_torch_close(int outcome)
 {
-    struct outcome ended = {.state = state_of(outcome)};
+    mt_status status = MT_OK;
+    struct mt_torch_memory *memory;
     if (library.is_child)
         return MT_OK;
-    (void)enter();
+    enter();
     move_place(0);
     end_step();
-    mt_torch_each(end_trace, &ended);
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        status = mt_status_keep(status, mt_torch_memory_end_trace(memory, state_of(outcome)));
     leave();
-    return ended.status;
-}
-
-struct measure {
-    const char *name;
-    int64_t step;
-    double value;
-};
-
-static void tell_measure(struct mt_torch_memory *memory, void *context)
-{
-    const struct measure *measure = context;
-    mt_torch_trace_measure(mt_torch_memory_trace(memory), measure->name, measure->step, measure->value);
+    return status;
 }
 
 void memtrace_torch_measure(const char *name, double value)
 {
+    struct mt_torch_memory *memory;
     if (library.is_child)
         return;
-    (void)enter();
-    struct measure measure = {name, library.in_step ? library.steps - 1 : MT_NO_STEP, value};
-    mt_torch_each(tell_measure, &measure);
+    enter();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_measure(memory, name, library.in_step ? library.steps - 1 : MT_NO_STEP, value);
     leave();
 }

@@ -1,5 +1,5 @@
-/* What the functions of memtrace_torch.h share: the cards in use. An interface of plain functions has one state a process;
- * it is here.
+/* The state behind the functions of memtrace_torch.h: settings, the cards in use, steps and phases. There is one for
+ * the process, since these functions have no argument for it.
  *
  * Threads: any. */
 #ifndef MT_TORCH_TORCH_LIBRARY_H
@@ -10,34 +10,37 @@
 
 enum { MT_TORCH_MOST_CARDS = 64 };
 
-/* A block of a card for the calling thread's label, as memtrace_torch_alloc, which throws what this returns. Opens the card
- * when it is first asked for something. */
+/* Takes a block of a card for the calling thread's label. Opens the card if it is not in use yet. memtrace_torch_alloc
+ * throws the failures of this. */
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out);
 
-/* Whether this process was forked from one that had begun: other threads of that may have held any lock. */
+/* True if this process was forked from one that used the library. Threads of the parent may have held any lock. */
 bool mt_torch_is_child(void);
 
-/* The memory of a card in use; NULL for others, and in a child of fork. */
+/* Returns the memory of a card in use; NULL for other cards, and in a child of fork. */
 struct mt_torch_memory *mt_torch_memory_of(int device);
 
-/* Calls `visit` with each card in use. */
-void mt_torch_each(void (*visit)(struct mt_torch_memory *memory, void *context), void *context);
+/* Returns the memory of the next card in use, from number *device on, and sets *device behind it; NULL if there is
+ * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
+struct mt_torch_memory *mt_torch_next(int *device);
 
-/* For the card that is in use next; of one that is, at once. */
-void mt_torch_limit(int device, double fraction);
+/* Emits an event that is not about memory into all traces. */
+void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span);
 
-/* Backward has come to this span, in whatever thread: in the traces the one before ends, and this one begins. It ends with the
- * phase. */
-void mt_torch_mark_place(mt_span_id span);
+/* Returns a category's number as a category; MT_CATEGORY_OTHER for a number that can be none. */
+static inline mt_category mt_torch_known(int category)
+{
+    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
+}
 
-/* Counts a free of what was not taken here. */
+/* Counts a free of a block that was not taken here. */
 void mt_torch_count_unknown_free(void);
 uint64_t mt_torch_unknown_frees(void);
 
-/* What all cards know by one number. Not in a child. */
+/* Returns the names that all cards share. Not in a child. */
 struct mt_torch_names *mt_torch_names_of_all(void);
 
-/* Forgets everything that was configured, taken and named, as if nothing had been. For tests; nobody else calls meanwhile. */
+/* Resets the library to its state at the start of the process. For tests, while no other thread uses it. */
 void mt_torch_forget(void);
 
 #endif

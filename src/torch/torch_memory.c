@@ -1,29 +1,160 @@
-/* Two things are looked up for each block, both under one short lock: the label's number in this card's trace, by what the
- * program says, and later the block by its address. */
+/* Two things are looked up for each block, both under one short lock: the number of its label in this card's trace, by
+ * the program's label, and later the block by its address. */
 #include "torch/torch_memory.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/text.h"
 
+#include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-/* Invariant: blocks has exactly what was taken and not given back. */
+/* The trace of a card. Invariants: `target` is the recorder's sink while there is one, and else one that discards
+ * events; is_open == (recorder != NULL) under the lock. */
+struct trace {
+    struct mt_lock lock;
+    struct mt_recorder *recorder; /* NULL: nothing is stored */
+    atomic_bool is_open;          /* the same, for reading without the lock */
+    struct mt_interner *interner; /* of categories; and of labels once the trace has ended */
+    struct mt_sink target;
+};
+
+/* Invariant: `blocks` has exactly the blocks that were taken and not given back. */
 struct mt_torch_memory {
     struct mt_torch_card *card;
-    struct mt_torch_trace *trace;
+    struct trace trace;
     struct mt_alloc *alloc;
     struct mt_torch_names *names;
-    struct mt_lock lock;         /* guards the rest */
-    struct mt_number_map blocks; /* address: struct mt_block * */
-    struct mt_number_map labels; /* key_of a label: its number << 32 | its span's number, both of the trace */
-    struct mt_number_map spans;  /* of the names: of the trace */
+    struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
+    struct mt_number_map blocks; /* from address to struct mt_block * */
+    struct mt_number_map labels; /* from key_of a label to its number << 32 | its span's number, both of the trace */
+    struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
 };
+
+/* ---- the trace, behind a sink ---- */
+
+static struct mt_sink *enter(void *context)
+{
+    struct trace *trace = context;
+    mt_lock_take(&trace->lock);
+    assert(trace->is_open == (trace->recorder != NULL));
+    return &trace->target;
+}
+
+static void leave(void *context)
+{
+    mt_lock_give(&((struct trace *)context)->lock);
+}
+
+static void emit(void *context, const struct mt_event *event)
+{
+    const struct mt_sink *target = enter(context);
+    if (target->emit != NULL)
+        target->emit(target->context, event);
+    leave(context);
+}
+
+static mt_label_id intern_label(void *context, const struct mt_label *label)
+{
+    const struct mt_sink *target = enter(context);
+    mt_label_id id = target->intern_label(target->context, label);
+    leave(context);
+    return id;
+}
+
+static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
+{
+    const struct mt_sink *target = enter(context);
+    mt_span_id id = target->intern_span(target->context, parent, name);
+    leave(context);
+    return id;
+}
+
+/* The recorder and the interner give the same numbers, since both get all names. */
+static mt_category intern_category(void *context, const char *name)
+{
+    struct trace *trace = context;
+    const struct mt_sink *target = enter(context);
+    mt_category category = mt_interner_category(trace->interner, name);
+    if (trace->recorder != NULL)
+        category = mt_sink_category(target, name);
+    assert(category < MT_MOST_CATEGORIES);
+    leave(context);
+    return category;
+}
+
+static const char *category_name(void *context, mt_category category)
+{
+    struct trace *trace = context;
+    (void)enter(context);
+    const char *name = mt_interner_category_name(trace->interner, category);
+    leave(context);
+    return name;
+}
+
+static mt_status flush(void *context)
+{
+    const struct mt_sink *target = enter(context);
+    mt_status status = target->flush != NULL ? target->flush(target->context) : MT_OK;
+    leave(context);
+    return status;
+}
+
+/* Without a recorder there is no emit, so that the allocator makes no events. */
+static struct mt_sink sink_of(struct trace *trace)
+{
+    return (struct mt_sink){.context = trace,
+                            .emit = trace->recorder != NULL ? emit : NULL,
+                            .intern_label = intern_label,
+                            .intern_category = intern_category,
+                            .category_name = category_name,
+                            .intern_span = intern_span,
+                            .flush = flush};
+}
+
+/* Without a path nothing is stored from the beginning. */
+static mt_status open_trace(struct trace *trace, const char *path, const struct mt_run_info *info)
+{
+    mt_status status = path != NULL ? mt_recorder_open(path, info, &trace->recorder) : MT_OK;
+    if (status != MT_OK)
+        return status;
+    trace->is_open = trace->recorder != NULL;
+    trace->interner = mt_interner_create();
+    trace->target = trace->recorder != NULL ? *mt_recorder_sink(trace->recorder) : mt_sink_discarding(trace->interner);
+    return MT_OK;
+}
+
+bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
+{
+    return atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed);
+}
+
+void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value)
+{
+    (void)enter(&memory->trace);
+    if (memory->trace.recorder != NULL)
+        mt_recorder_measure(memory->trace.recorder, name, step, value);
+    leave(&memory->trace);
+}
+
+mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state state)
+{
+    struct trace *trace = &memory->trace;
+    (void)enter(trace);
+    struct mt_recorder *recorder = trace->recorder;
+    trace->recorder = NULL;
+    trace->is_open = false;
+    trace->target = mt_sink_discarding(trace->interner);
+    leave(trace);
+    return mt_recorder_close(recorder, state);
+}
 
 /* ---- opening and closing ---- */
 
-static mt_status open_trace(const struct mt_torch_memory_settings *settings, const struct mt_torch_card *card,
-                            struct mt_torch_trace **out)
+static mt_status begin_run(const struct mt_torch_memory_settings *settings, const struct mt_torch_card *card,
+                           struct trace *trace)
 {
     struct mt_text alloc = {0};
     mt_alloc_settings_format(&settings->alloc, &alloc);
@@ -33,7 +164,7 @@ static mt_status open_trace(const struct mt_torch_memory_settings *settings, con
                                .capacity_bytes = card->device.capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0]};
-    mt_status status = mt_torch_trace_open(settings->trace_path, &info, out);
+    mt_status status = open_trace(trace, settings->trace_path, &info);
     mt_text_release(&alloc);
     return status;
 }
@@ -48,12 +179,12 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
     mt_number_map_create(&memory->spans);
     mt_status status = mt_torch_card_open(ordinal, &memory->card);
     if (status == MT_OK)
-        status = open_trace(settings, memory->card, &memory->trace);
+        status = begin_run(settings, memory->card, &memory->trace);
     if (status != MT_OK) {
         mt_torch_memory_close(memory);
         return status;
     }
-    struct mt_sink sink = mt_torch_trace_sink(memory->trace);
+    struct mt_sink sink = sink_of(&memory->trace);
     status = mt_alloc_create(&memory->card->device, &sink, &settings->alloc, &memory->alloc);
     *out = memory;
     return status;
@@ -64,7 +195,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     if (memory == NULL)
         return;
     mt_alloc_destroy(memory->alloc);
-    mt_torch_trace_destroy(memory->trace);
+    mt_interner_destroy(memory->trace.interner);
     mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
     mt_number_map_release(&memory->blocks);
     mt_number_map_release(&memory->labels);
@@ -76,10 +207,11 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
 
 static uint64_t key_of(const struct mt_torch_label *label)
 {
+    assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
     return (uint64_t)label->span << 16 | (uint64_t)label->category << 8 | label->phase;
 }
 
-/* The number that a span has in this trace. Spans are few, and asked for once a label. The lock is held. */
+/* Returns the number of a span in this trace. Spans are few, and looked up once a label. The lock is held. */
 static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
 {
     struct mt_torch_span known;
@@ -88,6 +220,7 @@ static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
         return (mt_span_id)number;
     if (!mt_torch_names_find(memory->names, span, &known))
         return 0;
+    assert(known.parent < span);
     number = mt_alloc_intern_span(memory->alloc, span_of(memory, known.parent), known.name);
     mt_number_map_put(&memory->spans, span, number);
     return (mt_span_id)number;
@@ -125,7 +258,7 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
     return (uint64_t)mt_alloc_intern_label(memory->alloc, &made) << 32 | span;
 }
 
-/* The lock is held: the allocator's own is taken inside of it, never the other way round. */
+/* Returns the numbers of a label and its span in this trace, as in `labels`. The lock is held. */
 static uint64_t label_of(struct mt_torch_memory *memory, const struct mt_torch_label *label)
 {
     uint64_t numbers, key = key_of(label);
@@ -156,6 +289,7 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     if (status != MT_OK)
         return status;
     *out = mt_block_address(block);
+    assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == bytes);
     mt_lock_take(&memory->lock);
     mt_number_map_put(&memory->blocks, *out, (uint64_t)(uintptr_t)block);
     mt_lock_give(&memory->lock);
@@ -171,7 +305,7 @@ static struct mt_block *block_at(struct mt_torch_memory *memory, mt_addr address
     return (struct mt_block *)(uintptr_t)block;
 }
 
-/* The address is forgotten first: it is the next one's as soon as the block is back. */
+/* Forgets the address first, since another thread may get it as soon as the block is given back. */
 bool mt_torch_memory_give(struct mt_torch_memory *memory, mt_addr address)
 {
     uint64_t block = 0;
@@ -220,7 +354,7 @@ bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, co
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
-    if (!mt_torch_trace_is_open(memory->trace))
+    if (!mt_torch_memory_is_recorded(memory))
         return;
     mt_lock_take(&memory->lock);
     mt_span_id number = span_of(memory, span);
@@ -246,9 +380,4 @@ void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction)
 struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory)
 {
     return memory->alloc;
-}
-
-struct mt_torch_trace *mt_torch_memory_trace(struct mt_torch_memory *memory)
-{
-    return memory->trace;
 }

@@ -1,55 +1,81 @@
-/* The memory of one card: our allocator, what of it PyTorch holds by address, and the trace of it.
+/* The memory of one card: our allocator, the blocks that PyTorch holds, by address, and the trace.
  *
- * Threads: any, except open and close. */
+ *   allocator ──▶ the sink here ──▶ recorder, until the trace ends; then labels are interned and nothing is stored
+ *
+ * The trace may end before the allocator does: programs free their last tensors after everything else.
+ *
+ * Threads: any, except for open and close. */
 #ifndef MT_TORCH_TORCH_MEMORY_H
 #define MT_TORCH_TORCH_MEMORY_H
 
 #include "alloc/alloc.h"
 #include "torch/torch_card.h"
 #include "torch/torch_label.h"
-#include "torch/torch_names.h"
-#include "torch/torch_trace.h"
+#include "trace/recorder.h"
 
 struct mt_torch_memory;
 
-/* What a card's memory begins with. Borrowed for the call, but for the names, which outlive it. */
+/* Settings of a card's memory. Borrowed for the call, except for the names, which must outlive the memory. */
 struct mt_torch_memory_settings {
     struct mt_alloc_settings alloc;
-    const char *trace_path; /* NULL: nothing is recorded */
+    const char *trace_path; /* NULL: nothing is stored */
     const char *program;    /* a setting of the trace's run */
     struct mt_torch_names *names;
 };
 
-/* As mt_torch_card_open and mt_torch_trace_open. */
+/* Opens a card and its trace. Fails as mt_torch_card_open and mt_recorder_open. */
 mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_settings *settings,
                                struct mt_torch_memory **out);
 
-/* What PyTorch still holds dies with it. May be NULL. */
+/* Frees the blocks that PyTorch still holds, too. `memory` may be NULL. */
 void mt_torch_memory_close(struct mt_torch_memory *memory);
 
-/* A block for work of `stream`, by its address. NULL for 0 bytes, which is no failure. MT_OUT_OF_MEMORY as mt_alloc_take. */
+/* ---- blocks ---- */
+
+/* Takes a block for work of `stream` and returns its address; NULL for 0 bytes, which is no failure. MT_OUT_OF_MEMORY
+ * as mt_alloc_take. */
 mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, mt_torch_stream stream,
                                const struct mt_torch_label *label, mt_addr *out);
 
-/* In the calls about a block by its address, false says that none begins there. */
+/* The following calls return false if no block begins at the address. */
+
+/* Gives back the block. */
 bool mt_torch_memory_give(struct mt_torch_memory *memory, mt_addr address);
+
+/* Sets *out_bytes to the requested bytes of the block. */
 bool mt_torch_memory_find(struct mt_torch_memory *memory, mt_addr address, uint64_t *out_bytes);
 
-/* As mt_alloc_use_on. A stream too many is one that everything is waited for. */
+/* Notes that a stream uses the block, as mt_alloc_use_on. If there are too many streams, waits for all work of the card
+ * instead. */
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream);
 
-/* As mt_alloc_relabel. */
+/* Gives the block another label, as mt_alloc_relabel. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
-/* Emits an event that is not about memory into the trace, if there is one. */
+/* Returns the allocator, for its statistics. */
+struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory);
+
+/* Returns the bytes that may be reserved on the card. */
+uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory);
+
+/* Sets them to a fraction of the card's memory, as mt_torch_card_limit. */
+void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction);
+
+/* ---- the trace ---- */
+
+/* True if the trace is being written. */
+bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory);
+
+/* Emits an event that is not about memory, if the trace is being written. */
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span);
 
-/* Tells the trace the name of a category that the names have. In the order of the categories. */
+/* Adds a category to the trace. Must be called for all categories of the names, in their order. */
 void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name);
 
-uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory);
-void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction);
-struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory);
-struct mt_torch_trace *mt_torch_memory_trace(struct mt_torch_memory *memory);
+/* Stores a number with the run, if the trace is being written. */
+void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value);
+
+/* Ends the trace. Fails as mt_recorder_close. A second call does nothing. */
+mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state state);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the library for PyTorch takes of PyTorch: the error of the end of memory, under the names that PyTorch has it by and
- * with members that nobody else knows. Catches it as PyTorch does. */
+/* The parts of PyTorch that the library for PyTorch needs: the out-of-memory error under PyTorch's symbol names, with
+ * private members. Catches the error as PyTorch does. */
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -48,7 +48,7 @@ static int caught_errors;
 
 extern "C" {
 
-/* Takes a block; "" or what went wrong, as PyTorch would see it. */
+/* Takes a block. Returns "", or the error as PyTorch would see it. */
 EXPORTED const char *fake_c10_take(void *(*take)(ssize_t, int, void *), ssize_t size, int device, void *stream,
                                    void **out)
 {
@@ -65,7 +65,7 @@ EXPORTED const char *fake_c10_take(void *(*take)(ssize_t, int, void *), ssize_t 
     return said.c_str();
 }
 
-/* As PyTorch throws it, by which the type and its table are made. */
+/* Throws the error as PyTorch does. The compiler emits its type for this. */
 EXPORTED void fake_c10_throw()
 {
     throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "thrown by PyTorch itself");

@@ -1,2 +1,2 @@
-/* The library for PyTorch over cards without a card, as a library of its own. */
+/* The library for PyTorch with fake cards, as a shared library. */
 #include "fake_card.h"

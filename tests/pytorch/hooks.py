@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""samples/pytorch/memtrace_torch.py over as much of PyTorch as it speaks to (torch/__init__.py here)."""
+"""Tests samples/pytorch/memtrace_torch.py with a fake PyTorch (torch/__init__.py here)."""
 import gc
 import os
 import subprocess
@@ -24,7 +24,7 @@ class RMSNorm(torch.nn.Module):
 
 
 class FeedForward(torch.nn.Module):
-    """Norm inside, then something of its own."""
+    """A module with a norm inside, and memory of its own after that."""
 
     def __init__(self):
         self.ln = RMSNorm()

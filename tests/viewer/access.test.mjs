@@ -1,4 +1,4 @@
-/** axe-core finds nothing to object to, in light and dark, wide and narrow, and with everything open. */
+/** axe-core reports no violations: in light and dark, wide and narrow, and with everything open. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { violations } from "./axe.mjs";

@@ -1,10 +1,10 @@
-/** axe-core in a page. */
+/** Runs axe-core in a page. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** What axe-core objects to, a line each. */
+/** Returns the violations that axe-core reports, a line each. */
 export async function violations(page) {
     // The page's policy lets no script in; the debugger's does not ask it.
     const session = await page.context().newCDPSession(page);

@@ -1,4 +1,4 @@
-/** The bars over the charts: steps, phases, spans and kernels, by mouse and by keys. */
+/** The bars above the charts: steps, phases, spans and kernels, with mouse and keys. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
@@ -83,7 +83,7 @@ test("a kernel that is clicked names the op that launched it, and leads there", 
 test("a kernel that nobody is known to have launched says so", () =>
     withPage("one", {}, async (page) => {
         await clickKernel(page, data.one.runs[0].tables.kernels.label.indexOf(0, 20));
-        assert.equal((await factsOf(page, "#bar-facts"))["launched by"], "no op that is known");
+        assert.equal((await factsOf(page, "#bar-facts"))["launched by"], "an unknown op");
         await page.click("#close-bar");
         await settle(page);
         assert.equal(await page.locator("#bar").isVisible(), false);

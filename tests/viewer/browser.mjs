@@ -1,4 +1,4 @@
-/** Chromium for tests: Debian's, or the one that CHROMIUM names; and what a test needs of a page in it. */
+/** Chromium for tests: Debian's, or the one in CHROMIUM; and functions to open pages in it. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,14 +20,14 @@ const ARGUMENTS = [
     "--disable-sync",
 ];
 
-/** A browser, a folder for pages, and what opens one in the other. close() ends both. */
+/** Starts a browser, makes a folder for pages, and returns functions to open them. close() ends both. */
 export async function startBrowser() {
     const browser = await chromium.launch({ executablePath: CHROMIUM, args: ARGUMENTS });
     const folder = mkdtempSync(join(tmpdir(), "memtrace-viewer-"));
     return {
         browser,
         folder,
-        /** Writes a page's data (encode.mjs) to a file; its URL. */
+        /** Writes a page's data (encode.mjs) to a file, and returns its URL. */
         write(name, data) {
             const path = join(folder, `${name}.html`);
             writePage(path, data);
@@ -42,8 +42,8 @@ export async function startBrowser() {
 }
 
 /**
- * Opens a page and waits until it shows its data, or says why it can't. `problems` collects what must not be: console
- * errors, exceptions, and requests other than the page's own.
+ * Opens a page and waits until it shows its data, or an error. `problems` collects console errors, exceptions, and
+ * requests other than the page's own. There must be none.
  */
 export async function openPage(browser, url, { width = 1440, height = 900, scheme = "light", hash = "" } = {}) {
     const context = await browser.newContext({
@@ -69,8 +69,8 @@ export async function openPage(browser, url, { width = 1440, height = 900, schem
 }
 
 /**
- * A browser as people have it: no debugger looks on while a page loads, which takes time of its own, above all where a page is
- * large. `look` opens a page in a window of its own and gives its data attributes, for which it is asked after `waitMs`.
+ * A browser as people use it, without a debugger, which slows the loading of large pages. `look` opens a page in a
+ * window of its own, and returns its data attributes after `waitMs`.
  */
 export async function startUnwatchedBrowser({ width = 1440, height = 900 } = {}) {
     const folder = mkdtempSync(join(tmpdir(), "memtrace-viewer-"));
@@ -117,12 +117,12 @@ export async function startUnwatchedBrowser({ width = 1440, height = 900 } = {})
     };
 }
 
-/** The data attributes of #page. */
+/** Returns the data attributes of #page. */
 export function stateOf(page) {
     return page.evaluate(() => ({ ...document.getElementById("page").dataset }));
 }
 
-/** Waits for the page to have drawn once more than it had. */
+/** Waits until the page has drawn another frame. */
 export async function settle(page) {
     await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }

@@ -1,4 +1,4 @@
-/** What is encoded is decoded, and what is damaged is refused. */
+/** Decoding: encoded data comes back, and damaged data is refused. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
@@ -61,7 +61,7 @@ test("a chunk that is too short, a foreign format and an unknown coding are refu
     const foreign = { ...table, columns: [{ ...column, coding: "morse" }] };
     await assert.rejects(
         readTable("t", foreign, async () => new Uint8Array(6)),
-        /column t\.n has a coding/,
+        /column t\.n has an unknown coding/,
     );
     assert.throws(() => readDescription(new TextEncoder().encode('{"format":1}')), /reads format 3.*format 1/);
     const crowded = JSON.stringify({ format: 3, categories: Array(256).fill("c") });

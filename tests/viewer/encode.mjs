@@ -1,6 +1,6 @@
 /**
- * Writes pages as docs/page.md says, for tests: the reference that `memtrace timeline` is compared with.
- * The shell comes from tools/page.cmake, as it does for the program.
+ * Writes pages by docs/page.md, for tests: the reference for `memtrace timeline`. The shell comes from
+ * tools/page.cmake, as it does for the program.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { deflateSync } from "node:zlib";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PART_ROWS = 65536;
 
-/** The columns of each table, in order, with their coding; the tables in the order of the file. */
+/** The columns of each table, in order, with their coding. The tables are in the order of the file. */
 const COLUMNS = {
     sizes: { requested: "plain", block: "plain" },
     labels: {
@@ -45,11 +45,11 @@ const COLUMNS = {
     },
 };
 
-/** What the first picture needs of every run comes before the rest of any. */
+/** The tables that the first picture needs, of every run, come before the others. */
 const REST = ["events", "uses"];
 const FIRST = Object.keys(COLUMNS).filter((name) => !REST.includes(name));
 
-/** Whether the line between two events is as near to the times between as knots' lines are. */
+/** True if the line between two events is as close to the times between as the lines of knots are. */
 function isNear(time, from, to) {
     const pitch = (time[to] - time[from]) / (to - from);
     for (let i = from; i < to; i++)
@@ -57,7 +57,10 @@ function isNear(time, from, to) {
     return true;
 }
 
-/** Events between which straight lines tell all times nearly: each line twice as long as the last, or half. */
+/**
+ * Returns knots: events with lines between them that approximate all times. Each line is twice as long as the one
+ * before, or half.
+ */
 function findKnots(time) {
     const event = time.length > 0 ? [0] : [];
     for (let from = 0, reach = 1; from < time.length - 1; reach *= 2) {
@@ -70,7 +73,7 @@ function findKnots(time) {
     return { event, time: event.map((each) => time[each]) };
 }
 
-/** The largest power of two, up to 4096, that divides every value. */
+/** Returns the largest power of two, up to 4096, that divides every value. */
 function unitOf(values) {
     let unit = 4096;
     for (const value of values) while (value % unit !== 0) unit /= 2;
@@ -125,7 +128,7 @@ function packPart(columns, from, allRows) {
 }
 
 /**
- * The chunks of a page.
+ * Returns the chunks of a page.
  * @param {{texts: string[], categories: string[], phases: string[],
  *          runs: {info: Object, tables: Object}[]}} page
  * @returns {Buffer[]}
@@ -146,7 +149,7 @@ export function encodeChunks(page) {
 
 let shell; // made once a process
 
-/** The page without its data, made by CMake from viewer/. */
+/** Returns the page without its data, which CMake makes of viewer/. */
 export function makeShell() {
     if (shell) return shell;
     const folder = mkdtempSync(join(tmpdir(), "memtrace-page-"));
@@ -162,7 +165,7 @@ export function makeShell() {
     return shell;
 }
 
-/** A whole page as text. */
+/** Returns a whole page as text. */
 export function encodePage(page) {
     const [head, tail] = makeShell().split("<!-- chunks -->");
     const scripts = encodeChunks(page).map(

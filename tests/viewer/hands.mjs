@@ -1,8 +1,8 @@
-/** What a person does to a page, and reads off it: keys, clicks and the numbers that it then tells. */
+/** Actions of a person on a page, and the values that the page shows: keys, clicks and numbers. */
 import assert from "node:assert/strict";
 import { settle, stateOf } from "./browser.mjs";
 
-/** Runs `body` with an opened page, which has no problem left in the end. */
+/** Runs `body` with an opened page, and checks that there were no problems. */
 export async function withOpened(started, url, options, body) {
     const page = await started.open(url, options);
     try {
@@ -13,7 +13,7 @@ export async function withOpened(started, url, options, body) {
     }
 }
 
-/** The data attributes of #page that are numbers, as such. */
+/** Returns the numeric data attributes of #page. */
 export async function numbers(page) {
     const state = await stateOf(page);
     return {
@@ -33,7 +33,7 @@ export async function press(page, ...keys) {
     await settle(page);
 }
 
-/** A point of a chart, by parts of what lies between its margins (plot.js). */
+/** Returns a point of a chart, by fractions of the box between its margins (plot.js). */
 export async function pointOf(page, selector, x, y) {
     const box = await page.locator(selector).boundingBox();
     return [box.x + 78 + x * (box.width - 90), box.y + y * box.height];
@@ -44,7 +44,7 @@ export async function clickAt(page, selector, x, y) {
     await settle(page);
 }
 
-/** Bytes by category, as the legend tells them. */
+/** Returns the bytes by category in the legend. */
 export const legendOf = (page) =>
     page.evaluate(() =>
         Object.fromEntries(
@@ -55,7 +55,7 @@ export const legendOf = (page) =>
         ),
     );
 
-/** What a panel of the page says: texts by name. */
+/** Returns the texts of a panel, by name. */
 export const factsOf = (page, selector) =>
     page
         .locator(`${selector} dt`)

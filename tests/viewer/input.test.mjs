@@ -1,4 +1,4 @@
-/** Hands of other kinds than a mouse and its wheel: fingers, trackpads, the keyboard on a control; paper and what is copied. */
+/** Other inputs than a mouse with a wheel: fingers, trackpads, the keyboard on a control. Also paper and copying. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ after(() => started.close());
 
 const withPage = (options, body) => withOpened(started, urls.one, options, body);
 
-/** Sends a pointer event to a chart; playwright has no second finger. */
+/** Sends a pointer event to a chart, since playwright has no second finger. */
 const finger = (page, type, selector, pointerId, x, y) =>
     page.evaluate(
         ([type, selector, pointerId, x, y]) =>
@@ -74,7 +74,7 @@ test("a finger that moves up or down scrolls the page", () =>
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "and not sideways");
     }));
 
-/** Turns the wheel as a device says it; playwright knows pixels only. */
+/** Turns the wheel in the units of a device, since playwright has pixels only. */
 const wheel = (page, selector, x, y, values) =>
     page.evaluate(
         ([selector, x, y, values]) =>
@@ -201,7 +201,7 @@ test("on paper the list of blocks and what it leaves out sum up", () =>
         }
     }));
 
-/** The share of a page of a PDF that is coloured, neither white nor black nor grey. */
+/** Returns the share of a PDF page that is coloured: neither white nor black nor grey. */
 function colouredShare(path) {
     const picture = execFileSync("pdftoppm", ["-r", "40", "-f", "1", "-l", "1", path], { maxBuffer: 2 ** 26 });
     const head = /^P6\s+(\d+) (\d+)\s+255\s/.exec(picture.subarray(0, 40).toString("latin1"));

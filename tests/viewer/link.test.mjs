@@ -1,4 +1,7 @@
-/** Links: what the hash of a page's address says is what another reader sees, and what fits no page is left out. */
+/**
+ * Links: the hash of a page's address shows the same to another reader, and values that do not fit the page are
+ * ignored.
+ */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
@@ -22,13 +25,13 @@ after(() => started.close());
 
 const withPage = (name, options, body) => withOpened(started, urls[name], options, body);
 
-/** The page's hash once it has come to rest. */
+/** Returns the page's hash after the last change. */
 async function hashOf(page) {
     await page.waitForTimeout(250);
     return page.evaluate(() => location.hash);
 }
 
-/** Changes the hash of a page that stands, as one does who pastes a link. */
+/** Changes the hash of an open page, as pasting a link does. */
 async function goTo(page, hash) {
     await page.evaluate((text) => {
         location.hash = text;

@@ -1,6 +1,6 @@
 /**
- * Whatever is pressed, clicked, turned and dragged, in any order: the page complains of nothing, its view stays inside of
- * its axis, and its hash brings another reader to what it shows. `SEED=…` repeats one.
+ * Random keys, clicks, turns and drags, in any order: the page reports no errors, its view stays inside of its axis, and
+ * its hash shows the same to another reader. `SEED=…` repeats a run.
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -33,7 +33,7 @@ after(() => started.close());
 
 const of = (list) => list[draw(list.length)];
 
-/** A point of a chart, also beside its plot. */
+/** Returns a point of a chart, which may be beside its plot. */
 async function somewhere(page) {
     const chart = of(CHARTS);
     if (!(await page.isVisible(chart))) return [700, 300];
@@ -56,7 +56,7 @@ async function turn(page) {
     await page.keyboard.up("Alt");
 }
 
-/** What was done before may be about to hide some, so that is waited for. */
+/** Waits first, since an earlier action may be about to hide some. */
 async function pressButton(page) {
     await settle(page);
     const buttons = await page.locator(of(BUTTONS)).all();
@@ -88,13 +88,15 @@ const ACTS = [
     (page) => choose(page, "map-run"),
 ];
 
-/** One of the acts, with nothing in its way: a dialog takes all keys and clicks. */
+/** Does one of the actions. No dialog may be open, since that takes all keys and clicks. */
 async function act(page) {
     await of(ACTS)(page);
     await page.evaluate(() => document.getElementById("keys").close());
 }
 
-/** What a link brings back: all but the measured range, twins that are shown, and the command that was copied. */
+/**
+ * Returns the state that a link restores: all but the measured range, the twins that are shown, and the copied command.
+ */
 const told = (page) =>
     page.evaluate(() => {
         const text = (id) => document.getElementById(id).textContent;

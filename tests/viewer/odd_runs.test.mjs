@@ -1,4 +1,4 @@
-/** Runs that are not as most are: no length, one block, an end at the peak, events lost, strange names, unlike lengths. */
+/** Unusual runs: no duration, one block, an end at the peak, lost events, strange names, different lengths. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
@@ -16,7 +16,7 @@ after(() => started.close());
 const LABEL = { role: "temporary", op: "take", dtype: "fp32", shape: "4", span: "", phase: "" };
 const MIB = 2 ** 20;
 
-/** Opens the page of one run that `record` puts down, with some of what is said of it changed. */
+/** Opens the page of a run that `record` writes, with some changes to its description. */
 async function withRun(name, record, body, { categories = CATEGORIES, tick = () => 1000, info = {}, hash = "" } = {}) {
     const texts = new Texts();
     const recording = new Recording(texts, categories, PHASES, tick);
@@ -75,7 +75,7 @@ test("a run that lost events says so, and how many", () =>
         async (page) =>
             assert.match(
                 await page.textContent('#answer [role="alert"]'),
-                /1,234 events of run 1 could not be stored: what they took or gave back is missing here\./,
+                /1,234 events of run 1 could not be stored: their memory is missing here\./,
             ),
         { info: { lost_events: 1234 } },
     ));

@@ -1,4 +1,4 @@
-/** The page in a browser: each click, key and zoom, read off what the page then says. */
+/** The page in a browser: each click, key and zoom, checked by the texts and attributes of the page. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
@@ -26,7 +26,7 @@ before(async () => {
 });
 after(() => started.close());
 
-/** Every third block has no label, as in a trace that is damaged. */
+/** Removes the label of every third block, as in a damaged trace. */
 function loseLabels(blocks) {
     blocks.label.forEach((_, i) => {
         if (i % 3 === 0) blocks.label[i] = 0;
@@ -35,7 +35,7 @@ function loseLabels(blocks) {
 
 const withPage = (name, options, body) => withOpened(started, urls[name], options, body);
 
-/** The composition of a recording after an event, by category, largest first. */
+/** Returns the composition of a recording after an event, by category, largest first. */
 function compositionOf(page, run, event) {
     const { blocks, sizes, labels } = page.runs[run].tables;
     const bytes = new Map();
@@ -127,7 +127,7 @@ test("a click on the map tells all about a block, and its twins can be shown", (
                     (name) => tables.labels[name][other] === tables.labels[name][label],
                 ),
         ).length;
-        assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks are alike`));
+        assert.match(await page.textContent("#twins-text"), new RegExp(`^${twins} blocks differ by`));
         await page.click("#show-twins");
         await settle(page);
         assert.equal(await page.getAttribute("#show-twins", "aria-pressed"), "true");
@@ -392,7 +392,7 @@ test("a run that ended out of memory says what could not be had, and where", () 
     withPage("oom", {}, async (page) => {
         assert.match(
             await page.textContent("#answer"),
-            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be had in step 2, forward, model\.layers\.31\.attn on /,
+            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be allocated in step 2, forward, model\.layers\.31\.attn on /,
         );
     }));
 

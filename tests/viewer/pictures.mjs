@@ -1,4 +1,4 @@
-/** Takes screenshots of pages, to be looked at: node pictures.mjs FOLDER PAGE.html … */
+/** Takes screenshots of pages: node pictures.mjs FOLDER PAGE.html … */
 import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { settle, startBrowser } from "./browser.mjs";

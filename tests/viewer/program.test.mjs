@@ -1,6 +1,6 @@
 /**
- * Pages as the program writes them, of runs that it made: what they say is what `memtrace peak` and `memtrace diff` say,
- * to the byte; they ask for nothing, complain of nothing, and axe-core has nothing to object to.
+ * Pages of the program, with runs of its own: they agree with `memtrace peak` and `memtrace diff` to the byte, make no
+ * requests, report no errors, and axe-core reports no violations.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -38,7 +38,7 @@ before(async () => {
 });
 after(() => started?.close());
 
-/** Runs `body` with an opened page, and has no problem left in the end. */
+/** Runs `body` with an opened page, and checks that there were no problems. */
 async function withPage(name, body, options = {}) {
     const page = await started.open(urls[name], options);
     try {
@@ -56,7 +56,7 @@ const legendOf = (page) =>
         .evaluateAll((all) => all.map((each) => [each.children[1].textContent, Number(each.dataset.bytes)]))
         .then((entries) => Object.fromEntries(entries.filter(([, bytes]) => bytes > 0)));
 
-/** What a row of the pinned moment's table says of each run. */
+/** Returns the table of the pinned moment: a row for each run. */
 const momentOf = (page, name) =>
     page
         .locator(`#moment-sizes tr:has(th:text-is("${name}")) td`)
@@ -64,7 +64,7 @@ const momentOf = (page, name) =>
 
 const exact = (bytes) => `${bytes.toLocaleString("en-US")} bytes`;
 
-/** The page's first picture against `memtrace peak --json`. */
+/** Checks the page's first picture against `memtrace peak --json`. */
 async function expectPeak(page, peak) {
     assert.deepEqual(
         await legendOf(page),
@@ -103,12 +103,12 @@ test("of a run out of memory, too, and what could not be had is said", { skip },
         ).rows;
         assert.ok(refused, "there is one");
         const answer = await page.textContent("#answer");
-        assert.match(answer, /^Out of memory: .* could not be had/);
+        assert.match(answer, /^Out of memory: .* could not be allocated/);
         for (const part of refused.slice(1)) assert.ok(answer.includes(part), `${part} in ${answer}`);
     }),
 );
 
-/** Bytes at the peak by category: of side "a" or "b" of a difference. */
+/** Returns the bytes at the peak by category, of side "a" or "b" of a difference. */
 function sumsOf(diff, side) {
     const sums = {};
     for (const row of diff.rows) sums[row.category] = (sums[row.category] ?? 0) + row[`${side}_bytes`];
@@ -157,7 +157,7 @@ test("a million allocations are shown, and sum up", { skip }, async () => {
     });
 });
 
-/** What "Copy as command" copies, told by the program itself. */
+/** Runs the command that "Copy as command" copies. */
 async function answerOf(page) {
     await page.click("#copy");
     const command = await page.textContent("#command-text");

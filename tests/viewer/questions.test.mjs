@@ -1,4 +1,4 @@
-/** What the page works out of a run, against the slow and obvious way, on runs that are different every time. */
+/** The computations of the page, against slow and simple ones, on random runs. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
@@ -17,7 +17,7 @@ import { CATEGORIES, PHASES } from "./synthetic.mjs";
 
 const draw = makeRandom();
 
-/** Blocks that are live after a moment. */
+/** Returns the blocks that are live after a moment. */
 function liveSlowly(run, moment) {
     const live = [];
     for (let i = 0; i < run.blocks.count; i++)
@@ -94,7 +94,7 @@ test("the peaks are those of the recording", () => {
     assert.ok(run.peaks.requested.bytes <= run.peaks.allocated.bytes);
 });
 
-/** Every segment in pieces: each is mapped at an event of its own, and some are unmapped. */
+/** Maps every segment in parts, each at an event of its own; some are unmapped. */
 function breakSegments({ segments, events, parts }) {
     for (let i = 0; i < segments.bytes.length; i++)
         for (let offset = 0; offset < segments.bytes[i]; offset += segments.bytes[i] / 8) {
@@ -245,7 +245,7 @@ test("phases of two runs are laid over each other", async () => {
     for (let i = 0; i < count; i++) assert.equal(xOfPhase(0, i), xOfPhase(1, i));
 });
 
-/** What of a run an axis of phases is made of: steps [begin, end, number] and phases [begin, end, phase]. */
+/** Returns the input of a phase axis: steps [begin, end, number] and phases [begin, end, phase]. */
 function runOf(eventCount, steps, phases) {
     const lane = (intervals) => ({
         begin: intervals.map(([begin]) => begin),

@@ -1,9 +1,9 @@
-/** Runs as the worker builds them, and random numbers to question them with. */
+/** Random runs as the worker builds them, and random numbers for tests on them. */
 import { buildBlocks, buildMemory } from "../../viewer/store.js";
 import { timesBetween } from "../../viewer/times.js";
 import { makeSyntheticPage } from "./synthetic.mjs";
 
-/** A function that draws a whole number below its bound. Prints its seed; the same SEED=… draws the same again. */
+/** Returns a function that draws an integer below its bound. Prints its seed; SEED=… repeats it. */
 export function makeRandom() {
     let state = Number(process.env.SEED ?? Date.now() % 1000000);
     console.log(`SEED=${state}`);
@@ -13,7 +13,7 @@ export function makeRandom() {
     };
 }
 
-/** A synthetic run (synthetic.mjs), out of plain arrays, after `alter(tables, page)`. */
+/** Returns a synthetic run (synthetic.mjs), made of plain arrays, after `alter(tables, page)`. */
 export async function makeRun(words, allocations = 3000, alter = () => {}) {
     const page = makeSyntheticPage(allocations, words);
     const { info, tables } = page.runs[0];

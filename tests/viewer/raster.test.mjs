@@ -1,4 +1,4 @@
-/** The map's pixels and the grid's samples, against adding up every block in every pixel. */
+/** The pixels of the map and the samples of the grid, against adding up every block in every pixel. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeAxis } from "../../viewer/axis.js";
@@ -21,7 +21,7 @@ const axis = makeAxis("time", [run], PHASES);
 const levels = makeLevels(run, axis, 0);
 const { paint } = makePaint(run, categoryColors(CATEGORIES), null, THEME);
 
-/** A view somewhere, as wide as the run or down to a hundredth of it. */
+/** Returns a random view, as wide as the run or down to a hundredth of it. */
 function anyView() {
     const view = zoomAt(wholeView(axis, run.addressBytes), axis, draw(axis.length), 1 / (1 + draw(100)));
     const low = draw(run.addressBytes / 2);
@@ -101,7 +101,7 @@ test("a pixel is the mean of the blocks in it, whatever was drawn before", () =>
     }
 });
 
-/** Red, green, blue and coverage of each cell of the grid, of the blocks that belong into it. */
+/** Returns red, green, blue and coverage of each cell of the grid, from the blocks that belong in it. */
 function gridSlowly(place) {
     const sums = new Map();
     const perRow = GRID_ROWS / run.addressBytes;

@@ -1,8 +1,8 @@
 /**
- * A run put down event by event, in the tables of docs/page.md: what generators of test pages write into.
+ * A run that is written event by event, in the tables of docs/page.md. Generators of test pages use it.
  *
- * Blocks get their addresses from free lists by size over segments that grow, so that addresses are reused and never
- * held twice at a time.
+ * Blocks get addresses from free lists by size, over segments that grow. So addresses are reused, and no address
+ * belongs to two live blocks.
  */
 const STEP_BEGIN = 0,
     STEP_END = 1,
@@ -89,7 +89,7 @@ export class Recording {
         this.mark(OOM, bytes, span, this.label(label));
     }
 
-    /** The row of a label { category, role, op, dtype, shape, span, phase, layer }. */
+    /** Returns the row of a label { category, role, op, dtype, shape, span, phase, layer }. */
     label(label) {
         const key = JSON.stringify(label);
         const known = this.labelRows.get(key);
@@ -126,7 +126,7 @@ export class Recording {
         return row;
     }
 
-    /** A place for a block: [segment, offset]. */
+    /** Returns a place for a block: [segment, offset]. */
     takeSlot(bytes) {
         const free = this.freeSlots.get(bytes);
         if (free?.length) return free.pop();
@@ -140,7 +140,7 @@ export class Recording {
         return [open.segment, open.used - bytes];
     }
 
-    /** Allocates; the block's row. */
+    /** Allocates a block, and returns its row. */
     alloc(requested, label) {
         const block = Math.max(512, Math.ceil(requested / 512) * 512);
         const slot = this.takeSlot(block);
@@ -174,7 +174,7 @@ export class Recording {
         for (const [column, values] of Object.entries(this.kernels)) values.push(row[column]);
     }
 
-    /** Uses that follow from lives: written at once, read last just before the end. */
+    /** Returns uses that follow from lifetimes: written at once, last read just before the end. */
     makeUses() {
         this.blocks.alloc.forEach((_, row) => {
             const life = this.blocks.life[row];
@@ -193,7 +193,7 @@ export class Recording {
         });
     }
 
-    /** What was live over time, the slow way: [{ event, byCategory, allocated, requested }]. */
+    /** Returns the live bytes over time, computed the slow way: [{ event, byCategory, allocated, requested }]. */
     peak() {
         let now = 0;
         let best = { bytes: 0, event: -1 };
@@ -210,7 +210,7 @@ export class Recording {
         return best;
     }
 
-    /** The run for encodeChunks. */
+    /** Returns the run for encodeChunks. */
     finish(info) {
         const tables = {
             sizes: this.sizes,

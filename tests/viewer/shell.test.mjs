@@ -1,4 +1,4 @@
-/** The shell that tools/page.cmake makes: what may run in it, and what makes inlining by text right. */
+/** The shell that tools/page.cmake makes: its policy allows these scripts only, and modules can be inlined as text. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";

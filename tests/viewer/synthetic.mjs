@@ -28,7 +28,7 @@ export const CATEGORIES = [
 export const PHASES = ["init", "forward", "loss", "backward", "optimizer"];
 const MIB = 2 ** 20;
 
-/** Numbers in [0, 1) that repeat with their seed. */
+/** Returns a generator of numbers in [0, 1), repeatable by seed. */
 function randomNumbers(seed) {
     let state = seed >>> 0;
     return () => {
@@ -39,7 +39,7 @@ function randomNumbers(seed) {
     };
 }
 
-/** What a layer allocates going forward: [part, op, category, MiB, kept for backward]. */
+/** The allocations of a layer in forward: [part, op, category, MiB, kept for backward]. */
 const FORWARD = [
     ["ln1", "pow", "Norm", 10, true],
     ["ln1", "mean", "Norm", 0.004, false],
@@ -83,7 +83,7 @@ const PARAMETERS = [
     ["ffn.w3", 100],
 ];
 
-/** A model that trains; allocations a step are 29 + 29 + 9 + 18 a layer, and a few. */
+/** A model in training. A step makes 29 + 29 + 9 + 18 allocations a layer, and a few more. */
 class Training {
     constructor(recording, options) {
         this.recording = recording;
@@ -233,7 +233,7 @@ class Training {
     }
 }
 
-/** A run of about `allocations`, into `texts`. */
+/** Returns a run of about `allocations`, with names in `texts`. */
 export function makeRun(texts, options) {
     const random = randomNumbers(options.seed ?? 1);
     let count = 0;
@@ -271,7 +271,7 @@ export function makeRun(texts, options) {
     });
 }
 
-/** A run in which nothing happened. */
+/** Returns a run without events. */
 export function makeEmptyRun(texts) {
     return new Recording(texts, CATEGORIES, PHASES, () => 1).finish({ name: "empty" });
 }
@@ -282,7 +282,7 @@ export function makePage(runs, texts) {
 
 const HOSTILE = `<script>document.title='taken'</script>"'><img src=x onerror=alert(1)>`;
 
-/** The page that some words describe. */
+/** Returns the page that the arguments describe. */
 export function makeSyntheticPage(allocations, words = []) {
     const texts = new Texts();
     const has = (word) => words.includes(word);

@@ -7,7 +7,6 @@
 #include "cli/record/record_report.h"
 #include "device/module.h"
 #include "record/account.h"
-#include "record/cupti/inject.h"
 #include "record/handover.h"
 #include "trace/store/trace_file.h"
 

@@ -1,12 +1,17 @@
-#include "record/cupti/inject.h"
-
+/* libmemtrace_inject.so. CUDA's driver loads it into the programs that `memtrace record` starts
+ * (CUDA_INJECTION64_PATH), and NVTX loads it before that if they use it (NVTX_INJECTION64_PATH). It becomes CUPTI's
+ * subscriber, opens the trace when the process creates its first context, and closes it when the process exits.
+ *
+ * It never stops the program, prints nothing, and leaves signals alone. If it can't record something,
+ * it answers so to `memtrace record`. If it can record nothing, it leaves CUPTI to others. */
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
-#include "record/cupti/call_listener.h"
-#include "record/cupti/driver_questions.h"
-#include "record/cupti/range_listener.h"
+#include "device/cupti/kernel_name.h"
+#include "record/cupti/cuda_calls.h"
+#include "record/cupti/nvtx_ranges.h"
 #include "record/process_run.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,33 +22,34 @@
 
 enum { FLUSH_PERIOD_MS = 1000 };
 
-/* Records of memory are few and are waited for: 250 of them fill a buffer. */
+/* Activity records of memory are few and should arrive soon: 250 of them fill a buffer. */
 enum { MEMORY_BUFFER_BYTES = 32 << 10 };
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* The one watch of this process: CUPTI's buffers and the end of the process know of no other way to find it. A forked
- * child has a copy in which nothing works, the writer's thread among them: it is not the owner. */
+/* The one watch of this process. It is global because CUPTI's buffers and the exit of the process come without a
+ * context. A forked child has a copy that does nothing: not even the writer's thread exists there. Order of locks:
+ * reading_lock before lock, pool_lock before lock. */
 static struct {
     struct mt_record_request request;
     CUpti_SubscriberHandle subscriber;
-    pthread_mutex_t lock; /* held by whoever tells the account */
+    pthread_mutex_t lock; /* held for every call about the account */
     struct mt_range_strings strings;
-    pthread_key_t thread_key;             /* whose destructor is told that a thread ends */
-    struct mt_pool_functions pools;       /* known once there is a run */
-    pthread_mutex_t pool_lock;            /* held from asking about a pool to telling it; the other is taken within */
+    pthread_key_t thread_key;             /* its destructor runs at the end of a thread */
+    struct mt_pool_functions pools;       /* valid once there is a run */
+    pthread_mutex_t pool_lock;            /* held from asking about a pool to reporting it */
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
-    _Atomic bool is_over;                 /* nothing more is told: the process exits, is a child, or has no trace */
-    _Atomic bool lets_go;                 /* for want of a trace: others may have CUPTI from the end of a call on */
-    struct mt_process_run *ended;         /* which is never freed: another thread may just be telling it of a launch */
+    _Atomic bool is_over;                 /* nothing more is reported: the process exits, is a child, or has no trace */
+    _Atomic bool lets_go;                 /* there is no trace, so CUPTI is released at the end of the next call */
+    struct mt_process_run *ended;         /* never freed, since another thread may still report a launch to it */
 
     struct mt_cupti_buffers buffers;
-    pthread_mutex_t reading_lock; /* held by whoever reads a buffer; the other is taken within, a record at a time */
+    pthread_mutex_t reading_lock; /* held while a buffer is read; `lock` is taken for each record of it */
     _Atomic uint64_t lost_records;
 
-    pthread_mutex_t launch_lock; /* of what follows */
+    pthread_mutex_t launch_lock; /* guards the rest */
     bool has_ranges;             /* the program uses NVTX */
-    bool watches_kernels, hears_launches;
+    bool watches_kernels, listens_to_launches;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .pool_lock = PTHREAD_MUTEX_INITIALIZER,
            .buffers = MT_CUPTI_BUFFERS(MEMORY_BUFFER_BYTES),
@@ -51,14 +57,15 @@ static struct {
            .launch_lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct mt_listening_thread this_thread;
-static _Thread_local bool is_known_thread; /* to the key */
+static _Thread_local bool is_known_thread; /* the key has it */
 
 /* ---- the run ---- */
 
-/* Under the lock. A trace that can't be had is asked for once. */
+/* Opens the run, once. The lock is held. */
 static void open_run(const struct mt_process_card *card)
 {
     struct mt_process_run *run;
+    assert(watch.request.trace != NULL);
     if (watch.run != NULL || watch.is_over)
         return;
     mt_driver_find_pools(&watch.pools);
@@ -68,8 +75,8 @@ static void open_run(const struct mt_process_card *card)
         watch.is_over = watch.lets_go = true;
 }
 
-/* Without the lock, since the driver is asked: it may hold its own while a callback in another thread waits for ours. NULL
- * for no context yet. */
+/* Opens the run if it is not open. `context` may be NULL. The lock must not be held, since this asks the driver, which
+ * may hold a lock of its own while a callback in another thread waits for ours. */
 static void begin_run(CUcontext context)
 {
     char name[MT_DRIVER_NAME_BYTES];
@@ -84,7 +91,7 @@ static void begin_run(CUcontext context)
 
 /* ---- threads ---- */
 
-/* At the end of this very thread, which may go on for a while: other libraries have destructors, too. */
+/* Called at the end of the thread, which may still call CUDA: other libraries have destructors, too. */
 static void forget_thread(void *thread)
 {
     is_known_thread = false;
@@ -109,19 +116,19 @@ static struct mt_listening_thread *know_thread(void)
 
 /* ---- callbacks ---- */
 
-static void tell_call(struct mt_listening_thread *thread, const struct mt_listened_call *call,
-                      const CUpti_CallbackData *data)
+static void report_call(struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                        const CUpti_CallbackData *data)
 {
     struct mt_call_place place;
     mt_call_ask(&watch.pools, thread, call, data, &place);
     pthread_mutex_lock(&watch.lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
-        mt_call_heard(mt_process_run_account(run), thread, call, data, &place, mt_process_run_now_ns(run));
+        mt_call_report(mt_process_run_account(run), thread, call, data, &place, mt_process_run_now_ns(run));
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void hear_memory(const struct mt_listened_call *call, const CUpti_CallbackData *data)
+static void on_memory_call(const struct mt_listened_call *call, const CUpti_CallbackData *data)
 {
     struct mt_listening_thread *thread = know_thread();
     bool is_of_pool = mt_call_is_of_pool(call);
@@ -130,13 +137,13 @@ static void hear_memory(const struct mt_listened_call *call, const CUpti_Callbac
         return;
     if (is_of_pool)
         pthread_mutex_lock(&watch.pool_lock);
-    tell_call(thread, call, data);
+    report_call(thread, call, data);
     if (is_of_pool)
         pthread_mutex_unlock(&watch.pool_lock);
 }
 
-/* In every launch: without the lock, but where the thread's range has changed. */
-static void hear_launch(const CUpti_CallbackData *data)
+/* Called in every launch. Takes the lock only if the thread's range has changed. */
+static void on_launch(const CUpti_CallbackData *data)
 {
     struct mt_process_run *run = atomic_load_explicit(&watch.run, memory_order_acquire);
     if (data->callbackSite != CUPTI_API_ENTER || run == NULL)
@@ -151,13 +158,13 @@ static void hear_launch(const CUpti_CallbackData *data)
     mt_account_launch(mt_process_run_account(run), data->correlationId, thread->account.launch_label);
 }
 
-static void hear_call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData *data)
+static void on_call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData *data)
 {
     const struct mt_listened_call *call = mt_listened_call_find(domain, id);
     if (call != NULL)
-        hear_memory(call, data);
+        on_memory_call(call, data);
     else
-        hear_launch(data);
+        on_launch(data);
 }
 
 static void end_context(CUcontext context)
@@ -172,7 +179,7 @@ static void end_context(CUcontext context)
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
+static void on_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
 {
     if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
         begin_run(data->context);
@@ -180,18 +187,18 @@ static void hear_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
         end_context(data->context);
 }
 
-/* Ranges that begin before the first context are spans, too: the trace is opened for them. */
-static void hear_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
+/* Opens the trace for ranges that begin before the first context, since they are spans, too. */
+static void on_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
     struct mt_listening_thread *thread = know_thread();
     if (id != CUPTI_CBID_NVTX_nvtxDomainRegisterStringA)
         begin_run(NULL);
     pthread_mutex_lock(&watch.lock);
-    if (!mt_range_string_heard(&watch.strings, id, data)) {
+    if (!mt_range_string_keep(&watch.strings, id, data)) {
         struct mt_process_run *run = watch.run;
         if (run != NULL)
-            mt_range_heard(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
-                           mt_process_run_now_ns(run));
+            mt_range_report(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
+                            mt_process_run_now_ns(run));
     }
     pthread_mutex_unlock(&watch.lock);
 }
@@ -201,7 +208,7 @@ static bool is_of_call(CUpti_CallbackDomain domain)
     return domain == CUPTI_CB_DOMAIN_DRIVER_API || domain == CUPTI_CB_DOMAIN_RUNTIME_API;
 }
 
-/* Leaves CUPTI to whoever wants it next. */
+/* Leaves CUPTI to other tools. */
 static void end_watch(void)
 {
     watch.is_over = true;
@@ -213,8 +220,8 @@ static void end_watch(void)
     cuptiUnsubscribe(watch.subscriber);
 }
 
-/* The end of a call of the program's is where CUPTI can be left from within; it calls back in the midst of others. */
-static void hear_nothing(CUpti_CallbackDomain domain, const void *data)
+/* Leaves CUPTI, if that was decided. Inside a callback this is possible only at the end of a call of the program. */
+static void end_watch_after_call(CUpti_CallbackDomain domain, const void *data)
 {
     if (is_of_call(domain) && ((const CUpti_CallbackData *)data)->callbackSite == CUPTI_API_EXIT &&
         atomic_exchange(&watch.lets_go, false))
@@ -225,16 +232,16 @@ static void CUPTIAPI on_callback(void *context, CUpti_CallbackDomain domain, CUp
 {
     (void)context;
     if (atomic_load_explicit(&watch.is_over, memory_order_relaxed))
-        hear_nothing(domain, data);
+        end_watch_after_call(domain, data);
     else if (is_of_call(domain))
-        hear_call(domain, id, data);
+        on_call(domain, id, data);
     else if (domain == CUPTI_CB_DOMAIN_RESOURCE)
-        hear_context(id, data);
+        on_context(id, data);
     else if (domain == CUPTI_CB_DOMAIN_NVTX)
-        hear_range(id, data);
+        on_range(id, data);
 }
 
-/* ---- buffers of records ---- */
+/* ---- buffers of activity records ---- */
 
 static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes, size_t *out_most_records)
 {
@@ -242,8 +249,8 @@ static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes
     *out_most_records = 0; /* as many as fit */
 }
 
-/* Under the reading lock, as all of this. The program waits for one record at most, and not for thousands of them. */
-static void tell_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
+/* Takes the lock for one record, so that the program never waits for many. Here and below, the reading lock is held. */
+static void report_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
 {
     struct mt_memory_record memory;
     pthread_mutex_lock(&watch.lock);
@@ -252,7 +259,7 @@ static void tell_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void tell_kernel(void *run, const struct mt_kernel *kernel)
+static void report_kernel(void *run, const struct mt_kernel *kernel)
 {
     pthread_mutex_lock(&watch.lock);
     if (watch.run != NULL)
@@ -260,7 +267,7 @@ static void tell_kernel(void *run, const struct mt_kernel *kernel)
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void tell_record(struct mt_process_run *run, const CUpti_Activity *record)
+static void read_record(struct mt_process_run *run, const CUpti_Activity *record)
 {
     struct mt_kernel_run kernel;
     mt_cupti_kernel what = mt_cupti_kernel_read(record, &kernel);
@@ -269,7 +276,7 @@ static void tell_record(struct mt_process_run *run, const CUpti_Activity *record
     else if (what == MT_CUPTI_KERNEL_UNTIMED)
         watch.lost_records++;
     else if (record->kind == CUPTI_ACTIVITY_KIND_MEMORY2)
-        tell_memory(run, (const CUpti_ActivityMemory4 *)record);
+        report_memory(run, (const CUpti_ActivityMemory4 *)record);
 }
 
 static uint64_t now_ns(const void *run)
@@ -277,17 +284,17 @@ static uint64_t now_ns(const void *run)
     return mt_process_run_now_ns(run);
 }
 
-static void tell_buffer(struct mt_process_run *run, uint8_t *buffer, size_t valid_bytes)
+static void read_buffer(struct mt_process_run *run, uint8_t *buffer, size_t valid_bytes)
 {
     CUpti_Activity *record = NULL;
     int64_t shift_ns = 0;
     while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
-        tell_record(run, record);
+        read_record(run, record);
     if (watch.request.watches_kernels && mt_cupti_find_shift(now_ns, run, &shift_ns) == MT_OK)
-        mt_account_take_kernels(mt_process_run_account(run), shift_ns, tell_kernel, run);
+        mt_account_take_kernels(mt_process_run_account(run), shift_ns, report_kernel, run);
 }
 
-/* Called by CUPTI, from any thread, with a buffer that it has filled. */
+/* Called by CUPTI, from any thread, with a full buffer. */
 static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t bytes,
                                          size_t valid_bytes)
 {
@@ -296,7 +303,7 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
     pthread_mutex_lock(&watch.reading_lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL && valid_bytes > 0)
-        tell_buffer(run, buffer, valid_bytes);
+        read_buffer(run, buffer, valid_bytes);
     pthread_mutex_unlock(&watch.reading_lock);
     if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         watch.lost_records += dropped;
@@ -305,13 +312,15 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 
 /* ---- beginning and end ---- */
 
-/* Under both locks, so that a buffer which CUPTI's thread is just handing over is read to its end. */
+/* Takes both locks, so that a buffer that is being read is read to its end. Returns the run, or NULL. */
 static struct mt_process_run *end_run(void)
 {
     pthread_mutex_lock(&watch.reading_lock);
     pthread_mutex_lock(&watch.lock);
     watch.is_over = true;
-    struct mt_process_run *run = watch.ended = atomic_exchange(&watch.run, NULL);
+    struct mt_process_run *run = atomic_exchange(&watch.run, NULL);
+    assert(watch.ended == NULL);
+    watch.ended = run;
     pthread_mutex_unlock(&watch.lock);
     pthread_mutex_unlock(&watch.reading_lock);
     return run;
@@ -384,17 +393,17 @@ static mt_status listen_to_launches(void)
     return status;
 }
 
-/* A kernel's launch says in which range it was, which takes two to four callbacks a launch: so launches are heard only
- * once the program uses NVTX. Says that it does, or that its kernels are watched: whichever is later has launches
- * heard, without the lock, since CUPTI is not ours to call with one. */
-static void set_for_launches(bool *what)
+/* Sets one of the two conditions for listening to launches: the program uses NVTX, and its kernels are watched. The
+ * second one to be set begins to listen. Not before, since a launch has two to four callbacks, which are needed only
+ * for its range. CUPTI must not be called under a lock. */
+static void set_launch_condition(bool *condition)
 {
     if (watch.is_over)
         return;
     pthread_mutex_lock(&watch.launch_lock);
-    *what = true;
-    bool is_time = watch.has_ranges && watch.watches_kernels && !watch.hears_launches;
-    watch.hears_launches |= is_time;
+    *condition = true;
+    bool is_time = watch.has_ranges && watch.watches_kernels && !watch.listens_to_launches;
+    watch.listens_to_launches |= is_time;
     pthread_mutex_unlock(&watch.launch_lock);
     if (is_time && listen_to_launches() != MT_OK)
         mt_process_note(&watch.request, "kernels are recorded without their ranges");
@@ -405,7 +414,7 @@ static mt_status watch_kernels(void)
     mt_status status =
         mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
     if (status == MT_OK)
-        set_for_launches(&watch.watches_kernels);
+        set_launch_condition(&watch.watches_kernels);
     return status;
 }
 
@@ -437,7 +446,7 @@ static char *copy(const char *text)
     return text != NULL ? mt_host_strdup(text) : NULL;
 }
 
-/* Of the request's texts: the environment is the program's to write over, and some show a title there. */
+/* Copies the texts of the request, since programs may overwrite their environment, for example with a title. */
 static bool keep_request(struct mt_record_request *out)
 {
     if (!mt_record_request_take(out))
@@ -449,8 +458,8 @@ static bool keep_request(struct mt_record_request *out)
     return true;
 }
 
-/* Called by the driver as it starts. 1: we are here. CUPTI is told to hand full buffers over every second at least,
- * since a process that is killed leaves what was handed over. */
+/* Called by the driver as it starts. Returns 1, which means that the library was loaded. CUPTI flushes its buffers
+ * every second, since a process that is killed leaves only what was flushed. */
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
@@ -474,18 +483,18 @@ EXPORTED const char *mt_inject_refusal(void)
     return mt_cupti_check_version() == MT_OK ? NULL : mt_last_error();
 }
 
-/* Called by NVTX when a library of the program's first uses it: CUPTI's own function of this name, of the very CUPTI
- * that is listened with. No call of CUDA or CUPTI is under way here, so this is where launches can begin to be
- * heard. */
+/* Called by NVTX when a library of the program first uses it. Calls CUPTI's own function of this name, in the CUPTI
+ * that we listen with. No call of CUDA or CUPTI is under way here, so this is the place to begin to listen to
+ * launches. */
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table);
 EXPORTED int InitializeInjectionNvtx2(void *get_export_table)
 {
     Dl_info where;
-    int (*theirs)(void *) = NULL;
+    int (*initialize)(void *) = NULL;
     void *library =
         dladdr((void *)cuptiGetVersion, &where) != 0 ? dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
     if (library != NULL)
-        *(void **)&theirs = dlsym(library, "InitializeInjectionNvtx2");
-    set_for_launches(&watch.has_ranges);
-    return theirs != NULL ? theirs(get_export_table) : 0;
+        *(void **)&initialize = dlsym(library, "InitializeInjectionNvtx2");
+    set_launch_condition(&watch.has_ranges);
+    return initialize != NULL ? initialize(get_export_table) : 0;
 }

@@ -1,5 +1,5 @@
-/* A card by CUDA's runtime: memory mapped under ranges of addresses, or by cudaMalloc where there are several cards, and events
- * that let PyTorch's streams wait for each other. The context is the one that PyTorch uses. */
+/* A card through CUDA's runtime. Memory is mapped into ranges of addresses, or comes from cudaMalloc if there are
+ * several cards. An event makes PyTorch's streams wait for each other. The context is the one that PyTorch uses. */
 #include "torch/torch_card.h"
 
 #include "base/clock.h"
@@ -7,6 +7,7 @@
 #include "device/backend.h"
 #include "device/cuda/cuda_range.h"
 
+#include <assert.h>
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -17,7 +18,7 @@ struct cuda_card {
     struct mt_torch_card card;
     int ordinal;
     struct mt_cuda_range range;
-    pthread_mutex_t lock; /* of the event, from its record to the wait for it */
+    pthread_mutex_t lock; /* held from recording the event to waiting for it */
     cudaEvent_t reached;
     uint64_t opened_ns; /* mt_clock_ns when the device's clock was 0 */
 };
@@ -35,9 +36,10 @@ static mt_status check(cudaError_t error, const char *call)
     return mt_fail(MT_FAILED, "%s: %s (%d)", call, cudaGetErrorString(error), (int)error);
 }
 
-/* The card that a thread speaks to is PyTorch's to choose: whoever enters ours leaves to what it was. */
+/* Makes the card current in this thread. `leave` restores the card before, since the choice is PyTorch's. */
 static mt_status enter(const struct cuda_card *card, int *out_before)
 {
+    assert(card->ordinal >= 0);
     mt_status status = check(cudaGetDevice(out_before), "cudaGetDevice");
     if (status == MT_OK && *out_before != card->ordinal)
         status = check(cudaSetDevice(card->ordinal), "cudaSetDevice");
@@ -83,7 +85,7 @@ static mt_status card_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     return status;
 }
 
-/* cudaFree waits for the work that may still use the memory. */
+/* cudaFree waits for work that may still use the memory. */
 static void card_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     int before;
@@ -132,8 +134,8 @@ static cudaStream_t stream_of(struct cuda_card *card, mt_stream number)
     return (cudaStream_t)(uintptr_t)mt_torch_card_stream_of(&card->card, number);
 }
 
-/* A wait is for what the event was recorded after last, so one event is enough. */
-static mt_status follow(struct cuda_card *card, cudaStream_t later, cudaStream_t earlier)
+/* Queues a wait in `later` for the work of `earlier`. One event is enough, since a wait is for its last record. */
+static mt_status wait_for(struct cuda_card *card, cudaStream_t later, cudaStream_t earlier)
 {
     pthread_mutex_lock(&card->lock);
     mt_status status = check(cudaEventRecord(card->reached, earlier), "cudaEventRecord");
@@ -143,7 +145,7 @@ static mt_status follow(struct cuda_card *card, cudaStream_t later, cudaStream_t
     return status;
 }
 
-/* The default stream is the current card's. */
+/* Enters the card, since the default stream is the current card's. */
 static mt_status card_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
 {
     struct cuda_card *card = card_of(device);
@@ -151,7 +153,7 @@ static mt_status card_follow(struct mt_device *device, mt_stream later, mt_strea
     mt_status status = enter(card, &before);
     if (status != MT_OK)
         return status;
-    status = follow(card, stream_of(card, later), stream_of(card, earlier));
+    status = wait_for(card, stream_of(card, later), stream_of(card, earlier));
     leave(card, before);
     return status;
 }
@@ -188,8 +190,8 @@ static void card_close(struct mt_device *device)
     .kind = "cuda", .reserve = card_reserve, .release = card_release, .synchronize = card_synchronize,                 \
     .follow = card_follow, .now_ns = card_now_ns, .close = card_close
 
-/* Memory that is mapped under a range belongs to one card: PyTorch's copies between cards, and its kernels that reach for
- * another's, find what cudaMalloc gave. So ranges are for who sees one card alone. */
+/* Memory that is mapped into a range can be reached from its own card alone. PyTorch copies between cards and has
+ * kernels that read another's memory, which need cudaMalloc. So ranges are used only if the process sees one card. */
 static const struct mt_device_table one_of_several_cards = {CARD_TABLE};
 static const struct mt_device_table only_card = {
     CARD_TABLE,
@@ -221,7 +223,7 @@ static mt_status describe(struct cuda_card *card)
     return MT_OK;
 }
 
-/* The context is current from the first call that needs one. */
+/* Creates the event. The context becomes current with the first call that needs one. */
 static mt_status start(struct cuda_card *card)
 {
     int before;

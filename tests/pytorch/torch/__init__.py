@@ -1,5 +1,5 @@
-"""As much of PyTorch as samples/pytorch/memtrace_torch.py speaks to, over the library without a card: tensors are blocks of
-memory and nothing else, and backward runs the nodes of a graph in another thread."""
+"""A fake PyTorch with the parts that samples/pytorch/memtrace_torch.py uses, over the library with fake cards. Tensors are
+blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
 import ctypes
 import os
 import sys
@@ -15,7 +15,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Allocator:
-    """CUDAPluggableAllocator: what was set, by name."""
+    """CUDAPluggableAllocator: stores the functions that were set, by name."""
 
     current = None
 
@@ -45,7 +45,7 @@ def take(count, device=0, stream=0):
 
 
 class Node:
-    """A step of backward: what it allocates, and the nodes that come after it."""
+    """A step of backward: its allocations, and the nodes after it."""
 
     def __init__(self, count, *after):
         self.count, self.after, self.dicts = count, after, []
@@ -64,7 +64,7 @@ class Node:
 
 
 class OlderNode(Node):
-    """One whose hooks only a tensor can register."""
+    """A node whose hooks only a tensor can register."""
 
     def __getattribute__(self, name):
         if name == "_register_hook_dict":

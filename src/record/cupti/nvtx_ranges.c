@@ -1,11 +1,11 @@
-#include "record/cupti/range_listener.h"
+#include "record/cupti/nvtx_ranges.h"
 
 #include "base/memory.h"
 
 #include <generated_nvtx_meta.h>
 #include <wchar.h>
 
-enum { NAME_BYTES = 256 }; /* of a name that we spell; others are of any length */
+enum { NAME_BYTES = 256 }; /* of a name that is converted; others have any length */
 
 const CUpti_CallbackId *mt_range_functions(size_t *out_count)
 {
@@ -29,7 +29,7 @@ void mt_range_strings_create(struct mt_range_strings *strings)
     mt_number_map_create(&strings->copies);
 }
 
-bool mt_range_string_heard(struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data)
+bool mt_range_string_keep(struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data)
 {
     if (id != CUPTI_CBID_NVTX_nvtxDomainRegisterStringA)
         return false;
@@ -48,7 +48,7 @@ static const char *find(const struct mt_range_strings *strings, nvtxStringHandle
 
 /* ---- names ---- */
 
-/* ASCII of what is ASCII: the encoding of wide characters is the program's own affair. */
+/* Copies what is ASCII, with ? for the rest: the encoding of wide characters is unknown. */
 static const char *narrow(const wchar_t *wide, char text[NAME_BYTES])
 {
     int length = 0;
@@ -77,7 +77,7 @@ static const char *attribute_name(const struct mt_range_strings *strings, const 
     }
 }
 
-/* The name of a range that begins, in `text` unless it is the caller's own. NULL: it has none. */
+/* Returns the name of a range that begins, in `text` unless it is the program's own; NULL if it has none. */
 static const char *name_of(const struct mt_range_strings *strings, CUpti_CallbackId id, const void *given,
                            char text[NAME_BYTES])
 {
@@ -97,7 +97,7 @@ static const char *name_of(const struct mt_range_strings *strings, CUpti_Callbac
 
 /* ---- ranges ---- */
 
-/* 0: the default one. */
+/* Returns the domain of a call; 0 is the default one. */
 static uint64_t domain_of(CUpti_CallbackId id, const void *given)
 {
     if (id == CUPTI_CBID_NVTX_nvtxDomainRangePushEx)
@@ -107,9 +107,9 @@ static uint64_t domain_of(CUpti_CallbackId id, const void *given)
     return 0;
 }
 
-void mt_range_heard(struct mt_account *account, struct mt_account_thread *thread,
-                    const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
-                    uint64_t time_ns)
+void mt_range_report(struct mt_account *account, struct mt_account_thread *thread,
+                     const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
+                     uint64_t time_ns)
 {
     char text[NAME_BYTES];
     uint64_t domain = domain_of(id, data->functionParams);

@@ -1,15 +1,22 @@
-/* The allocator, by address: callers have numbers where ours are blocks. */
+/* Memory by address: blocks of the run's allocator, which callers know by their address, and notes of memory that the
+ * program takes elsewhere. */
 #include "api/run_parts.h"
 
+#include <assert.h>
 #include <inttypes.h>
+
+/* ---- the allocator ---- */
 
 static mt_status check_device(const struct memtrace_run *run)
 {
-    return run->alloc != NULL ? MT_OK : mt_fail(MT_USAGE, "the run was opened without a device: there is no allocator");
+    assert((run->alloc == NULL) == (run->device == NULL));
+    return run->alloc != NULL ? MT_OK
+                              : mt_fail(MT_USAGE, "the run was opened without a device, so it has no allocator");
 }
 
 static void put_block(struct memtrace_run *run, struct mt_block *block)
 {
+    assert(mt_block_address(block) != 0 && mt_block_address(block) != MT_NUMBER_MAP_NO_KEY);
     mt_lock_take(&run->blocks_lock);
     mt_number_map_put(&run->blocks, mt_block_address(block), (uint64_t)(uintptr_t)block);
     mt_lock_give(&run->blocks_lock);
@@ -33,7 +40,7 @@ static bool find_block(struct memtrace_run *run, uint64_t address, uint64_t *out
 
 static mt_status fail_unknown(uint64_t address)
 {
-    return mt_fail(MT_USAGE, "no block that is out begins at 0x%" PRIx64 ": it was given back, or was never taken here",
+    return mt_fail(MT_USAGE, "no live block begins at 0x%" PRIx64 ": it was given back, or was never taken here",
                    address);
 }
 
@@ -106,6 +113,8 @@ memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *
     if (status != MT_OK)
         return mt_api_status(status);
     mt_alloc_stats(run->alloc, &stats);
+    assert(stats.all.requested_bytes <= stats.all.allocated_bytes && stats.reserved_bytes <= stats.peak_reserved_bytes);
+    assert(stats.all.allocated_bytes <= stats.all.peak_allocated_bytes);
     memtrace_statistics known = {.requested_bytes = stats.all.requested_bytes,
                                  .allocated_bytes = stats.all.allocated_bytes,
                                  .reserved_bytes = stats.reserved_bytes,
@@ -116,4 +125,76 @@ memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *
                                  .taken = stats.all.total_allocs,
                                  .refused = stats.ooms};
     return mt_api_status(mt_api_copy_out("memtrace_statistics", &known, sizeof known, out_statistics));
+}
+
+/* ---- notes ---- */
+
+static mt_status describe(struct memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
+                          const memtrace_label *label, struct mt_foreign_block *out)
+{
+    *out =
+        (struct mt_foreign_block){.address = address, .requested_bytes = bytes, .block_bytes = bytes, .stream = stream};
+    return mt_api_label(run, label, &out->label, &out->span);
+}
+
+memtrace_status memtrace_note_take(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
+                                   const memtrace_label *label)
+{
+    struct mt_foreign_block block;
+    mt_status status = describe(run, address, bytes, stream, label, &block);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_take(run->notes, mt_api_now_ns(run), &block);
+    mt_lock_give(&run->notes_lock);
+    return MEMTRACE_OK;
+}
+
+void memtrace_note_give(memtrace_run *run, uint64_t address)
+{
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_give(run->notes, mt_api_now_ns(run), address);
+    mt_lock_give(&run->notes_lock);
+}
+
+memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream, const memtrace_label *label)
+{
+    struct mt_foreign_block request;
+    mt_status status = describe(run, 0, bytes, stream, label, &request);
+    if (status != MT_OK)
+        return mt_api_status(status);
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_oom(run->notes, mt_api_now_ns(run), &request);
+    mt_lock_give(&run->notes_lock);
+    return MEMTRACE_OK;
+}
+
+void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream)
+{
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_map(run->notes, mt_api_now_ns(run), address, bytes, stream);
+    mt_lock_give(&run->notes_lock);
+}
+
+void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes)
+{
+    mt_lock_take(&run->notes_lock);
+    mt_foreign_unmap(run->notes, mt_api_now_ns(run), address, bytes);
+    mt_lock_give(&run->notes_lock);
+}
+
+memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts)
+{
+    mt_lock_take(&run->notes_lock);
+    struct mt_foreign_counts counts = mt_foreign_counts(run->notes);
+    mt_lock_give(&run->notes_lock);
+    memtrace_note_counts known = {.takes = counts.takes,
+                                  .gives = counts.gives,
+                                  .maps = counts.maps,
+                                  .unmaps = counts.unmaps,
+                                  .unseen_gives = counts.unseen_gives,
+                                  .lost_gives = counts.lost_gives,
+                                  .unmapped_gives = counts.unmapped_gives,
+                                  .ignored = counts.refused};
+    return mt_api_status(mt_api_copy_out("memtrace_note_counts", &known, sizeof known, out_counts));
 }
