@@ -11,7 +11,7 @@
 #define MT_TRACE_QUERY_QUERY_H
 
 #include "base/event.h"
-#include "trace/query/trace.h"
+#include "trace/query/lookup.h"
 #include "trace/store/connection.h"
 
 struct mt_interner;
@@ -113,9 +113,12 @@ static inline int64_t mt_query_position(int64_t id, int64_t first_event)
     return (int64_t)((uint64_t)id - (uint64_t)first_event);
 }
 
-/* Finds the step of an event: the last that had begun, since an event between two steps counts with the earlier one. -1:
- * none had. */
-mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
+/* Finds the step of an event, as mt_trace_step_of does. */
+static inline mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event,
+                                         int64_t *out_step)
+{
+    return mt_trace_step_of(trace, run, event, out_step);
+}
 
 /* Finds the highest bytes of the measure and the event that reached them; 0: nothing was ever allocated. */
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,

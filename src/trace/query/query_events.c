@@ -1,5 +1,5 @@
-/* Queries that go through the events of a run in order: allocations and frees; the time of each event; and marks, which are
- * steps, phases, spans and refused requests.
+/* Queries about events: look-ups around single ones; and in order, allocations and frees, the time of each event, and marks,
+ * which are steps, phases, spans and refused requests.
  *
  * A third of all events are marks, and spans are few: each span's path is read once, and a mark finds it by its number. */
 #include "base/memory.h"
@@ -27,7 +27,7 @@ mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run,
     return status == MT_OK && !row ? mt_query_fail_no_step(run, step) : status;
 }
 
-mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
+mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
 {
     struct mt_statement *statement;
     /* The step before the first that began later: events of early steps, which most queries are about, are found at once. */
@@ -39,6 +39,38 @@ mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int
     *out_step = MT_STEP_BEFORE;
     if (mt_statement_next(statement, &status) && !mt_statement_is_null(statement, 0))
         *out_step = mt_statement_integer(statement, 0);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint64_t *out_bytes)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT kind, requested_bytes FROM event WHERE ?1 = ?1 AND id > ?2 AND id < ?3 ORDER BY id LIMIT 1",
+        &statement);
+    MT_QUERY_BIND(statement, event, mt_query_end(run));
+    *out_bytes = 0;
+    if (mt_statement_next(statement, &status) && mt_statement_integer(statement, 0) == MT_EVENT_ALLOC)
+        status = mt_query_natural(statement, 1, out_bytes);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
+                                 const char **out_phase)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
+        " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
+        " ORDER BY id DESC LIMIT 1",
+        &statement);
+    MT_QUERY_BIND(statement, search->alloc_event, search->event, search->first, search->last, MT_EVENT_FREE,
+                  MT_EVENT_PHASE);
+    int64_t phase = mt_statement_next(statement, &status) ? mt_statement_integer(statement, 0) : -1;
+    *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
     mt_statement_finalize(statement);
     return status;
 }

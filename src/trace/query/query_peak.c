@@ -69,7 +69,7 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
         peak->span = mt_query_text(trace, statement, 2);
     }
     mt_statement_finalize(statement);
-    return mt_status_keep(status, mt_query_step_of(trace, run, peak->event, &peak->step));
+    return mt_status_keep(status, mt_trace_step_of(trace, run, peak->event, &peak->step));
 }
 
 static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)

@@ -206,7 +206,7 @@ static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, str
 {
     mt_status status = MT_OK;
     for (size_t i = 0; i < ranking->count && status == MT_OK; i++)
-        status = mt_query_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
+        status = mt_trace_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
     return status;
 }
 
