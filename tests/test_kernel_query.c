@@ -182,7 +182,7 @@ static bool is_product(const char *op)
     return op != NULL && strlen(op) > 7 && strcmp(op + strlen(op) - 7, ".matmul") == 0;
 }
 
-/* What the brute-force walk is asked for; NULL: any. */
+/* The filter of the brute-force walk; NULL: any. */
 struct question {
     const char *phase, *name;
     int product; /* -1: either */
@@ -266,7 +266,7 @@ static void sums_by_phase_are_those_of_a_walk(void **state)
     mt_trace_close(trace);
 }
 
-static void attention_is_told_from_its_projections(void **state)
+static void attention_is_apart_from_its_projections(void **state)
 {
     (void)state;
     struct mt_trace *trace;
@@ -284,7 +284,7 @@ static void attention_is_told_from_its_projections(void **state)
     mt_trace_close(trace);
 }
 
-static void a_run_of_warm_up_alone_is_told_by_it(void **state)
+static void a_run_of_warm_up_alone_counts_it(void **state)
 {
     (void)state;
     struct mt_trace *trace;
@@ -354,7 +354,7 @@ static void kernels_survive_the_process(void **state)
     mt_trace_close(trace);
 }
 
-/* What the program prints; the caller's. */
+/* Returns the program's output. The caller frees it. */
 static char *program_says(const char *arguments)
 {
     char command[2 * FIXTURE_PATH_BYTES + 256];
@@ -421,8 +421,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernels_come_back_as_they_were_given, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(attention_is_told_from_its_projections, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_of_warm_up_alone_is_told_by_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attention_is_apart_from_its_projections, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_of_warm_up_alone_counts_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kernels_survive_the_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_program_tells_what_the_query_does, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_program_shortens_names, set_up, tear_down),

@@ -98,7 +98,7 @@ static void record_times(struct fixture *fixture)
     end(fixture, MT_RUN_DONE);
 }
 
-/* How many of the measured times are below `ms`. */
+/* Returns how many of the measured times are below `ms`. */
 static int64_t count_below(const double *ms, int64_t count, double bound)
 {
     int64_t below = 0;
