@@ -54,16 +54,14 @@ static const char *blob_text(const struct mt_statement *row, int column, struct 
 static struct mt_sql_value read_value(const struct mt_statement *row, int column, struct mt_text *digits)
 {
     switch (mt_statement_column_type(row, column)) {
-    case MT_COLUMN_INTEGER:
+    case SQLITE_INTEGER:
         return (struct mt_sql_value){.type = MT_SQL_INTEGER, .integer = mt_statement_integer(row, column)};
-    case MT_COLUMN_REAL:
+    case SQLITE_FLOAT:
         return (struct mt_sql_value){.type = MT_SQL_REAL, .real = mt_statement_real(row, column)};
-    case MT_COLUMN_TEXT:
+    case SQLITE_TEXT:
         return (struct mt_sql_value){.type = MT_SQL_TEXT, .text = mt_statement_text(row, column)};
-    case MT_COLUMN_BLOB:
+    case SQLITE_BLOB:
         return (struct mt_sql_value){.type = MT_SQL_BLOB, .text = blob_text(row, column, digits)};
-    case MT_COLUMN_NULL:
-        break;
     }
     return (struct mt_sql_value){.type = MT_SQL_NULL};
 }

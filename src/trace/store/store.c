@@ -24,19 +24,11 @@
 /* Tables for the derived rows of a live run, and views of the main tables' names that join them with the rows of all other
  * runs. The main tables' rows of the live run are left out: they are of steps that are over, which are derived, too. */
 #define OTHER_RUNS " WHERE run NOT IN (SELECT id FROM main.run WHERE state = 'running')"
-static const char live_tables[] =
-    "CREATE TEMP TABLE live_summary_peak AS SELECT * FROM main.summary_peak LIMIT 0;"
-    "CREATE TEMP TABLE live_summary_peak_category AS SELECT * FROM main.summary_peak_category LIMIT 0;"
-    "CREATE TEMP TABLE live_summary_category AS SELECT * FROM main.summary_category LIMIT 0;"
-    "CREATE TEMP TABLE live_summary_allocation AS SELECT * FROM main.summary_allocation LIMIT 0;"
-    "CREATE TEMP VIEW summary_peak AS"
-    " SELECT * FROM main.summary_peak" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_peak;"
-    "CREATE TEMP VIEW summary_peak_category AS"
-    " SELECT * FROM main.summary_peak_category" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_peak_category;"
-    "CREATE TEMP VIEW summary_category AS"
-    " SELECT * FROM main.summary_category" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_category;"
-    "CREATE TEMP VIEW summary_allocation AS"
-    " SELECT * FROM main.summary_allocation" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_allocation";
+#define LIVE_TABLE(name)                                                                                               \
+    "CREATE TEMP TABLE live_" name " AS SELECT * FROM main." name " LIMIT 0;"                                          \
+    "CREATE TEMP VIEW " name " AS SELECT * FROM main." name OTHER_RUNS " UNION ALL SELECT * FROM live_" name ";"
+static const char live_tables[] = LIVE_TABLE("summary_peak") LIVE_TABLE("summary_peak_category")
+    LIVE_TABLE("summary_category") LIVE_TABLE("summary_allocation");
 
 static void add_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
 {
