@@ -33,28 +33,17 @@ struct groups {
     const char **shapes;
 };
 
-static void reverse(struct ends *ends)
-{
-    for (size_t low = 0, high = ends->count; low + 1 < high; low++) {
-        high--;
-        int64_t step = ends->steps[low], event = ends->events[low];
-        ends->steps[low] = ends->steps[high];
-        ends->events[low] = ends->events[high];
-        ends->steps[high] = step;
-        ends->events[high] = event;
-    }
-}
-
 /* Reads the last ends of steps, without the first step's. */
 static mt_status read_ends(struct mt_trace *trace, const struct mt_run *run, struct ends *out)
 {
     *out = (struct ends){0};
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS NOT NULL"
-                                        " AND number > (SELECT min(number) FROM step WHERE run = ?1)"
-                                        " ORDER BY number DESC LIMIT ?2",
-                                        &statement);
+    mt_status status =
+        mt_query_prepare(trace, run,
+                         "SELECT * FROM (SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS"
+                         " NOT NULL AND number > (SELECT min(number) FROM step WHERE run = ?1)"
+                         " ORDER BY number DESC LIMIT ?2) ORDER BY number",
+                         &statement);
     mt_statement_bind_integer(statement, 2, MT_LEAK_MOST_ENDS);
     while (mt_statement_next(statement, &status)) {
         assert(out->count < MT_LEAK_MOST_ENDS);
@@ -62,7 +51,6 @@ static mt_status read_ends(struct mt_trace *trace, const struct mt_run *run, str
         out->events[out->count++] = mt_statement_integer(statement, 1);
     }
     mt_statement_finalize(statement);
-    reverse(out);
     return status;
 }
 

@@ -248,11 +248,10 @@ static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *rec
 /* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
 static mt_status add_use(struct mt_intake *intake, const struct mt_event *record)
 {
-    uint64_t block = mt_use_of_record(record).block;
-    if (block >= (uint64_t)mt_summary_events(intake->summary))
+    const struct mt_use use = mt_use_of_record(record);
+    if (use.block >= (uint64_t)mt_summary_events(intake->summary))
         return MT_OK;
-    *(struct mt_use_row_in *)mt_batch_add(intake->uses) = (struct mt_use_row_in){
-        .allocation = intake->first_event + (int64_t)block, .first_event = intake->first_event, .record = record};
+    mt_use_row_set(mt_batch_add(intake->uses), intake->first_event, &use);
     return mt_batch_is_full(intake->uses) ? mt_batch_store(intake->uses) : MT_OK;
 }
 
