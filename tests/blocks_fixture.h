@@ -1,4 +1,4 @@
-/* What the tests of a trace's blocks share: a trace of random runs, with the events as they were emitted, and a folder. */
+/* The fixture of tests of a trace's blocks: a trace of random runs, with the events as they were emitted, and a folder. */
 #ifndef MT_TESTS_BLOCKS_FIXTURE_H
 #define MT_TESTS_BLOCKS_FIXTURE_H
 

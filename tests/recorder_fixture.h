@@ -1,4 +1,4 @@
-/* What the tests of the recorder share: a folder of their own, a script of events that looks like an allocator's and is
+/* The fixture of tests of the recorder: a folder of their own, a script of events that looks like an allocator's and is
  * the same for the same seed, and the comparison of a stored run with it. */
 #ifndef MT_TESTS_RECORDER_FIXTURE_H
 #define MT_TESTS_RECORDER_FIXTURE_H
@@ -120,7 +120,7 @@ static inline void script_fill_segment(struct script *script, struct mt_event *e
     script->next_offset = grows ? script->next_offset : 0;
 }
 
-/* What lies between allocations: spans, steps, phases. */
+/* Fills in an event between allocations: of a span, a step or a phase. */
 static inline void script_fill_mark(struct script *script, struct mt_event *event)
 {
     static const mt_event_kind kinds[] = {MT_EVENT_SPAN_BEGIN, MT_EVENT_SPAN_END, MT_EVENT_PHASE, MT_EVENT_OOM};
@@ -157,7 +157,7 @@ static inline struct mt_event script_next(struct script *script)
     return event;
 }
 
-/* How the block was used whose alloc and free have these sequences: every fifth never. */
+/* Returns the use of the block whose alloc and free have these sequences. Every fifth is never used. */
 static inline struct mt_use script_use(uint64_t alloc, uint64_t end)
 {
     uint64_t random = mt_splitmix64(alloc), first = alloc + random % (end - alloc);
@@ -341,7 +341,7 @@ static inline void check_moment(sqlite3_stmt *row, int column, uint64_t sequence
         assert_int_equal(sqlite3_column_type(row, column), SQLITE_NULL);
 }
 
-/* Whether the row of a free says of its block what the use said. */
+/* Checks that the row of a free's block has the fields of the use. */
 static inline void check_use(sqlite3_stmt *row, const struct mt_use *use)
 {
     bool used = use->reads + (uint64_t)use->writes > 0, paused = use->idle_to > use->idle_from;
@@ -361,7 +361,7 @@ static inline bool has_span(const struct mt_event *event)
            event->kind == MT_EVENT_SPAN_END;
 }
 
-/* Whether the row says what the event said. */
+/* Checks that the row has the fields of the event. */
 static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, const struct mt_interner *interner)
 {
     check_integer(row, 1, event->time_ns);

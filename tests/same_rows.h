@@ -11,7 +11,7 @@ static inline void expect_success(const struct said *said)
         fail_msg("exit code %d: %s%s", said->code, said->err, said->out);
 }
 
-/* Whether both rows say the same, column by column. */
+/* Checks that both rows are equal, column by column. */
 static inline void expect_same_row(sqlite3_stmt *a, sqlite3_stmt *b, uint64_t number)
 {
     for (int i = 0; i < sqlite3_column_count(a); i++) {
@@ -21,7 +21,7 @@ static inline void expect_same_row(sqlite3_stmt *a, sqlite3_stmt *b, uint64_t nu
     }
 }
 
-/* Whether both statements say the same; returns how many rows. */
+/* Checks that both statements return equal rows. Returns how many. */
 static inline uint64_t expect_same(const char *path_a, const char *sql_a, const char *path_b, const char *sql_b)
 {
     sqlite3 *databases[] = {sql_open(path_a), sql_open(path_b)};

@@ -1,10 +1,10 @@
-/* What the program answers to SQL. */
+/* Answers of the program to SQL. */
 #ifndef MT_TESTS_SQL_ANSWER_H
 #define MT_TESTS_SQL_ANSWER_H
 
 #include "program.h"
 
-/* What the first column of the first row is, of memtrace.db. Borrowed, until the next question. */
+/* Returns the first column of the first row of a query on memtrace.db. Borrowed until the next one. */
 static inline const char *ask_trace(const char *sql)
 {
     static char answer[4096];

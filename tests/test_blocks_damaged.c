@@ -1,4 +1,4 @@
-/* What damaged traces say of their blocks, which may lead nowhere. */
+/* The blocks of damaged traces, whose numbers may lead nowhere. */
 #include "blocks_fixture.h"
 #include "trace_edit.h"
 
@@ -36,7 +36,7 @@ static mt_status ask_everything(struct fixture *fixture, size_t *out_freed)
 /* The newest event of a kind, in SQL. */
 #define NEWEST(kind) " WHERE id = (SELECT max(id) FROM event WHERE kind = " #kind ")"
 
-/* What is done to the trace, and what is said of it then; `lost_frees`: blocks that lose their end by it. */
+/* Damage to the trace, and the answer to it; `lost_frees`: blocks that lose their end by it. */
 static const struct {
     const char *damage;
     mt_status status;

@@ -19,7 +19,7 @@ enum { KILLS = 20, MOST_DELAY_US = 60000, SMALL_RING = 4096, NOBODY = 65534 };
 
 static char path[FIXTURE_PATH_BYTES];
 
-/* How many events the child has emitted, in memory that outlives it. */
+/* The number of events that the child has emitted, in memory that outlives it. */
 static _Atomic uint64_t *emitted;
 
 static int set_up(void **state)
@@ -209,7 +209,7 @@ static void a_new_run_recovers_the_one_before(void **state)
     check_whole();
 }
 
-/* Records, and has a child that lives as long as somebody writes to `reading`. */
+/* Records, and has a child that lives as long as `reading` has a writer. */
 static void record_beside_a_child(int reading, int writing)
 {
     struct mt_recorder *recorder = fixture_open(path, 0);
@@ -333,7 +333,7 @@ static int open_without_address_space(bool reads)
     return reads ? mt_store_open_reading(path, &reader) : mt_recorder_open(path, &info, &recorder);
 }
 
-/* What can't be looked at is not thrown away. */
+/* A ring that can't be read is not removed. */
 static void a_ring_that_cannot_be_mapped_stays(void **state)
 {
     (void)state;

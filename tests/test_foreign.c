@@ -1,9 +1,9 @@
-/* What becomes of memory that others say they took: examples. Random ones are in test_foreign_random.c. */
+/* Events of the memory of other programs: examples. Random ones are in test_foreign_random.c. */
 #include "recorder_fixture.h"
 
 #include "trace/store/foreign.h"
 
-/* Keeps what it is told. */
+/* A sink that keeps its events. */
 struct list {
     struct mt_event events[32];
     int count, kernels;
@@ -99,7 +99,7 @@ static void what_cannot_be_is_refused_and_counted(void **state)
     mt_foreign_destroy(foreign);
 }
 
-static void marks_keep_order_whatever_times_they_are_told_with(void **state)
+static void marks_keep_order_whatever_their_times(void **state)
 {
     (void)state;
     static const mt_event_kind kinds[] = {MT_EVENT_STEP_BEGIN, MT_EVENT_SPAN_BEGIN, MT_EVENT_SPAN_END, MT_EVENT_PHASE,
@@ -135,7 +135,7 @@ int main(void)
         cmocka_unit_test(an_allocation_without_an_allocator_is_segment_and_block),
         cmocka_unit_test(a_reserved_range_is_one_segment_that_grows_and_shrinks),
         cmocka_unit_test(what_cannot_be_is_refused_and_counted),
-        cmocka_unit_test(marks_keep_order_whatever_times_they_are_told_with),
+        cmocka_unit_test(marks_keep_order_whatever_their_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

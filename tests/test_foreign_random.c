@@ -22,7 +22,7 @@ struct known {
     bool live;
 };
 
-/* What was emitted, an address a cell: 0 where there is neither memory nor block. */
+/* The emitted memory and blocks, an address a cell: 0 for neither. */
 struct shadow {
     uint32_t segment[CELLS]; /* birth + 1 */
     uint32_t block[CELLS];   /* sequence of the alloc + 1 */
@@ -115,7 +115,7 @@ static void shadow_emit(void *context, const struct mt_event *event)
         shadow->ooms += event->kind == MT_EVENT_OOM;
 }
 
-/* What ought to be: told the same, it does everything cell by cell. */
+/* The model: gets the same calls, and does everything cell by cell. */
 struct model {
     uint32_t segment[CELLS]; /* 0: no memory */
     uint32_t next_segment;
@@ -344,7 +344,7 @@ static int64_t peak_bytes(const char *measure)
 }
 
 /* The composition of the peak sums to it, by the names that were given. */
-static void the_peaks_of_a_trace_are_those_of_what_was_told(void **state)
+static void the_peaks_of_a_trace_are_those_of_its_events(void **state)
 {
     (void)state;
     static const char *const measures[] = {"allocated", "requested", "reserved"};
@@ -367,7 +367,7 @@ static void the_peaks_of_a_trace_are_those_of_what_was_told(void **state)
                         "Adapter,Other,Param,Tower");
     assert_int_equal(sql_integer(path, "SELECT sum(count) FROM summary_category"), model.counts.takes);
 }
-/* Sums what it is told. */
+/* Sums the calls. */
 struct sums {
     uint64_t allocs, frees, live_bytes;
 };
@@ -416,7 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_interleaving_is_what_a_naive_model_says),
-        cmocka_unit_test_setup_teardown(the_peaks_of_a_trace_are_those_of_what_was_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_peaks_of_a_trace_are_those_of_its_events, set_up, tear_down),
         cmocka_unit_test(many_blocks_are_found_in_any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

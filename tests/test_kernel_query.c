@@ -267,7 +267,7 @@ static void sums_by_phase_are_those_of_a_walk(void **state)
     mt_trace_close(trace);
 }
 
-static void attention_is_told_from_its_projections(void **state)
+static void attention_is_apart_from_its_projections(void **state)
 {
     (void)state;
     struct mt_trace *trace;
@@ -285,7 +285,7 @@ static void attention_is_told_from_its_projections(void **state)
     mt_trace_close(trace);
 }
 
-static void a_run_of_warm_up_alone_is_told_by_it(void **state)
+static void a_run_of_warm_up_alone_counts_it(void **state)
 {
     (void)state;
     struct mt_trace *trace;
@@ -422,8 +422,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernels_come_back_as_they_were_given, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(attention_is_told_from_its_projections, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_of_warm_up_alone_is_told_by_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(attention_is_apart_from_its_projections, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_of_warm_up_alone_counts_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kernels_survive_the_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_program_tells_what_the_query_does, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_program_shortens_names, set_up, tear_down),

@@ -89,7 +89,7 @@ static void answer_release(struct answer *answer)
     mt_trace_close(answer->trace);
 }
 
-/* Whether two labels are alike but for layer and shape. */
+/* True if two labels differ in layer and shape only. */
 static bool are_alike(const struct mt_label_row *a, const struct mt_label_row *b)
 {
     return strcmp(a->category, b->category) == 0 && strcmp(a->role, b->role) == 0 && strcmp(a->op, b->op) == 0 &&
@@ -268,7 +268,7 @@ static void what_stays_and_what_comes_and_goes_is_no_leak(void **state)
     answer_release(&answer);
 }
 
-/* What is long over is not looked at. */
+/* Ends of steps before the last eight are not compared. */
 static void only_the_last_steps_count(void **state)
 {
     const struct fixture *fixture = *state;
@@ -287,7 +287,7 @@ static void only_the_last_steps_count(void **state)
     answer_release(&answer);
 }
 
-static void a_run_of_two_steps_is_too_short_and_told_so(void **state)
+static void a_run_of_two_steps_is_refused_as_too_short(void **state)
 {
     const struct fixture *fixture = *state;
     struct answer answer;
@@ -307,7 +307,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leaked_blocks_of_several_lengths_are_one_kind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_stays_and_what_comes_and_goes_is_no_leak, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_the_last_steps_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_of_two_steps_is_too_short_and_told_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_of_two_steps_is_refused_as_too_short, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

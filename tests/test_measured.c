@@ -36,12 +36,6 @@ static uint64_t draw(struct fixture *fixture, uint64_t below)
     return mt_splitmix64(fixture->seed * 1000003 + fixture->draws++) % below;
 }
 
-static const char *const measurement_names[] = {
-#define X(name, text, measurement) measurement,
-    MT_TIMED_PARTS(X)
-#undef X
-};
-
 static void begin(struct fixture *fixture, const char *device, const struct mt_run_setting *settings, size_t count)
 {
     struct mt_run_info info = {
@@ -97,13 +91,14 @@ static void record_times(struct fixture *fixture)
     for (int part = 0; part < MT_TIMED_PART_COUNT; part++) {
         for (int64_t step = 0; step < fixture->steps; step++) {
             fixture->ms[part][step] = draw_ms(fixture);
-            mt_recorder_measure(fixture->recorder, measurement_names[part], step, fixture->ms[part][step]);
+            mt_recorder_measure(fixture->recorder, mt_timed_part_measurement((mt_timed_part)part), step,
+                                fixture->ms[part][step]);
         }
     }
     end(fixture, MT_RUN_DONE);
 }
 
-/* How many of the measured times are below `ms`. */
+/* Returns how many of the measured times are below `ms`. */
 static int64_t count_below(const double *ms, int64_t count, double bound)
 {
     int64_t below = 0;

@@ -1,4 +1,4 @@
-/* Which parts of segments have memory: random maps and unmaps, sound ones and others, against a map of every byte; and as
+/* The parts of segments that have memory: random maps and unmaps, sound ones and others, against a map of every byte; and as
  * a trace tells them. */
 #include "seed.h"
 #include "trace/query/blocks.h"
@@ -12,7 +12,7 @@
 
 enum { SEGMENTS = 3, BYTES = 48, ROUNDS = 30, EVENTS = 120 };
 
-/* Which event mapped a byte, that is still mapped; 0: it has no memory. `history`: after each event. */
+/* The event that mapped a byte; 0: it has no memory. `history`: after each event. */
 struct bytes {
     int64_t mapped_by[SEGMENTS][BYTES];
     int64_t history[EVENTS + 1][SEGMENTS][BYTES];
@@ -33,7 +33,7 @@ static struct mt_part draw_part(uint64_t *random, int64_t event)
                             .mapped_event = event};
 }
 
-/* How many of the part's bytes have memory. */
+/* Returns how many of the part's bytes have memory. */
 static uint64_t count_mapped(const struct bytes *bytes, const struct mt_part *part)
 {
     uint64_t count = 0;
@@ -62,7 +62,7 @@ static void apply(struct mt_parts *parts, struct bytes *bytes, uint64_t *random,
     memcpy(bytes->history[event], bytes->mapped_by, sizeof bytes->mapped_by);
 }
 
-/* Whether a later row is about the same part. */
+/* True if a later row is of the same part. */
 static bool is_replaced(const struct mt_parts *parts, size_t row)
 {
     const struct mt_part *one = &parts->rows[row];

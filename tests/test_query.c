@@ -298,7 +298,7 @@ static void the_peak_of_a_step_that_there_is_not_is_wrong_usage(void **state)
     for_each_run(*state, check_step_peaks);
 }
 
-/* What is done to the derived tables, and the measures whose peaks can't be told then. */
+/* Damage to the derived tables, and the measures whose peaks can't be read then. */
 static void a_peak_that_does_not_add_up_is_damage(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* What is told of runs that lack what most have: no events, one, none that names a block, steps with something between. */
+/* Answers about unusual runs: without events, with one, without blocks, with events between steps. */
 #include "trace_edit.h"
 #include "trace_file_fixture.h"
 
@@ -68,7 +68,7 @@ static struct mt_peak_row peak_of(struct mt_trace *trace, const struct mt_run *r
     return peak;
 }
 
-/* Nothing was lived, so nothing is told, and no question fails that has an answer. */
+/* A run without events has empty answers, and no query fails that has an answer. */
 static void a_run_without_events_has_no_peak(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void memory_that_nothing_was_taken_from_has_its_time(void **state)
     mt_trace_close(trace);
 }
 
-/* What is taken between two steps counts with the earlier one, in every answer. */
+/* An allocation between two steps counts with the earlier one, in every answer. */
 static void a_peak_between_two_steps_is_of_the_earlier_one(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static mt_status keep_last_id(void *context, const struct mt_event_row *row)
 }
 
 /* A free that names no alloc, or one that there can't be. */
-static void a_free_of_nothing_is_told_as_that(void **state)
+static void a_free_of_nothing_has_no_allocation(void **state)
 {
     (void)state;
     static const struct {
@@ -236,7 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_peak_between_two_steps_is_of_the_earlier_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_does_not_say_its_precision_has_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(readings_that_no_card_could_give_are_damage, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_free_of_nothing_is_told_as_that, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_free_of_nothing_has_no_allocation, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

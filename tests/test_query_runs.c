@@ -1,4 +1,4 @@
-/* Which run is found, by what; whose span a block has; what a run of nothing, or no trace at all, answers. */
+/* Finding runs by number and name; the span of a block; the answers of a run without events, and of no trace at all. */
 #include "random_runs.h"
 
 static void a_run_is_found_by_number_by_name_and_as_the_newest(void **state)

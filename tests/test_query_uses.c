@@ -1,4 +1,4 @@
-/* How blocks were used, as the trace tells it: against what was emitted, in windows and for blocks picked at random; of
+/* The uses of blocks in a trace, compared with those that were emitted, in windows and for blocks picked at random; of
  * traces that an older program made; and of damaged ones. */
 #include "recorder_fixture.h"
 
@@ -62,7 +62,7 @@ static struct mt_use_row *uses_of(const struct mt_run *run, const struct mt_bloc
     return uses;
 }
 
-/* Whether the answer about a block is what the script says of it, or unknown where it was never freed. */
+/* True if the answer about a block is that of the script, or unknown if the block was never freed. */
 static void check_use_row(const struct mt_run *run, const struct mt_block_row *block, const struct mt_use_row *row)
 {
     assert_int_equal(row->known, block->free_event != 0);
@@ -148,7 +148,7 @@ static void change(const char *sql)
     sqlite3_close(handle);
 }
 
-/* What this program's trace is without the tables that formats 2 and 3 added. */
+/* Makes this program's trace one without the tables that formats 2 and 3 added. */
 static void make_format_1(void)
 {
     change("DROP TABLE block_use; DROP TABLE segment_part; PRAGMA user_version = 1");

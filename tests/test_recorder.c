@@ -1,4 +1,5 @@
-/* What is emitted into a recorder comes back from the trace, whatever its ring's size, and the trace is left in order. */
+/* Events that are emitted into a recorder come back from the trace, whatever the size of the ring, and the trace is left in
+ * order. */
 #include "seed.h"
 #include "trace/store/recorder.h"
 #include "trace/store/store.h"
@@ -146,7 +147,7 @@ static void the_same_events_make_the_same_tables(void **state)
     free(second);
 }
 
-/* What the first column of a query's only row says, through a reader's connection. */
+/* Returns the first column of a query's only row, through a reader's connection. */
 static int64_t read_integer(struct mt_database *database, const char *sql)
 {
     int64_t value;

@@ -102,7 +102,7 @@ static void the_longest_lived_are_ten(void **state)
     free(sql);
 }
 
-/* Whether the section of the table, or the table of event kinds, names the column between backticks. */
+/* True if the section of the table, or the table of event kinds, names the column between backticks. */
 static void check_explained(const char *table, const char *column)
 {
     char heading[64], quoted[64];

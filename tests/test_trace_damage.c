@@ -1,4 +1,4 @@
-/* What is no trace, or a damaged one, ends in a sentence and crashes nobody, neither readers nor recovery. */
+/* A file that is no trace, or a damaged one, ends in an error message. It crashes neither readers nor recovery. */
 #include "recorder_fixture.h"
 #include "trace_file_fixture.h"
 

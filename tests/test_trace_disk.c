@@ -107,7 +107,7 @@ static uint64_t count_events(int64_t run)
     return (uint64_t)events;
 }
 
-/* All that the ring kept is told, from a copy elsewhere, also where the folder for copies is full itself; and it is still
+/* All records of the ring can be read, from a copy elsewhere, also if the folder for copies is full itself; and it is still
  * there for when there is room. */
 static void check_is_read_on_a_full_disk(const char *folder)
 {

@@ -1,4 +1,4 @@
-/* Where a trace may be written and read: absent files, links, what lies in the way, other writers, permissions. */
+/* The places where a trace may be written and read: absent files, links, other files, other writers, permissions. */
 #include "recorder_fixture.h"
 #include "trace_file_fixture.h"
 
@@ -164,7 +164,7 @@ static void what_is_no_regular_file_is_no_trace(void **state)
     snprintf(path, sizeof path, "%s", kept);
 }
 
-static void a_second_writer_is_told_the_pid_of_the_first(void **state)
+static void a_second_writer_learns_the_pid_of_the_first(void **state)
 {
     (void)state;
     char words[64];
@@ -211,7 +211,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_of_two_names_is_read_and_not_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_path_is_taken_literally, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_regular_file_is_no_trace, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_second_writer_is_told_the_pid_of_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_writer_learns_the_pid_of_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_without_write_permission_is_named, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static void record(struct recording *recording, const char *device, bool autocas
         fail_msg("%s", mt_last_error());
 }
 
-/* The use of every block by the sequence of its alloc; NULL where none was told. Allocated. */
+/* The use of every block by the sequence of its alloc; NULL if none was emitted. Allocated. */
 static const struct mt_use **uses_by_block(const struct recording *recording)
 {
     const struct mt_use **uses = mt_host_alloc(recording->count * sizeof *uses);
@@ -82,7 +82,7 @@ static void check_moments(const struct mt_use *use, const struct mt_event *begin
     assert_true(use->idle_from >= use->first && use->idle_to > use->idle_from && use->idle_to <= use->last);
 }
 
-static void every_block_is_told_of_and_used_while_it_is_there(void **state)
+static void every_block_has_a_use_and_is_used_while_it_is_live(void **state)
 {
     (void)state;
     for (int autocast = 0; autocast < 2; autocast++) {
@@ -229,7 +229,7 @@ static struct mt_tensor *make(struct laboratory *lab, mt_dtype dtype, int64_t ro
     return mt_tensor_empty(&lab->rt, MT_ROLE_TEMPORARY, NULL, dtype, columns > 0 ? 2 : 1, shape);
 }
 
-/* Lets go of a tensor, and returns what was told of its block. */
+/* Releases a tensor, and returns the use of its block. */
 static const struct mt_use *release(struct laboratory *lab, struct mt_tensor *tensor)
 {
     size_t told = lab->recording.use_count;
@@ -254,7 +254,7 @@ static void expect_counts(const struct mt_use *use, uint32_t reads, uint32_t wri
     assert_int_equal(use->unread, unread);
 }
 
-static void a_block_that_no_op_uses_is_told_of_as_never_used(void **state)
+static void a_block_that_no_op_uses_is_emitted_as_never_used(void **state)
 {
     struct laboratory *lab = *state;
     struct mt_tensor *tensor = make(lab, MT_F32, 4, 4);
@@ -359,7 +359,7 @@ static void the_longest_pause_is_found(void **state)
 }
 
 /* By then another block lies where the source was. */
-static void a_copy_remembers_its_source_when_that_is_gone(void **state)
+static void a_copy_keeps_its_source_when_that_is_freed(void **state)
 {
     struct laboratory *lab = *state;
     struct mt_tensor *source = make(lab, MT_F32, 64, 64);
@@ -416,19 +416,19 @@ static void a_refused_op_is_no_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_block_is_told_of_and_used_while_it_is_there),
+        cmocka_unit_test(every_block_has_a_use_and_is_used_while_it_is_live),
         cmocka_unit_test(uses_are_the_same_where_nothing_is_computed),
         cmocka_unit_test(gradients_are_used_last_by_the_optimizer),
         cmocka_unit_test(what_is_saved_is_used_last_by_backward),
         cmocka_unit_test(a_weights_cast_says_which_parameter_it_is_a_copy_of),
-        ON_OPS(a_block_that_no_op_uses_is_told_of_as_never_used),
+        ON_OPS(a_block_that_no_op_uses_is_emitted_as_never_used),
         ON_OPS(what_is_written_last_and_never_read_is_unread),
         ON_OPS(an_output_that_is_also_read_is_read_before_it_is_written),
         ON_OPS(what_is_added_to_is_read_and_written),
         ON_OPS(a_product_uses_its_workspace),
         ON_OPS(a_view_counts_for_its_block),
         ON_OPS(the_longest_pause_is_found),
-        ON_OPS(a_copy_remembers_its_source_when_that_is_gone),
+        ON_OPS(a_copy_keeps_its_source_when_that_is_freed),
         ON_OPS(only_a_first_write_in_another_precision_makes_a_copy),
         ON_OPS(the_host_reads_and_writes_too),
         ON_OPS(a_refused_op_is_no_use),

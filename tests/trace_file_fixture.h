@@ -1,4 +1,4 @@
-/* What the tests of a trace's file share: one path for each test, what opens it, and what lies there. */
+/* The fixture of tests of a trace's file: one path for each test, opening it, and the files there. */
 #ifndef MT_TESTS_TRACE_FILE_FIXTURE_H
 #define MT_TESTS_TRACE_FILE_FIXTURE_H
 

@@ -1,9 +1,8 @@
 /* Leaks: blocks that every step leaves behind.
  *
- * What is live when a step ends should be the same after each: parameters, optimizer state, perhaps gradients. Blocks
- * that are alike (all of their label is the same but the layer and the shape) are one group; a group leaks if, over the
- * ends of the last full steps, its live bytes never fell and are more at the last end than at the first one looked at.
- * The first step does not count: it makes what then stays.
+ * The same blocks should be live after each step: parameters, optimizer state, perhaps gradients. Blocks whose labels
+ * differ only in the layer and the shape are one group. A group leaks if its live bytes never fall over the ends of the last
+ * full steps, and are more at the last end than at the first. The first step does not count: its blocks may stay.
  *
  *   ends of steps    0    1    2    3    4
  *   Opt State        8    8    8    8    8   GiB    stays
@@ -17,34 +16,34 @@
 #include "trace/query/blocks.h"
 
 enum {
-    MT_LEAK_LEAST_STEPS = 3, /* full ones that a run needs to have an answer: two ends besides the first step's */
-    MT_LEAK_MOST_ENDS = 8    /* the last so many are looked at */
+    MT_LEAK_LEAST_STEPS = 3, /* full steps that a run needs: two ends besides the first step's */
+    MT_LEAK_MOST_ENDS = 8    /* number of last ends that are compared */
 };
 
-/* A group that leaks. Invariants: first_bytes < last_bytes; grew >= 1. Bytes are of blocks, rounding included. */
+/* A group that leaks. Bytes are of blocks, with rounding. Invariants: first_bytes < last_bytes; grew >= 1. */
 struct mt_leak_row {
     const char *category, *role, *op, *phase, *dtype;
     const char *place;                  /* the span with "*" for the layer's number */
     const char *shape;                  /* of its blocks; "" if there are several */
     uint64_t first_bytes, first_blocks; /* live at the end of mt_leaks.first_step */
     uint64_t last_bytes, last_blocks;   /* at the end of mt_leaks.last_step */
-    uint64_t grew;                      /* at how many of the ends after the first it was more than at the one before */
+    uint64_t grew;                      /* number of ends with more bytes than the end before */
 };
 
 /* Invariants: first_step < last_step; row_of_label[number] is the row of the group that the label belongs to, or
  * MT_NO_LEAK. */
 #define MT_NO_LEAK SIZE_MAX
 struct mt_leaks {
-    int64_t first_step, last_step;   /* whose ends were looked at, and those in between */
-    int64_t first_event, last_event; /* these two ends */
+    int64_t first_step, last_step;   /* the first and last end that were compared are theirs */
+    int64_t first_event, last_event; /* event.id of these two ends */
     struct mt_leak_row *rows;        /* most growth first */
     size_t row_count;
     size_t *row_of_label;
     size_t label_count;
 };
 
-/* Reads the live blocks at MT_LEAK_MOST_ENDS moments at most: milliseconds, however long the run. MT_USAGE if it has
- * fewer than MT_LEAK_LEAST_STEPS full steps. Release in any case. */
+/* Finds the leaks. Reads the live blocks at MT_LEAK_MOST_ENDS events at most: milliseconds, however long the run. Fails with
+ * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps. The caller releases *out, also after a failure. */
 mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out);
 void mt_leaks_release(struct mt_leaks *leaks);
 

@@ -1,18 +1,128 @@
-/* Which blocks were there, from when to when?
+/* Queries about blocks: those that were live in a window of a run's events, or after one event.
  *
  *   checkpoint ──▶ live before the first event ─┐
  *                                               ├──▶ rows, by alloc_event; a free finds its row by the alloc's id
  *   events of the window, in order ─────────────┘
  *
- * What a damaged trace may say and this does not rely on: frees of what is not live are ignored, as the recorder ignores
- * them; blocks whose numbers could lead out of an array are MT_BAD_TRACE. */
+ * In a damaged trace, frees of blocks that are not live are ignored, as the recorder ignores them. Blocks whose numbers
+ * could lead out of an array are MT_BAD_TRACE. */
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+
+/* A list of ids, ascending unless said otherwise. */
+struct ids {
+    int64_t *data;
+    size_t count;
+};
+
+static void ids_add(struct ids *ids, int64_t id)
+{
+    ids->data = mt_host_room(ids->data, ids->count, sizeof *ids->data);
+    ids->data[ids->count++] = id;
+}
+
+/* Reads one unsigned LEB128 number; false if the bytes end within it or it does not fit. */
+static bool read_number(const unsigned char **bytes, const unsigned char *end, uint64_t *out)
+{
+    *out = 0;
+    for (int shift = 0; *bytes < end && shift < 63; shift += 7) {
+        unsigned char byte = *(*bytes)++;
+        *out |= (uint64_t)(byte & 0x7F) << shift;
+        if ((byte & 0x80) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Decodes checkpoint.live: differences of ascending ids, the first from run.first_event. */
+static mt_status decode(const void *blob, size_t blob_bytes, int64_t first_event, struct ids *live)
+{
+    const unsigned char *bytes = blob, *end = bytes + blob_bytes;
+    uint64_t id = (uint64_t)first_event, difference;
+    while (bytes < end) {
+        if (!read_number(&bytes, end, &difference))
+            return mt_fail(MT_BAD_TRACE, "a checkpoint is damaged");
+        id += difference;
+        ids_add(live, (int64_t)id);
+    }
+    return MT_OK;
+}
+
+/* Reads the last checkpoint up to *event, and sets *event to its event. Without one, sets it to just before the run. */
+static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *run, int64_t *event, struct ids *live)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT event, live FROM checkpoint WHERE run = ?1 AND event <= ?2 ORDER BY event DESC LIMIT 1",
+        &statement);
+    mt_statement_bind_integer(statement, 2, *event);
+    *event = run->first_event - 1;
+    if (mt_statement_next(statement, &status)) {
+        size_t bytes;
+        const void *blob = mt_statement_blob(statement, 1, &bytes);
+        *event = mt_statement_integer(statement, 0);
+        status = decode(blob, bytes, run->first_event, live);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Reads the allocs and frees with after < id <= last. `ended` gets the ids of the allocs that frees end, in no order. */
+static mt_status replay(struct mt_trace *trace, const struct mt_run *run, int64_t after, int64_t last, struct ids *live,
+                        struct ids *ended)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT id, allocation, kind = ?4 FROM event WHERE ?1 = ?1 AND id > ?2 AND id <= ?3 AND kind IN (?4, ?5)"
+        " ORDER BY id",
+        &statement);
+    MT_QUERY_BIND(statement, after, last, MT_EVENT_ALLOC, MT_EVENT_FREE);
+    while (mt_statement_next(statement, &status)) {
+        bool is_alloc = mt_statement_integer(statement, 2) != 0;
+        ids_add(is_alloc ? live : ended, mt_statement_integer(statement, is_alloc ? 0 : 1));
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Removes the ended ids from the live ones. */
+static void subtract(struct ids *live, struct ids *ended)
+{
+    if (ended->count == 0)
+        return;
+    qsort(ended->data, ended->count, sizeof *ended->data, mt_compare_int64);
+    size_t kept = 0, next = 0;
+    for (size_t i = 0; i < live->count; i++) {
+        while (next < ended->count && ended->data[next] < live->data[i])
+            next++;
+        if (next == ended->count || ended->data[next] != live->data[i])
+            live->data[kept++] = live->data[i];
+    }
+    assert(kept <= live->count);
+    live->count = kept;
+}
+
+mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t **out_ids,
+                        size_t *out_count)
+{
+    struct ids live = {0}, ended = {0};
+    int64_t checkpoint = event;
+    mt_status status = read_checkpoint(trace, run, &checkpoint, &live);
+    if (status == MT_OK)
+        status = replay(trace, run, checkpoint, event, &live, &ended);
+    if (status == MT_OK)
+        subtract(&live, &ended);
+    free(ended.data);
+    return mt_query_hand_over(status, live.data, live.count, out_ids, out_count);
+}
 
 /* Blocks under way. Invariants: alloc_event ascends along rows[0..count); total_bytes is the sum of their block_bytes;
  * by_alloc maps those that are live to their rows. */
@@ -22,7 +132,7 @@ struct block_list {
     uint64_t total_bytes;
     struct mt_number_map by_alloc;
     struct mt_number_limits limits;
-    struct mt_row_visitor begins, ends; /* which SQL calls with its rows */
+    struct mt_row_visitor begins, ends; /* functions of SQL that get the rows of allocs and frees */
 };
 
 /* Event ids: first <= id <= last. */
@@ -30,7 +140,7 @@ struct window {
     int64_t first, last;
 };
 
-/* What the two visitors are told. */
+/* The arguments of the two visitors. */
 #define BEGIN_COLUMNS "id, time_ns, requested_bytes, block_bytes, offset, segment, label, stream"
 enum { BEGIN_ID, BEGIN_NS, BEGIN_REQUESTED, BEGIN_BYTES, BEGIN_OFFSET, BEGIN_SEGMENT, BEGIN_LABEL, BEGIN_STREAM };
 #define END_COLUMNS "id, time_ns, allocation"
@@ -87,6 +197,7 @@ static mt_status begin_block(void *context, const struct mt_row *row)
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
     list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count++] = block;
+    assert(list->by_alloc.count <= list->count && list->total_bytes <= INT64_MAX);
     return MT_OK;
 }
 
@@ -96,23 +207,21 @@ static mt_status end_block(void *context, const struct mt_row *row)
     uint64_t index;
     if (!mt_number_map_take(&list->by_alloc, (uint64_t)mt_row_integer(row, END_ALLOCATION), &index))
         return MT_OK;
+    assert(index < list->count && list->rows[index].free_event == 0);
     list->rows[index].free_event = mt_row_integer(row, END_ID);
     return mt_query_row_natural(row, END_NS, &list->rows[index].free_ns);
 }
 
-/* The blocks of these alloc events, which ascend if the trace is sound. */
+/* Adds the blocks of these alloc events, which ascend if the trace is sound. */
 static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
                             struct block_list *list)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run, "SELECT begins(" BEGIN_COLUMNS ") FROM event WHERE ?1 = ?1 AND id = ?2 AND kind = ?3", &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 3, MT_EVENT_ALLOC);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         size_t count_before = list->count;
-        mt_statement_bind_integer(statement, 2, ids[i]);
+        MT_QUERY_BIND(statement, ids[i], MT_EVENT_ALLOC);
         status = mt_statement_run(statement);
         if (status == MT_OK)
             status = list->begins.status;
@@ -123,7 +232,7 @@ static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, co
     return status;
 }
 
-/* What was live after `event`. */
+/* Adds the blocks that were live after `event`. */
 static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct block_list *list)
 {
     int64_t *ids;
@@ -135,7 +244,7 @@ static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int6
     return status;
 }
 
-/* The table's own order is that of its ids. */
+/* Adds the blocks that begin in the window, and ends those that end there. The table's own order is that of its ids. */
 static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
                             struct block_list *list)
 {
@@ -145,21 +254,17 @@ static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, st
                                         " ends(" END_COLUMNS ") FILTER (WHERE kind = ?5)"
                                         " FROM event NOT INDEXED WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
                                         &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, window.first);
-    mt_statement_bind_integer(statement, 3, window.last);
-    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
-    mt_statement_bind_integer(statement, 5, MT_EVENT_FREE);
-    status = mt_statement_run(statement);
+    MT_QUERY_BIND(statement, window.first, window.last, MT_EVENT_ALLOC, MT_EVENT_FREE);
+    if (status == MT_OK)
+        status = mt_statement_run(statement);
     mt_statement_finalize(statement);
     return mt_status_keep(status, mt_status_keep(list->begins.status, list->ends.status));
 }
 
-/* The part of a window that lies in the run. */
+/* Returns the part of a window that lies in the run. */
 static struct window cut_to_run(struct window window, const struct mt_run *run)
 {
-    int64_t last = run->first_event + run->event_count - 1;
+    int64_t last = mt_query_end(run) - 1;
     window.first = window.first < run->first_event ? run->first_event : window.first;
     window.last = window.last > last ? last : window.last;
     return window;
@@ -173,7 +278,7 @@ static mt_status add_visitors(struct mt_trace *trace, struct block_list *list)
     return status == MT_OK ? mt_row_visitor_add(trace->database, &list->ends) : status;
 }
 
-/* Asks for what was live after window.first - 1, and for the window's events, if there are any. */
+/* Reads the blocks that were live after window.first - 1, and the window's events. */
 static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
                              struct block_list *list)
 {
@@ -200,13 +305,7 @@ static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, s
     mt_number_map_create(&list.by_alloc);
     mt_status status = read_window(trace, run, window, &list);
     mt_number_map_release(&list.by_alloc);
-    if (status != MT_OK) {
-        free(list.rows);
-        list = (struct block_list){0};
-    }
-    *out_rows = list.rows;
-    *out_count = list.count;
-    return status;
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
 
 mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,

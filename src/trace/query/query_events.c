@@ -1,8 +1,15 @@
-/* What was allocated and freed, in order? Streams: no more than one row is held at a time. */
+/* Queries about events: look-ups around single ones; and in order, allocations and frees, the time of each event, and marks,
+ * which are steps, phases, spans and refused requests.
+ *
+ * A third of all events are marks, and spans are few: each span's path is read once, and a mark finds it by its number. */
+#include "base/memory.h"
+#include "base/number_map.h"
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
                                int64_t *out_last)
@@ -10,19 +17,61 @@ mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run,
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run, "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 2, step);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row) {
+    bool row = mt_statement_next(statement, &status);
+    if (row) {
         *out_first = mt_statement_integer(statement, 0);
-        *out_last = mt_statement_is_null(statement, 1) ? run->first_event + run->event_count - 1
-                                                       : mt_statement_integer(statement, 1);
+        *out_last = mt_statement_is_null(statement, 1) ? mt_query_end(run) - 1 : mt_statement_integer(statement, 1);
     }
     mt_statement_finalize(statement);
-    if (status == MT_OK && !row)
-        return mt_query_fail_no_step(run, step);
+    return status == MT_OK && !row ? mt_query_fail_no_step(run, step) : status;
+}
+
+mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
+{
+    struct mt_statement *statement;
+    /* The step before the first that began later: events of early steps, which most queries are about, are found at once. */
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
+                                        " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
+                                        &statement);
+    MT_QUERY_BIND(statement, event, INT64_MAX);
+    *out_step = MT_STEP_BEFORE;
+    if (mt_statement_next(statement, &status) && !mt_statement_is_null(statement, 0))
+        *out_step = mt_statement_integer(statement, 0);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint64_t *out_bytes)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT kind, requested_bytes FROM event WHERE ?1 = ?1 AND id > ?2 AND id < ?3 ORDER BY id LIMIT 1",
+        &statement);
+    MT_QUERY_BIND(statement, event, mt_query_end(run));
+    *out_bytes = 0;
+    if (mt_statement_next(statement, &status) && mt_statement_integer(statement, 0) == MT_EVENT_ALLOC)
+        status = mt_query_natural(statement, 1, out_bytes);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
+                                 const char **out_phase)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
+        " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
+        " ORDER BY id DESC LIMIT 1",
+        &statement);
+    MT_QUERY_BIND(statement, search->alloc_event, search->event, search->first, search->last, MT_EVENT_FREE,
+                  MT_EVENT_PHASE);
+    int64_t phase = mt_statement_next(statement, &status) ? mt_statement_integer(statement, 0) : -1;
+    *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
+    mt_statement_finalize(statement);
     return status;
 }
 
@@ -50,7 +99,7 @@ static struct mt_event_row read_event(const struct mt_statement *row, int64_t n,
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
                           const struct mt_event_visitor *visitor)
 {
-    int64_t first = run->first_event, last = run->first_event + run->event_count - 1;
+    int64_t first = run->first_event, last = mt_query_end(run) - 1;
     mt_status status = step == MT_ALL_STEPS ? MT_OK : mt_trace_step_events(trace, run, step, &first, &last);
     if (status != MT_OK)
         return status;
@@ -61,18 +110,171 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
         " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream FROM "
         "event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5) ORDER BY event.id",
         &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, first);
-    mt_statement_bind_integer(statement, 3, last);
-    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
-    mt_statement_bind_integer(statement, 5, MT_EVENT_FREE);
-    bool row = true;
-    status = visitor->begin(visitor->context);
-    for (int64_t n = 0; status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row; n++) {
+    MT_QUERY_BIND(statement, first, last, MT_EVENT_ALLOC, MT_EVENT_FREE);
+    if (status == MT_OK)
+        status = visitor->begin(visitor->context);
+    for (int64_t n = 0; mt_statement_next(statement, &status); n++) {
         struct mt_event_row event = read_event(statement, n, run->first_event);
         status = visitor->visit(visitor->context, &event);
     }
     mt_statement_finalize(statement);
     return status;
+}
+
+/* Runs a statement that names the visitor, with ?2, ?3, … bound to the values. */
+static mt_status visit_rows(struct mt_trace *trace, const struct mt_run *run, const char *sql, const int64_t *values,
+                            int value_count, struct mt_row_visitor *visitor)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_row_visitor_add(trace->database, visitor);
+    if (status != MT_OK)
+        return status;
+    status = mt_query_prepare(trace, run, sql, &statement);
+    mt_statement_bind_integers(statement, 2, values, value_count);
+    if (status == MT_OK)
+        status = mt_statement_run(statement);
+    mt_statement_finalize(statement);
+    mt_row_visitor_remove(trace->database, visitor);
+    return mt_status_keep(status, visitor->status);
+}
+
+/* Times under way. Invariants: times[0..filled) are set, and the last of them is `last`; filled <= count. */
+struct time_list {
+    uint64_t *times, last;
+    size_t count, filled;
+    int64_t first_event;
+};
+
+enum { TIME_ID, TIME_NS };
+
+/* Gives events without a row the time before them. */
+static void fill_up_to(struct time_list *list, size_t index)
+{
+    assert(index <= list->count);
+    while (list->filled < index)
+        list->times[list->filled++] = list->last;
+}
+
+static mt_status add_time(void *context, const struct mt_row *row)
+{
+    struct time_list *list = context;
+    size_t index = (size_t)(mt_row_integer(row, TIME_ID) - list->first_event);
+    if (index < list->filled)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " does not come in its order",
+                       mt_row_integer(row, TIME_ID));
+    fill_up_to(list, index);
+    mt_status status = mt_query_row_natural(row, TIME_NS, &list->last);
+    assert(list->filled < list->count);
+    list->times[list->filled++] = list->last;
+    return status;
+}
+
+mt_status mt_trace_times(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
+                         uint64_t **out_times)
+{
+    struct time_list list = {.first_event = first_event,
+                             .count = last_event >= first_event ? (size_t)(last_event - first_event + 1) : 0};
+    struct mt_row_visitor visitor = {.name = "add_time", .visit = add_time, .context = &list};
+    const int64_t values[] = {first_event, first_event + (int64_t)list.count - 1};
+    list.times = mt_host_alloc(list.count * sizeof *list.times + 1);
+    mt_status status = visit_rows(trace, run,
+                                  "SELECT add_time(id, time_ns) FROM event NOT INDEXED"
+                                  " WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
+                                  values, 2, &visitor);
+    fill_up_to(&list, list.count);
+    return mt_query_hand_over(status, list.times, list.count, out_times, &list.count);
+}
+
+/* Marks under way. `paths` maps the number of a span to its path, a kept text. */
+struct mark_list {
+    struct mt_mark_row *rows;
+    size_t count;
+    struct mt_number_limits limits;
+    struct mt_number_map paths;
+};
+
+/* The kinds that are marks are consecutive. */
+enum { FIRST_MARK = MT_EVENT_OOM, LAST_MARK = MT_EVENT_PHASE };
+
+/* An event's own span takes precedence over its label's. */
+#define MARK_COLUMNS                                                                                                   \
+    "id, time_ns, kind, requested_bytes, label, stream,"                                                               \
+    " coalesce(span, (SELECT label.span FROM label WHERE label.run = ?1 AND label.id = event.label))"
+enum { MARK_ID, MARK_NS, MARK_KIND, MARK_VALUE, MARK_LABEL, MARK_STREAM, MARK_SPAN };
+
+static const char *path_of(const struct mark_list *list, int64_t span)
+{
+    uint64_t path = (uintptr_t) "";
+    mt_number_map_get(&list->paths, (uint64_t)span, &path);
+    return (const char *)(uintptr_t)path;
+}
+
+/* Fails if a damaged trace gives the mark a label or phase that does not exist. */
+static mt_status check_mark(const struct mt_mark_row *mark, int64_t label, const struct mt_number_limits *limits)
+{
+    if (label < 0 || label >= limits->labels)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " has label %" PRId64 ", of %" PRIu32,
+                       mark->event, label, limits->labels);
+    if (mark->kind == MT_EVENT_PHASE && mark->value >= MT_PHASE_COUNT)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " begins phase %" PRIu64 ", of %d",
+                       mark->event, mark->value, MT_PHASE_COUNT);
+    return MT_OK;
+}
+
+static mt_status read_mark(const struct mt_row *row, const struct mark_list *list, struct mt_mark_row *out)
+{
+    int64_t label = mt_row_integer(row, MARK_LABEL);
+    *out = (struct mt_mark_row){.event = mt_row_integer(row, MARK_ID),
+                                .kind = (mt_event_kind)mt_row_integer(row, MARK_KIND),
+                                .span = path_of(list, mt_row_integer(row, MARK_SPAN)),
+                                .label = (uint32_t)label,
+                                .stream = (mt_stream)mt_row_integer(row, MARK_STREAM)};
+    mt_status status = mt_query_row_natural(row, MARK_NS, &out->time_ns);
+    if (status == MT_OK)
+        status = mt_query_row_natural(row, MARK_VALUE, &out->value);
+    return status == MT_OK ? check_mark(out, label, &list->limits) : status;
+}
+
+static mt_status add_mark(void *context, const struct mt_row *row)
+{
+    struct mark_list *list = context;
+    struct mt_mark_row mark;
+    mt_status status = read_mark(row, list, &mark);
+    if (status != MT_OK)
+        return status;
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
+    list->rows[list->count++] = mark;
+    return MT_OK;
+}
+
+static mt_status read_paths(struct mt_trace *trace, const struct mt_run *run, struct mark_list *list)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run, "SELECT id, path FROM span WHERE run = ?1", &statement);
+    while (mt_statement_next(statement, &status))
+        mt_number_map_put(&list->paths, (uint64_t)mt_statement_integer(statement, 0),
+                          (uintptr_t)mt_query_text(trace, statement, 1));
+    mt_statement_finalize(statement);
+    return status;
+}
+
+mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
+                         struct mt_mark_row **out_rows, size_t *out_count)
+{
+    int64_t end = mt_query_end(run);
+    const int64_t values[] = {first_event < run->first_event ? run->first_event : first_event,
+                              last_event >= end ? end - 1 : last_event, FIRST_MARK, LAST_MARK};
+    struct mark_list list = {0};
+    struct mt_row_visitor visitor = {.name = "add_mark", .visit = add_mark, .context = &list};
+    mt_number_map_create(&list.paths);
+    mt_status status = mt_query_number_limits(trace, run, &list.limits);
+    if (status == MT_OK)
+        status = read_paths(trace, run, &list);
+    if (status == MT_OK) /* in the table's own order, which is that of its ids */
+        status = visit_rows(trace, run,
+                            "SELECT add_mark(" MARK_COLUMNS ") FILTER (WHERE kind BETWEEN ?4 AND ?5)"
+                            " FROM event NOT INDEXED WHERE id >= ?2 AND id <= ?3",
+                            values, 4, &visitor);
+    mt_number_map_release(&list.paths);
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }

@@ -1,9 +1,13 @@
-/* Which kernels took the GPU's time, and in what?
+/* Queries about kernels: their time by phase and name, and each kernel by itself.
  *
- * SQLite sums by name and label, of which a step has a few thousand pairs; the rest is told from these sums. */
+ * SQLite sums by name and label, of which a step has a few thousand pairs; the times by phase and name are added up from
+ * these sums. */
 #include "base/memory.h"
+#include "base/order.h"
 #include "trace/query/query.h"
+#include "trace/query/walk.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +29,7 @@ static const char sums_sql[] =
     " LEFT JOIN span ON span.run = ?1 AND span.id = label.span"
     " ORDER BY sums.total_ns DESC, sums.name, sums.label";
 
-/* One sum. Texts are kept, so equal ones are the same. */
+/* One sum. Texts are kept, so equal ones have equal pointers. */
 struct sum {
     const char *name, *phase, *category, *op, *span;
     uint64_t count, total_ns;
@@ -42,8 +46,8 @@ static bool is_product(const struct sum *sum)
     return ends_with(sum->op, ".matmul");
 }
 
-/* The products of queries with keys and of weights with values are asked for by attention itself, the others by the
- * projections in it. */
+/* Adds a sum of attention. The products of queries with keys and of weights with values are launched in the attention's own
+ * span, the others in those of its projections. */
 static void add_attention(struct mt_kernels *kernels, const struct sum *sum)
 {
     if (strcmp(sum->phase, "forward") != 0)
@@ -64,7 +68,7 @@ static struct mt_kernel_phase *find_phase(struct mt_kernels *kernels, const char
     return &kernels->phases[kernels->phase_count++];
 }
 
-/* The largest sum of a row comes first, and so is the one whose op it shows. */
+/* Returns the row of the sum, added if it is new. The largest sum comes first, so the row has its op. */
 static struct mt_kernel_row *find_row(struct mt_kernel_phase *phase, const struct sum *sum)
 {
     for (size_t i = 0; i < phase->row_count; i++)
@@ -96,13 +100,13 @@ static void add_sum(struct mt_kernels *kernels, const struct sum *sum)
 static int by_time(const void *left, const void *right)
 {
     const struct mt_kernel_row *a = left, *b = right;
-    if (a->total_ns != b->total_ns)
-        return a->total_ns < b->total_ns ? 1 : -1;
-    int order = strcmp(a->name, b->name);
+    int order = MT_COMPARE(b->total_ns, a->total_ns);
+    if (order == 0)
+        order = strcmp(a->name, b->name);
     return order != 0 ? order : a->is_product - b->is_product;
 }
 
-/* Where a phase comes in a step; what is none of ours comes last. */
+/* Returns the place of a phase in a step. Phases of others come last. */
 static int phase_place(const char *phase)
 {
     int place = 0;
@@ -126,21 +130,19 @@ static void sort(struct mt_kernels *kernels)
         qsort(kernels->phases[i].rows, kernels->phases[i].row_count, sizeof *kernels->phases[i].rows, by_time);
 }
 
-/* How many steps count, and the number of the first that may. */
+/* Reads how many steps count, and the number of the first that may. */
 static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out,
                             int64_t *out_first)
 {
     struct mt_statement *statement;
-    bool row;
     mt_status status = mt_query_prepare(trace, run, steps_sql, &statement);
-    if (status != MT_OK)
-        return status;
-    status = mt_statement_step(statement, &row);
-    out->steps = (uint64_t)mt_statement_integer(statement, 0);
-    out->warmup = (uint64_t)mt_statement_integer(statement, 1);
-    out->recorded = (uint64_t)mt_statement_integer(statement, 2);
-    *out_first = mt_statement_integer(statement, 3);
-    out->lost = (uint64_t)mt_statement_integer(statement, 4);
+    if (mt_statement_next(statement, &status)) {
+        out->steps = (uint64_t)mt_statement_integer(statement, 0);
+        out->warmup = (uint64_t)mt_statement_integer(statement, 1);
+        out->recorded = (uint64_t)mt_statement_integer(statement, 2);
+        *out_first = mt_statement_integer(statement, 3);
+        out->lost = (uint64_t)mt_statement_integer(statement, 4);
+    }
     mt_statement_finalize(statement);
     if (out->steps > 0)
         return status;
@@ -154,11 +156,8 @@ static mt_status read_sums(struct mt_trace *trace, const struct mt_run *run, int
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(trace, run, sums_sql, &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 2, first_step);
-    bool row = true;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    while (mt_statement_next(statement, &status)) {
         const struct sum sum = {.name = mt_query_text(trace, statement, 0),
                                 .count = (uint64_t)mt_statement_integer(statement, 1),
                                 .total_ns = (uint64_t)mt_statement_integer(statement, 2),
@@ -174,7 +173,7 @@ static mt_status read_sums(struct mt_trace *trace, const struct mt_run *run, int
 
 mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out)
 {
-    int64_t first_step;
+    int64_t first_step = 0;
     *out = (struct mt_kernels){0};
     mt_status status = read_steps(trace, run, out, &first_step);
     if (status == MT_OK)
@@ -198,4 +197,62 @@ void mt_kernels_release(struct mt_kernels *kernels)
         free(kernels->phases[i].rows);
     free(kernels->phases);
     *kernels = (struct mt_kernels){0};
+}
+
+static mt_status read_launch(struct mt_trace *trace, const struct mt_statement *row,
+                             const struct mt_number_limits *limits, struct mt_launch_row *out)
+{
+    mt_status status = mt_query_natural(row, 0, &out->start_ns);
+    if (status == MT_OK)
+        status = mt_query_natural(row, 1, &out->duration_ns);
+    if (status == MT_OK)
+        status = mt_query_label_number(row, 3, limits, &out->label);
+    out->name = mt_query_text(trace, row, 2);
+    out->stream = (uint32_t)mt_statement_integer(row, 4);
+    return status;
+}
+
+mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *run, mt_launch_visit visit,
+                                  void *context)
+{
+    struct mt_number_limits limits;
+    struct mt_statement *statement;
+    mt_status status = mt_query_number_limits(trace, run, &limits);
+    if (status == MT_OK)
+        status = mt_query_prepare(trace, run,
+                                  "SELECT start_ns, duration_ns, kernel_name.name, label, stream FROM kernel"
+                                  " LEFT JOIN kernel_name ON kernel_name.run = ?1 AND kernel_name.id = kernel.name"
+                                  " WHERE kernel.run = ?1 ORDER BY start_ns, kernel.id",
+                                  &statement);
+    if (status != MT_OK)
+        return status;
+    while (mt_statement_next(statement, &status)) {
+        struct mt_launch_row launch;
+        status = read_launch(trace, statement, &limits, &launch);
+        if (status == MT_OK)
+            status = visit(context, &launch);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+struct launch_list {
+    struct mt_launch_row *rows;
+    size_t count;
+};
+
+static mt_status add_launch(void *context, const struct mt_launch_row *launch)
+{
+    struct launch_list *list = context;
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
+    list->rows[list->count++] = *launch;
+    return MT_OK;
+}
+
+mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
+                            size_t *out_count)
+{
+    struct launch_list list = {0};
+    mt_status status = mt_trace_launches_visit(trace, run, add_launch, &list);
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }

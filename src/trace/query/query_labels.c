@@ -1,16 +1,17 @@
-/* What do the numbers of labels stand for? And which numbers may a row name?
+/* Queries about labels and categories: the rows of labels, and how much the blocks of each took.
  *
- * A trace may be anybody's: arrays are indexed by what it says, so every number is checked where it is read. */
+ * A trace may be anybody's, and arrays are indexed by its numbers. So every number is checked where it is read. */
 #include "base/memory.h"
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The first `length` bytes of a span, a star, and the rest of the span; kept. */
+/* Returns the first `length` bytes of a span, a star, and `rest`; kept. */
 static const char *keep_starred(struct mt_trace *trace, const char *span, size_t length, const char *rest)
 {
     size_t rest_length = strlen(rest);
@@ -18,7 +19,7 @@ static const char *keep_starred(struct mt_trace *trace, const char *span, size_t
     memcpy(pattern, span, length);
     pattern[length] = '*';
     memcpy(pattern + length + 1, rest, rest_length + 1);
-    const char *kept = mt_query_keep(trace, pattern);
+    const char *kept = mt_trace_keep(trace, pattern);
     free(pattern);
     return kept;
 }
@@ -34,66 +35,11 @@ const char *mt_query_place(struct mt_trace *trace, const char *span)
     return span;
 }
 
-mt_status mt_query_natural(const struct mt_statement *row, int column, uint64_t *out)
+void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out)
 {
-    int64_t value = mt_statement_integer(row, column);
-    if (value < 0)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: a row's %s is %" PRId64,
-                       mt_statement_column_name(row, column), value);
-    *out = (uint64_t)value;
-    return MT_OK;
-}
-
-mt_status mt_query_row_natural(const struct mt_row *row, int column, uint64_t *out)
-{
-    int64_t value = mt_row_integer(row, column);
-    if (value < 0)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " has a size, a place or a time below 0",
-                       mt_row_integer(row, 0));
-    *out = (uint64_t)value;
-    return MT_OK;
-}
-
-mt_status mt_query_label_number(const struct mt_statement *row, int column, const struct mt_number_limits *limits,
-                                uint32_t *out)
-{
-    int64_t number = mt_statement_integer(row, column);
-    if (number < 0 || number >= limits->labels)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: an event has label %" PRId64 ", of %" PRIu32, number,
-                       limits->labels);
-    *out = (uint32_t)number;
-    return MT_OK;
-}
-
-/* The column's name is what it numbers. */
-static mt_status read_limit(const struct mt_statement *row, int column, int64_t most, uint32_t *out)
-{
-    int64_t limit = mt_statement_integer(row, column);
-    if (limit < 0 || limit > most)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: its last %s would be number %" PRId64,
-                       mt_statement_column_name(row, column), limit - 1);
-    *out = (uint32_t)limit;
-    return MT_OK;
-}
-
-mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *run, struct mt_number_limits *out)
-{
-    *out = (struct mt_number_limits){0};
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT ifnull((SELECT max(id) FROM label WHERE run = ?1), 0) + 1 AS label,"
-                                        " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
-                                        &statement);
-    if (status != MT_OK)
-        return status;
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK)
-        status = read_limit(statement, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
-    if (status == MT_OK)
-        status = read_limit(statement, 1, UINT32_MAX, &out->segments);
-    mt_statement_finalize(statement);
-    return status;
+    const char **fields[] = {&out->category, &out->op, &out->phase, &out->role, &out->dtype, &out->shape, &out->span};
+    for (int i = 0; i < (int)(sizeof fields / sizeof fields[0]); i++)
+        *fields[i] = mt_query_text(trace, statement, column + i);
 }
 
 /* Rows under way; `count` is also the number of the next one. */
@@ -102,9 +48,11 @@ struct label_list {
     size_t count;
 };
 
-static void add_nothing(struct mt_trace *trace, struct label_list *list)
+/* Adds the row of number 0, which no label has. */
+static void add_no_label(struct mt_trace *trace, struct label_list *list)
 {
-    const char *empty = mt_query_keep(trace, "");
+    const char *empty = mt_trace_keep(trace, "");
+    assert(list->count == 0);
     list->rows = mt_host_room(list->rows, 0, sizeof *list->rows);
     list->rows[list->count++] = (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
 }
@@ -136,27 +84,115 @@ static mt_status add_label(struct mt_trace *trace, const struct mt_statement *ro
 mt_status mt_trace_labels(struct mt_trace *trace, const struct mt_run *run, struct mt_label_row **out_rows,
                           size_t *out_count)
 {
-    *out_rows = NULL;
-    *out_count = 0;
     struct mt_statement *statement;
+    struct label_list list = {0};
     mt_status status = mt_query_prepare(
         trace, run,
         "SELECT label.id, label.layer, " MT_LABEL_COLUMNS
         " FROM label LEFT JOIN span ON span.run = ?1 AND span.id = label.span WHERE label.run = ?1 ORDER BY label.id",
         &statement);
-    if (status != MT_OK)
-        return status;
-    struct label_list list = {0};
-    add_nothing(trace, &list);
-    bool row = true;
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+    add_no_label(trace, &list);
+    while (mt_statement_next(statement, &status))
         status = add_label(trace, statement, &list);
     mt_statement_finalize(statement);
-    if (status != MT_OK) {
-        free(list.rows);
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
+}
+
+static mt_status add_allocation(const struct mt_statement *row, const struct mt_number_limits *limits,
+                                struct mt_label_sum *sums)
+{
+    uint32_t label;
+    uint64_t bytes;
+    mt_status status = mt_query_label_number(row, 0, limits, &label);
+    if (status == MT_OK)
+        status = mt_query_natural(row, 1, &bytes);
+    if (status != MT_OK)
         return status;
-    }
-    *out_rows = list.rows;
-    *out_count = list.count;
+    assert(label < limits->labels);
+    sums[label].allocations++;
+    sums[label].allocated_bytes += bytes;
     return MT_OK;
+}
+
+static mt_status add_allocations(struct mt_trace *trace, const struct mt_run *run,
+                                 const struct mt_number_limits *limits, struct mt_label_sum *sums)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(
+        trace, run, "SELECT label, block_bytes FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind = ?4",
+        &statement);
+    MT_QUERY_BIND(statement, run->first_event, mt_query_end(run), MT_EVENT_ALLOC);
+    while (mt_statement_next(statement, &status))
+        status = add_allocation(statement, limits, sums);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Adds the blocks that are live at the peak. `limits` were read before them, and a run that goes on may have more labels
+ * since: blocks of those are left out. */
+static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, const struct mt_number_limits *limits,
+                          struct mt_label_sum *sums)
+{
+    uint64_t peak_bytes;
+    int64_t peak_event;
+    struct mt_block_row *blocks = NULL;
+    size_t count = 0;
+    mt_status status = mt_query_peak_event(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes, &peak_event);
+    if (status == MT_OK && peak_event != 0)
+        status = mt_trace_live(trace, run, peak_event, &blocks, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (blocks[i].label >= limits->labels)
+            continue;
+        sums[blocks[i].label].live_blocks++;
+        sums[blocks[i].label].live_bytes += blocks[i].block_bytes;
+    }
+    free(blocks);
+    return status;
+}
+
+mt_status mt_trace_label_sums(struct mt_trace *trace, const struct mt_run *run, struct mt_label_sum **out_sums,
+                              size_t *out_count)
+{
+    struct mt_number_limits limits;
+    mt_status status = mt_query_number_limits(trace, run, &limits);
+    struct mt_label_sum *sums = mt_host_alloc(limits.labels * sizeof *sums + 1);
+    if (status == MT_OK)
+        status = add_allocations(trace, run, &limits, sums);
+    if (status == MT_OK)
+        status = add_live(trace, run, &limits, sums);
+    return mt_query_hand_over(status, sums, limits.labels, out_sums, out_count);
+}
+
+/* Without a phase each category is counted in the phases where it is usual; Workspace and categories of others in any. */
+static const char categories_sql[] =
+    "SELECT category, max(max_bytes), sum(CASE step WHEN ?2 THEN count ELSE 0 END), sum(total_bytes)"
+    " FROM summary_category WHERE run = ?1 AND CASE"
+    " WHEN ?3 IS NOT NULL THEN phase = ?3"
+    " WHEN category IN ('Embed', 'Norm', 'Attn', 'AttnScores', 'AttnOut', 'Softmax', 'FFN', 'einsum', 'Block', 'Loss')"
+    " THEN phase IN ('forward', 'loss')"
+    " WHEN category = 'Gradient' THEN phase = 'backward'"
+    " WHEN category IN ('Opt State', 'Optimizer') THEN phase IN ('backward', 'optimizer')"
+    " WHEN category = 'Param' THEN phase = 'init'"
+    " WHEN category = 'Data' THEN phase = 'forward'"
+    " ELSE 1 END GROUP BY category ORDER BY 2 DESC, category";
+
+mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
+                              struct mt_category_row **out_rows, size_t *out_count)
+{
+    struct mt_statement *statement;
+    struct mt_category_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = mt_query_prepare(trace, run, categories_sql, &statement);
+    /* Without a full step, the count is of a step that the table does not have. */
+    mt_statement_bind_integer(statement, 2, run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS);
+    mt_statement_bind_text(statement, 3, phase);
+    while (mt_statement_next(statement, &status)) {
+        rows = mt_host_room(rows, count, sizeof *rows);
+        rows[count++] = (struct mt_category_row){.category = mt_query_text(trace, statement, 0),
+                                                 .max_bytes = (uint64_t)mt_statement_integer(statement, 1),
+                                                 .per_step = (uint64_t)mt_statement_integer(statement, 2),
+                                                 .total_bytes = (uint64_t)mt_statement_integer(statement, 3)};
+    }
+    mt_statement_finalize(statement);
+    return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }

@@ -1,20 +1,22 @@
-/* What does every step leave behind? */
+/* The query about leaks: groups of blocks that every step leaves behind. */
 #include "trace/query/leaks.h"
 #include "trace/query/query.h"
 
 #include "base/memory.h"
+#include "base/order.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends of steps, in order. */
+/* The ends of steps, ascending. */
 struct ends {
     int64_t steps[MT_LEAK_MOST_ENDS], events[MT_LEAK_MOST_ENDS];
     size_t count;
 };
 
-/* What one group has at one end. */
+/* The blocks of one group at one end. */
 struct amount {
     uint64_t bytes, blocks;
 };
@@ -31,38 +33,24 @@ struct groups {
     const char **shapes;
 };
 
-static void reverse(struct ends *ends)
-{
-    for (size_t low = 0, high = ends->count; low + 1 < high; low++) {
-        high--;
-        int64_t step = ends->steps[low], event = ends->events[low];
-        ends->steps[low] = ends->steps[high];
-        ends->events[low] = ends->events[high];
-        ends->steps[high] = step;
-        ends->events[high] = event;
-    }
-}
-
-/* The last ends of steps, without the first step's. */
+/* Reads the last ends of steps, without the first step's. */
 static mt_status read_ends(struct mt_trace *trace, const struct mt_run *run, struct ends *out)
 {
     *out = (struct ends){0};
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS NOT NULL"
-                                        " AND number > (SELECT min(number) FROM step WHERE run = ?1)"
-                                        " ORDER BY number DESC LIMIT ?2",
-                                        &statement);
-    if (status != MT_OK)
-        return status;
+    mt_status status =
+        mt_query_prepare(trace, run,
+                         "SELECT * FROM (SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS"
+                         " NOT NULL AND number > (SELECT min(number) FROM step WHERE run = ?1)"
+                         " ORDER BY number DESC LIMIT ?2) ORDER BY number",
+                         &statement);
     mt_statement_bind_integer(statement, 2, MT_LEAK_MOST_ENDS);
-    bool row = true;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row && out->count < MT_LEAK_MOST_ENDS) {
+    while (mt_statement_next(statement, &status)) {
+        assert(out->count < MT_LEAK_MOST_ENDS);
         out->steps[out->count] = mt_statement_integer(statement, 0);
         out->events[out->count++] = mt_statement_integer(statement, 1);
     }
     mt_statement_finalize(statement);
-    reverse(out);
     return status;
 }
 
@@ -77,7 +65,7 @@ static mt_status find_ends(struct mt_trace *trace, const struct mt_run *run, str
                    run->id, run->last_full_step + 1, run->last_full_step == 0 ? "" : "s", MT_LEAK_LEAST_STEPS);
 }
 
-/* Texts are kept once, so their addresses order them, and equal ones have the same. */
+/* Orders labels by the pointers of their texts, which are kept: equal texts have equal pointers. */
 static int compare_labels(const void *left, const void *right, void *labels)
 {
     const struct mt_label_row *a = (const struct mt_label_row *)labels + *(const size_t *)left;
@@ -87,7 +75,7 @@ static int compare_labels(const void *left, const void *right, void *labels)
     return memcmp(ours, theirs, sizeof ours);
 }
 
-/* Labels that are alike become neighbours, and those a group. */
+/* Sorts the labels so that alike ones are neighbours, and makes those a group. */
 static void make_groups(struct groups *groups)
 {
     size_t count = groups->label_count, *order = mt_host_alloc((count + 1) * sizeof *order);
@@ -100,6 +88,7 @@ static void make_groups(struct groups *groups)
         if (i == 0 || compare_labels(&order[i - 1], &order[i], (void *)groups->labels) != 0)
             groups->first_label[groups->group_count++] = order[i];
         size_t group = groups->group_count - 1;
+        assert(groups->group_count >= 1 && groups->group_count <= count);
         groups->group_of_label[order[i]] = group;
         if (order[i] < groups->first_label[group])
             groups->first_label[group] = order[i];
@@ -137,7 +126,7 @@ static mt_status count_ends(struct mt_trace *trace, const struct mt_run *run, co
     return status;
 }
 
-/* At how many ends the group has more than at the one before; 0 if it ever has less. */
+/* Returns at how many ends the group has more than at the one before; 0 if it ever has less. */
 static uint64_t count_growth(const struct groups *groups, size_t ends, size_t group)
 {
     uint64_t grew = 0;
@@ -151,7 +140,7 @@ static uint64_t count_growth(const struct groups *groups, size_t ends, size_t gr
     return grew;
 }
 
-static struct mt_leak_row describe(const struct groups *groups, size_t ends, size_t group, uint64_t grew)
+static struct mt_leak_row leak_row(const struct groups *groups, size_t ends, size_t group, uint64_t grew)
 {
     const struct mt_label_row *label = &groups->labels[groups->first_label[group]];
     const struct amount *first = &groups->amounts[group];
@@ -176,17 +165,16 @@ struct found {
     size_t group, first_label;
 };
 
-/* Most growth first; equal ones in the order in which their labels came up. */
+/* Most growth first; equal growth in the order of labels. */
 static int compare_found(const void *left, const void *right)
 {
     const struct found *a = left, *b = right;
     uint64_t a_growth = a->row.last_bytes - a->row.first_bytes, b_growth = b->row.last_bytes - b->row.first_bytes;
-    if (a_growth != b_growth)
-        return a_growth < b_growth ? 1 : -1;
-    return (a->first_label > b->first_label) - (a->first_label < b->first_label);
+    int order = MT_COMPARE(b_growth, a_growth);
+    return order != 0 ? order : MT_COMPARE(a->first_label, b->first_label);
 }
 
-/* The groups that leak, in the order of the answer: free(). */
+/* Returns the groups that leak, in the order of the answer. The caller frees them. */
 static struct found *find_leaks(const struct groups *groups, size_t ends, size_t *out_count)
 {
     struct found *found = mt_host_alloc((groups->group_count + 1) * sizeof *found);
@@ -195,7 +183,7 @@ static struct found *find_leaks(const struct groups *groups, size_t ends, size_t
         uint64_t grew = count_growth(groups, ends, group);
         if (grew > 0)
             found[(*out_count)++] =
-                (struct found){describe(groups, ends, group, grew), group, groups->first_label[group]};
+                (struct found){leak_row(groups, ends, group, grew), group, groups->first_label[group]};
     }
     qsort(found, *out_count, sizeof *found, compare_found);
     return found;
@@ -203,6 +191,7 @@ static struct found *find_leaks(const struct groups *groups, size_t ends, size_t
 
 static void answer(const struct groups *groups, size_t ends, struct mt_leaks *out)
 {
+    assert(ends >= 2);
     struct found *found = find_leaks(groups, ends, &out->row_count);
     size_t *row_of_group = mt_host_alloc((groups->group_count + 1) * sizeof *row_of_group);
     for (size_t group = 0; group < groups->group_count; group++)

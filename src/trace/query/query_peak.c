@@ -1,14 +1,13 @@
-/* How high did memory get, when, and what was it made of? */
+/* Queries about peaks: how high, at which event, and the blocks that were live there by category. */
 #include "base/checked.h"
-#include "base/event.h"
 #include "base/memory.h"
 #include "trace/query/query.h"
-#include "trace/store/trace_names.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A trace that lacks the peak of a run that had blocks is damaged: whoever bounds it must not take it for 0. */
+/* Fails if the run has allocations: without a peak, such a trace is damaged, and its peak must not be taken for 0. */
 static mt_status check_no_block(struct mt_trace *trace, const struct mt_run *run)
 {
     struct mt_statement *statement;
@@ -17,14 +16,8 @@ static mt_status check_no_block(struct mt_trace *trace, const struct mt_run *run
                          "SELECT run.id FROM run JOIN event ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
                          " WHERE run.id = ?1 LIMIT 1",
                          &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, run->first_event);
-    mt_statement_bind_integer(statement, 3, run->first_event + run->event_count);
-    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row)
+    MT_QUERY_BIND(statement, run->first_event, mt_query_end(run), MT_EVENT_ALLOC);
+    if (mt_statement_next(statement, &status))
         status = mt_fail(MT_BAD_TRACE, "%s is damaged: run %" PRId64 " has allocations, and no peak",
                          mt_database_path(trace->database), run->id);
     mt_statement_finalize(statement);
@@ -39,13 +32,10 @@ static mt_status find_peak(struct mt_trace *trace, const struct mt_run *run, int
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run, "SELECT bytes, event FROM summary_peak WHERE run = ?1 AND step = ?2 AND measure = ?3", &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 2, step);
     mt_statement_bind_text(statement, 3, mt_measure_name(measure));
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row) {
+    bool row = mt_statement_next(statement, &status);
+    if (row) {
         *out_bytes = (uint64_t)mt_statement_integer(statement, 0);
         *out_event = mt_statement_integer(statement, 1);
     }
@@ -61,29 +51,8 @@ mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, 
     return find_peak(trace, run, MT_STEP_WHOLE_RUN, measure, out_bytes, out_event);
 }
 
-/* The one before the first that began later: events of early steps, which most questions are about, are found at once. */
-mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
-{
-    *out_step = MT_STEP_BEFORE;
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
-                                        " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
-                                        &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, event);
-    mt_statement_bind_integer(statement, 3, INT64_MAX);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row && !mt_statement_is_null(statement, 0))
-        *out_step = mt_statement_integer(statement, 0);
-    mt_statement_finalize(statement);
-    return status;
-}
-
-/* When it was, and whose block made it. A segment carries no label: it was taken for the block that comes after it, if one
- * does. */
+/* Reads the moment of the peak, and the phase and span of the block that reached it. A segment carries no label: it was
+ * taken for the next block, if there is one. */
 static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak_row *peak)
 {
     struct mt_statement *statement;
@@ -93,19 +62,14 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
         " WHERE id >= ?2 AND id < ?3 AND label IS NOT NULL UNION ALL SELECT NULL LIMIT 1)"
         " LEFT JOIN event ON event.id = next" MT_EVENT_LABEL_JOIN,
         &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, peak->event);
-    mt_statement_bind_integer(statement, 3, run->first_event + run->event_count);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row) {
+    MT_QUERY_BIND(statement, peak->event, mt_query_end(run));
+    if (mt_statement_next(statement, &status)) {
         peak->time_ns = (uint64_t)mt_statement_integer(statement, 0);
         peak->phase = mt_query_text(trace, statement, 1);
         peak->span = mt_query_text(trace, statement, 2);
     }
     mt_statement_finalize(statement);
-    return mt_status_keep(status, mt_query_step_of(trace, run, peak->event, &peak->step));
+    return mt_status_keep(status, mt_trace_step_of(trace, run, peak->event, &peak->step));
 }
 
 static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)
@@ -129,18 +93,15 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, i
         " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"
         " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, category",
         &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 2, step);
     mt_statement_bind_text(statement, 3, mt_measure_name(measure));
-    bool row = true;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row)
+    while (mt_statement_next(statement, &status))
         add_share(trace, statement, peak);
     mt_statement_finalize(statement);
     return status;
 }
 
-/* The invariants of struct mt_peak_row, which a damaged trace does not keep; fills in cached_bytes. */
+/* Checks the invariants of struct mt_peak_row, which a damaged trace may break, and sets cached_bytes. */
 static mt_status check_sum(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
                            struct mt_peak_row *peak)
 {
@@ -158,6 +119,7 @@ static mt_status check_sum(struct mt_trace *trace, const struct mt_run *run, mt_
                        mt_database_path(trace->database), mt_measure_name(measure), run->id, peak->bytes, sum);
     if (measure == MT_MEASURE_RESERVED)
         peak->cached_bytes = peak->bytes - sum;
+    assert(peak->cached_bytes <= peak->bytes);
     return MT_OK;
 }
 

@@ -1,8 +1,11 @@
-/* What did the allocator take from the device, and when did it give it back? */
+/* Queries about the memory that the allocator took from the device: segments, the parts of them that had memory, and the
+ * segments that grew or shrank. */
 #include "base/memory.h"
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
+#include "trace/query/walk.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,7 +14,7 @@ struct segment_list {
     size_t count;
 };
 
-/* Event ids of a run, as it was when the trace was opened: first <= id < end. */
+/* The event ids of a run, as of the opening: first <= id < end. */
 struct range {
     int64_t first, end;
 };
@@ -49,33 +52,120 @@ static mt_status add_segment(const struct mt_statement *row, const struct range 
                                 .mapped_event = mapped,
                                 .unmapped_event = unmapped > mapped && unmapped < range->end ? unmapped : 0};
     list->count++;
+    assert(list->rows[list->count - 1].number + 1 == list->count);
     return MT_OK;
 }
 
 mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, struct mt_segment_row **out_rows,
                             size_t *out_count)
 {
-    *out_rows = NULL;
-    *out_count = 0;
     struct mt_statement *statement;
+    struct segment_list list = {0};
+    struct range range = {run->first_event, mt_query_end(run)};
     mt_status status = mt_query_prepare(trace, run,
                                         "SELECT id, stream, address, bytes, mapped_event, unmapped_event FROM segment"
                                         " WHERE run = ?1 AND mapped_event < ?2 ORDER BY id",
                                         &statement);
-    if (status != MT_OK)
-        return status;
-    struct segment_list list = {0};
-    struct range range = {run->first_event, run->first_event + run->event_count};
     mt_statement_bind_integer(statement, 2, range.end);
-    bool row = true;
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+    while (mt_statement_next(statement, &status))
         status = add_segment(statement, &range, &list);
     mt_statement_finalize(statement);
-    if (status != MT_OK) {
-        free(list.rows);
-        return status;
-    }
-    *out_rows = list.rows;
-    *out_count = list.count;
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
+}
+
+/* Rows under way. Invariant: total_bytes is the sum of their bytes. */
+struct part_list {
+    struct mt_part_row *rows;
+    size_t count;
+    uint64_t total_bytes;
+    struct mt_number_limits limits;
+    struct range range;
+};
+
+enum { SEGMENT, OFFSET, MAPPED, BYTES, UNMAPPED };
+
+static mt_status check_part(const struct part_list *list, const struct mt_statement *row)
+{
+    int64_t segment = mt_statement_integer(row, SEGMENT), mapped = mt_statement_integer(row, MAPPED);
+    if (segment < 0 || segment >= list->limits.segments)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: it has a part of segment %" PRId64 " of %u", segment,
+                       list->limits.segments);
+    if (mapped < list->range.first)
+        return mt_fail(MT_BAD_TRACE,
+                       "the trace is damaged: event %" PRId64 ", before its run, mapped a part of segment %" PRId64,
+                       mapped, segment);
     return MT_OK;
+}
+
+static mt_status read_size(const struct mt_statement *row, struct part_list *list, struct mt_part_row *part)
+{
+    mt_status status = mt_query_natural(row, OFFSET, &part->offset);
+    if (status == MT_OK)
+        status = mt_query_natural(row, BYTES, &part->bytes);
+    if (status != MT_OK)
+        return status;
+    if (part->bytes > INT64_MAX - list->total_bytes || part->bytes > INT64_MAX - part->offset)
+        return mt_fail(MT_BAD_TRACE,
+                       "the trace is damaged: the parts of its segments up to segment %" PRIu32
+                       " sum, or reach, to 2^63 bytes or more",
+                       part->segment);
+    list->total_bytes += part->bytes;
+    assert(list->total_bytes <= INT64_MAX);
+    return MT_OK;
+}
+
+static mt_status add_part(const struct mt_statement *row, struct part_list *list)
+{
+    mt_status status = check_part(list, row);
+    if (status != MT_OK)
+        return status;
+    int64_t mapped = mt_statement_integer(row, MAPPED), unmapped = mt_statement_integer(row, UNMAPPED);
+    struct mt_part_row part = {.segment = (uint32_t)mt_statement_integer(row, SEGMENT),
+                               .mapped_event = mapped,
+                               .unmapped_event = unmapped > mapped && unmapped < list->range.end ? unmapped : 0};
+    status = read_size(row, list, &part);
+    if (status != MT_OK)
+        return status;
+    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
+    list->rows[list->count++] = part;
+    return MT_OK;
+}
+
+mt_status mt_trace_parts(struct mt_trace *trace, const struct mt_run *run, struct mt_part_row **out_rows,
+                         size_t *out_count)
+{
+    struct mt_statement *statement;
+    struct part_list list = {.range = {run->first_event, mt_query_end(run)}};
+    mt_status status = mt_query_number_limits(trace, run, &list.limits);
+    if (status == MT_OK)
+        status = mt_query_prepare(trace, run,
+                                  "SELECT segment, offset, mapped_event, bytes, unmapped_event FROM segment_part"
+                                  " WHERE run = ?1 AND mapped_event < ?2 ORDER BY segment, offset, mapped_event",
+                                  &statement);
+    if (status != MT_OK)
+        return mt_query_hand_over(status, NULL, 0, out_rows, out_count);
+    mt_statement_bind_integer(statement, 2, list.range.end);
+    while (mt_statement_next(statement, &status))
+        status = add_part(statement, &list);
+    mt_statement_finalize(statement);
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
+}
+
+mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run *run, uint32_t **out_numbers,
+                                    size_t *out_count)
+{
+    struct mt_statement *statement;
+    uint32_t *numbers = NULL;
+    size_t count = 0;
+    /* A segment that was mapped and unmapped as a whole is one part, at its beginning. */
+    mt_status status = mt_query_prepare(trace, run,
+                                        "SELECT segment FROM segment_part WHERE run = ?1"
+                                        " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
+                                        &statement);
+    while (mt_statement_next(statement, &status)) {
+        numbers = mt_host_room(numbers, count, sizeof *numbers);
+        numbers[count++] = (uint32_t)mt_statement_integer(statement, 0);
+    }
+    mt_statement_finalize(statement);
+    return mt_query_hand_over(status, numbers, count, out_numbers, out_count);
 }

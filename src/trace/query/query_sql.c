@@ -1,43 +1,44 @@
-/* Anything else that SQL can ask. The text comes from the user and the file perhaps from a stranger, so SQLite's
- * authorizer lets reading pass and nothing else: no writing, no attaching, no setting of the connection. */
+/* Queries in SQL. The text comes from the user, and the file perhaps from a stranger. So SQLite's authorizer allows reading
+ * and nothing else: no writing, no attaching, no setting of the connection. */
 #include "base/text.h"
 #include "trace/query/query.h"
 
+#include <assert.h>
 #include <sqlite3.h>
 
-/* The pragmas that only tell. */
-static bool is_telling_pragma(const char *name)
+/* True for the pragmas that only read. */
+static bool is_reading_pragma(const char *name)
 {
-    static const char *const telling[] = {"table_info", "table_xinfo", "table_list",      "index_list", "index_info",
+    static const char *const reading[] = {"table_info", "table_xinfo", "table_list",      "index_list", "index_info",
                                           "page_count", "page_size",   "integrity_check", "quick_check"};
-    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++)
-        if (sqlite3_stricmp(name, telling[i]) == 0)
+    for (size_t i = 0; i < sizeof reading / sizeof reading[0]; i++)
+        if (sqlite3_stricmp(name, reading[i]) == 0)
             return true;
     return false;
 }
 
-/* `context` is a bool: whether something was refused. */
+/* Allows or refuses an action of a statement. `context` is a bool that becomes true if one is refused. */
 static int authorize(void *context, int action, const char *first, const char *second, const char *database,
                      const char *trigger)
 {
     (void)database;
     (void)trigger;
     bool allowed = action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE;
-    /* What SQLite says to itself when a table-valued function is first named (json_each, pragma_table_info); a statement
-     * of the user's that does it is not read-only. */
+    /* SQLite itself does this when a statement first names a table-valued function (json_each, pragma_table_info). A
+     * statement of the user's that does it is not read-only, and refused for that. */
     if (action == SQLITE_UPDATE)
         allowed = sqlite3_stricmp(first, "sqlite_master") == 0;
     if (action == SQLITE_FUNCTION)
         allowed = sqlite3_stricmp(second, "load_extension") != 0;
     if (action == SQLITE_PRAGMA)
-        allowed = is_telling_pragma(first) || (second == NULL && (sqlite3_stricmp(first, "user_version") == 0 ||
+        allowed = is_reading_pragma(first) || (second == NULL && (sqlite3_stricmp(first, "user_version") == 0 ||
                                                                   sqlite3_stricmp(first, "application_id") == 0));
     if (!allowed)
         *(bool *)context = true;
     return allowed ? SQLITE_OK : SQLITE_DENY;
 }
 
-/* A blob's digits: x'0a1b'. */
+/* Returns a blob's digits, x'0a1b', in `out`. */
 static const char *blob_text(const struct mt_statement *row, int column, struct mt_text *out)
 {
     size_t bytes;
@@ -53,21 +54,19 @@ static const char *blob_text(const struct mt_statement *row, int column, struct 
 static struct mt_sql_value read_value(const struct mt_statement *row, int column, struct mt_text *digits)
 {
     switch (mt_statement_column_type(row, column)) {
-    case MT_COLUMN_INTEGER:
+    case SQLITE_INTEGER:
         return (struct mt_sql_value){.type = MT_SQL_INTEGER, .integer = mt_statement_integer(row, column)};
-    case MT_COLUMN_REAL:
+    case SQLITE_FLOAT:
         return (struct mt_sql_value){.type = MT_SQL_REAL, .real = mt_statement_real(row, column)};
-    case MT_COLUMN_TEXT:
+    case SQLITE_TEXT:
         return (struct mt_sql_value){.type = MT_SQL_TEXT, .text = mt_statement_text(row, column)};
-    case MT_COLUMN_BLOB:
+    case SQLITE_BLOB:
         return (struct mt_sql_value){.type = MT_SQL_BLOB, .text = blob_text(row, column, digits)};
-    case MT_COLUMN_NULL:
-        break;
     }
     return (struct mt_sql_value){.type = MT_SQL_NULL};
 }
 
-/* SQLite refuses more: its own limit, unless it was built with another. */
+/* The limit of columns that is set for SQLite. It is also its default. */
 enum { MOST_COLUMNS = 2000 };
 
 static mt_status begin(struct mt_statement *statement, size_t columns, const struct mt_sql_visitor *visitor)
@@ -83,9 +82,9 @@ static mt_status visit_rows(struct mt_statement *statement, const struct mt_sql_
     struct mt_sql_value values[MOST_COLUMNS];
     struct mt_text digits[MOST_COLUMNS] = {0};
     size_t columns = (size_t)mt_statement_columns(statement);
+    assert(columns <= MOST_COLUMNS);
     mt_status status = begin(statement, columns, visitor);
-    bool row = true;
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    while (mt_statement_next(statement, &status)) {
         for (size_t i = 0; i < columns; i++)
             values[i] = read_value(statement, (int)i, &digits[i]);
         status = visitor->visit(visitor->context, columns, values);

@@ -1,17 +1,19 @@
-/* What are the largest blocks? */
+/* The query about the largest blocks. */
 #include "base/memory.h"
+#include "base/order.h"
 #include "trace/query/query.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* Rows that come by falling size, alike ones merged.
- * Invariant: rows[size_begin..count) are those of the size that came last, no two of them alike. */
+/* Rows, added by falling size and merged if they are alike.
+ * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last, no two of them alike. */
 struct ranking {
     struct mt_top_row *rows;
     size_t count, size_begin;
 };
 
-/* Texts are kept once, so equal ones are at equal addresses. */
+/* Texts are kept, so equal ones have equal pointers. */
 static bool are_alike(const struct mt_top_row *a, const struct mt_top_row *b)
 {
     return a->op == b->op && a->span == b->span && a->category == b->category && a->phase == b->phase &&
@@ -22,11 +24,10 @@ static bool are_alike(const struct mt_top_row *a, const struct mt_top_row *b)
 static int compare_rows(const void *left, const void *right)
 {
     const struct mt_top_row *a = left, *b = right;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    if (a->count != b->count)
-        return a->count < b->count ? 1 : -1;
-    return (a->event > b->event) - (a->event < b->event);
+    int order = MT_COMPARE(b->bytes, a->bytes);
+    if (order == 0)
+        order = MT_COMPARE(b->count, a->count);
+    return order != 0 ? order : MT_COMPARE(a->event, b->event);
 }
 
 static void ranking_sort(struct ranking *ranking)
@@ -47,6 +48,7 @@ static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const
     merged.span = mt_query_place(trace, row->span);
     if (ranking->count > 0 && ranking->rows[ranking->count - 1].bytes != row->bytes)
         ranking->size_begin = ranking->count;
+    assert(ranking->size_begin <= ranking->count);
     for (size_t i = ranking->size_begin; i < ranking->count; i++) {
         struct mt_top_row *other = &ranking->rows[i];
         if (!are_alike(other, &merged))
@@ -64,7 +66,7 @@ static void ranking_finish(struct ranking *ranking, size_t limit)
     ranking->count = ranking->count < limit ? ranking->count : limit;
 }
 
-/* Merged, of the whole run: the summary by falling size, as far as needed. */
+/* Ranks merged rows of the whole run: reads the summary by falling size, as far as needed. */
 static mt_status rank_summary(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
 {
     struct mt_statement *statement;
@@ -73,10 +75,7 @@ static mt_status rank_summary(struct mt_trace *trace, const struct mt_run *run, 
         "SELECT requested_bytes, count, first_event, " MT_LABEL_COLUMNS " FROM summary_allocation" MT_LABEL_JOIN(
             "summary_allocation.label") "WHERE summary_allocation.run = ?1 ORDER BY requested_bytes DESC",
         &statement);
-    if (status != MT_OK)
-        return status;
-    bool row = true;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    while (mt_statement_next(statement, &status)) {
         struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0),
                                    .count = (uint64_t)mt_statement_integer(statement, 1),
                                    .event = mt_statement_integer(statement, 2)};
@@ -89,13 +88,14 @@ static mt_status rank_summary(struct mt_trace *trace, const struct mt_run *run, 
     return status;
 }
 
-/* Which allocations the largest `limit` are: all that are larger than `cutoff_bytes`, and the first so many of it. */
+/* The largest allocations: all that are larger than `bytes`, and the first `equal` of that size. */
 struct cutoff {
     uint64_t bytes;
-    uint64_t larger, equal; /* how many */
-    int64_t first_event;    /* of any of them */
+    uint64_t larger, equal; /* number of them */
+    int64_t first_event;    /* of all of them */
 };
 
+/* Finds the `limit` largest allocations. */
 static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct cutoff *out)
 {
     *out = (struct cutoff){.first_event = INT64_MAX};
@@ -104,10 +104,7 @@ static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, s
                                         "SELECT requested_bytes, count, first_event FROM summary_allocation"
                                         " WHERE run = ?1 ORDER BY requested_bytes DESC",
                                         &statement);
-    if (status != MT_OK)
-        return status;
-    bool row = true;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    while (mt_statement_next(statement, &status)) {
         uint64_t bytes = (uint64_t)mt_statement_integer(statement, 0);
         if (bytes != out->bytes && out->larger + out->equal >= limit)
             break;
@@ -120,10 +117,11 @@ static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, s
     mt_statement_finalize(statement);
     if (out->larger + out->equal > limit)
         out->equal = limit - out->larger;
+    assert(out->larger + out->equal <= limit);
     return status;
 }
 
-/* Reads the allocations of a cutoff in their order, until all of them are found. */
+/* Ranks the allocations of a cutoff: reads events in their order until all are found. */
 static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, struct cutoff wanted,
                              struct ranking *ranking)
 {
@@ -134,14 +132,8 @@ static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, s
                          "WHERE event.id >= ?2 AND event.id < ?3 AND kind = ?4 AND requested_bytes >= ?5"
                          " ORDER BY event.id",
                          &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, wanted.first_event);
-    mt_statement_bind_integer(statement, 3, run->first_event + run->event_count);
-    mt_statement_bind_integer(statement, 4, MT_EVENT_ALLOC);
-    mt_statement_bind_integer(statement, 5, (int64_t)wanted.bytes);
-    bool row = true;
-    while (wanted.larger + wanted.equal > 0 && (status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    MT_QUERY_BIND(statement, wanted.first_event, mt_query_end(run), MT_EVENT_ALLOC, (int64_t)wanted.bytes);
+    while (wanted.larger + wanted.equal > 0 && mt_statement_next(statement, &status)) {
         struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1};
         uint64_t *left = found.bytes == wanted.bytes ? &wanted.equal : &wanted.larger;
         if (*left == 0)
@@ -162,7 +154,7 @@ static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, siz
     return status == MT_OK ? rank_events(trace, run, wanted, ranking) : status;
 }
 
-/* The rows of alloc events, in the order of the ids. */
+/* Reads the rows of alloc events, in the order of the ids. */
 static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
                              struct ranking *out)
 {
@@ -170,16 +162,13 @@ static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, c
     mt_status status = mt_query_prepare(
         trace, run, "SELECT requested_bytes, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id = ?2",
         &statement);
-    if (status != MT_OK)
-        return status;
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         mt_statement_bind_integer(statement, 2, ids[i]);
-        bool row;
-        status = mt_statement_step(statement, &row);
-        if (status == MT_OK && !row)
-            status = mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there");
-        if (status != MT_OK)
+        if (!mt_statement_next(statement, &status)) {
+            if (status == MT_OK)
+                status = mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there");
             break;
+        }
         struct mt_top_row block = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1, .event = ids[i]};
         mt_query_label(trace, statement, 1, &block);
         ranking_append(out, &block);
@@ -217,7 +206,7 @@ static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, str
 {
     mt_status status = MT_OK;
     for (size_t i = 0; i < ranking->count && status == MT_OK; i++)
-        status = mt_query_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
+        status = mt_trace_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
     return status;
 }
 
@@ -235,12 +224,7 @@ mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_
     ranking_finish(&ranking, limit);
     if (status == MT_OK)
         status = add_steps(trace, run, &ranking);
-    if (status != MT_OK) {
-        free(ranking.rows);
-        ranking = (struct ranking){0};
-    }
-    *out_rows = ranking.rows;
-    *out_count = ranking.count;
+    assert(ranking.count <= limit);
     *out_complete = moment == MT_TOP_AT_PEAK || ranking.count == limit || run->complete_from_bytes == 0;
-    return status;
+    return mt_query_hand_over(status, ranking.rows, ranking.count, out_rows, out_count);
 }

@@ -1,34 +1,36 @@
-/* How was each block used?
+/* The query about the uses of blocks.
  *
  *   blocks:     a        b        c d e f g h …        by alloc_event
  *   block_use:  ▶        ▶        ▶ ▶ ▶ ▶ ▶ ▶ …        a stretch is one scan
  *
- * A window of a run's blocks is a few that were live before it and all that were made in it: the few are stretches of
- * their own, and the rest is one. */
+ * The blocks of a window of events are a few that were live before it and all that began in it: each of the few is a stretch
+ * of its own, and the rest is one. */
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
+#include "trace/store/database.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-/* To begin a scan costs as much as to go on over the rows of about this many events. */
+/* The most events between two blocks of a stretch: a new scan costs as much as to read the rows of about so many. */
 enum { STRETCH_GAP = 64 };
 
 #define USE_COLUMNS "allocation, reads, writes, first_use, last_use, idle_from, idle_to, copied_from, unread"
 enum { ALLOCATION, READS, WRITES, FIRST_USE, LAST_USE, IDLE_FROM, IDLE_TO, COPIED_FROM, UNREAD };
 
-/* Blocks with rows between them that are few. Invariant: what was visited of the table lies before blocks[at + 1]. */
+/* Blocks with few rows between them: blocks[at..end). Invariant: visited rows are of allocations before blocks[at + 1]. */
 struct use_stretch {
     const struct mt_run *run;
-    const struct mt_block_row *blocks; /* all of them */
-    struct mt_use_row *uses;           /* theirs */
+    const struct mt_block_row *blocks; /* all blocks */
+    struct mt_use_row *uses;           /* one a block */
     size_t at, end;
 };
 
-/* Whether the moments are in order, between the block's alloc and the end of what is known of it. */
+/* True if the moments are in order, and between the block's alloc and its free or the end of the run. */
 static bool is_sound(const struct mt_use_row *use, const struct mt_run *run, const struct mt_block_row *block)
 {
-    int64_t end = block->free_event != 0 ? block->free_event : run->first_event + run->event_count;
+    int64_t end = block->free_event != 0 ? block->free_event : mt_query_end(run);
     bool copied = use->copied_from == 0 || (use->copied_from >= run->first_event && use->copied_from < end);
     if (use->first == 0)
         return copied && use->reads == 0 && use->writes == 0 && use->last == 0 && use->idle_to == 0;
@@ -63,12 +65,13 @@ static mt_status visit_use(void *context, const struct mt_row *row)
     int64_t allocation = mt_row_integer(row, ALLOCATION);
     while (stretch->at < stretch->end && stretch->blocks[stretch->at].alloc_event < allocation)
         stretch->at++;
+    assert(stretch->at <= stretch->end);
     if (stretch->at == stretch->end || stretch->blocks[stretch->at].alloc_event != allocation)
         return MT_OK;
     return read_use(row, stretch->run, &stretch->blocks[stretch->at], &stretch->uses[stretch->at]);
 }
 
-/* The first block after a gap, from number `begin` on. */
+/* Returns the number of the block after the stretch that begins at block `begin`. */
 static size_t stretch_end(const struct mt_block_row *blocks, size_t count, size_t begin)
 {
     size_t end = begin + 1;
@@ -84,15 +87,15 @@ static mt_status read_stretches(struct mt_statement *statement, const struct mt_
     for (size_t begin = 0; begin < count && status == MT_OK; begin = stretch->end) {
         stretch->at = begin;
         stretch->end = stretch_end(stretch->blocks, count, begin);
-        mt_statement_bind_integer(statement, 2, stretch->blocks[begin].alloc_event);
-        mt_statement_bind_integer(statement, 3, stretch->blocks[stretch->end - 1].alloc_event);
+        assert(begin < stretch->end && stretch->end <= count);
+        MT_QUERY_BIND(statement, stretch->blocks[begin].alloc_event, stretch->blocks[stretch->end - 1].alloc_event);
         status = mt_statement_run(statement);
         status = mt_status_keep(status, visitor->status);
     }
     return status;
 }
 
-/* The table's own order is that of its allocations. */
+/* Reads the uses of all blocks. The table's own order is that of its allocations. */
 static mt_status read_uses(struct mt_trace *trace, size_t count, struct use_stretch *stretch)
 {
     struct mt_statement *statement;
@@ -112,7 +115,7 @@ static mt_status read_uses(struct mt_trace *trace, size_t count, struct use_stre
     return status;
 }
 
-/* A trace of an older program that no newer one has written to since has no such table. */
+/* *out_has is false for a trace of an older program that no newer one has written to since. */
 static mt_status has_table(struct mt_trace *trace, bool *out_has)
 {
     int64_t format;

@@ -1,10 +1,12 @@
-/* What happened, event by event, each with all that is known of it? Streams: of the run, only what is live is held. */
+/* The walk through a run's events. Of the run, only the live blocks and segments are held in memory. */
 #include "trace/query/walk.h"
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 #include "trace/query/query.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -14,7 +16,7 @@ struct open_segment {
     uint64_t mapped_bytes;
 };
 
-/* A list whose places are used again: `values[i]` for those that are not in `free`. */
+/* The places of an array that are used again: those below `used` that are not in `free`. Invariant: free_count <= used. */
 struct slots {
     uint64_t *free;
     size_t free_count, used;
@@ -40,7 +42,7 @@ struct mt_walk {
 
 enum { ID, TIME_NS, KIND, STREAM, LABEL, SPAN, VALUE, BLOCK_BYTES, SEGMENT, OFFSET, ALLOCATION };
 
-/* A place that is free; *values has room for it. */
+/* Returns a free place, for which *values has room. */
 static size_t take_slot(struct slots *slots, void **values, size_t value_bytes)
 {
     if (slots->free_count > 0)
@@ -52,6 +54,7 @@ static size_t take_slot(struct slots *slots, void **values, size_t value_bytes)
 
 static void give_slot(struct slots *slots, size_t slot)
 {
+    assert(slot < slots->used && slots->free_count < slots->used);
     slots->free[slots->free_count++] = slot;
 }
 
@@ -80,24 +83,13 @@ mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struc
     struct mt_statement *statement;
     mt_status status =
         mt_query_prepare(trace, run, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id", &statement);
-    *out_rows = NULL;
-    *out_count = 0;
-    if (status != MT_OK)
-        return status;
     struct mt_span_row *rows = mt_host_room(NULL, 0, sizeof *rows);
     size_t count = 1;
-    bool row = true;
-    rows[0] = (struct mt_span_row){.name = mt_query_keep(trace, ""), .path = mt_query_keep(trace, "")};
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+    rows[0] = (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
+    while (mt_statement_next(statement, &status))
         status = add_span(trace, statement, &rows, &count);
     mt_statement_finalize(statement);
-    if (status != MT_OK) {
-        free(rows);
-        return status;
-    }
-    *out_rows = rows;
-    *out_count = count;
-    return MT_OK;
+    return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
 static mt_status read_label_spans(struct mt_walk *walk)
@@ -105,11 +97,8 @@ static mt_status read_label_spans(struct mt_walk *walk)
     struct mt_statement *statement;
     mt_status status =
         mt_query_prepare(walk->trace, walk->run, "SELECT id, span FROM label WHERE run = ?1", &statement);
-    bool row = true;
     walk->label_spans = mt_host_alloc((walk->label_count + 1) * sizeof *walk->label_spans);
-    if (status != MT_OK)
-        return status;
-    while ((status = mt_statement_step(statement, &row)) == MT_OK && row) {
+    while (mt_statement_next(statement, &status)) {
         int64_t label = mt_statement_integer(statement, 0), span = mt_statement_integer(statement, 1);
         bool is_known = label >= 0 && label < (int64_t)walk->label_count;
         if (is_known && span >= 0 && span < (int64_t)walk->span_count)
@@ -129,11 +118,8 @@ static mt_status prepare(struct mt_walk *walk)
     if (status == MT_OK)
         status = mt_query_prepare(walk->trace, walk->run, "SELECT address FROM segment WHERE run = ?1 AND id = ?2",
                                   &walk->address);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(walk->events, 2, walk->run->first_event);
-    mt_statement_bind_integer(walk->events, 3, walk->run->first_event + walk->run->event_count);
-    return MT_OK;
+    MT_QUERY_BIND(walk->events, walk->run->first_event, mt_query_end(walk->run));
+    return status;
 }
 
 mt_status mt_walk_begin(struct mt_trace *trace, const struct mt_run *run, struct mt_walk **out)
@@ -194,6 +180,7 @@ const struct mt_span_row *mt_walk_spans(const struct mt_walk *walk, size_t *out_
 
 uint32_t mt_walk_label_span(const struct mt_walk *walk, uint32_t label)
 {
+    assert(label < walk->label_count);
     return walk->label_spans[label];
 }
 
@@ -211,7 +198,7 @@ void mt_walk_rewind(struct mt_walk *walk)
     forget(&walk->by_number, &walk->segment_slots);
 }
 
-/* A column that holds a number below `count`; NULL is 0. */
+/* Reads a column that holds a number below `count`; NULL is 0. Fails with MT_BAD_TRACE for another: the event `what`. */
 static mt_status read_number(const struct mt_statement *row, int column, uint64_t count, const char *what,
                              uint32_t *out)
 {
@@ -232,7 +219,7 @@ static mt_status read_sizes(const struct mt_statement *row, struct mt_walk_event
     return status == MT_OK ? mt_query_natural(row, OFFSET, &out->offset) : status;
 }
 
-/* What the event's row says itself. */
+/* Reads the columns of the event's row. */
 static mt_status read_row(const struct mt_walk *walk, struct mt_walk_event *out)
 {
     const struct mt_statement *row = walk->events;
@@ -256,12 +243,12 @@ static mt_status read_row(const struct mt_walk *walk, struct mt_walk_event *out)
     return status;
 }
 
-/* Begins a segment, at the address that its row has. */
+/* Begins a segment, at the address in its row. */
 static mt_status open_segment(struct mt_walk *walk, const struct mt_walk_event *event, uint64_t *out_slot)
 {
-    bool row;
+    mt_status status = MT_OK;
     mt_statement_bind_integer(walk->address, 2, event->segment);
-    mt_status status = mt_statement_step(walk->address, &row);
+    bool row = mt_statement_next(walk->address, &status);
     if (status != MT_OK)
         return status;
     if (!row)
@@ -311,6 +298,7 @@ static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
     event->id = event->n;
     event->alloc_ns = event->time_ns;
     event->address = walk->segments[segment].address + event->offset;
+    assert(event->id >= 0 && segment < walk->segment_slots.used);
     void *live = walk->live;
     size_t slot = take_slot(&walk->live_slots, &live, sizeof *walk->live);
     walk->live = live;
@@ -319,7 +307,7 @@ static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
     return MT_OK;
 }
 
-/* False: it ends no block that is live. The block's label and place are those of its alloc. */
+/* Completes a free with the label and place of its alloc. False if it ends no live block. */
 static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
     uint64_t slot,
@@ -335,7 +323,7 @@ static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
     return true;
 }
 
-/* Completes an event; *out_counts is false for one that is passed over. */
+/* Completes an event. *out_counts is false for one that is passed over. */
 static mt_status complete(struct mt_walk *walk, struct mt_walk_event *event, bool *out_counts)
 {
     *out_counts = true;
@@ -376,7 +364,7 @@ mt_status mt_walk_next(struct mt_walk *walk, struct mt_walk_event *out, bool *ou
 static int compare_addresses(const void *left, const void *right)
 {
     const struct mt_walk_event *a = left, *b = right;
-    return (a->address > b->address) - (a->address < b->address);
+    return MT_COMPARE(a->address, b->address);
 }
 
 struct mt_walk_event *mt_walk_live(const struct mt_walk *walk, size_t *out_count)
@@ -386,6 +374,7 @@ struct mt_walk_event *mt_walk_live(const struct mt_walk *walk, size_t *out_count
     for (size_t i = 0; i <= walk->by_id.mask; i++)
         if (walk->by_id.pairs[i].key != MT_NUMBER_MAP_NO_KEY)
             live[count++] = walk->live[walk->by_id.pairs[i].value];
+    assert(count == walk->by_id.count);
     qsort(live, count, sizeof *live, compare_addresses);
     *out_count = count;
     return live;

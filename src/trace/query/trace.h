@@ -1,11 +1,12 @@
-/* A trace, opened to be questioned. Each question has a file in query/ and answers with typed rows.
+/* A trace, opened for queries. Each query returns typed rows.
  *
- * What a trace says was written by whoever made it: text may hold anything, categories need not be ours.
+ * A trace may be anybody's: text may hold anything, categories need not be ours.
  *
  * Ownership: an opened trace belongs to the caller. All text in its answers is borrowed from it and valid until it is
- * closed, except where a visitor is given a row: that is valid during the call. Arrays belong to the caller: free().
- * Failures: MT_BAD_TRACE for a file that is none or is damaged, MT_USAGE for runs and steps that there are not.
- * Threads: one at a time. No answer about one run reads another's rows. */
+ * closed; text in a row that is handed to a visitor is valid during the call. Arrays belong to the caller, who frees them;
+ * they are NULL after a failure.
+ * Failures: MT_BAD_TRACE for a file that is no trace or is damaged, MT_USAGE for runs and steps that do not exist.
+ * Threads: one at a time. A query of one run reads no rows of another. */
 #ifndef MT_TRACE_TRACE_H
 #define MT_TRACE_TRACE_H
 
@@ -23,200 +24,221 @@ struct mt_trace;
 mt_status mt_trace_open(const char *path, struct mt_trace **out);
 void mt_trace_close(struct mt_trace *trace); /* may be NULL */
 
-/* A run, as of the opening. Its events are first_event <= id < first_event + event_count; none of these ids is above the
- * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more of them than the file has room for: so
- * what has room for every event is no larger than a few times the file. */
+/* Returns a copy of `text` that is valid until the trace is closed; "" for NULL. Equal texts of one trace, those of its
+ * answers included, have equal pointers. */
+const char *mt_trace_keep(struct mt_trace *trace, const char *text);
+
+/* A run, as of the opening. Its events are first_event <= id < first_event + event_count. None of these ids is above the
+ * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more than the file has room for. So an array
+ * with an element for each event is no larger than a few times the file. */
 struct mt_run {
-    int64_t id;       /* from 1 */
-    const char *name; /* NULL: none */
-    const char *state, *started_at, *device;
-    uint64_t capacity_bytes;
-    int64_t first_event, event_count, lost_events;
-    int64_t complete_from_bytes; /* summary_allocation holds every allocation of at least this size */
-    int64_t stall_count, stall_ns;
-    int64_t steps;          /* that were begun */
-    int64_t last_full_step; /* the last one that was ended; -1: none */
+    int64_t id;                  /* from 1 */
+    const char *name;            /* as given by --name; NULL: none */
+    const char *state;           /* as mt_run_state_name; any text in a file of others */
+    const char *started_at;      /* recording time, UTC, ISO 8601 */
+    const char *device;          /* "sim:h200" */
+    uint64_t capacity_bytes;     /* of the device's memory */
+    int64_t first_event;         /* event.id */
+    int64_t event_count;         /* stored events */
+    int64_t lost_events;         /* emitted after the writer had failed */
+    int64_t complete_from_bytes; /* summary_allocation has every allocation of at least this size */
+    int64_t stall_count;         /* times that the producer waited for the ring */
+    int64_t stall_ns;            /* for so long altogether */
+    int64_t steps;               /* that began */
+    int64_t last_full_step;      /* number of the last one that ended; -1: none */
 };
 
-/* Whether the run stands so. Its state may be none of ours, where others wrote the trace. */
+/* True if the run is in that state. */
 bool mt_run_is(const struct mt_run *run, mt_run_state state);
 
-/* All runs, oldest first; borrowed until the trace is closed. */
+/* Returns all runs, oldest first; borrowed until the trace is closed. */
 const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count);
 
-/* The run of that number or, where it is no number of a run, the newest of that name; NULL: the newest of all. MT_USAGE
- * with the list of runs if there is none. */
+/* Finds the run of that number or, if there is none, the newest of that name. NULL means the newest of all. Fails with
+ * MT_USAGE and the numbers that there are if there is no such run. */
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
 
-/* The part of a peak that one category had. */
+/* The share of one category in a peak. */
 struct mt_peak_share {
     const char *category;
-    uint64_t allocated_bytes, requested_bytes, blocks;
+    uint64_t allocated_bytes; /* of its live blocks, with rounding */
+    uint64_t requested_bytes; /* of its live blocks, as asked */
+    uint64_t blocks;          /* number of its live blocks */
 };
 
-/* A peak, when it was reached first, and what was live there, largest share first.
+/* A peak, the moment at which it was first reached, and the live blocks there, largest share first.
  * Invariants: of measure allocated, the shares' allocated_bytes sum to bytes; of requested, their requested_bytes; of
  * reserved, bytes - the sum of their allocated_bytes = cached_bytes. */
 struct mt_peak_row {
     uint64_t bytes;
-    uint64_t cached_bytes; /* measure reserved: segments' bytes that no block held */
-    int64_t event;         /* event.id */
-    int64_t step;          /* what lies between two counts with the earlier one; -1: before the first */
+    uint64_t cached_bytes; /* of segments, in no block; 0 unless the measure is reserved */
+    int64_t event;         /* event.id; 0: there was no allocation */
+    int64_t step;          /* an event between two steps counts with the earlier one; -1: before the first */
     uint64_t time_ns;      /* the device's clock, from the start of the run */
-    const char *phase, *span;
+    const char *phase;     /* of the block that reached it */
+    const char *span;      /* of that block: "model.layers.7.ffn.w1" */
     size_t share_count;
     struct mt_peak_share *shares;
 };
 
 enum { MT_ALL_STEPS = -2 };
 
-/* MT_USAGE, with how many there are, if the run has no step of that number; MT_ALL_STEPS and -1 (what precedes the first)
- * are there always. */
+/* Fails with MT_USAGE and the number of steps if the run has no step of that number. MT_ALL_STEPS and -1, which is what
+ * precedes the first step, always exist. */
 mt_status mt_run_check_step(const struct mt_run *run, int64_t step);
 
-/* Zero bytes and no shares for a run that allocated nothing. Release in any case. Reads summaries, no events but one. */
+/* Reads the run's peak: zero bytes and no shares if it allocated nothing. The caller releases *out, also after a failure.
+ * Reads summaries, and a few events. */
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out);
-/* The same of one step, or of what precedes the first (-1); of all of them (MT_ALL_STEPS) it is mt_trace_peak. MT_USAGE
- * if there is no such step. */
+
+/* Reads the peak of a step, or of what precedes the first (-1), or of the run (MT_ALL_STEPS). */
 mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                              struct mt_peak_row *out);
 void mt_peak_row_release(struct mt_peak_row *peak);
 
-/* Blocks of a size, or one block. */
+/* Allocations of one size, or one allocation. */
 struct mt_top_row {
-    uint64_t bytes; /* requested */
-    uint64_t count; /* of the run's allocations, or of the blocks live at the peak, that are alike but for the layer */
-    const char *category, *op, *phase, *role, *dtype, *shape;
-    const char *span; /* "*" for the layer's number where several layers are merged */
-    int64_t event;    /* of the first of them */
+    uint64_t bytes; /* of each, as requested */
+    uint64_t
+        count; /* of the run's allocations, or of the blocks live at the peak, that differ in nothing but the layer */
+    const char *category, *op, *phase, *role, *dtype, *shape; /* of their label */
+    const char *span; /* "*" stands for the layer's number if several layers are merged */
+    int64_t event;    /* event.id of the first of them */
     int64_t step;     /* of that event; -1: before the first */
 };
 
 typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;
 typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
 
-/* The `limit` largest rows, by size, then count, then first event. Merged rows of the whole run come from the summary;
- * at the peak (of allocated bytes) from the checkpoint before it. *out_complete is false if smaller allocations than the
- * last row's were made that the summary no longer tells apart. */
+/* Reads the `limit` largest rows, by size, then count, then first event. Merged rows of the whole run come from the
+ * summary; those at the peak of allocated bytes from the checkpoint before it. *out_complete is false if the run has
+ * smaller allocations than the last row's that the summary no longer tells apart. */
 mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete);
 
-/* Allocations of one category. */
+/* The allocations of one category. */
 struct mt_category_row {
     const char *category;
-    uint64_t max_bytes;   /* the largest one, over the run; requested */
-    uint64_t per_step;    /* how many in the last full step */
-    uint64_t total_bytes; /* of all, over the run; requested */
+    uint64_t max_bytes;   /* of the largest one in the run, as requested */
+    uint64_t per_step;    /* number in the last full step */
+    uint64_t total_bytes; /* of all in the run, as requested */
 };
 
-/* The table of categories, largest maximum first. `phase` NULL is the usual cut, in which each category is counted in
- * the phase that it belongs to: activations in forward and loss, Gradient in backward, Opt State and Optimizer in
- * optimizer and, where that updates, backward, Param in init, Data in forward, all others anywhere. Otherwise what was
- * allocated in that phase. */
+/* Reads the table of categories, largest maximum first. With `phase`, it counts the allocations of that phase. NULL counts
+ * each category in the phase in which it is usually allocated: activations in forward and loss, Gradient in backward, Opt
+ * State and Optimizer in optimizer and, where that updates, backward, Param in init, Data in forward, others in any. */
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count);
 
 /* An allocation or a free. */
 struct mt_event_row {
     int64_t n;          /* from 0, in the order of the answer */
-    const char *action; /* alloc, free */
-    int64_t id; /* of the allocation: its event's position in the run, from 0; a free has its alloc's, -1 if that is
-                         * not known */
+    const char *action; /* "alloc" or "free" */
+    int64_t id;       /* of the allocation: the position of its event in the run, from 0. A free has that of its alloc,
+                           * -1 if it is not known */
     uint64_t time_ns; /* the device's clock, from the start of the run */
-    uint64_t bytes;   /* requested */
-    uint64_t block_bytes;
+    uint64_t bytes;   /* of the block, as requested */
+    uint64_t block_bytes; /* of the block, with rounding */
     mt_stream stream;
-    const char *category, *role, *op, *phase, *span; /* of the block, so phase is when it was allocated */
+    const char *category, *role, *op, *phase, *span; /* of the block's label: phase is that of its allocation */
 };
 
-/* Told row by row, after `begin`, which is called once it is known that the question makes sense. A failure that one of
- * them returns ends the query with it. */
+/* Functions that get the rows one by one. `begin` is called first, once the query is known to make sense. If one of them
+ * fails, the query ends with that failure. */
 struct mt_event_visitor {
     void *context;
     mt_status (*begin)(void *context);
     mt_status (*visit)(void *context, const struct mt_event_row *row);
 };
 
-/* Allocations and frees in order: of the run (MT_ALL_STEPS) or of one step. MT_USAGE if there is no such step. */
+/* Visits the allocations and frees of a step, or of the run (MT_ALL_STEPS), in order. */
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
                           const struct mt_event_visitor *visitor);
 
-/* How a run was configured, and what it measured. */
+/* A setting of a run. */
 struct mt_setting_row {
     const char *name, *value;
 };
+
+/* A measurement of a run. */
 struct mt_measurement_row {
     const char *name;
     int64_t step; /* -1: of no step */
     double value; /* NAN: not computed */
 };
+
+/* Reads all settings, by name. */
 mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, struct mt_setting_row **out_rows,
                             size_t *out_count);
-/* The value of the setting of that name, "" if there is none. */
+
+/* Returns the value of the setting of that name, "" if there is none. */
 const char *mt_setting_find(const struct mt_setting_row *rows, size_t count, const char *name);
+
+/* Reads the measurements of that name, by step. */
 mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
                                 struct mt_measurement_row **out_rows, size_t *out_count);
 
-/* What the driver said that this process held, and what it was for. Signed, since figures of several sources may
+/* The memory that the driver says this process holds, and its uses, in bytes. Signed, since figures of several sources may
  * disagree.
- * Invariant: requested + rounding + cached + context + libraries + unexplained = used, all in bytes. */
+ * Invariant: requested + rounding + cached + context + libraries + unexplained = used. */
 struct mt_used_row {
-    int64_t step;      /* at whose end it was read; -1: before the first */
-    int64_t requested; /* by the live blocks, as asked */
-    int64_t rounding;  /* of those blocks: what they got beyond that */
-    int64_t cached;    /* segments' bytes that no block held */
-    int64_t context;   /* CUDA's context and modules */
-    int64_t libraries; /* what they took for themselves */
-    int64_t unexplained;
+    int64_t step;        /* at whose end it was read; -1: before the first */
+    int64_t requested;   /* by the live blocks, as asked */
+    int64_t rounding;    /* of the live blocks, beyond that */
+    int64_t cached;      /* of segments, in no block */
+    int64_t context;     /* CUDA's context and modules */
+    int64_t libraries;   /* taken by libraries for themselves */
+    int64_t unexplained; /* the rest */
     int64_t used;        /* the driver's figure for the process */
     int64_t free, total; /* of the card; -1: not known */
 };
 
-/* The last reading of a run. MT_USAGE if it has none: its device had no driver to ask. */
+/* Reads the last reading of a run. Fails with MT_USAGE if it has none, because its device had no driver to ask. */
 mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct mt_used_row *out);
 
-/* What was timed of a step. */
-#define MT_TIMED_PARTS(X)                                                                                              \
-    X(FORWARD, "forward", "phase_ms:forward")                                                                          \
-    X(LOSS, "loss", "phase_ms:loss")                                                                                   \
-    X(BACKWARD, "backward", "phase_ms:backward")                                                                       \
-    X(OPTIMIZER, "optimizer", "phase_ms:optimizer")                                                                    \
-    X(STEP, "step", "step_ms")
+/* The timed parts of a step. */
 typedef enum mt_timed_part {
-#define X(name, text, measurement) MT_TIMED_##name,
-    MT_TIMED_PARTS(X)
-#undef X
-        MT_TIMED_PART_COUNT
+    MT_TIMED_FORWARD,
+    MT_TIMED_LOSS,
+    MT_TIMED_BACKWARD,
+    MT_TIMED_OPTIMIZER,
+    MT_TIMED_STEP,
+    MT_TIMED_PART_COUNT
 } mt_timed_part;
-const char *mt_timed_part_name(mt_timed_part part);
 
-/* Of the measured steps, in milliseconds; NAN where there is none, and the deviation of fewer than two. */
+/* Returns "forward", …, and the name of its measurement: "phase_ms:forward", …. */
+const char *mt_timed_part_name(mt_timed_part part);
+const char *mt_timed_part_measurement(mt_timed_part part);
+
+/* Statistics of the measured steps, in milliseconds. NAN if there are none; the deviation is NAN for fewer than two. */
 struct mt_time_statistics {
-    int64_t count;
-    double mean, deviation; /* of a sample: divided by count - 1 */
+    int64_t count;          /* of measured steps */
+    double mean, deviation; /* deviation of a sample: divided by count - 1 */
     double median, minimum, maximum;
 };
 
-/* How long the steps of a run took that were no warm-up. Texts are settings, "" where there is none. */
+/* The duration of a run's steps after the warm-up. Texts are settings, "" if there is none. */
 struct mt_steps_row {
-    const char *model, *batch, *seq, *mode, *precision; /* precision: fp32, tf32, bf16 autocast, or "" */
-    int64_t warmup;
+    const char *model, *batch, *seq, *mode;
+    const char *precision; /* fp32, tf32, bf16 autocast, or "" */
+    int64_t warmup;        /* steps that are not measured */
     struct mt_time_statistics part[MT_TIMED_PART_COUNT];
-    int64_t oom_bytes; /* of a run that ended out of memory: what was asked for last; otherwise -1 */
-    const char *oom_category, *oom_phase, *oom_span;
+    int64_t oom_bytes; /* requested last, of a run that ended out of memory; otherwise -1 */
+    const char *oom_category, *oom_phase, *oom_span; /* of that request's label */
 };
 mt_status mt_trace_steps(struct mt_trace *trace, const struct mt_run *run, struct mt_steps_row *out);
 
-/* Kernels of one name that ran in one phase, over the steps that count. */
+/* The kernels of one name that ran in one phase, over the steps that count. */
 struct mt_kernel_row {
-    const char *name; /* in full */
-    const char *op;   /* that most of their time belongs to; "": none */
-    bool is_product;  /* launched by matrix products: ops that end in .matmul */
-    uint64_t count, total_ns;
+    const char *name;  /* in full */
+    const char *op;    /* the op with most of their time; "": none */
+    bool is_product;   /* launched by matrix products: ops that end in .matmul */
+    uint64_t count;    /* of launches */
+    uint64_t total_ns; /* of their durations */
 };
 
-/* What ran in one phase. Invariants: the rows' total_ns and count sum to total_ns and count, those that are products to
- * product_ns. */
+/* The kernels that ran in one phase. Invariants: the rows' total_ns and count sum to total_ns and count; the total_ns of
+ * those that are products sum to product_ns. */
 struct mt_kernel_phase {
     const char *phase; /* "": of kernels that no op launched */
     uint64_t count, total_ns, product_ns;
@@ -227,24 +249,24 @@ struct mt_kernel_phase {
 /* The kernels of a run. Steps that count are the full ones after the warm-up, or all full ones if there are no others.
  * Attention: the forward pass's softmax, and its two products (scores and context) without the projections. */
 struct mt_kernels {
-    uint64_t recorded; /* of the whole run; 0: they were not watched */
-    uint64_t lost;     /* of the whole run: ran without a record */
-    uint64_t steps;    /* that count */
-    uint64_t warmup;   /* full steps that do not */
-    uint64_t count, total_ns, product_ns;
-    uint64_t named_ns; /* of total_ns, what an op launched */
+    uint64_t recorded;                    /* in the whole run; 0: kernels were not watched */
+    uint64_t lost;                        /* in the whole run: ran without a record */
+    uint64_t steps;                       /* that count */
+    uint64_t warmup;                      /* full steps that do not count */
+    uint64_t count, total_ns, product_ns; /* sums over the phases */
+    uint64_t named_ns;                    /* of total_ns: kernels that an op launched */
     uint64_t softmax_ns, attention_product_ns;
     struct mt_kernel_phase *phases; /* in the order of a step */
     size_t phase_count;
 };
 
-/* The kernel with the most time of a phase that is no product; NULL: there is none. */
+/* Returns the kernel with the most time of a phase that is no product; NULL: there is none. */
 const struct mt_kernel_row *mt_kernel_phase_top_other(const struct mt_kernel_phase *phase);
 
-/* The measurement that says how many there are of which no record came; of no step. */
+/* The measurement, of no step, that holds the number of kernels without a record. */
 #define MT_LOST_KERNELS "lost_kernels"
 
-/* Reads every kernel of the run once. Release in any case. */
+/* Reads every kernel of the run once. The caller releases *out, also after a failure. */
 mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out);
 void mt_kernels_release(struct mt_kernels *kernels);
 
@@ -256,14 +278,16 @@ struct mt_sql_value {
     double real;
     const char *text; /* of a blob, its digits: "x'0a1b'" */
 };
-struct mt_sql_visitor { /* as mt_event_visitor */
+
+/* Functions that get the rows, as those of mt_event_visitor. */
+struct mt_sql_visitor {
     void *context;
     mt_status (*begin)(void *context, size_t columns, const char *const *names);
     mt_status (*visit)(void *context, size_t columns, const struct mt_sql_value *values);
 };
 
-/* One statement that only reads. Whatever would write, attach or change a setting is MT_USAGE, as is text that is no SQL.
- * The parameter :run, where the text has it, is the number of `run`; `run` may be NULL. */
+/* Runs one statement that only reads. Fails with MT_USAGE if it would write, attach or change a setting, and if it is no
+ * SQL. The parameter :run, if the text has it, is the number of `run`, which may be NULL. */
 mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const char *sql,
                        const struct mt_sql_visitor *visitor);
 

@@ -13,7 +13,7 @@ struct mt_address_chunk {
     char entries[];
 };
 
-/* Where an entry is, or would be. */
+/* The place of an entry. */
 struct place {
     size_t chunk, index;
 };
@@ -32,13 +32,13 @@ static struct mt_address_range range_at(const struct mt_address_map *map, struct
 
 static struct mt_address_chunk *new_chunk(const struct mt_address_map *map)
 {
-    struct mt_address_chunk *chunk = mt_host_alloc(sizeof *chunk + CHUNK_ENTRIES * map->entry_bytes);
-    return chunk;
+    return mt_host_alloc(sizeof(struct mt_address_chunk) + CHUNK_ENTRIES * map->entry_bytes);
 }
 
 /* Puts a chunk before those from `at` on. */
 static void insert_chunk(struct mt_address_map *map, size_t at, struct mt_address_chunk *chunk)
 {
+    assert(at <= map->chunk_count && map->chunk_count <= map->chunk_capacity);
     if (map->chunk_count == map->chunk_capacity) {
         map->chunk_capacity *= 2;
         map->chunks = mt_host_resize(map->chunks, map->chunk_capacity, sizeof *map->chunks);
@@ -52,6 +52,7 @@ static void insert_chunk(struct mt_address_map *map, size_t at, struct mt_addres
 
 static void remove_chunk(struct mt_address_map *map, size_t at)
 {
+    assert(map->chunk_count > 1 && map->chunks[at]->count == 0);
     free(map->chunks[at]);
     size_t after = --map->chunk_count - at;
     memmove(map->chunks + at, map->chunks + at + 1, after * sizeof *map->chunks);
@@ -60,6 +61,7 @@ static void remove_chunk(struct mt_address_map *map, size_t at)
 
 void mt_address_map_create(struct mt_address_map *map, size_t entry_bytes)
 {
+    assert(entry_bytes >= sizeof(struct mt_address_range));
     *map = (struct mt_address_map){.entry_bytes = entry_bytes, .chunk_capacity = FIRST_CHUNKS};
     map->chunks = mt_host_alloc(FIRST_CHUNKS * sizeof *map->chunks);
     map->firsts = mt_host_alloc(FIRST_CHUNKS * sizeof *map->firsts);
@@ -76,8 +78,8 @@ void mt_address_map_release(struct mt_address_map *map)
     *map = (struct mt_address_map){0};
 }
 
-/* The last chunk that begins at the address or before it; the first if none does. So what is added becomes the first entry
- * of no chunk but that. */
+/* Returns the last chunk that begins at the address or before it; the first if none does. So an added entry becomes the
+ * first of a chunk only in chunk 0. */
 static size_t chunk_of(const struct mt_address_map *map, mt_addr address)
 {
     size_t low = 0, high = map->chunk_count;
@@ -91,7 +93,8 @@ static size_t chunk_of(const struct mt_address_map *map, mt_addr address)
     return low;
 }
 
-/* The first entry that ends after the address; it may lie one past the last of its chunk, then there is none in it. */
+/* Returns the place of the first entry that ends after the address. It is one past the last of its chunk if the chunk has
+ * none. */
 static struct place place_of(const struct mt_address_map *map, mt_addr address)
 {
     struct place place = {chunk_of(map, address), 0};
@@ -123,6 +126,7 @@ void *mt_address_map_find(const struct mt_address_map *map, mt_addr begin, mt_ad
 static void split(struct mt_address_map *map, size_t at)
 {
     struct mt_address_chunk *low = map->chunks[at], *high = new_chunk(map);
+    assert(low->count == CHUNK_ENTRIES);
     high->count = low->count / 2;
     low->count -= high->count;
     memcpy(high->entries, low->entries + low->count * map->entry_bytes, high->count * map->entry_bytes);
@@ -146,6 +150,7 @@ void mt_address_map_add(struct mt_address_map *map, const void *entry)
     memcpy(at, entry, map->entry_bytes);
     chunk->count++;
     map->count++;
+    assert(chunk->count <= CHUNK_ENTRIES && (place.index > 0 || place.chunk == 0));
 }
 
 void mt_address_map_remove(struct mt_address_map *map, mt_addr address)

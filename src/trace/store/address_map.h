@@ -1,21 +1,21 @@
-/* An ordered map of ranges of addresses that do not overlap, each with what its user keeps of it.
+/* An ordered map of ranges of addresses that do not overlap. Each entry begins with its range; the rest is the user's.
  *
- *   chunks: [ 3 7 12 ][ 20 21 ][ 33 40 41 59 ]     sorted, each of at most some hundred entries; none is empty
+ *   chunks: [ 3 7 12 ][ 20 21 ][ 33 40 41 59 ]     sorted, each of at most 128 entries; none is empty
  *   firsts:   3        20       33                 searched first
  *
- * An addition moves part of one chunk, so it costs the same with a thousand entries and with a million: some 50 ns. */
+ * An addition moves part of one chunk. So it costs the same with a thousand entries and with a million: some 50 ns. */
 #ifndef MT_TRACE_ADDRESS_MAP_H
 #define MT_TRACE_ADDRESS_MAP_H
 
 #include "base/types.h"
 
-/* What an entry begins with: begin < end. */
+/* The beginning of an entry. begin < end. */
 struct mt_address_range {
     mt_addr begin, end;
 };
 
-/* Invariants: entries are sorted and do not overlap; firsts[i] is the begin of chunk i's first entry, but for i = 0,
- * which is never asked for. */
+/* Invariants: entries are sorted and do not overlap; firsts[i] is the begin of chunk i's first entry, except firsts[0],
+ * which is never read. */
 struct mt_address_map {
     size_t entry_bytes;
     struct mt_address_chunk **chunks;
@@ -24,18 +24,18 @@ struct mt_address_map {
     size_t count; /* of entries */
 };
 
-/* Of entries of entry_bytes, the first of which are a struct mt_address_range. */
+/* Creates a map of entries of `entry_bytes`, of which a struct mt_address_range is the first. */
 void mt_address_map_create(struct mt_address_map *map, size_t entry_bytes);
 void mt_address_map_release(struct mt_address_map *map);
 
-/* The lowest entry that has an address in [begin, end), NULL if none has. Its range is not to be changed. Valid until
- * the next addition or removal. */
+/* Returns the lowest entry that has an address in [begin, end), NULL if none has. It is valid until the next addition or
+ * removal; its range must not be changed. */
 void *mt_address_map_find(const struct mt_address_map *map, mt_addr begin, mt_addr end);
 
 /* Adds a copy of an entry that overlaps no other. */
 void mt_address_map_add(struct mt_address_map *map, const void *entry);
 
-/* Removes the entry that holds the address, which there must be. */
+/* Removes the entry that has the address. There must be one. */
 void mt_address_map_remove(struct mt_address_map *map, mt_addr address);
 
 #endif

@@ -89,7 +89,7 @@ static size_t home(const struct mt_allocations *allocations, uint32_t label, uin
     return (size_t)(hash >> 32) & allocations->mask;
 }
 
-static bool is_sound(const struct mt_allocations *allocations)
+static __attribute__((unused)) bool is_sound(const struct mt_allocations *allocations)
 {
     size_t size = allocations->mask + 1;
     return (size & allocations->mask) == 0 && allocations->used * 2 <= size;

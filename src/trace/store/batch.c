@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/text.h"
-#include "trace/store/record.h"
 
 #include <assert.h>
 #include <sqlite3.h>
@@ -291,59 +290,36 @@ const struct mt_batch_table mt_event_batch = {
     .column = give_event_column,
 };
 
-enum use_column {
-    USE_ALLOCATION,
-    USE_READS,
-    USE_WRITES,
-    USE_FIRST,
-    USE_LAST,
-    USE_IDLE_FROM,
-    USE_IDLE_TO,
-    USE_COPIED_FROM,
-    USE_UNREAD
-};
+/* The value of a column that is NULL. */
+static const int64_t NO_VALUE = INT64_MIN;
 
-/* Gives the id of the event with that sequence, or NULL. */
-static void result_event(sqlite3_context *context, const struct mt_use_row_in *row, uint64_t sequence, bool happened)
+/* Returns the id of the event with that sequence. */
+static int64_t moment(int64_t first_event, uint64_t sequence, bool happened)
 {
-    if (happened)
-        sqlite3_result_int64(context, row->first_event + (int64_t)sequence);
+    return happened ? (int64_t)((uint64_t)first_event + sequence) : NO_VALUE;
+}
+
+void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct mt_use *use)
+{
+    bool used = use->reads > 0 || use->writes > 0, paused = use->idle_to > use->idle_from;
+    *row = (struct mt_use_row_in){{
+        moment(first_event, use->block, true),
+        use->reads,
+        use->writes,
+        moment(first_event, use->first, used),
+        moment(first_event, use->last, used),
+        moment(first_event, use->idle_from, paused),
+        moment(first_event, use->idle_to, paused),
+        moment(first_event, use->copied_from, use->copied_from != 0),
+        use->unread,
+    }};
 }
 
 static int give_use_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
 {
     const struct mt_use_row_in *row = current_row(cursor);
-    const struct mt_use use = mt_use_of_record(row->record);
-    bool used = use.reads > 0 || use.writes > 0, paused = use.idle_to > use.idle_from;
-    switch ((enum use_column)column) {
-    case USE_ALLOCATION:
-        sqlite3_result_int64(context, row->allocation);
-        break;
-    case USE_READS:
-        sqlite3_result_int64(context, use.reads);
-        break;
-    case USE_WRITES:
-        sqlite3_result_int64(context, use.writes);
-        break;
-    case USE_FIRST:
-        result_event(context, row, use.first, used);
-        break;
-    case USE_LAST:
-        result_event(context, row, use.last, used);
-        break;
-    case USE_IDLE_FROM:
-        result_event(context, row, use.idle_from, paused);
-        break;
-    case USE_IDLE_TO:
-        result_event(context, row, use.idle_to, paused);
-        break;
-    case USE_COPIED_FROM:
-        result_event(context, row, use.copied_from, use.copied_from != 0);
-        break;
-    case USE_UNREAD:
-        sqlite3_result_int(context, use.unread);
-        break;
-    }
+    if (row->columns[column] != NO_VALUE)
+        sqlite3_result_int64(context, row->columns[column]);
     return SQLITE_OK;
 }
 
@@ -351,7 +327,7 @@ static int give_use_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context
 static int compare_uses(const void *left, const void *right)
 {
     const struct mt_use_row_in *a = left, *b = right;
-    return MT_COMPARE(a->allocation, b->allocation);
+    return MT_COMPARE(a->columns[0], b->columns[0]);
 }
 
 const struct mt_batch_table mt_use_batch = {

@@ -21,11 +21,13 @@ struct mt_event_row_in {
     mt_span_id span;              /* 0: NULL */
 };
 
-/* A row of table block_use: a record MT_RECORD_USE, and the ids of its block and of event 0 of the run. */
+/* A row of table block_use: its columns in their order. */
 struct mt_use_row_in {
-    int64_t allocation, first_event;
-    const struct mt_event *record; /* borrowed until the batch is stored */
+    int64_t columns[9];
 };
+
+/* Fills in the row of a use. The id of the run's first event is `first_event`. */
+void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct mt_use *use);
 
 struct mt_batch;
 

@@ -251,7 +251,7 @@ mt_status mt_database_prepare_insert(struct mt_database *database, const char *t
 }
 
 /* SQLite changes no parameter of a statement that has a current row. */
-static bool can_bind(const struct mt_statement *statement, int index)
+static __attribute__((unused)) bool can_bind(const struct mt_statement *statement, int index)
 {
     return !sqlite3_stmt_busy(statement->handle) && index >= 1 &&
            index <= sqlite3_bind_parameter_count(statement->handle);
@@ -368,7 +368,7 @@ void mt_statement_finalize(struct mt_statement *statement)
     free(statement);
 }
 
-static bool has_column(const struct mt_statement *statement, int column)
+static __attribute__((unused)) bool has_column(const struct mt_statement *statement, int column)
 {
     return column >= 0 && column < sqlite3_column_count(statement->handle);
 }
@@ -401,8 +401,7 @@ const void *mt_statement_blob(const struct mt_statement *statement, int column, 
 
 bool mt_statement_is_null(const struct mt_statement *statement, int column)
 {
-    assert(has_column(statement, column));
-    return sqlite3_column_type(statement->handle, column) == SQLITE_NULL;
+    return mt_statement_column_type(statement, column) == SQLITE_NULL;
 }
 
 int mt_statement_columns(const struct mt_statement *statement)
@@ -420,19 +419,10 @@ const char *mt_statement_column_name(const struct mt_statement *statement, int c
     return sqlite3_column_name(statement->handle, column);
 }
 
-mt_column_type mt_statement_column_type(const struct mt_statement *statement, int column)
+int mt_statement_column_type(const struct mt_statement *statement, int column)
 {
-    switch (sqlite3_column_type(statement->handle, column)) {
-    case SQLITE_INTEGER:
-        return MT_COLUMN_INTEGER;
-    case SQLITE_FLOAT:
-        return MT_COLUMN_REAL;
-    case SQLITE_TEXT:
-        return MT_COLUMN_TEXT;
-    case SQLITE_BLOB:
-        return MT_COLUMN_BLOB;
-    }
-    return MT_COLUMN_NULL;
+    assert(has_column(statement, column));
+    return sqlite3_column_type(statement->handle, column);
 }
 
 bool mt_statement_is_read_only(const struct mt_statement *statement)

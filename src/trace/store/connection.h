@@ -117,23 +117,14 @@ const char *mt_statement_text(const struct mt_statement *statement, int column);
 const void *mt_statement_blob(const struct mt_statement *statement, int column, size_t *out_bytes);
 bool mt_statement_is_null(const struct mt_statement *statement, int column);
 
-/* The type of a value, for callers that did not write the statement. */
-typedef enum mt_column_type {
-    MT_COLUMN_NULL,
-    MT_COLUMN_INTEGER,
-    MT_COLUMN_REAL,
-    MT_COLUMN_TEXT,
-    MT_COLUMN_BLOB
-} mt_column_type;
-
 /* Returns the number of columns of the statement's rows. */
 int mt_statement_columns(const struct mt_statement *statement);
 
 /* Returns a column's name; borrowed until finalize. */
 const char *mt_statement_column_name(const struct mt_statement *statement, int column);
 
-/* Returns the type of the current row's value. */
-mt_column_type mt_statement_column_type(const struct mt_statement *statement, int column);
+/* Returns SQLite's type of the current row's value: SQLITE_INTEGER, …. */
+int mt_statement_column_type(const struct mt_statement *statement, int column);
 
 /* True if the statement leaves the database as it is. */
 bool mt_statement_is_read_only(const struct mt_statement *statement);

@@ -15,17 +15,17 @@ struct block {
     mt_label_id label;
     mt_span_id span;
     mt_stream stream;
-    bool owns_segment; /* which is unmapped with it */
+    bool owns_segment; /* the segment is unmapped with the block */
 };
 
 /* Invariant: every block lies in memory of one segment, and no two overlap. */
 struct mt_foreign {
     struct mt_foreign_events events;
-    struct mt_foreign_memory memory;
+    struct mt_foreign_memory *memory;
     struct mt_address_map blocks;
-    struct mt_number_map streams; /* of the caller, to ours */
+    struct mt_number_map streams; /* from the caller's numbers to ours */
     struct mt_foreign_counts counts;
-    int64_t step, next_step; /* MT_NO_STEP: none is going on */
+    int64_t step, next_step; /* step MT_NO_STEP: none is under way */
 };
 
 struct mt_foreign *mt_foreign_create(const struct mt_sink *sink)
@@ -33,7 +33,7 @@ struct mt_foreign *mt_foreign_create(const struct mt_sink *sink)
     struct mt_foreign *foreign = mt_host_alloc(sizeof *foreign);
     foreign->events.sink = *sink;
     foreign->step = MT_NO_STEP;
-    mt_foreign_memory_create(&foreign->memory, &foreign->events);
+    foreign->memory = mt_foreign_memory_create(&foreign->events);
     mt_address_map_create(&foreign->blocks, sizeof(struct block));
     mt_number_map_create(&foreign->streams);
     return foreign;
@@ -43,7 +43,7 @@ void mt_foreign_destroy(struct mt_foreign *foreign)
 {
     if (foreign == NULL)
         return;
-    mt_foreign_memory_release(&foreign->memory);
+    mt_foreign_memory_destroy(foreign->memory);
     mt_address_map_release(&foreign->blocks);
     mt_number_map_release(&foreign->streams);
     free(foreign);
@@ -54,7 +54,7 @@ struct mt_foreign_counts mt_foreign_counts(const struct mt_foreign *foreign)
     return foreign->counts;
 }
 
-/* Now is time_ns, or what it was if that was later. */
+/* Sets the time to time_ns, unless it is later already. */
 static void move_clock(struct mt_foreign *foreign, uint64_t time_ns)
 {
     if (time_ns < foreign->events.time_ns)
@@ -63,7 +63,7 @@ static void move_clock(struct mt_foreign *foreign, uint64_t time_ns)
         foreign->events.time_ns = time_ns;
 }
 
-/* False: there are no such addresses, or none at all. */
+/* False if the range is empty or has addresses beyond the end. */
 static bool make_range(mt_addr address, uint64_t bytes, struct mt_address_range *out)
 {
     if (bytes == 0 || address >= MT_FOREIGN_MOST_ADDRESS || bytes > MT_FOREIGN_MOST_ADDRESS - address)
@@ -72,7 +72,7 @@ static bool make_range(mt_addr address, uint64_t bytes, struct mt_address_range 
     return true;
 }
 
-/* As above, and counts what is refused. */
+/* Makes the range, and counts it if it is refused. */
 static bool accept_range(struct mt_foreign *foreign, mt_addr address, uint64_t bytes, struct mt_address_range *out)
 {
     bool accepted = make_range(address, bytes, out);
@@ -85,7 +85,7 @@ void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_st
     mt_number_map_put(&foreign->streams, stream, number);
 }
 
-/* Our number of a stream: 0 for 0, others from 1 as they come; the last one is for all that come after. */
+/* Returns our number of a stream: 0 for 0, others from 1 as they come. The last number is shared by all that come after. */
 static mt_stream stream_number(struct mt_foreign *foreign, uint64_t handle)
 {
     uint64_t number;
@@ -102,6 +102,8 @@ static mt_stream stream_number(struct mt_foreign *foreign, uint64_t handle)
 
 static void emit_block(struct mt_foreign *foreign, mt_event_kind kind, const struct block *block)
 {
+    assert(block->range.begin >= block->segment.address);
+    assert(block->requested_bytes <= block->range.end - block->range.begin);
     mt_foreign_emit(&foreign->events, (struct mt_event){.kind = (uint16_t)kind,
                                                         .stream = block->stream,
                                                         .address = block->range.begin,
@@ -125,10 +127,10 @@ static void end_block(struct mt_foreign *foreign, const struct block *found)
     mt_address_map_remove(&foreign->blocks, block.range.begin);
     emit_block(foreign, MT_EVENT_FREE, &block);
     if (block.owns_segment)
-        mt_foreign_memory_unmap(&foreign->memory, block.range);
+        mt_foreign_memory_unmap(foreign->memory, block.range);
 }
 
-/* Ends the blocks that have an address in the range; returns how many. */
+/* Ends the blocks that have an address in the range. Returns how many. */
 static uint64_t end_blocks(struct mt_foreign *foreign, struct mt_address_range range)
 {
     uint64_t ended = 0;
@@ -141,14 +143,14 @@ static uint64_t end_blocks(struct mt_foreign *foreign, struct mt_address_range r
 bool mt_foreign_reserve(struct mt_foreign *foreign, mt_addr address, uint64_t bytes, uint64_t owner)
 {
     struct mt_address_range range;
-    return make_range(address, bytes, &range) && mt_foreign_memory_reserve(&foreign->memory, range, owner);
+    return make_range(address, bytes, &range) && mt_foreign_memory_reserve(foreign->memory, range, owner);
 }
 
 void mt_foreign_release(struct mt_foreign *foreign, mt_addr address, uint64_t bytes)
 {
     struct mt_address_range range;
     if (make_range(address, bytes, &range))
-        mt_foreign_memory_forget(&foreign->memory, range);
+        mt_foreign_memory_forget(foreign->memory, range);
 }
 
 void mt_foreign_map(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes, uint64_t stream)
@@ -159,9 +161,9 @@ void mt_foreign_map(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addres
     if (!accept_range(foreign, address, bytes, &range))
         return;
     foreign->counts.lost_gives += end_blocks(foreign, range);
-    foreign->counts.lost_unmaps += mt_foreign_memory_bytes(&foreign->memory, range) > 0;
-    mt_foreign_memory_unmap(&foreign->memory, range);
-    mt_foreign_memory_map(&foreign->memory, range, stream_number(foreign, stream));
+    foreign->counts.lost_unmaps += mt_foreign_memory_bytes(foreign->memory, range) > 0;
+    mt_foreign_memory_unmap(foreign->memory, range);
+    mt_foreign_memory_map(foreign->memory, range, stream_number(foreign, stream));
 }
 
 void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes)
@@ -171,23 +173,23 @@ void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addr
     move_clock(foreign, time_ns);
     if (!accept_range(foreign, address, bytes, &range))
         return;
-    foreign->counts.unseen_unmaps += mt_foreign_memory_bytes(&foreign->memory, range) < bytes;
+    foreign->counts.unseen_unmaps += mt_foreign_memory_bytes(foreign->memory, range) < bytes;
     foreign->counts.unmapped_gives += end_blocks(foreign, range);
-    mt_foreign_memory_unmap(&foreign->memory, range);
+    mt_foreign_memory_unmap(foreign->memory, range);
 }
 
-/* Where the block lies, if need be in a segment of its own that takes the place of what memory is there. */
+/* Sets the block's segment. If none covers it, maps one of its own in place of the memory that is there. */
 static void place_block(struct mt_foreign *foreign, struct block *block)
 {
-    if (mt_foreign_memory_covers(&foreign->memory, block->range, &block->segment))
+    if (mt_foreign_memory_covers(foreign->memory, block->range, &block->segment))
         return;
-    if (mt_foreign_memory_bytes(&foreign->memory, block->range) > 0) {
+    if (mt_foreign_memory_bytes(foreign->memory, block->range) > 0) {
         foreign->counts.straddles++;
-        mt_foreign_memory_unmap(&foreign->memory, block->range);
+        mt_foreign_memory_unmap(foreign->memory, block->range);
     }
     foreign->counts.owned_segments++;
     block->owns_segment = true;
-    block->segment = mt_foreign_memory_map_alone(&foreign->memory, block->range, block->stream);
+    block->segment = mt_foreign_memory_map_alone(foreign->memory, block->range, block->stream);
 }
 
 static uint64_t bytes_of(const struct mt_foreign_block *block)
@@ -271,6 +273,7 @@ static void emit_value(struct mt_foreign *foreign, mt_event_kind kind, uint64_t 
 
 static void end_step(struct mt_foreign *foreign)
 {
+    assert(foreign->step >= 0 && foreign->step < foreign->next_step);
     emit_value(foreign, MT_EVENT_STEP_END, (uint64_t)foreign->step);
     foreign->step = MT_NO_STEP;
 }
@@ -303,6 +306,7 @@ int64_t mt_foreign_step(const struct mt_foreign *foreign)
 
 void mt_foreign_phase(struct mt_foreign *foreign, uint64_t time_ns, mt_phase phase)
 {
+    assert(phase < MT_PHASE_COUNT);
     move_clock(foreign, time_ns);
     emit_value(foreign, MT_EVENT_PHASE, phase);
 }

@@ -1,5 +1,32 @@
 #include "trace/store/foreign_memory.h"
 
+#include "base/memory.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Memory of a segment. Two pieces of one segment do not touch. */
+struct piece {
+    struct mt_address_range range;
+    struct mt_foreign_segment segment;
+};
+
+/* A range whose memory is one segment; `segment` is valid while mapped_bytes is not 0. Invariant: mapped_bytes <= the
+ * bytes of the range. */
+struct reserved_range {
+    struct mt_address_range range;
+    uint64_t owner, mapped_bytes;
+    struct mt_foreign_segment segment;
+};
+
+/* Invariants: pieces do not overlap, nor do reserved ranges; births of segments are below `births`. */
+struct mt_foreign_memory {
+    struct mt_foreign_events *events; /* borrowed */
+    struct mt_address_map pieces;
+    struct mt_address_map reserved;
+    uint32_t births; /* of the next segment */
+};
+
 static mt_addr lower(mt_addr a, mt_addr b)
 {
     return a < b ? a : b;
@@ -39,30 +66,33 @@ static void emit_memory(struct mt_foreign_memory *memory, mt_event_kind kind, st
                                                       .segment = segment.birth});
 }
 
-void mt_foreign_memory_create(struct mt_foreign_memory *memory, struct mt_foreign_events *events)
+struct mt_foreign_memory *mt_foreign_memory_create(struct mt_foreign_events *events)
 {
-    *memory = (struct mt_foreign_memory){.events = events};
-    mt_address_map_create(&memory->pieces, sizeof(struct mt_foreign_piece));
-    mt_address_map_create(&memory->reserved, sizeof(struct mt_foreign_reserved));
+    struct mt_foreign_memory *memory = mt_host_alloc(sizeof *memory);
+    memory->events = events;
+    mt_address_map_create(&memory->pieces, sizeof(struct piece));
+    mt_address_map_create(&memory->reserved, sizeof(struct reserved_range));
+    return memory;
 }
 
-void mt_foreign_memory_release(struct mt_foreign_memory *memory)
+void mt_foreign_memory_destroy(struct mt_foreign_memory *memory)
 {
     mt_address_map_release(&memory->pieces);
     mt_address_map_release(&memory->reserved);
+    free(memory);
 }
 
-static struct mt_foreign_piece *find_piece(const struct mt_foreign_memory *memory, struct mt_address_range range)
+static struct piece *find_piece(const struct mt_foreign_memory *memory, struct mt_address_range range)
 {
     return mt_address_map_find(&memory->pieces, range.begin, range.end);
 }
 
-static struct mt_foreign_reserved *find_reserved(const struct mt_foreign_memory *memory, struct mt_address_range range)
+static struct reserved_range *find_reserved(const struct mt_foreign_memory *memory, struct mt_address_range range)
 {
     return mt_address_map_find(&memory->reserved, range.begin, range.end);
 }
 
-/* The range and what touches it. */
+/* Returns the range with an address more on each side, so that it overlaps ranges that touch it. */
 static struct mt_address_range widened(struct mt_address_range range)
 {
     return (struct mt_address_range){range.begin - (range.begin > 0), range.end + 1};
@@ -73,7 +103,7 @@ static bool may_reserve(const struct mt_foreign_memory *memory, struct mt_addres
     struct mt_address_range rest = range;
     if (find_piece(memory, range) != NULL)
         return false;
-    for (const struct mt_foreign_reserved *other; (other = find_reserved(memory, rest)) != NULL;
+    for (const struct reserved_range *other; (other = find_reserved(memory, rest)) != NULL;
          rest.begin = other->range.end)
         if (other->owner != owner || other->mapped_bytes > 0)
             return false;
@@ -82,12 +112,12 @@ static bool may_reserve(const struct mt_foreign_memory *memory, struct mt_addres
 
 bool mt_foreign_memory_reserve(struct mt_foreign_memory *memory, struct mt_address_range range, uint64_t owner)
 {
-    struct mt_foreign_reserved whole = {.range = range, .owner = owner};
+    struct reserved_range whole = {.range = range, .owner = owner};
     struct mt_address_range rest = widened(range);
     if (!may_reserve(memory, range, owner))
         return false;
-    for (const struct mt_foreign_reserved *other; (other = find_reserved(memory, rest)) != NULL;) {
-        struct mt_foreign_reserved found = *other;
+    for (const struct reserved_range *other; (other = find_reserved(memory, rest)) != NULL;) {
+        struct reserved_range found = *other;
         rest.begin = found.range.end;
         if (found.owner != owner || found.mapped_bytes > 0)
             continue;
@@ -102,7 +132,7 @@ bool mt_foreign_memory_reserve(struct mt_foreign_memory *memory, struct mt_addre
 void mt_foreign_memory_forget(struct mt_foreign_memory *memory, struct mt_address_range range)
 {
     struct mt_address_range rest = range;
-    for (const struct mt_foreign_reserved *found; (found = find_reserved(memory, rest)) != NULL;) {
+    for (const struct reserved_range *found; (found = find_reserved(memory, rest)) != NULL;) {
         struct mt_address_range place = found->range;
         rest.begin = place.end;
         if (is_within(place, range))
@@ -113,7 +143,7 @@ void mt_foreign_memory_forget(struct mt_foreign_memory *memory, struct mt_addres
 uint64_t mt_foreign_memory_bytes(const struct mt_foreign_memory *memory, struct mt_address_range range)
 {
     uint64_t bytes = 0;
-    for (const struct mt_foreign_piece *piece; (piece = find_piece(memory, range)) != NULL;) {
+    for (const struct piece *piece; (piece = find_piece(memory, range)) != NULL;) {
         struct mt_address_range part = common(piece->range, range);
         bytes += part.end - part.begin;
         range.begin = part.end;
@@ -124,17 +154,17 @@ uint64_t mt_foreign_memory_bytes(const struct mt_foreign_memory *memory, struct 
 bool mt_foreign_memory_covers(const struct mt_foreign_memory *memory, struct mt_address_range range,
                               struct mt_foreign_segment *out)
 {
-    const struct mt_foreign_piece *piece = find_piece(memory, range);
+    const struct piece *piece = find_piece(memory, range);
     if (piece == NULL || !is_within(range, piece->range))
         return false;
     *out = piece->segment;
     return true;
 }
 
-/* Takes the piece of the segment that has the address, if there is one, into `range`, which it touches. */
+/* Merges the segment's piece that has the address, if there is one, into `range`, which it touches. */
 static void absorb(struct mt_foreign_memory *memory, mt_addr address, uint32_t birth, struct mt_address_range *range)
 {
-    const struct mt_foreign_piece *piece = find_piece(memory, (struct mt_address_range){address, address + 1});
+    const struct piece *piece = find_piece(memory, (struct mt_address_range){address, address + 1});
     if (piece == NULL || piece->segment.birth != birth)
         return;
     range->begin = lower(range->begin, piece->range.begin);
@@ -145,7 +175,8 @@ static void absorb(struct mt_foreign_memory *memory, mt_addr address, uint32_t b
 static void add_piece(struct mt_foreign_memory *memory, struct mt_foreign_segment segment,
                       struct mt_address_range range)
 {
-    struct mt_foreign_piece piece = {.range = range, .segment = segment};
+    struct piece piece = {.range = range, .segment = segment};
+    assert(find_piece(memory, range) == NULL && segment.birth < memory->births);
     if (range.begin > 0)
         absorb(memory, range.begin - 1, segment.birth, &piece.range);
     absorb(memory, range.end, segment.birth, &piece.range);
@@ -163,7 +194,7 @@ struct mt_foreign_segment mt_foreign_memory_map_alone(struct mt_foreign_memory *
 
 void mt_foreign_memory_map(struct mt_foreign_memory *memory, struct mt_address_range range, mt_stream stream)
 {
-    struct mt_foreign_reserved *reserved = find_reserved(memory, range);
+    struct reserved_range *reserved = find_reserved(memory, range);
     if (reserved == NULL || !is_within(range, reserved->range)) {
         mt_foreign_memory_map_alone(memory, range, stream);
         return;
@@ -172,22 +203,25 @@ void mt_foreign_memory_map(struct mt_foreign_memory *memory, struct mt_address_r
         reserved->segment =
             (struct mt_foreign_segment){.address = reserved->range.begin, .birth = memory->births++, .stream = stream};
     reserved->mapped_bytes += range.end - range.begin;
+    assert(reserved->mapped_bytes <= reserved->range.end - reserved->range.begin);
     add_piece(memory, reserved->segment, range);
 }
 
-/* The reserved range, if one is, has less. */
+/* Subtracts from the mapped bytes of the reserved range, if the memory is of one. */
 static void count_unmapped(struct mt_foreign_memory *memory, struct mt_foreign_segment segment,
                            struct mt_address_range range)
 {
-    struct mt_foreign_reserved *reserved = find_reserved(memory, range);
-    if (reserved != NULL && reserved->mapped_bytes > 0 && reserved->segment.birth == segment.birth)
+    struct reserved_range *reserved = find_reserved(memory, range);
+    if (reserved != NULL && reserved->mapped_bytes > 0 && reserved->segment.birth == segment.birth) {
+        assert(range.end - range.begin <= reserved->mapped_bytes);
         reserved->mapped_bytes -= range.end - range.begin;
+    }
 }
 
-/* What is left of a piece beside the range that goes. */
-static void keep_rest(struct mt_foreign_memory *memory, struct mt_foreign_piece piece, struct mt_address_range range)
+/* Adds the rest of a piece on both sides of the range that is unmapped. */
+static void keep_rest(struct mt_foreign_memory *memory, struct piece piece, struct mt_address_range range)
 {
-    struct mt_foreign_piece below = piece, above = piece;
+    struct piece below = piece, above = piece;
     below.range.end = range.begin;
     above.range.begin = range.end;
     if (below.range.begin < below.range.end)
@@ -198,9 +232,10 @@ static void keep_rest(struct mt_foreign_memory *memory, struct mt_foreign_piece 
 
 void mt_foreign_memory_unmap(struct mt_foreign_memory *memory, struct mt_address_range range)
 {
-    for (const struct mt_foreign_piece *found; (found = find_piece(memory, range)) != NULL;) {
-        struct mt_foreign_piece piece = *found;
+    for (const struct piece *found; (found = find_piece(memory, range)) != NULL;) {
+        struct piece piece = *found;
         struct mt_address_range part = common(piece.range, range);
+        assert(part.begin < part.end);
         mt_address_map_remove(&memory->pieces, piece.range.begin);
         keep_rest(memory, piece, part);
         count_unmapped(memory, piece.segment, part);

@@ -1,9 +1,9 @@
-/* The memory of others: pieces of it by address, the segments that they are parts of, and the ranges that were reserved.
+/* The memory of another program: its pieces by address, the segments that they belong to, and the reserved ranges.
  *
  *   reserved:   ├──────── one segment, birth 3, 2 pieces ───────┤
  *   pieces:     ├── 3 ──┤            ├── 3 ──┤                       ├ 4 ┤├── 5 ──┤    each a segment, though they touch
  *
- * Emits what it does; whoever calls sees to it that no block is where memory goes. */
+ * Emits an event for each piece that is mapped or unmapped. The caller ends the blocks of memory before it is unmapped. */
 #ifndef MT_TRACE_FOREIGN_MEMORY_H
 #define MT_TRACE_FOREIGN_MEMORY_H
 
@@ -12,11 +12,11 @@
 
 #include <stdbool.h>
 
-/* Numbers events and keeps their order: what is emitted now happens at time_ns. */
+/* The numbers and times of events. */
 struct mt_foreign_events {
     struct mt_sink sink;
     uint64_t sequence; /* of the next event */
-    uint64_t time_ns;  /* never goes back */
+    uint64_t time_ns;  /* of the next event; never goes back */
 };
 
 /* A segment, as pieces and blocks know it. */
@@ -26,50 +26,34 @@ struct mt_foreign_segment {
     mt_stream stream;
 };
 
-/* Memory of a segment. Two pieces of one segment do not touch. */
-struct mt_foreign_piece {
-    struct mt_address_range range;
-    struct mt_foreign_segment segment;
-};
+struct mt_foreign_memory;
 
-/* A range whose memory is one segment; `segment` has a meaning while mapped_bytes is not 0. */
-struct mt_foreign_reserved {
-    struct mt_address_range range;
-    uint64_t owner, mapped_bytes;
-    struct mt_foreign_segment segment;
-};
-
-struct mt_foreign_memory {
-    struct mt_foreign_events *events; /* borrowed */
-    struct mt_address_map pieces;
-    struct mt_address_map reserved;
-    uint32_t births; /* of the next segment */
-};
-
+/* Emits the event as the next one, with its sequence and time. */
 void mt_foreign_emit(struct mt_foreign_events *events, struct mt_event event);
 
-void mt_foreign_memory_create(struct mt_foreign_memory *memory, struct mt_foreign_events *events);
-void mt_foreign_memory_release(struct mt_foreign_memory *memory);
+/* Creates memory of which nothing is mapped. Borrows `events`. */
+struct mt_foreign_memory *mt_foreign_memory_create(struct mt_foreign_events *events);
+void mt_foreign_memory_destroy(struct mt_foreign_memory *memory);
 
-/* As mt_foreign_reserve and mt_foreign_release. */
+/* Do what mt_foreign_reserve and mt_foreign_release promise. */
 bool mt_foreign_memory_reserve(struct mt_foreign_memory *memory, struct mt_address_range range, uint64_t owner);
 void mt_foreign_memory_forget(struct mt_foreign_memory *memory, struct mt_address_range range);
 
-/* How many bytes of the range have memory. */
+/* Returns how many bytes of the range have memory. */
 uint64_t mt_foreign_memory_bytes(const struct mt_foreign_memory *memory, struct mt_address_range range);
 
-/* Whether one segment has memory in the whole range, and which. */
+/* True if one segment has memory in the whole range; *out is that segment. */
 bool mt_foreign_memory_covers(const struct mt_foreign_memory *memory, struct mt_address_range range,
                               struct mt_foreign_segment *out);
 
-/* Memory where there is none: part of the reserved range that it lies in, or a segment of its own. */
+/* Maps a range that has no memory. It becomes part of the reserved range that it lies in, or a segment of its own. */
 void mt_foreign_memory_map(struct mt_foreign_memory *memory, struct mt_address_range range, mt_stream stream);
 
-/* The same, of its own in any case. */
+/* Maps a range that has no memory as a segment of its own. Returns the segment. */
 struct mt_foreign_segment mt_foreign_memory_map_alone(struct mt_foreign_memory *memory, struct mt_address_range range,
                                                       mt_stream stream);
 
-/* Ends what memory the range has, an event a piece. */
+/* Unmaps the memory that the range has, with an event for each piece. */
 void mt_foreign_memory_unmap(struct mt_foreign_memory *memory, struct mt_address_range range);
 
 #endif

@@ -3,15 +3,17 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/batch.h"
+#include "trace/store/database.h"
 #include "trace/store/record.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
- * mt_intake_store is not running. */
+ * mt_intake_store is not running; position never goes back. */
 struct mt_intake {
     struct mt_database *database;
     int64_t run, first_event;
@@ -19,15 +21,15 @@ struct mt_intake {
     bool open;
     struct mt_summary *summary;
     struct mt_batch *events, *uses;
-    mt_span_id *label_spans; /* by label number; 0 for those that never came */
+    mt_span_id *label_spans; /* by label number; 0 for labels that never came */
     size_t label_count;
-    int64_t kernel_count; /* stored; their ids are 1 to this */
+    int64_t kernel_count; /* stored: ids 1 to this */
     struct mt_statement *insert_label, *insert_span, *insert_measurement, *insert_kernel_name, *insert_kernel,
         *update_run;
     struct mt_payload payload; /* of the record that is being read */
 };
 
-static void remember_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
+static void note_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
 {
     struct mt_intake *intake = context;
     mt_summary_add_label(intake->summary, number, category, phase);
@@ -38,50 +40,53 @@ static void remember_label(void *context, uint32_t number, const char *category,
     intake->label_spans[number] = span;
 }
 
-static void remember_event(void *context, const struct mt_event *event)
+static void note_event(void *context, const struct mt_event *event)
 {
     mt_summary_add(((struct mt_intake *)context)->summary, event);
 }
 
-/* What comes twice, which only damage to the ring can make it, takes the place of what came first. */
+/* Prepares the statements. They replace rows, because damage to the ring may make a label or a span come twice. */
 static mt_status prepare(struct mt_intake *intake)
 {
     const struct {
-        const char *sql;
+        const char *table, *columns;
         struct mt_statement **out;
-    } statements[] = {
-        {"INSERT OR REPLACE INTO label VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_label},
-        {"INSERT OR REPLACE INTO span VALUES (?, ?, ?, ?, ?)", &intake->insert_span},
-        {"INSERT OR REPLACE INTO measurement VALUES (?, ?, ?, ?)", &intake->insert_measurement},
-        {"INSERT OR REPLACE INTO kernel_name VALUES (?, ?, ?)", &intake->insert_kernel_name},
-        {"INSERT OR REPLACE INTO kernel VALUES (?, ?, ?, ?, ?, ?, ?, ?)", &intake->insert_kernel},
-        {"UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?", &intake->update_run},
+    } inserts[] = {
+        {"label", "run, id, category, role, op, span, phase, layer, dtype, shape", &intake->insert_label},
+        {"span", "run, id, parent, name, path", &intake->insert_span},
+        {"measurement", "run, name, step, value", &intake->insert_measurement},
+        {"kernel_name", "run, id, name", &intake->insert_kernel_name},
+        {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream", &intake->insert_kernel},
     };
     mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
     if (status == MT_OK)
         status = mt_batch_create(intake->database, &mt_use_batch, &intake->uses);
-    for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == MT_OK; i++)
-        status = mt_database_prepare(intake->database, statements[i].sql, statements[i].out);
+    for (size_t i = 0; i < sizeof inserts / sizeof inserts[0] && status == MT_OK; i++) {
+        status = mt_database_prepare_insert(intake->database, inserts[i].table, inserts[i].columns, inserts[i].out);
+        mt_statement_bind_integer(*inserts[i].out, 1, intake->run);
+    }
+    if (status == MT_OK)
+        status = mt_database_prepare(intake->database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
+                                     &intake->update_run);
     return status;
 }
 
-/* Where the run's events begin, and what of the ring is stored. */
+/* Reads the id of the run's first event, and the number of its records and kernels that are stored. */
 static mt_status read_run(struct mt_intake *intake)
 {
     struct mt_statement *statement;
-    bool row = false;
     mt_status status =
         mt_database_prepare(intake->database,
                             "SELECT first_event, ring_position,"
                             " (SELECT max(id) FROM kernel WHERE kernel.run = run.id) FROM run WHERE id = ?",
                             &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 1, intake->run);
-    status = mt_statement_step(statement, &row);
-    intake->first_event = mt_statement_integer(statement, 0);
-    intake->position = (uint64_t)mt_statement_integer(statement, 1);
-    intake->kernel_count = mt_statement_integer(statement, 2);
+    bool row = mt_statement_next(statement, &status);
+    if (row) {
+        intake->first_event = mt_statement_integer(statement, 0);
+        intake->position = (uint64_t)mt_statement_integer(statement, 1);
+        intake->kernel_count = mt_statement_integer(statement, 2);
+    }
     mt_statement_finalize(statement);
     if (status == MT_OK && !row)
         return mt_fail(MT_BAD_TRACE, "%s has no run %" PRId64, mt_database_path(intake->database), intake->run);
@@ -104,7 +109,7 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     if (status != MT_OK)
         return status;
     intake->summary = mt_summary_create(intake->first_event);
-    const struct mt_scan_visitor visitor = {.context = intake, .label = remember_label, .event = remember_event};
+    const struct mt_scan_visitor visitor = {.context = intake, .label = note_label, .event = note_event};
     status = mt_scan_run(database, run, &visitor);
     return status == MT_OK ? prepare(intake) : status;
 }
@@ -141,6 +146,7 @@ static mt_status open_transaction(struct mt_intake *intake)
 {
     if (intake->open)
         return MT_OK;
+    assert(intake->update_run != NULL);
     mt_status status = mt_database_begin(intake->database);
     intake->open = status == MT_OK;
     return status;
@@ -152,6 +158,7 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_event_row_in){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
+    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE);
     if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
         row->span = 0;
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
@@ -169,16 +176,13 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
     struct mt_statement *statement = intake->insert_label;
     struct mt_text shape = {0};
     format_shape(label, &shape);
-    mt_statement_bind_integer(statement, 1, intake->run);
     mt_statement_bind_integer(statement, 2, number);
     mt_statement_bind_text(statement, 3, category);
     mt_statement_bind_text(statement, 4, mt_role_name(label->role));
     mt_statement_bind_text(statement, 5, label->op);
     mt_statement_bind_integer(statement, 6, label->span);
     mt_statement_bind_text(statement, 7, mt_phase_name(label->phase));
-    mt_statement_bind_null(statement, 8);
-    if (label->layer >= 0)
-        mt_statement_bind_integer(statement, 8, label->layer);
+    mt_statement_bind_optional(statement, 8, label->layer < 0 ? -1 : label->layer, -1);
     mt_statement_bind_text(statement, 9, mt_dtype_name(label->dtype));
     mt_statement_bind_text(statement, 10, label->dims == 0 ? "" : shape.data);
     mt_text_release(&shape);
@@ -192,7 +196,7 @@ static mt_status add_label(struct mt_intake *intake, const struct mt_event *head
     uint32_t number = mt_label_number(head->label);
     if (!mt_payload_get_label(&intake->payload, &label, &category) || category[0] == '\0')
         return MT_OK;
-    remember_label(intake, number, category, label.phase, label.span);
+    note_label(intake, number, category, label.phase, label.span);
     return write_label(intake, number, category, &label);
 }
 
@@ -201,7 +205,6 @@ static mt_status add_span(struct mt_intake *intake, const struct mt_event *head)
     struct mt_span span;
     if (!mt_payload_get_span(&intake->payload, &span))
         return MT_OK;
-    mt_statement_bind_integer(intake->insert_span, 1, intake->run);
     mt_statement_bind_integer(intake->insert_span, 2, head->span);
     mt_statement_bind_integer(intake->insert_span, 3, span.parent);
     mt_statement_bind_text(intake->insert_span, 4, span.name);
@@ -214,7 +217,6 @@ static mt_status add_measurement(struct mt_intake *intake)
     struct mt_measurement measurement;
     if (!mt_payload_get_measurement(&intake->payload, &measurement))
         return MT_OK;
-    mt_statement_bind_integer(intake->insert_measurement, 1, intake->run);
     mt_statement_bind_text(intake->insert_measurement, 2, measurement.name);
     mt_statement_bind_integer(intake->insert_measurement, 3, measurement.step);
     mt_statement_bind_real(intake->insert_measurement, 4, measurement.value); /* NaN becomes NULL */
@@ -226,44 +228,30 @@ static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event
     const char *name;
     if (!mt_payload_get_name(&intake->payload, &name))
         return MT_OK;
-    mt_statement_bind_integer(intake->insert_kernel_name, 1, intake->run);
     mt_statement_bind_integer(intake->insert_kernel_name, 2, head->segment);
     mt_statement_bind_text(intake->insert_kernel_name, 3, name);
     return mt_statement_run(intake->insert_kernel_name);
-}
-
-/* NULL where an id or a step is none. */
-static void bind_optional(struct mt_statement *statement, int index, int64_t value, int64_t none)
-{
-    if (value == none)
-        mt_statement_bind_null(statement, index);
-    else
-        mt_statement_bind_integer(statement, index, value);
 }
 
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *record)
 {
     const struct mt_stored_kernel row = mt_kernel_of_record(record);
     struct mt_statement *statement = intake->insert_kernel;
-    mt_statement_bind_integer(statement, 1, intake->run);
-    mt_statement_bind_integer(statement, 2, ++intake->kernel_count);
-    mt_statement_bind_integer(statement, 3, (int64_t)row.start_ns);
-    mt_statement_bind_integer(statement, 4, (int64_t)row.duration_ns);
-    mt_statement_bind_integer(statement, 5, row.name);
-    bind_optional(statement, 6, mt_label_number(row.label), 0);
-    bind_optional(statement, 7, row.step, MT_NO_STEP);
+    const int64_t values[] = {++intake->kernel_count, (int64_t)row.start_ns, (int64_t)row.duration_ns, row.name};
+    mt_statement_bind_integers(statement, 2, values, 4);
+    mt_statement_bind_optional(statement, 6, mt_label_number(row.label), 0);
+    mt_statement_bind_optional(statement, 7, row.step, MT_NO_STEP);
     mt_statement_bind_integer(statement, 8, row.stream);
     return mt_statement_run(statement);
 }
 
-/* What is said of a block that this run does not have is passed over: only damage can have said it. */
+/* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
 static mt_status add_use(struct mt_intake *intake, const struct mt_event *record)
 {
-    uint64_t block = mt_use_of_record(record).block;
-    if (block >= (uint64_t)mt_summary_events(intake->summary))
+    const struct mt_use use = mt_use_of_record(record);
+    if (use.block >= (uint64_t)mt_summary_events(intake->summary))
         return MT_OK;
-    *(struct mt_use_row_in *)mt_batch_add(intake->uses) = (struct mt_use_row_in){
-        .allocation = intake->first_event + (int64_t)block, .first_event = intake->first_event, .record = record};
+    mt_use_row_set(mt_batch_add(intake->uses), intake->first_event, &use);
     return mt_batch_is_full(intake->uses) ? mt_batch_store(intake->uses) : MT_OK;
 }
 
@@ -284,11 +272,12 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
     return MT_OK;
 }
 
-/* One event, or one item with its payload; moves the position past it. What is no record of ours is passed over: only
- * damage to the file can have put it there. */
+/* Stores one event, or one item with its payload, and moves the position past it. Passes over what is no record of ours:
+ * only damage to the file can have put it there. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
     const struct mt_event *record = mt_ring_record(ring, intake->position);
+    assert(intake->open && intake->position < end);
     if (mt_label_category(record->label) >= MT_MOST_CATEGORIES) {
         intake->position++;
         return MT_OK;
@@ -312,11 +301,13 @@ static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring
 mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end, uint64_t most)
 {
     uint64_t stop = end - intake->position > most ? intake->position + most : end;
+    assert(intake->position <= end && end - intake->position <= mt_ring_capacity(ring));
     if (intake->position == end)
         return MT_OK;
     mt_status status = open_transaction(intake);
     while (intake->position < stop && status == MT_OK)
         status = add_record(intake, ring, end);
+    assert(intake->position <= end);
     if (status == MT_OK)
         status = mt_batch_store(intake->events);
     return status == MT_OK ? mt_batch_store(intake->uses) : status;
@@ -324,11 +315,11 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
 
 mt_status mt_intake_commit(struct mt_intake *intake)
 {
+    assert(intake->open);
     mt_status status = mt_summary_store_progress(intake->summary, intake->database, intake->run);
     if (status == MT_OK) {
-        mt_statement_bind_integer(intake->update_run, 1, mt_summary_events(intake->summary));
-        mt_statement_bind_integer(intake->update_run, 2, (int64_t)intake->position);
-        mt_statement_bind_integer(intake->update_run, 3, intake->run);
+        const int64_t values[] = {mt_summary_events(intake->summary), (int64_t)intake->position, intake->run};
+        mt_statement_bind_integers(intake->update_run, 1, values, 3);
         status = mt_statement_run(intake->update_run);
     }
     if (status == MT_OK)
@@ -345,15 +336,13 @@ static mt_status write_end(struct mt_intake *intake, const struct mt_run_end *en
                                            "UPDATE run SET state = ?, lost_events = ?, stall_count = ?, stall_ns = ?,"
                                            " complete_from_bytes = ? WHERE id = ?",
                                            &statement);
-    if (status != MT_OK)
-        return status;
+    const int64_t values[] = {(int64_t)end->lost_events, (int64_t)end->stall_count, (int64_t)end->stall_ns,
+                              (int64_t)mt_summary_complete_from_bytes(intake->summary), intake->run};
+    assert(end->state != MT_RUN_RUNNING);
     mt_statement_bind_text(statement, 1, mt_run_state_name(end->state));
-    mt_statement_bind_integer(statement, 2, (int64_t)end->lost_events);
-    mt_statement_bind_integer(statement, 3, (int64_t)end->stall_count);
-    mt_statement_bind_integer(statement, 4, (int64_t)end->stall_ns);
-    mt_statement_bind_integer(statement, 5, (int64_t)mt_summary_complete_from_bytes(intake->summary));
-    mt_statement_bind_integer(statement, 6, intake->run);
-    status = mt_statement_run(statement);
+    mt_statement_bind_integers(statement, 2, values, 5);
+    if (status == MT_OK)
+        status = mt_statement_run(statement);
     mt_statement_finalize(statement);
     return status;
 }

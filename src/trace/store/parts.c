@@ -1,11 +1,12 @@
-/* A treap: a search tree by place whose nodes are above each other in a random order, so that it is shallow whatever is
- * put into it. Two operations, to split it at a place and to join two of which one is below the other, do all. */
+/* The parts are a treap: a search tree by place with random priorities, so that it is shallow whatever is put into it. Two
+ * operations do everything: to split a tree at a place, and to join two trees of which one comes before the other. */
 #include "trace/store/parts.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Freed nodes are chained through `left` from `mt_parts.free`. */
@@ -14,7 +15,7 @@ struct mt_part_node {
     uint32_t left, right;
 };
 
-/* Where a part begins, or would. */
+/* The beginning of a part. */
 struct place {
     uint32_t segment;
     uint64_t offset;
@@ -52,6 +53,7 @@ static uint32_t new_node(struct mt_parts *parts, struct mt_part part)
     return node;
 }
 
+/* True if the priority of `node` is above that of `other`. */
 static bool is_above(const struct mt_parts *parts, uint32_t node, uint32_t other)
 {
     return mt_splitmix64(parts->seed + node) > mt_splitmix64(parts->seed + other);
@@ -62,7 +64,7 @@ static bool begins_before(const struct mt_part *part, struct place place)
     return part->segment != place.segment ? part->segment < place.segment : part->offset < place.offset;
 }
 
-/* One tree of two, of which every part of `low` comes before those of `high`. */
+/* Joins two trees; every part of `low` comes before those of `high`. */
 static uint32_t join(struct mt_parts *parts, uint32_t low, uint32_t high)
 {
     if (low == 0 || high == 0)
@@ -75,7 +77,7 @@ static uint32_t join(struct mt_parts *parts, uint32_t low, uint32_t high)
     return high;
 }
 
-/* Two trees of one: what begins before the place, and the rest. */
+/* Splits a tree into the parts that begin before the place, and the rest. */
 static void split(struct mt_parts *parts, uint32_t tree, struct place place, uint32_t *low, uint32_t *high)
 {
     *low = *high = tree;
@@ -91,12 +93,13 @@ static void split(struct mt_parts *parts, uint32_t tree, struct place place, uin
 static void insert(struct mt_parts *parts, struct mt_part part)
 {
     uint32_t low, high, node = new_node(parts, part);
+    assert(part.bytes > 0 && part.unmapped_event == 0);
     split(parts, parts->root, (struct place){part.segment, part.offset}, &low, &high);
     parts->root = join(parts, join(parts, low, node), high);
     add_row(parts, part);
 }
 
-/* The last part that begins before the place; 0: none. */
+/* Returns the last part that begins before the place; 0: none. */
 static uint32_t find_before(const struct mt_parts *parts, struct place place)
 {
     uint32_t found = 0;
@@ -108,13 +111,14 @@ static uint32_t find_before(const struct mt_parts *parts, struct place place)
     return found;
 }
 
-/* Makes two parts of the one that has memory on both sides of the place, if there is one. */
+/* Cuts the part that has memory on both sides of the place in two, if there is one. */
 static void cut(struct mt_parts *parts, struct place place)
 {
     uint32_t found = find_before(parts, place);
     struct mt_part *part = &parts->nodes[found].part;
     if (found == 0 || part->segment != place.segment || part->bytes <= place.offset - part->offset)
         return;
+    assert(place.offset > part->offset);
     struct mt_part upper = *part;
     part->bytes = place.offset - part->offset;
     upper.offset = place.offset;
@@ -123,13 +127,14 @@ static void cut(struct mt_parts *parts, struct place place)
     insert(parts, upper);
 }
 
-/* Ends every part of the tree; returns their bytes. */
+/* Ends every part of the tree. Returns their bytes. */
 static uint64_t end_all(struct mt_parts *parts, uint32_t tree, int64_t event)
 {
     if (tree == 0)
         return 0;
     struct mt_part_node *node = &parts->nodes[tree];
     uint64_t bytes = end_all(parts, node->left, event) + node->part.bytes;
+    assert(tree < parts->used && node->part.unmapped_event == 0);
     node->part.unmapped_event = event;
     add_row(parts, node->part);
     bytes += end_all(parts, node->right, event);
@@ -159,6 +164,7 @@ uint64_t mt_parts_map(struct mt_parts *parts, struct mt_part part)
 {
     uint64_t had_memory = mt_parts_unmap(parts, part, part.mapped_event);
     part.bytes = end_of(part) - part.offset;
+    assert(had_memory <= part.bytes);
     part.unmapped_event = 0;
     if (part.bytes > 0)
         insert(parts, part);

@@ -1,11 +1,14 @@
 #include "trace/store/record.h"
 
+#include <assert.h>
+
 enum { RECORD_BYTES = sizeof(struct mt_event) };
 
 _Static_assert(MT_RECORD_MOST_BYTES / RECORD_BYTES + 2 < MT_RING_FEWEST_RECORDS, "every record fits every ring");
 
 static void put(struct mt_payload *payload, const void *data, size_t bytes)
 {
+    assert(bytes <= sizeof payload->data - payload->length);
     memcpy(payload->data + payload->length, data, bytes);
     payload->length += bytes;
 }
@@ -24,6 +27,7 @@ static void put_text(struct mt_payload *payload, const char *text)
 
 static void get(struct mt_payload *payload, void *data, size_t bytes)
 {
+    assert(payload->read <= payload->length && payload->length <= sizeof payload->data);
     memset(data, 0, bytes);
     if (payload->length - payload->read < bytes) {
         payload->whole = false;
@@ -40,7 +44,7 @@ static int64_t get_integer(struct mt_payload *payload)
     return value;
 }
 
-/* A whole number in [low, high]; another clears `whole`. */
+/* Reads a number. One that is not in [low, high] clears `whole`. */
 static int get_small(struct mt_payload *payload, int low, int high)
 {
     int64_t value = get_integer(payload);
@@ -64,6 +68,7 @@ static const char *get_text(struct mt_payload *payload)
 
 void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category)
 {
+    assert(label->dims >= 0 && label->dims <= MT_MAX_DIMS);
     payload->length = 0;
     put_integer(payload, label->role);
     put_integer(payload, label->phase);
@@ -139,6 +144,7 @@ bool mt_payload_get_name(struct mt_payload *payload, const char **out)
 
 void mt_payload_write(const struct mt_payload *payload, struct mt_event head, struct mt_ring *ring)
 {
+    assert(head.kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));
     head.value = payload->length;
     *mt_ring_record(ring, ring->head) = head;
     uint64_t position = ring->head + 1;
@@ -153,6 +159,7 @@ void mt_payload_write(const struct mt_payload *payload, struct mt_event head, st
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end)
 {
     uint64_t bytes = mt_ring_record(ring, position)->value;
+    assert(position < end);
     if (bytes > sizeof payload->data || mt_payload_records(bytes) > end - position)
         return false;
     payload->length = (size_t)bytes;

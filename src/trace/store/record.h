@@ -1,11 +1,11 @@
-/* What travels through the ring besides events: labels, spans, measurements and names of kernels, of any length; and
- * kernels and how blocks were used, which are a head without a payload.
+/* The records of the ring that are no events: labels, spans, measurements and names of kernels, of any length; and kernels
+ * and uses of blocks, which are a head without a payload.
  *
  *   ┌ head: an event record, kind >= MT_RECORD_LABEL, ┐┌ payload: value bytes in as many      ┐
  *   └ value = bytes of the payload                    ┘└ records as they need, zeros after it ┘
  *
- * The records of one item are published together, before the first event that names it. Everything is read back with
- * its lengths checked, since a file may hold anything. */
+ * The records of one item are published together, before the first event that names it. Lengths are checked when records
+ * are read back, since a file may hold anything. */
 #ifndef MT_TRACE_RECORD_H
 #define MT_TRACE_RECORD_H
 
@@ -20,13 +20,14 @@ enum {
     MT_RECORD_USE,           /* no payload, and value is no length; see mt_record_of_use */
 };
 
-/* Longer texts are cut to this, so that every record fits the smallest ring. */
+/* The most bytes of a text, its NUL included. Longer ones are cut, so that every item fits the smallest ring. */
 enum { MT_RECORD_TEXT_BYTES = 8192 };
 
-/* The most bytes that a payload has. */
+/* The most bytes of a payload. */
 enum { MT_RECORD_MOST_BYTES = 2 * MT_RECORD_TEXT_BYTES + 256 };
 
-/* A payload under construction or being read. Reading past the end yields zeros and clears `whole`. */
+/* A payload that is being written or read. Reading past the end yields zeros and clears `whole`. Invariant: read <= length
+ * <= MT_RECORD_MOST_BYTES. */
 struct mt_payload {
     size_t length, read;
     bool whole;
@@ -48,7 +49,7 @@ struct mt_stored_kernel {
     uint32_t stream;
 };
 
-/* A kernel fits the head alone. Its step is there as the number of those up to it: 0 for none. */
+/* Returns the record of a kernel, which fits the head alone. Its step is stored plus 1: 0 for none. */
 static inline struct mt_event mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)
 {
     return (struct mt_event){.kind = MT_RECORD_KERNEL,
@@ -70,7 +71,7 @@ static inline struct mt_stored_kernel mt_kernel_of_record(const struct mt_event 
                                      .stream = (uint32_t)record->offset};
 }
 
-/* So does how a block was used, with every field that is not looked at on the way. */
+/* Returns the record of a block's use, which fits the head alone: fields that the ring does not look at hold its numbers. */
 static inline struct mt_event mt_record_of_use(const struct mt_use *use)
 {
     return (struct mt_event){.kind = MT_RECORD_USE,
@@ -98,29 +99,29 @@ static inline struct mt_use mt_use_of_record(const struct mt_event *record)
                            .unread = record->stream != 0};
 }
 
-/* Encoding replaces the payload. A label's category travels as its name, so that a label is known from this record alone,
- * whoever gave the number. */
+/* Encode an item, which replaces the payload. A label's category is stored by its name: its number means something only to
+ * the sink that gave it. */
 void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category);
 void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span);
 void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement);
 void mt_payload_set_name(struct mt_payload *payload, const char *name);
 
-/* Decoding; false if the payload is not one. Texts are borrowed from the payload. The category of a label is left 0. */
+/* Decode an item. False if the payload is not one. Texts are borrowed from the payload. The category of a label is 0. */
 bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category);
 bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out);
 bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out);
 bool mt_payload_get_name(struct mt_payload *payload, const char **out);
 
-/* Records that a payload of `bytes` takes, head included. */
+/* Returns the number of records that a payload of `bytes` takes, head included. */
 static inline uint64_t mt_payload_records(uint64_t bytes)
 {
     return 1 + (bytes + sizeof(struct mt_event) - 1) / sizeof(struct mt_event);
 }
 
-/* Producer: writes head and payload at ring->head, without publishing; the room was checked. */
+/* Producer: writes head and payload at ring->head without publishing them. There must be room. */
 void mt_payload_write(const struct mt_payload *payload, struct mt_event head, struct mt_ring *ring);
 
-/* Consumer: reads the payload of the head at `position`; false if it does not end before `end`. */
+/* Consumer: reads the payload of the head at `position`. False if it does not end before `end`. */
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end);
 
 #endif

@@ -5,19 +5,22 @@
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/name_set.h"
+#include "trace/store/database.h"
 #include "trace/store/intake.h"
 #include "trace/store/record.h"
 #include "trace/store/recovery.h"
 #include "trace/store/trace_file.h"
 #include "trace/store/writer.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
 
-/* Invariants: `losing` is set once an event was lost, and nothing is recorded after that, so that what is recorded has
- * no gap; there is a writer from a run's beginning to its end, and an intake, the interner and the names are of that run. */
+/* Invariants: `losing` is set once an event was lost, and nothing is stored in the ring after that, so that the stored
+ * events have no gap. From a run's beginning to its end there are a writer, an intake, an interner and names, all of that
+ * run. */
 struct mt_recorder {
     struct mt_sink sink;
     struct mt_ring *ring;
@@ -26,10 +29,10 @@ struct mt_recorder {
     struct mt_database *database;
     struct mt_intake *intake;
     struct mt_writer *writer; /* NULL: no run */
-    int64_t run;              /* the newest */
+    int64_t run;              /* the newest: run.id */
     bool losing;
     char *path;
-    struct mt_payload payload; /* of the item that is being written */
+    struct mt_payload payload; /* of the item that is written to the ring */
 };
 
 static bool writer_failed(const struct mt_recorder *recorder)
@@ -37,11 +40,12 @@ static bool writer_failed(const struct mt_recorder *recorder)
     return atomic_load(&recorder->ring->header->writer_failed) != 0;
 }
 
-/* The ring is full: waits until half of it is free, or as much as is needed. False if it will never be. */
+/* Waits until half of the full ring is free, or `count` records if those are more. False if the writer has failed. */
 static __attribute__((noinline)) bool wait_for_room(struct mt_recorder *recorder, uint64_t count)
 {
     struct mt_ring *ring = recorder->ring;
     uint64_t begin_ns = mt_clock_ns(), half = mt_ring_capacity(ring) / 2;
+    assert(recorder->writer != NULL && count <= mt_ring_capacity(ring));
     if (recorder->losing || writer_failed(recorder))
         return false;
     mt_writer_wait(recorder->writer, ring->head - (count > half ? mt_ring_capacity(ring) - count : half));
@@ -50,6 +54,7 @@ static __attribute__((noinline)) bool wait_for_room(struct mt_recorder *recorder
     return mt_ring_has_room(ring, count);
 }
 
+/* Reserves room for `count` records. False: they are lost. */
 static bool reserve(struct mt_recorder *recorder, uint64_t count)
 {
     if (mt_ring_has_room(recorder->ring, count) && !recorder->losing)
@@ -60,14 +65,15 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
     return false;
 }
 
-/* Slots ahead that are asked for. A slot is a cache line that the writer's core had last: who stores to it without having
- * asked waits for it, on some processors longer than an event takes otherwise. */
+/* The distance at which slots are prefetched. The writer's core had a slot's cache line last, and on some processors a
+ * store that waits for the line takes longer than the rest of an event. */
 enum { SLOTS_AHEAD = 8 };
 
-/* False: lost. */
-static inline bool send_record(struct mt_recorder *recorder, const struct mt_event *record)
+/* Stores one record in the ring. False: it is lost. */
+static inline bool store_record(struct mt_recorder *recorder, const struct mt_event *record)
 {
     struct mt_ring *ring = recorder->ring;
+    assert(record->kind < MT_EVENT_KIND_COUNT || record->kind >= MT_RECORD_LABEL);
     if (!reserve(recorder, 1))
         return false;
     *mt_ring_record(ring, ring->head) = *record;
@@ -79,12 +85,12 @@ static inline bool send_record(struct mt_recorder *recorder, const struct mt_eve
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
-    if (!send_record(recorder, event))
+    if (!store_record(recorder, event))
         atomic_fetch_add(&recorder->ring->header->lost_events, 1);
 }
 
-/* Sends recorder->payload behind its head. What is lost of these shows as the events that follow being lost. */
-static void send_payload(struct mt_recorder *recorder, struct mt_event head)
+/* Stores recorder->payload behind its head. If they are lost so are all later events, which are counted. */
+static void store_payload(struct mt_recorder *recorder, struct mt_event head)
 {
     uint64_t records = mt_payload_records(recorder->payload.length);
     if (!reserve(recorder, records))
@@ -100,12 +106,12 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
     mt_label_id id = mt_interner_label(recorder->interner, label, &is_new);
     if (is_new) {
         mt_payload_set_label(&recorder->payload, label, mt_interner_category_name(recorder->interner, label->category));
-        send_payload(recorder, (struct mt_event){.kind = MT_RECORD_LABEL, .label = id});
+        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_LABEL, .label = id});
     }
     return id;
 }
 
-/* A category reaches the trace with its first label. */
+/* A category is stored with its first label. */
 static mt_category intern_category(void *context, const char *name)
 {
     return mt_interner_category(((struct mt_recorder *)context)->interner, name);
@@ -123,29 +129,28 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     mt_span_id id = mt_interner_span(recorder->interner, parent, name, &is_new);
     if (is_new) {
         mt_payload_set_span(&recorder->payload, mt_interner_find_span(recorder->interner, id));
-        send_payload(recorder, (struct mt_event){.kind = MT_RECORD_SPAN, .span = id});
+        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_SPAN, .span = id});
     }
     return id;
 }
 
-/* As above: what is lost of these shows as the events that follow being lost. */
-static void record_kernel(void *context, const struct mt_kernel *kernel)
+static void store_kernel(void *context, const struct mt_kernel *kernel)
 {
     struct mt_recorder *recorder = context;
     bool is_new;
     uint32_t name = mt_name_set_number(recorder->kernel_names, kernel->name, &is_new);
     if (is_new) {
         mt_payload_set_name(&recorder->payload, kernel->name);
-        send_payload(recorder, (struct mt_event){.kind = MT_RECORD_KERNEL_NAME, .segment = name});
+        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_KERNEL_NAME, .segment = name});
     }
     const struct mt_event record = mt_record_of_kernel(kernel, name);
-    send_record(recorder, &record);
+    store_record(recorder, &record);
 }
 
-static void record_use(void *context, const struct mt_use *use)
+static void store_use(void *context, const struct mt_use *use)
 {
     const struct mt_event record = mt_record_of_use(use);
-    send_record(context, &record);
+    store_record(context, &record);
 }
 
 static mt_status flush(void *context)
@@ -158,7 +163,7 @@ void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t
 {
     const struct mt_measurement measurement = {.name = name, .step = step, .value = value};
     mt_payload_set_measurement(&recorder->payload, &measurement);
-    send_payload(recorder, (struct mt_event){.kind = MT_RECORD_MEASUREMENT});
+    store_payload(recorder, (struct mt_event){.kind = MT_RECORD_MEASUREMENT});
 }
 
 const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder)
@@ -201,18 +206,19 @@ static void format_now(char *text)
 static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
 {
     struct mt_statement *statement;
-    mt_status status = mt_database_prepare(recorder->database,
-                                           "INSERT INTO run VALUES (?, ?, 'running', ?, ?, ?,"
-                                           " (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
-                                           &statement);
-    if (status != MT_OK)
-        return status;
+    mt_status status = mt_database_prepare(
+        recorder->database,
+        "INSERT INTO run (id, name, started_at, device, capacity_bytes, state, first_event, event_count, ring_position,"
+        " lost_events, stall_count, stall_ns, complete_from_bytes)"
+        " VALUES (?, ?, ?, ?, ?, 'running', (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
+        &statement);
     mt_statement_bind_integer(statement, 1, recorder->run);
     mt_statement_bind_text(statement, 2, info->name);
     mt_statement_bind_text(statement, 3, started_at);
     mt_statement_bind_text(statement, 4, info->device);
     mt_statement_bind_integer(statement, 5, (int64_t)info->capacity_bytes);
-    status = mt_statement_run(statement);
+    if (status == MT_OK)
+        status = mt_statement_run(statement);
     mt_statement_finalize(statement);
     return status;
 }
@@ -220,8 +226,7 @@ static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_i
 static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     struct mt_statement *statement;
-    mt_status status =
-        mt_database_prepare(recorder->database, "INSERT OR REPLACE INTO setting VALUES (?, ?, ?)", &statement);
+    mt_status status = mt_database_prepare_insert(recorder->database, "setting", "run, name, value", &statement);
     for (size_t i = 0; i < info->setting_count && status == MT_OK; i++) {
         mt_statement_bind_integer(statement, 1, recorder->run);
         mt_statement_bind_text(statement, 2, info->settings[i].name);
@@ -232,7 +237,7 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
     return status;
 }
 
-/* The ring is ready before the run's row says that there is a run, and the row before the first event. */
+/* Adds the run. The ring is ready before the run's row says that there is a run, and the row before the first event. */
 static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     char started_at[MT_RING_STARTED_AT_BYTES];
@@ -256,6 +261,7 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
 
 mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
+    assert(recorder->writer == NULL && recorder->intake == NULL && recorder->interner == NULL);
     recorder->interner = mt_interner_create();
     recorder->kernel_names = mt_name_set_create();
     mt_status status = add_run(recorder, info);
@@ -263,11 +269,12 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
         status = mt_intake_create(recorder->database, recorder->run, &recorder->intake);
     if (status == MT_OK)
         status = mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
+    assert((status == MT_OK) == (recorder->writer != NULL));
     return status;
 }
 
-/* What the run had to itself. */
-static void forget_run(struct mt_recorder *recorder)
+/* Destroys what belongs to the run alone. */
+static void release_run(struct mt_recorder *recorder)
 {
     mt_interner_destroy(recorder->interner);
     mt_name_set_destroy(recorder->kernel_names);
@@ -277,7 +284,7 @@ static void forget_run(struct mt_recorder *recorder)
     recorder->intake = NULL;
 }
 
-/* What the path leads to, before anything is made beside it. */
+/* Checks the file that the path leads to, before anything is made beside it. */
 static mt_status check_file(struct mt_recorder *recorder, const char *path)
 {
     mt_status status = mt_trace_file_resolve(path, &recorder->path);
@@ -298,7 +305,7 @@ static mt_status start(struct mt_recorder *recorder, const char *path, const str
     return status == MT_OK ? mt_recorder_begin(recorder, info) : status;
 }
 
-/* Frees it; its ring is gone. */
+/* Frees the recorder, whose ring is released. */
 static void destroy(struct mt_recorder *recorder)
 {
     free(recorder->path);
@@ -307,7 +314,7 @@ static void destroy(struct mt_recorder *recorder)
 
 static mt_status close_database(struct mt_recorder *recorder)
 {
-    forget_run(recorder);
+    release_run(recorder);
     return recorder->database == NULL ? MT_OK : mt_database_close_as_one_file(recorder->database);
 }
 
@@ -320,8 +327,8 @@ static mt_status open_recorder(const char *path, const struct mt_run_info *info,
                                       .intern_category = intern_category,
                                       .category_name = category_name,
                                       .intern_span = intern_span,
-                                      .kernel = record_kernel,
-                                      .use = record_use,
+                                      .kernel = store_kernel,
+                                      .use = store_use,
                                       .flush = flush};
     *out = NULL;
     mt_status status = start(recorder, path, info);
@@ -345,10 +352,11 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     return status;
 }
 
-/* Says what became of the events, after the writer's failure `status`. The ring stays: the next opening stores it. */
+/* Adds to the text of the writer's failure `status` what became of the events. */
 static mt_status explain_failure(const struct mt_recorder *recorder, mt_status status)
 {
     uint64_t lost = atomic_load(&recorder->ring->header->lost_events);
+    assert(status != MT_OK);
     return mt_fail(status, "%s; %llu events were lost, %llu records wait in %s-ring until the trace is opened next",
                    mt_last_error(), (unsigned long long)lost,
                    (unsigned long long)(recorder->ring->head - atomic_load(&recorder->ring->header->tail)),
@@ -358,6 +366,7 @@ static mt_status explain_failure(const struct mt_recorder *recorder, mt_status s
 static mt_status store_end(struct mt_recorder *recorder, mt_run_state state)
 {
     const struct mt_ring_header *header = recorder->ring->header;
+    assert(mt_intake_position(recorder->intake) == recorder->ring->head);
     const struct mt_run_end end = {.state = state,
                                    .lost_events = atomic_load(&header->lost_events),
                                    .stall_count = atomic_load(&header->stall_count),
@@ -367,6 +376,7 @@ static mt_status store_end(struct mt_recorder *recorder, mt_run_state state)
 
 static mt_status end_run(struct mt_recorder *recorder, mt_run_state state)
 {
+    assert(recorder->writer != NULL && state != MT_RUN_RUNNING);
     mt_status status = mt_writer_stop(recorder->writer);
     recorder->writer = NULL;
     if (status == MT_OK)
@@ -375,7 +385,7 @@ static mt_status end_run(struct mt_recorder *recorder, mt_run_state state)
         atomic_store(&recorder->ring->header->writer_failed, 1);
         explain_failure(recorder, status);
     }
-    forget_run(recorder);
+    release_run(recorder);
     return status;
 }
 

@@ -20,17 +20,15 @@ struct unfinished {
     char started_at[MT_RING_STARTED_AT_BYTES];
 };
 
-/* The first of them whose number is above `after`; *out_found: whether there is one. */
+/* Finds the first unfinished run whose number is above `after`; *out_found is false if there is none. */
 static mt_status find_unfinished(struct mt_database *database, int64_t after, struct unfinished *out, bool *out_found)
 {
     struct mt_statement *statement;
     mt_status status = mt_database_prepare(
         database, "SELECT id, started_at FROM run WHERE state = 'running' AND id > ? ORDER BY id LIMIT 1", &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 1, after);
-    status = mt_statement_step(statement, out_found);
-    if (status == MT_OK && *out_found) {
+    *out_found = mt_statement_next(statement, &status);
+    if (*out_found) {
         const char *text = mt_statement_text(statement, 1);
         out->run = mt_statement_integer(statement, 0);
         snprintf(out->started_at, sizeof out->started_at, "%s", text != NULL ? text : "");
@@ -39,7 +37,7 @@ static mt_status find_unfinished(struct mt_database *database, int64_t after, st
     return status;
 }
 
-/* Whether the ring was this run's: a file may have been replaced beside a ring that stayed. */
+/* True if the ring is this run's: a trace may have been replaced beside a ring that stayed. */
 static bool belongs_to(const struct mt_ring *ring, const struct unfinished *unfinished)
 {
     return ring != NULL && ring->header != NULL && ring->header->run == unfinished->run &&
@@ -55,7 +53,7 @@ static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *
     if (atomic_load(&ring->header->writer_failed))
         end->state = MT_RUN_FAILED;
     if (head < position || head - position > mt_ring_capacity(ring))
-        return MT_OK; /* its pages were lost with the machine, not the process: what is stored is what there is */
+        return MT_OK; /* the machine stopped, and the ring's last pages were never written */
     return mt_intake_store(intake, ring, head, UINT64_MAX);
 }
 
@@ -80,7 +78,7 @@ static mt_status recover(struct mt_database *database, const struct unfinished *
     return status == MT_OK ? status : mt_fail_context(status, "run %" PRId64 " can't be recovered", unfinished->run);
 }
 
-/* One run after the other, each once: in a foreign file one may stay unfinished whatever is written. */
+/* Recovers one run after another, each once: in a file of others, a run may stay unfinished whatever is written. */
 mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring)
 {
     struct unfinished unfinished = {.run = INT64_MIN};

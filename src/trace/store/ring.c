@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ static char *ring_path(const char *trace_path)
     return path;
 }
 
-/* Whether the open file is still the one at its path: its last holder may have removed it before we got the lock. */
+/* True if the open file is still the one at its path: its last holder may have removed it before we got the lock. */
 static bool is_current(const struct mt_ring *ring)
 {
     struct stat opened, named;
@@ -45,7 +46,7 @@ static int64_t read_pid(int file)
     return atomic_load(&header.pid);
 }
 
-/* Tells others who holds the lock, also while the content is an earlier process's. Failing only costs them the pid. */
+/* Writes our pid for others to read, also while the content is an earlier process's. A failure only costs them the pid. */
 static void note_holder(const struct mt_ring *ring)
 {
     int64_t pid = getpid();
@@ -56,7 +57,7 @@ static void note_holder(const struct mt_ring *ring)
         return;
 }
 
-/* Whether the file is a ring, or will be one. Beside a trace may lie anything, and what is not ours is not touched. */
+/* True if the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not touched. */
 static bool is_ring(int file)
 {
     uint64_t magic;
@@ -68,7 +69,7 @@ static bool is_ring(int file)
     return pread(file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && (magic == MAGIC || magic == UNFINISHED);
 }
 
-/* Neither follows a link nor waits for what is no file. */
+/* Opens the file without following a link or waiting for a pipe. */
 static int open_file(const char *path, mt_ring_claim claim)
 {
     const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -85,7 +86,7 @@ static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
     return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
 }
 
-/* One try: sets *outcome; MT_RING_BUSY also where the file changed under us. */
+/* Tries once, and sets *outcome. It is MT_RING_BUSY, too, if another file took the place of this one meanwhile. */
 static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_outcome *outcome, int64_t *out_pid)
 {
     ring->file = open_file(ring->path, claim);
@@ -126,6 +127,7 @@ mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outc
         *out = ring;
     else
         mt_ring_release(ring);
+    assert(status != MT_OK || (*out != NULL) == (*out_outcome == MT_RING_CLAIMED));
     return status;
 }
 
@@ -146,6 +148,7 @@ static void unmap(struct mt_ring *ring)
 
 static mt_status map(struct mt_ring *ring, int protection, uint64_t capacity)
 {
+    assert(ring->header == NULL && ring->file >= 0);
     size_t bytes = HEADER_BYTES + capacity * sizeof(struct mt_event);
     void *memory = mmap(NULL, bytes, protection, MAP_SHARED, ring->file, 0);
     if (memory == MAP_FAILED)
@@ -157,7 +160,8 @@ static mt_status map(struct mt_ring *ring, int protection, uint64_t capacity)
     return MT_OK;
 }
 
-/* Empties the file, and says that it is to be a ring, so that it is known for one whenever its maker is killed. */
+/* Empties the file and marks it as a ring to be, so that it is recognized whenever its maker is killed. Returns an errno,
+ * or 0. */
 static int begin_file(int file)
 {
     if (ftruncate(file, 0) != 0 || pwrite(file, &UNFINISHED, sizeof UNFINISHED, 0) < 0)
@@ -165,7 +169,7 @@ static int begin_file(int file)
     return 0;
 }
 
-/* An error here leaves no half-made ring behind: the file is cut to nothing again. */
+/* Allocates the file. After a failure it is empty again, and not half a ring. */
 static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
 {
     off_t bytes = (off_t)(HEADER_BYTES + capacity * sizeof(struct mt_event));
@@ -182,6 +186,7 @@ static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
 mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at)
 {
     unmap(ring);
+    assert(strlen(started_at) < MT_RING_STARTED_AT_BYTES);
     capacity = round_up_capacity(capacity == 0 ? MT_RING_DEFAULT_RECORDS : capacity);
     mt_status status = allocate(ring, capacity);
     if (status == MT_OK)
@@ -189,6 +194,7 @@ mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, c
     if (status != MT_OK)
         return status;
     struct mt_ring_header *header = ring->header;
+    assert((capacity & (capacity - 1)) == 0 && mt_ring_head(ring) == 0);
     header->capacity = capacity;
     header->run = run;
     snprintf(header->started_at, sizeof header->started_at, "%s", started_at);
@@ -198,7 +204,7 @@ mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, c
     return MT_OK;
 }
 
-/* Whether the file is as long as its header says, and the header possible. */
+/* True if the header is possible and the file as long as it says. */
 static bool header_is_sound(const struct mt_ring_header *header, uint64_t file_bytes)
 {
     uint64_t capacity = header->capacity;
@@ -221,10 +227,10 @@ mt_status mt_ring_map_leftover(struct mt_ring *ring)
 
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count)
 {
-    const uint64_t page = HEADER_BYTES / sizeof(struct mt_event);
+    const uint64_t page = HEADER_BYTES / sizeof(struct mt_event); /* records in one */
     uint64_t first = (from & ring->mask) / page * page;
     uint64_t room = mt_ring_capacity(ring) - first;
-    /* A kernel that does not know the request leaves the faults to the producer: slower, not wrong. */
+    /* If the kernel does not know the request, the producer takes the faults: slower, not wrong. */
     madvise(&ring->records[first], (count < room ? count : room) * sizeof(struct mt_event), MADV_POPULATE_WRITE);
 }
 

@@ -1,24 +1,25 @@
-/* The ring: where events are safe the moment emit returns, before anything else is done with them.
+/* The ring: events are safe in it the moment emit returns, before anything else is done with them.
  *
  *   TRACE-ring:  ┌────────┬──────────────────────────────────────┐
- *                │ header │ capacity records of 64 bytes         │   a shared mapping of a file: what is in it survives
+ *                │ header │ capacity records of 64 bytes         │   a shared mapping of a file: its records survive
  *                └────────┴──────────────────────────────────────┘   the process, whatever kills it
  *
  *   position p lives in record p % capacity;   tail <= head <= tail + capacity
  *   [tail, head)  written by the producer, not yet committed to the database
  *
  * One producer thread, one consumer thread. The producer writes records and then publishes them by moving the head
- * (release), so that at every moment the records below the head are whole. The consumer moves the tail when what lies
- * below it is committed.
+ * (release), so that at every moment the records below the head are whole. The consumer moves the tail once the records
+ * below it are committed.
  *
- * The file is allocated in full when it is made: a full disk is an error then, and not a signal later. Whoever writes
- * the trace holds the file's lock (flock), so the lock of a dead process is free. */
+ * The file is allocated in full when it is made: a full disk is an error then, and not a signal later. The writer of the
+ * trace holds the file's lock (flock), so the lock of a dead process is free. */
 #ifndef MT_TRACE_RING_H
 #define MT_TRACE_RING_H
 
 #include "base/event.h"
 #include "base/status.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -31,9 +32,9 @@ enum {
 
 /* The beginning of the file. Each side writes its own cache lines. */
 struct mt_ring_header {
-    _Atomic uint64_t magic; /* says first that a ring is being made, and last that it is one */
+    _Atomic uint64_t magic; /* set first to say that a ring is being made, and last that it is one */
     uint64_t capacity;      /* records, a power of two */
-    int64_t run;            /* whose events these are: run.id and run.started_at of the trace */
+    int64_t run;            /* run.id and run.started_at of the run of these events */
     char started_at[MT_RING_STARTED_AT_BYTES];
     _Atomic int64_t pid; /* of the process that holds the lock */
 
@@ -46,23 +47,24 @@ struct mt_ring_header {
     _Atomic uint32_t writer_failed;     /* the producer no longer waits for room */
 };
 
-/* The locked file and, once formatted or mapped, its content. */
+/* The locked file and, once formatted or mapped, its content. Invariant of the producer: tail_seen <= head <= tail_seen +
+ * capacity. */
 struct mt_ring {
     struct mt_ring_header *header; /* NULL: not mapped */
     struct mt_event *records;
     uint64_t mask;      /* capacity - 1 */
     uint64_t head;      /* the producer's copy of header->head */
-    uint64_t tail_seen; /* the producer's last look at header->tail; never beyond it */
+    uint64_t tail_seen; /* the producer's copy of header->tail, which may have moved on since */
     size_t mapped_bytes;
     char *path;
     int file;
 };
 
-/* What a claim may do if there is no ring file, and with the one there is. */
+/* The purpose of a claim. */
 typedef enum mt_ring_claim {
-    MT_RING_CREATE,  /* makes one; the caller will write it or remove it. A busy one is tried again for a short while,
-                      * because recovery holds the lock only briefly */
-    MT_RING_INSPECT, /* leaves it absent, needs no permission to write */
+    MT_RING_CREATE, /* makes the file if there is none; the caller will write or remove it. A busy one is tried again for a
+                      * short while, because recovery holds the lock only briefly */
+    MT_RING_INSPECT, /* makes no file, needs no permission to write */
 } mt_ring_claim;
 
 typedef enum mt_ring_outcome {
@@ -71,30 +73,32 @@ typedef enum mt_ring_outcome {
     MT_RING_BUSY, /* another process holds it */
 } mt_ring_outcome;
 
-/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is who holds a busy one, 0
- * if unknown. MT_FAILED if the file can't be opened or made, or is not a ring: then it is left alone. */
+/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is the process that holds a
+ * busy one, 0 if unknown. Fails with MT_FAILED if the file can't be opened or made, or is not a ring; then it is left
+ * alone. */
 mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
                        struct mt_ring **out);
 
-/* Makes a claimed ring an empty one of `capacity` records, rounded up to a power of two, all of them on disk. */
+/* Makes a claimed ring an empty one of `capacity` records, rounded up to a power of two, all allocated on disk. */
 mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at);
 
-/* Maps what an earlier process left in a claimed ring, for reading. If there is nothing of use in it, since it was being
- * made when its process died, ring->header stays NULL. MT_FAILED if there may be, and no address space to map it. */
+/* Maps the records that an earlier process left in a claimed ring, for reading. ring->header stays NULL if there are none
+ * to use, because the process died while it made the ring. Fails with MT_FAILED if the file can't be mapped. */
 mt_status mt_ring_map_leftover(struct mt_ring *ring);
 
-/* Faults in `count` records from position `from` on (they may be in use), so that the producer does not have to. */
+/* Faults in the pages of `count` records from position `from` on, so that the producer does not have to. They may be in
+ * use. */
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
 
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
 
-/* In a forked child, whose copy keeps the lock as long as it lives, whatever becomes of the parent: lets go of the
- * copy, so that the ring is no use here. Calls nothing that a child of several threads may not. */
+/* Releases a forked child's copy of the ring, which would keep the lock as long as the child lives. The copy can't be used
+ * after that. Calls only functions that are safe in the child of a program with threads. */
 void mt_ring_disown(struct mt_ring *ring);
 
-/* Gives up a ring that was claimed in vain: removes it unless an earlier process's records are in it, or may be. May be
- * NULL. */
+/* Gives up a ring that was claimed in vain: removes it, or only releases it if it has or may have records of an earlier
+ * process. May be NULL. */
 void mt_ring_abandon(struct mt_ring *ring);
 
 static inline uint64_t mt_ring_capacity(const struct mt_ring *ring)
@@ -107,30 +111,35 @@ static inline struct mt_event *mt_ring_record(const struct mt_ring *ring, uint64
     return &ring->records[position & ring->mask];
 }
 
-/* Producer: whether `count` more records fit. Looks at the consumer's side only if the last look does not suffice. */
+/* Producer: true if `count` more records fit. Reads the consumer's cache line only if the copy of the tail is too old. */
 static inline bool mt_ring_has_room(struct mt_ring *ring, uint64_t count)
 {
     if (ring->head + count - ring->tail_seen <= ring->mask + 1)
         return true;
     ring->tail_seen = atomic_load_explicit(&ring->header->tail, memory_order_acquire);
+    assert(ring->tail_seen <= ring->head);
     return ring->head + count - ring->tail_seen <= ring->mask + 1;
 }
 
-/* Producer: makes the `count` records that were written from ring->head on visible, all at once. */
+/* Producer: publishes the `count` records that were written from ring->head on, all at once. There was room for them. */
 static inline void mt_ring_publish(struct mt_ring *ring, uint64_t count)
 {
     ring->head += count;
+    assert(ring->head - ring->tail_seen <= mt_ring_capacity(ring));
     atomic_store_explicit(&ring->header->head, ring->head, memory_order_release);
 }
 
-/* Consumer. */
+/* Consumer: returns the position up to which records are published. */
 static inline uint64_t mt_ring_head(const struct mt_ring *ring)
 {
     return atomic_load_explicit(&ring->header->head, memory_order_acquire);
 }
 
+/* Consumer: moves the tail to `position`. */
 static inline void mt_ring_free_up_to(struct mt_ring *ring, uint64_t position)
 {
+    assert(position >= atomic_load_explicit(&ring->header->tail, memory_order_relaxed) &&
+           position <= mt_ring_head(ring));
     atomic_store_explicit(&ring->header->tail, position, memory_order_release);
 }
 

@@ -2,9 +2,10 @@
 
 #include "base/number_map.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* Segments by number, and what a free needs of its alloc. */
+/* The addresses of segments and of live blocks. */
 struct scan {
     struct mt_database *database;
     int64_t run;
@@ -33,13 +34,9 @@ static mt_status each_row(struct scan *scan, const char *sql,
 {
     struct mt_statement *statement;
     mt_status status = mt_database_prepare(scan->database, sql, &statement);
-    if (status != MT_OK)
-        return status;
     mt_statement_bind_integer(statement, 1, scan->run);
-    bool there;
-    while ((status = mt_statement_step(statement, &there)) == MT_OK && there)
-        if ((status = row(scan, statement)) != MT_OK)
-            break;
+    while (mt_statement_next(statement, &status))
+        status = row(scan, statement);
     mt_statement_finalize(statement);
     return status;
 }
@@ -55,6 +52,7 @@ static mt_status read_label(struct scan *scan, const struct mt_statement *row)
         return fail_on_text(scan, "phase", mt_statement_text(row, 2));
     if (number <= 0 || number >= 1 << MT_LABEL_NUMBER_BITS)
         return fail_on_text(scan, "label", mt_statement_text(row, 0));
+    assert(phase < MT_PHASE_COUNT);
     scan->visitor->label(scan->visitor->context, (uint32_t)number, category, (mt_phase)phase,
                          (mt_span_id)mt_statement_integer(row, 3));
     return MT_OK;
@@ -74,9 +72,10 @@ static uint64_t look_up(const struct mt_number_map *map, int64_t key)
     return value;
 }
 
-/* Where an alloc's block was; remembered for its free. A free without an alloc is nowhere. */
+/* Sets the event's address. That of an alloc is kept for its free; a free without an alloc has none. */
 static void find_address(struct scan *scan, int64_t id, const struct mt_statement *row, struct mt_event *event)
 {
+    assert(event->kind < MT_EVENT_KIND_COUNT);
     event->address = look_up(&scan->segment_addresses, event->segment) + event->offset;
     if (event->kind == MT_EVENT_ALLOC)
         mt_number_map_put(&scan->live_addresses, (uint64_t)id, event->address);

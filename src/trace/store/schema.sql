@@ -1,9 +1,9 @@
--- The tables of a trace. docs/schema.md explains every column to whoever writes their own SQL.
+-- The tables of a trace. docs/schema.md explains every column to readers who write their own SQL.
 --
 -- One file holds many runs. Only one process writes a file at a time, so the events of a run are contiguous:
 -- run.first_event <= event.id < run.first_event + run.event_count, and no query of one run reads another's rows.
 --
--- A table that a trace lacks, since an older program made it, is added when it is next opened for writing.
+-- A table that a trace of an older program lacks is added when the trace is next opened for writing.
 --
 -- The tables from summary_peak on can be derived from the events. They are written when a run ends (or is recovered
 -- after a crash), by the same code that a reader uses for a run that is still being written. Segments, steps,
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS run (
     complete_from_bytes INTEGER NOT NULL -- summary_allocation has every allocation of at least this size; 0: every one
 );
 
--- How the run was configured: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
+-- Settings of the run: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
 CREATE TABLE IF NOT EXISTS setting (
     run INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS setting (
     PRIMARY KEY (run, name)
 ) WITHOUT ROWID;
 
--- What a run measured: "loss", "step_ms", "phase_ms:<phase>" by step, "memory:<reading>", "grad_norm:<parameter>".
+-- Measurements of the run: "loss", "step_ms", "phase_ms:<phase>" by step, "memory:<reading>", "grad_norm:<parameter>".
 CREATE TABLE IF NOT EXISTS measurement (
     run INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS event (
     allocation INTEGER               -- free: event.id of the alloc that it ends
 );
 
--- What ran on the GPU, where kernels were watched, by start.
+-- Kernels that ran on the GPU, if kernels were watched, by start.
 CREATE TABLE IF NOT EXISTS kernel (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,             -- from 1
@@ -100,7 +100,7 @@ CREATE TABLE IF NOT EXISTS kernel_name (
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
--- How the ops of the program used a block, told when it was freed. Moments: the event before the use.
+-- Uses of a block by the ops of the program, stored when it was freed. Moments: the event before the use.
 CREATE TABLE IF NOT EXISTS block_use (
     allocation INTEGER PRIMARY KEY,  -- event.id of its alloc
     reads INTEGER NOT NULL,          -- times that an op read it
@@ -116,7 +116,7 @@ CREATE TABLE IF NOT EXISTS block_use (
 CREATE TABLE IF NOT EXISTS event_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 -- Segments by birth number; an address is segment.address + event.offset. A segment may grow, shrink and have gaps: its
--- bytes reach to the end of the last part that ever had memory, and segment_part tells which parts had it when.
+-- bytes reach to the end of the last part that ever had memory. Table segment_part has these parts.
 CREATE TABLE IF NOT EXISTS segment (
     run INTEGER NOT NULL,
     id INTEGER NOT NULL,
@@ -128,8 +128,8 @@ CREATE TABLE IF NOT EXISTS segment (
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
--- What was mapped by one event and unmapped by one, or never: of what is unmapped in pieces, each piece. Parts that had
--- memory at the same time do not overlap; the bytes of those are what was reserved then.
+-- Parts of segments, each mapped by one event and unmapped by one, or never. Memory that is unmapped in pieces is a part
+-- for each piece. Parts that had memory at the same time do not overlap; the sum of their bytes is the reserved memory.
 CREATE TABLE IF NOT EXISTS segment_part (
     run INTEGER NOT NULL,
     segment INTEGER NOT NULL,
@@ -160,8 +160,8 @@ CREATE TABLE IF NOT EXISTS checkpoint (
     PRIMARY KEY (run, event)
 ) WITHOUT ROWID;
 
--- Highest moments: of the whole run (step -2), of what precedes the first step (-1) and of each step. What lies between
--- two steps counts with the earlier one.
+-- Peaks of the whole run (step -2), of what precedes the first step (-1) and of each step. Events between two steps count
+-- with the earlier one.
 CREATE TABLE IF NOT EXISTS summary_peak (
     run INTEGER NOT NULL,
     step INTEGER NOT NULL,           -- -2: the whole run
@@ -171,7 +171,7 @@ CREATE TABLE IF NOT EXISTS summary_peak (
     PRIMARY KEY (run, step, measure)
 ) WITHOUT ROWID;
 
--- What was live there, by category. The sum of allocated_bytes (of measure requested: requested_bytes) is the peak; of
+-- The live blocks there, by category. The sum of allocated_bytes (of measure requested: requested_bytes) is the peak; of
 -- measure reserved, the rest up to it was cached.
 CREATE TABLE IF NOT EXISTS summary_peak_category (
     run INTEGER NOT NULL,

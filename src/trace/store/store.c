@@ -1,4 +1,4 @@
-/* Which of the three ways of opening a trace applies, and the ways.
+/* There are three ways of opening a trace.
  *
  *   closed in order ─────────────────────────────────────▶ open read-only
  *   writer dead  ──▶ recover in place, or in a copy ─────▶ open read-only
@@ -6,31 +6,29 @@
 #include "trace/store/store.h"
 
 #include "base/memory.h"
-#include "trace/store/private_copy.h"
+#include "base/text.h"
 #include "trace/store/recovery.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 #include "trace/store/trace_file.h"
 
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
-/* What a live run's reader derives: tables of the main file's names and columns, under another name, and views in
- * front of them that add every other run's rows. Of this run the main file has the steps that are over, which are
- * derived, too. */
+/* Tables for the derived rows of a live run, and views of the main tables' names that join them with the rows of all other
+ * runs. The main tables' rows of the live run are left out: they are of steps that are over, which are derived, too. */
 #define OTHER_RUNS " WHERE run NOT IN (SELECT id FROM main.run WHERE state = 'running')"
-static const char LIVE_TABLES[] =
-    "CREATE TEMP TABLE live_summary_peak AS SELECT * FROM main.summary_peak LIMIT 0;"
-    "CREATE TEMP TABLE live_summary_peak_category AS SELECT * FROM main.summary_peak_category LIMIT 0;"
-    "CREATE TEMP TABLE live_summary_category AS SELECT * FROM main.summary_category LIMIT 0;"
-    "CREATE TEMP TABLE live_summary_allocation AS SELECT * FROM main.summary_allocation LIMIT 0;"
-    "CREATE TEMP VIEW summary_peak AS"
-    " SELECT * FROM main.summary_peak" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_peak;"
-    "CREATE TEMP VIEW summary_peak_category AS"
-    " SELECT * FROM main.summary_peak_category" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_peak_category;"
-    "CREATE TEMP VIEW summary_category AS"
-    " SELECT * FROM main.summary_category" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_category;"
-    "CREATE TEMP VIEW summary_allocation AS"
-    " SELECT * FROM main.summary_allocation" OTHER_RUNS " UNION ALL SELECT * FROM live_summary_allocation";
+#define LIVE_TABLE(name)                                                                                               \
+    "CREATE TEMP TABLE live_" name " AS SELECT * FROM main." name " LIMIT 0;"                                          \
+    "CREATE TEMP VIEW " name " AS SELECT * FROM main." name OTHER_RUNS " UNION ALL SELECT * FROM live_" name ";"
+static const char live_tables[] = LIVE_TABLE("summary_peak") LIVE_TABLE("summary_peak_category")
+    LIVE_TABLE("summary_category") LIVE_TABLE("summary_allocation");
 
 static void add_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
 {
@@ -54,20 +52,18 @@ static mt_status derive_run(struct mt_database *database, int64_t run, int64_t f
     return status;
 }
 
-/* The transaction stays open until the connection closes: what was derived and what is read later belong together. */
+/* Leaves the transaction open until the connection closes, so that all later queries see the state that was derived. */
 static mt_status derive_live_run(struct mt_database *database)
 {
     struct mt_statement *statement;
-    bool row;
     mt_status status = mt_database_begin(database);
     if (status == MT_OK)
-        status = mt_database_execute(database, LIVE_TABLES);
+        status = mt_database_execute(database, live_tables);
     if (status == MT_OK)
         status = mt_database_prepare(database, "SELECT id, first_event FROM run WHERE state = 'running'", &statement);
     if (status != MT_OK)
         return status;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row)
+    if (mt_statement_next(statement, &status))
         status = derive_run(database, mt_statement_integer(statement, 0), mt_statement_integer(statement, 1));
     mt_statement_finalize(statement);
     return status;
@@ -85,7 +81,137 @@ static mt_status open_live(const char *path, struct mt_database **out)
     return status;
 }
 
-/* Stores what is left, in the file itself. */
+enum { COPY_BYTES = 1 << 20 };
+
+static mt_status fail_to_copy(const char *from, const char *to)
+{
+    return mt_fail(MT_FAILED, "can't copy %s to %s, which its recovery needs (TMPDIR may name a folder with room): %s",
+                   from, to, strerror(errno));
+}
+
+/* Copies everything from `input` to `output`. False, with errno set, after a failure. */
+static bool copy_bytes(int input, int output)
+{
+    char *buffer = mt_host_alloc(COPY_BYTES);
+    ssize_t got, put = 0;
+    while ((got = read(input, buffer, COPY_BYTES)) > 0) {
+        put = write(output, buffer, (size_t)got);
+        if (put != got)
+            break;
+    }
+    free(buffer);
+    if (put >= 0 && got > 0)
+        errno = ENOSPC;
+    return got == 0;
+}
+
+/* Copies a file. If there is none, returns OK where `missing` is MT_OK, as for a journal. */
+static mt_status copy_file(const char *from, const char *to, mt_status missing)
+{
+    int input = open(from, O_RDONLY | O_CLOEXEC);
+    if (input < 0)
+        return errno == ENOENT && missing == MT_OK ? MT_OK : fail_to_copy(from, to);
+    int output = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    mt_status status = output >= 0 && copy_bytes(input, output) ? MT_OK : fail_to_copy(from, to);
+    close(input);
+    if (output >= 0 && close(output) != 0 && status == MT_OK)
+        status = fail_to_copy(from, to);
+    return status;
+}
+
+/* The names of one copy, and of the trace's journal. */
+struct copy {
+    struct mt_text folder, file, file_journal, journal;
+};
+
+static uint64_t file_bytes(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 ? (uint64_t)file.st_size : 0;
+}
+
+/* Fails if the folder has no room for the copy, so that nothing large is copied in vain. */
+static mt_status check_room(const struct copy *copy, const char *path)
+{
+    struct statvfs disk;
+    uint64_t needed = file_bytes(path) + file_bytes(copy->journal.data);
+    if (statvfs(copy->folder.data, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= needed)
+        return MT_OK;
+    errno = ENOSPC;
+    return fail_to_copy(path, copy->folder.data);
+}
+
+static mt_status make_folder(struct copy *copy, const char *path, const char *base)
+{
+    mt_text_add(&copy->folder, "%s/memtrace-XXXXXX", base);
+    if (mkdtemp(copy->folder.data) == NULL)
+        return fail_to_copy(path, copy->folder.data);
+    mt_text_add(&copy->file, "%s/trace.db", copy->folder.data);
+    mt_text_add(&copy->file_journal, "%s-wal", copy->file.data);
+    mt_text_add(&copy->journal, "%s-wal", path);
+    return MT_OK;
+}
+
+/* Removes all names of the copy; the open file stays usable. */
+static void remove_names(const struct copy *copy)
+{
+    unlink(copy->file.data);
+    unlink(copy->file_journal.data);
+    rmdir(copy->folder.data);
+}
+
+/* Opens the copy, folds its journal in, and has no other made, so that the connection needs no name. */
+static mt_status open_folded(const struct copy *copy, struct mt_database **out)
+{
+    mt_status status = mt_database_open_writing(copy->file.data, out);
+    if (status != MT_OK)
+        return status;
+    status = mt_database_execute(*out, "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = MEMORY;"
+                                       "PRAGMA synchronous = OFF");
+    if (status == MT_OK)
+        return MT_OK;
+    mt_database_close(*out);
+    *out = NULL;
+    return status;
+}
+
+static mt_status copy_into(const char *base, const char *path, struct mt_database **out)
+{
+    struct copy copy = {0};
+    mt_status status = make_folder(&copy, path, base);
+    if (status == MT_OK) {
+        status = check_room(&copy, path);
+        if (status == MT_OK)
+            status = copy_file(path, copy.file.data, MT_FAILED);
+        if (status == MT_OK)
+            status = copy_file(copy.journal.data, copy.file_journal.data, MT_OK);
+        if (status == MT_OK)
+            status = open_folded(&copy, out);
+        remove_names(&copy);
+    }
+    mt_text_release(&copy.folder);
+    mt_text_release(&copy.file);
+    mt_text_release(&copy.file_journal);
+    mt_text_release(&copy.journal);
+    return status;
+}
+
+/* The places of private copies: TMPDIR, /tmp and /dev/shm, in that order. */
+enum { COPY_PLACES = 3 };
+
+/* Copies the trace at `path`, which nobody may be writing, with its journal to one of the places, and opens the copy for
+ * writing. It has no name any more and is gone when the connection closes. Fails with MT_FAILED if there is no room. */
+static mt_status open_private_copy(const char *path, int place, struct mt_database **out)
+{
+    const char *temporary = getenv("TMPDIR");
+    const char *const folders[COPY_PLACES] = {temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp", "/tmp",
+                                              "/dev/shm"};
+    assert(place >= 0 && place < COPY_PLACES);
+    *out = NULL;
+    return copy_into(folders[place], path, out);
+}
+
+/* Stores the rest in the file itself. */
 static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 {
     struct mt_database *database;
@@ -101,7 +227,7 @@ static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 
 static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring, struct mt_database **out)
 {
-    mt_status status = mt_private_copy_open(path, place, out);
+    mt_status status = open_private_copy(path, place, out);
     if (status != MT_OK)
         return status;
     status = mt_recovery_run(*out, ring);
@@ -112,13 +238,13 @@ static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring,
     return status;
 }
 
-/* At the first place that has room for the copy and for what is left. The words for a failure are of the first that has
+/* Recovers a copy at the first place that has room for it and for the rest. Fails with the text of the first that has
  * none. */
 static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
     struct mt_error first = {0};
     mt_status status = MT_FAILED;
-    for (int place = 0; place < MT_PRIVATE_COPY_PLACES && status == MT_FAILED; place++) {
+    for (int place = 0; place < COPY_PLACES && status == MT_FAILED; place++) {
         status = open_copy_at(path, place, ring, out);
         if (status == MT_FAILED && first.status == MT_OK)
             first = mt_error_save(status);
@@ -126,8 +252,8 @@ static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_dat
     return status == MT_FAILED ? mt_error_restore(&first, status) : status;
 }
 
-/* Where the file can't take what is left, since its disk is full, a copy can; the ring stays for when there is room. The
- * words for a failure are the file's. */
+/* Recovers the file or, if its disk is full, a copy. Then the ring stays for a time when there is room. Fails with the text
+ * of the file's failure. */
 static mt_status open_recovered(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
     mt_status status = recover_in_place(path, ring);
@@ -135,14 +261,15 @@ static mt_status open_recovered(const char *path, struct mt_ring *ring, struct m
         mt_ring_remove(ring);
         return mt_database_open_reading(path, out);
     }
+    assert(*out == NULL);
     const struct mt_error error = mt_error_save(status);
     bool is_copied = status == MT_FAILED && open_copy(path, ring, out) == MT_OK;
     mt_ring_abandon(ring);
     return is_copied ? MT_OK : mt_error_restore(&error, MT_OK);
 }
 
-/* Nothing here can be written: as it is if it was closed in order and has no log, which SQLite can read only where it may
- * also write; or a copy that is made whole. */
+/* Opens a trace where nothing can be written: the file if it was closed in order and has no log, which SQLite can read only
+ * where it may write; otherwise a copy that is made whole. */
 static mt_status open_unwritable(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
@@ -161,7 +288,7 @@ static mt_status open_unwritable(const char *path, struct mt_database **out)
     return status;
 }
 
-/* Whether the file says that a run has not ended; its identity is checked on the way. */
+/* *out_unfinished is true if the file says that a run has not ended. Fails if the file is not a trace. */
 static mt_status find_unfinished(const char *path, bool *out_unfinished)
 {
     struct mt_database *database;
@@ -173,7 +300,7 @@ static mt_status find_unfinished(const char *path, bool *out_unfinished)
     return status;
 }
 
-/* There is no ring. A run that has not ended is one whose ring was lost: what is stored is what there is. */
+/* Opens a trace that has no ring. If a run has not ended its ring was lost: its stored events are all there are. */
 static mt_status open_without_ring(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
@@ -191,7 +318,7 @@ static mt_status open_without_ring(const char *path, struct mt_database **out)
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
 }
 
-/* Only what is known to be a trace has a ring: what lies beside another file is not looked at. */
+/* Opens a trace where files can be written. Checks first that it is one: files beside any other are not touched. */
 static mt_status open_writable(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring = NULL;

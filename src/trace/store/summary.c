@@ -56,7 +56,7 @@ struct mt_summary {
     int64_t next_checkpoint; /* due at this number of events */
 };
 
-static bool is_sound(const struct mt_summary *summary)
+static __attribute__((unused)) bool is_sound(const struct mt_summary *summary)
 {
     return summary->scope_count >= 1 && summary->events < summary->next_checkpoint &&
            summary->steps_stored <= summary->step_count && summary->changed_count <= summary->segment_count &&

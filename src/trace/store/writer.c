@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,16 +19,16 @@ enum {
     SECOND_NS = 1000 * 1000 * 1000,
 };
 
-/* `wanted` and `stopping` are written by the producer, the outcome by the thread; the conditions go with the lock.
- * Invariant: what is below the ring's tail is committed. */
+/* The producer writes `wanted` and `stopping`, the thread writes `failure`. The lock belongs to the conditions.
+ * Invariants: records below the ring's tail are committed; tail <= the intake's position <= head. */
 struct mt_writer {
     struct mt_ring *ring;
     struct mt_intake *intake;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake;     /* the thread has something to look at */
+    pthread_cond_t wake;     /* the thread has something to do */
     pthread_cond_t done;     /* the tail moved, or the thread failed */
-    _Atomic uint64_t wanted; /* somebody waits until everything below is committed */
+    _Atomic uint64_t wanted; /* the producer waits until everything below is committed */
     _Atomic bool stopping;
     uint64_t opened_ns;      /* when the open transaction began */
     uint64_t prefaulted;     /* records */
@@ -48,6 +49,7 @@ static void announce(struct mt_writer *writer)
 
 static void fail(struct mt_writer *writer, mt_status status)
 {
+    assert(status != MT_OK && writer->failure.status == MT_OK);
     pthread_mutex_lock(&writer->lock);
     writer->failure = mt_error_save(status);
     atomic_store(&writer->ring->header->writer_failed, 1);
@@ -65,11 +67,12 @@ static mt_status commit(struct mt_writer *writer)
     return MT_OK;
 }
 
-/* Whether the open transaction should end: it is old, or large, or waited for, or the last. */
+/* True if the open transaction should end: it is old, or large, or waited for, or the last. */
 static bool commit_is_due(const struct mt_writer *writer, uint64_t head)
 {
     uint64_t position = mt_intake_position(writer->intake), committed = tail(writer);
     uint64_t wanted = atomic_load(&writer->wanted);
+    assert(committed <= position && position <= head);
     if (!mt_intake_is_open(writer->intake))
         return false;
     if (wanted > committed && position >= wanted)
@@ -98,7 +101,7 @@ static void sleep_a_little(struct mt_writer *writer)
     pthread_mutex_unlock(&writer->lock);
 }
 
-/* Nothing to store: gets the ring's next pages ready, then rests. */
+/* Uses a moment without records: faults in the ring's next pages, later sleeps. */
 static void idle(struct mt_writer *writer)
 {
     if (writer->prefaulted < mt_ring_capacity(writer->ring)) {
@@ -109,7 +112,7 @@ static void idle(struct mt_writer *writer)
     sleep_a_little(writer);
 }
 
-/* False once everything is committed and no more will come. */
+/* Stores and commits once. False if everything is committed and no more will come, or after a failure. */
 static bool work(struct mt_writer *writer, mt_status *status)
 {
     bool stopping = atomic_load(&writer->stopping);
@@ -158,7 +161,7 @@ static void destroy(struct mt_writer *writer)
     free(writer);
 }
 
-/* With all signals blocked: those of the process are for the threads of the program, which may be anyone's. */
+/* Starts the thread with all signals blocked: those of the process are for the threads of the program. */
 static int start_thread(struct mt_writer *writer)
 {
     sigset_t all, before;
@@ -172,6 +175,7 @@ static int start_thread(struct mt_writer *writer)
 mt_status mt_writer_start(struct mt_ring *ring, struct mt_intake *intake, struct mt_writer **out)
 {
     struct mt_writer *writer = mt_host_alloc(sizeof *writer);
+    assert(mt_ring_head(ring) == 0 && mt_intake_position(intake) == 0);
     writer->ring = ring;
     writer->intake = intake;
     create_conditions(writer);
@@ -191,6 +195,7 @@ static mt_status outcome(const struct mt_writer *writer)
 
 mt_status mt_writer_wait(struct mt_writer *writer, uint64_t position)
 {
+    assert(position <= writer->ring->head);
     pthread_mutex_lock(&writer->lock);
     atomic_store(&writer->wanted, position);
     pthread_cond_signal(&writer->wake);
