@@ -3,6 +3,7 @@
 #define MT_TESTS_FUSED_BENCH_H
 
 #include "model/fused_model.h"
+#include "model/ops.h"
 #include "model/token_source.h"
 #include "recording.h"
 
@@ -48,7 +49,7 @@ static inline void close_model(struct bench_model *m)
     if (m->rt.status != MT_OK)
         fail_msg("%s", mt_last_error());
     mt_fused_destroy(&m->rt, &m->model);
-    mt_runtime_close(&m->rt);
+    mt_op_workspaces_release(&m->rt);
     mt_token_source_close(m->tokens);
     mt_alloc_stats(m->alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);

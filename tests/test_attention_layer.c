@@ -90,7 +90,7 @@ static void close_bench(struct bench *bench)
     for (int i = 0; i < PROJECTIONS; i++)
         mt_parameter_release(&bench->rt, &bench->projections[i]);
     mt_parameter_release(&bench->rt, &bench->input);
-    mt_runtime_close(&bench->rt);
+    mt_op_workspaces_release(&bench->rt);
     mt_alloc_destroy(bench->alloc);
     mt_device_close(bench->device);
     recording_close(&bench->recording);

@@ -4,6 +4,7 @@
 #include "gpu.h"
 #include "model/autocast.h"
 #include "model/graph.h"
+#include "model/ops.h"
 #include "model/optimizer.h"
 #include "model/token_source.h"
 #include "model/transformer.h"
@@ -74,7 +75,7 @@ static void close_model(struct bench_model *m)
 {
     struct mt_alloc_stats stats;
     mt_transformer_destroy(&m->rt, &m->model);
-    mt_runtime_close(&m->rt);
+    mt_op_workspaces_release(&m->rt);
     mt_token_source_close(m->tokens);
     mt_alloc_stats(m->alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);

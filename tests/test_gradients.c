@@ -48,7 +48,7 @@ static void open_laboratory(struct laboratory *lab)
 static void close_laboratory(struct laboratory *lab)
 {
     struct mt_alloc_stats stats;
-    mt_runtime_close(&lab->rt);
+    mt_op_workspaces_release(&lab->rt);
     mt_alloc_stats(lab->alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
     mt_alloc_destroy(lab->alloc);
@@ -129,7 +129,7 @@ static void differentiate(struct mt_runtime *rt, const struct subject *subject, 
             continue;
         inputs[i] = upload(rt, subject->inputs[i].dims, subject->inputs[i].shape, values[i]);
         parameters[i].value = inputs[i];
-        inputs[i]->node = mt_node_accumulator(rt, &parameters[i]);
+        mt_parameter_add_leaf(rt, &parameters[i]);
     }
     struct mt_tensor *y = weighted(rt, subject, inputs, &scale);
     mt_graph_backward(rt, y);
@@ -367,7 +367,7 @@ static void a_graph_that_has_run_is_refused_from_every_end(void **state)
         open_laboratory(&lab);
         struct mt_tensor *x = upload(&lab.rt, 1, (const int64_t[]){3}, values);
         parameter.value = x;
-        x->node = mt_node_accumulator(&lab.rt, &parameter);
+        mt_parameter_add_leaf(&lab.rt, &parameter);
         struct mt_tensor *maximum = mt_max_last(&lab.rt, MT_ROLE_SAVED, NULL, x);
         struct mt_tensor *one_end = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);
         struct mt_tensor *another = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);

@@ -2,7 +2,6 @@
  * with what is written, or are not there. Each case is an op that is accepted, and then with one thing wrong. */
 #include "base/interner.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +38,7 @@ static int close_laboratory(void **state)
 {
     (void)state;
     struct mt_alloc_stats stats;
-    mt_runtime_close(&lab.rt);
+    mt_op_workspaces_release(&lab.rt);
     mt_alloc_stats(lab.alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
     mt_alloc_destroy(lab.alloc);

@@ -215,7 +215,7 @@ static int open_laboratory(void **state)
 static int close_laboratory(void **state)
 {
     struct laboratory *lab = *state;
-    mt_runtime_close(&lab->rt);
+    mt_op_workspaces_release(&lab->rt);
     mt_alloc_destroy(lab->alloc);
     mt_device_close(lab->device);
     recording_close(&lab->recording);
@@ -313,13 +313,12 @@ static void a_product_uses_its_workspace(void **state)
     for (int i = 0; i < 3; i++)
         m[i] = mt_tensor_empty(&lab->rt, MT_ROLE_TEMPORARY, NULL, MT_F32, 3, shape);
     mt_op_matmul(&lab->rt, m[0], m[1], m[2]);
-    struct mt_tensor *workspace = mt_tensor_retain(mt_runtime_workspace(&lab->rt));
+    struct mt_tensor *workspace = mt_tensor_retain(lab->rt.workspaces[0]);
     expect_counts(release(lab, m[0]), 0, 1, true);
     expect_counts(release(lab, m[1]), 1, 0, false);
     expect_counts(release(lab, m[2]), 1, 0, false);
     mt_tensor_release(&lab->rt, workspace);
-    mt_runtime_close(&lab->rt);
-    lab->rt.workspaces[0] = NULL;
+    mt_op_workspaces_release(&lab->rt);
     expect_counts(&lab->recording.uses[lab->recording.use_count - 1], 1, 1, false);
 }
 

@@ -66,8 +66,7 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
     mt_op_unary(rt, MTK_SQRT, 0, root, head_size);
     mt_tensor_release(rt, head_size);
     struct mt_tensor *scaled = mt_divide(rt, MT_ROLE_TEMPORARY, "div", scores, root);
-    mt_tensor_release(rt, root);
-    mt_tensor_release(rt, scores);
+    MT_RELEASE(rt, root, scores);
     rt->scope = outer;
     return scaled;
 }
@@ -82,9 +81,7 @@ static struct mt_tensor *softmax(struct mt_runtime *rt, struct mt_tensor *x)
     struct mt_tensor *exponential = mt_exp(rt, MT_ROLE_SAVED, "exp", shifted);
     struct mt_tensor *sum = mt_sum_last(rt, MT_ROLE_SAVED, "sum", exponential);
     struct mt_tensor *weights = mt_divide(rt, mt_operand_role(rt), "div", exponential, sum);
-    mt_tensor_release(rt, sum);
-    mt_tensor_release(rt, shifted);
-    mt_tensor_release(rt, exponential);
+    MT_RELEASE(rt, sum, shifted, exponential);
     rt->scope = outer;
     return weights;
 }
@@ -126,9 +123,7 @@ static struct mt_tensor *masked_attention(struct mt_runtime *rt, mt_attention_ki
     mt_tensor_release(rt, scores);
     struct mt_tensor *weights = kind == MT_ATTENTION_SOFTMAX ? one_op_softmax(rt, masked) : softmax(rt, masked);
     struct mt_tensor *context = weighted_values(rt, weights, v);
-    mt_tensor_release(rt, masked);
-    mt_tensor_release(rt, minus_infinity);
-    mt_tensor_release(rt, weights);
+    MT_RELEASE(rt, masked, minus_infinity, weights);
     return context;
 }
 
@@ -210,14 +205,7 @@ struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct
     struct mt_tensor *merged = merge_heads(rt, context);
     mt_tensor_release(rt, context);
     struct mt_tensor *out = mt_einsum_linear(rt, "output_proj", MT_ROLE_TEMPORARY, merged, layer->output_proj);
-    mt_tensor_release(rt, q_heads);
-    mt_tensor_release(rt, q);
-    mt_tensor_release(rt, k_heads);
-    mt_tensor_release(rt, k);
-    mt_tensor_release(rt, v_heads);
-    mt_tensor_release(rt, v);
-    mt_tensor_release(rt, mask);
-    mt_tensor_release(rt, merged);
+    MT_RELEASE(rt, q_heads, q, k_heads, k, v_heads, v, mask, merged);
     mt_scope_leave(rt, outer);
     return out;
 }

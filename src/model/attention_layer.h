@@ -8,7 +8,7 @@
 
 #include "model/config.h"
 #include "model/parameter.h"
-#include "model/runtime.h"
+#include "model/tensor.h"
 
 /* Invariant: heads divides C. */
 struct mt_attention_layer {

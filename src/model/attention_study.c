@@ -66,8 +66,7 @@ static void create_input(struct study *study)
     study->input =
         (struct mt_parameter){.name = "input", .span = rt->scope.span, .layer = outer.layer, .value = values};
     mt_parameter_draw(rt, &study->config, MT_PARAMETER_EMBEDDING, INPUT_NUMBER, values);
-    if (values != NULL)
-        values->node = mt_node_accumulator(rt, &study->input);
+    mt_parameter_add_leaf(rt, &study->input);
     mt_scope_leave(rt, outer);
 }
 
@@ -203,6 +202,6 @@ mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *allo
         mt_runtime_fail(&study.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
     run_steps(&study, out);
     destroy(&study);
-    mt_runtime_close(&study.rt);
+    mt_op_workspaces_release(&study.rt);
     return study.rt.status;
 }

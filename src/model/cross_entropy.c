@@ -12,10 +12,7 @@ struct mt_tensor *mt_cross_entropy(struct mt_runtime *rt, struct mt_tensor *logi
     struct mt_tensor *chosen = mt_gather(rt, MT_ROLE_TEMPORARY, "gather", shifted, targets);
     struct mt_tensor *each = mt_subtract(rt, MT_ROLE_TEMPORARY, "nll", log_sum, chosen);
     struct mt_tensor *loss = mt_mean_all(rt, MT_ROLE_TEMPORARY, "mean", each);
-    mt_tensor_release(rt, each);
-    mt_tensor_release(rt, chosen);
-    mt_tensor_release(rt, log_sum);
-    mt_tensor_release(rt, shifted);
+    MT_RELEASE(rt, each, chosen, log_sum, shifted);
     mt_scope_leave(rt, outer);
     return loss;
 }

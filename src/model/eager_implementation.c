@@ -80,8 +80,7 @@ static uint64_t gradient_places(const void *model)
 static void end_step(struct mt_runtime *rt, void *model)
 {
     struct eager *eager = model;
-    mt_tensor_release(rt, eager->logits);
-    mt_tensor_release(rt, eager->loss);
+    MT_RELEASE(rt, eager->logits, eager->loss);
     eager->logits = eager->loss = NULL;
 }
 

@@ -18,12 +18,7 @@ static struct mt_tensor *linear_product(struct mt_runtime *rt, mt_role role, str
     struct mt_tensor *b = mt_permute(rt, w, swap_last);
     struct mt_tensor *product = mt_bmm(rt, role, NULL, a, b);
     struct mt_tensor *y = mt_view(rt, product, 3, (const int64_t[]){x->shape[0], x->shape[1], out});
-    mt_tensor_release(rt, product);
-    mt_tensor_release(rt, b);
-    mt_tensor_release(rt, w);
-    mt_tensor_release(rt, a);
-    mt_tensor_release(rt, w_operand);
-    mt_tensor_release(rt, x_operand);
+    MT_RELEASE(rt, product, b, w, a, w_operand, x_operand);
     return y;
 }
 
@@ -55,9 +50,7 @@ static struct mt_tensor *head_product(struct mt_runtime *rt, mt_role role, struc
     if (product != NULL)
         out =
             mt_view(rt, product, 4, (const int64_t[]){left->shape[0], left->shape[1], left->shape[2], right->shape[3]});
-    mt_tensor_release(rt, product);
-    mt_tensor_release(rt, b);
-    mt_tensor_release(rt, a);
+    MT_RELEASE(rt, product, b, a);
     return out;
 }
 
@@ -69,9 +62,7 @@ struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, s
     struct mt_tensor *k_operand = mt_autocast_operand(rt, MT_ROLE_TEMPORARY, k);
     struct mt_tensor *k_transposed = mt_permute(rt, k_operand, swap_last);
     struct mt_tensor *out = head_product(rt, MT_ROLE_TEMPORARY, q_operand, k_transposed);
-    mt_tensor_release(rt, k_transposed);
-    mt_tensor_release(rt, k_operand);
-    mt_tensor_release(rt, q_operand);
+    MT_RELEASE(rt, k_transposed, k_operand, q_operand);
     rt->scope = outer;
     return out;
 }
@@ -82,8 +73,7 @@ struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, mt_role role, struct 
     struct mt_tensor *weights_operand = mt_autocast_operand(rt, MT_ROLE_SAVED, weights);
     struct mt_tensor *v_operand = mt_autocast_operand(rt, MT_ROLE_TEMPORARY, v);
     struct mt_tensor *out = head_product(rt, role, weights_operand, v_operand);
-    mt_tensor_release(rt, v_operand);
-    mt_tensor_release(rt, weights_operand);
+    MT_RELEASE(rt, v_operand, weights_operand);
     rt->scope = outer;
     return out;
 }

@@ -4,7 +4,7 @@
 #define MT_MODEL_EINSUM_H
 
 #include "model/parameter.h"
-#include "model/runtime.h"
+#include "model/tensor.h"
 
 /* What an operand of a product is to backward: under autocast the product saves its own copy. */
 static inline mt_role mt_operand_role(const struct mt_runtime *rt)

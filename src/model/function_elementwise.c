@@ -1,9 +1,17 @@
 /* Elementwise functions and their gradients. A backward allocates what PyTorch's formula allocates, in its order. */
-#include "model/function_rules.h"
+#include "model/functions.h"
 
-#include "model/autocast.h"
+#include <assert.h>
 
-/* The output of a binary op: the broadcast shape of both operands, of which one has it already. */
+/* Returns the dtype of an op on both, as in PyTorch's type promotion: the wider floating type. */
+static mt_dtype promoted(const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    if (a->dtype == MT_F64 || b->dtype == MT_F64)
+        return MT_F64;
+    return a->dtype == b->dtype ? a->dtype : MT_F32;
+}
+
+/* Computes a binary op: its output has the broadcast shape of both operands, which one of them has already. */
 static struct mt_tensor *binary_output(struct mt_runtime *rt, mt_role role, const char *name, mtk_binary_op op,
                                        const struct mt_tensor *a, const struct mt_tensor *b)
 {
@@ -11,8 +19,9 @@ static struct mt_tensor *binary_output(struct mt_runtime *rt, mt_role role, cons
         return NULL;
     int64_t more = mt_tensor_count(a) - mt_tensor_count(b);
     const struct mt_tensor *wide = more > 0 || (more == 0 && a->dims >= b->dims) ? a : b;
+    assert(wide->dims >= a->dims && wide->dims >= b->dims);
     struct mt_tensor *out =
-        mt_tensor_empty(rt, mt_effective_role(rt, role), name, mt_promoted(a, b), wide->dims, wide->shape);
+        mt_tensor_empty(rt, mt_effective_role(rt, role), name, promoted(a, b), wide->dims, wide->shape);
     mt_op_binary(rt, op, 0, out, a, b);
     return out;
 }
@@ -30,7 +39,7 @@ static struct mt_tensor *unary_output(struct mt_runtime *rt, mt_role role, const
 static struct mt_tensor *backward_unary(struct mt_runtime *rt, const char *name, mtk_unary_op op, double s,
                                         const struct mt_tensor *x)
 {
-    struct mt_tensor *out = mt_backward_temporary(rt, name, x);
+    struct mt_tensor *out = mt_tensor_temporary_like(rt, name, x);
     mt_op_unary(rt, op, s, out, x);
     return out;
 }
@@ -42,7 +51,7 @@ static struct mt_tensor *backward_binary(struct mt_runtime *rt, const char *name
 {
     if (like == NULL || a == NULL || b == NULL)
         return NULL;
-    struct mt_tensor *out = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, mt_promoted(a, b), like->dims, like->shape);
+    struct mt_tensor *out = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, promoted(a, b), like->dims, like->shape);
     mt_op_binary(rt, op, 0, out, a, b);
     return out;
 }
@@ -60,7 +69,7 @@ struct mt_tensor *mt_add(struct mt_runtime *rt, mt_role role, const char *name, 
                          struct mt_tensor *b)
 {
     struct mt_tensor *out = binary_output(rt, role, name, MTK_ADD, a, b);
-    mt_graph_record(rt, name, add_backward, out, a, b);
+    mt_graph_add(rt, name, add_backward, out, a, b);
     return out;
 }
 
@@ -78,7 +87,7 @@ struct mt_tensor *mt_subtract(struct mt_runtime *rt, mt_role role, const char *n
                               struct mt_tensor *b)
 {
     struct mt_tensor *out = binary_output(rt, role, name, MTK_SUBTRACT, a, b);
-    mt_graph_record(rt, name, subtract_backward, out, a, b);
+    mt_graph_add(rt, name, subtract_backward, out, a, b);
     return out;
 }
 
@@ -96,7 +105,7 @@ struct mt_tensor *mt_multiply(struct mt_runtime *rt, mt_role role, const char *n
                               struct mt_tensor *b)
 {
     struct mt_tensor *out = binary_output(rt, role, name, MTK_MULTIPLY, a, b);
-    struct mt_node *node = mt_graph_record(rt, name, multiply_backward, out, a, b);
+    struct mt_node *node = mt_graph_add(rt, name, multiply_backward, out, a, b);
     mt_node_save(rt, node, 0, b);
     mt_node_save(rt, node, 1, a);
     return out;
@@ -110,9 +119,7 @@ static struct mt_tensor *divisor_gradient(struct mt_runtime *rt, struct mt_tenso
     struct mt_tensor *ratio = backward_binary(rt, "div", MTK_DIVIDE, a, quotient, b);
     struct mt_tensor *negated = backward_unary(rt, "neg", MTK_NEGATE, 0, grad);
     struct mt_tensor *out = backward_binary(rt, "mul", MTK_MULTIPLY, grad, negated, ratio);
-    mt_tensor_release(rt, negated);
-    mt_tensor_release(rt, ratio);
-    mt_tensor_release(rt, quotient);
+    MT_RELEASE(rt, negated, ratio, quotient);
     return out;
 }
 
@@ -130,7 +137,7 @@ struct mt_tensor *mt_divide(struct mt_runtime *rt, mt_role role, const char *nam
                             struct mt_tensor *b)
 {
     struct mt_tensor *out = binary_output(rt, role, name, MTK_DIVIDE, a, b);
-    struct mt_node *node = mt_graph_record(rt, name, divide_backward, out, a, b);
+    struct mt_node *node = mt_graph_add(rt, name, divide_backward, out, a, b);
     mt_node_save(rt, node, 0, b);
     if (b != NULL && b->node != NULL)
         mt_node_save(rt, node, 1, a);
@@ -148,7 +155,7 @@ struct mt_tensor *mt_exp(struct mt_runtime *rt, mt_role role, const char *name, 
 {
     struct mt_tensor *input = mt_autocast_fp32(rt, MT_ROLE_TEMPORARY, x);
     struct mt_tensor *out = unary_output(rt, role, name, MTK_EXP, 0, input);
-    mt_node_save(rt, mt_graph_record(rt, name, exp_backward, out, input, NULL), 0, out);
+    mt_node_save(rt, mt_graph_add(rt, name, exp_backward, out, input, NULL), 0, out);
     mt_tensor_release(rt, input);
     return out;
 }
@@ -160,14 +167,13 @@ static void rsqrt_backward(struct mt_runtime *rt, const struct mt_node *node, st
     struct mt_tensor *cube = backward_unary(rt, "pow", MTK_POWER, 3, node->saved[0]);
     struct mt_tensor *half = backward_unary(rt, "mul", MTK_MUL_SCALAR, -0.5, grad);
     out[0] = backward_binary(rt, "mul", MTK_MULTIPLY, grad, half, cube);
-    mt_tensor_release(rt, half);
-    mt_tensor_release(rt, cube);
+    MT_RELEASE(rt, half, cube);
 }
 
 struct mt_tensor *mt_rsqrt(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
     struct mt_tensor *out = unary_output(rt, role, name, MTK_RSQRT, 0, x);
-    mt_node_save(rt, mt_graph_record(rt, name, rsqrt_backward, out, x, NULL), 0, out);
+    mt_node_save(rt, mt_graph_add(rt, name, rsqrt_backward, out, x, NULL), 0, out);
     return out;
 }
 
@@ -181,7 +187,7 @@ static void sigmoid_backward(struct mt_runtime *rt, const struct mt_node *node, 
 struct mt_tensor *mt_sigmoid(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
     struct mt_tensor *out = unary_output(rt, role, name, MTK_SIGMOID, 0, x);
-    mt_node_save(rt, mt_graph_record(rt, name, sigmoid_backward, out, x, NULL), 0, out);
+    mt_node_save(rt, mt_graph_add(rt, name, sigmoid_backward, out, x, NULL), 0, out);
     return out;
 }
 
@@ -192,16 +198,14 @@ static void power_backward(struct mt_runtime *rt, const struct mt_node *node, st
     struct mt_tensor *power = backward_unary(rt, "pow", MTK_POWER, node->scalar - 1, node->saved[0]);
     struct mt_tensor *scaled = backward_unary(rt, "mul", MTK_MUL_SCALAR, node->scalar, power);
     out[0] = backward_binary(rt, "mul", MTK_MULTIPLY, grad, grad, scaled);
-    mt_tensor_release(rt, scaled);
-    mt_tensor_release(rt, power);
+    MT_RELEASE(rt, scaled, power);
 }
 
 struct mt_tensor *mt_power(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double exponent)
 {
     struct mt_tensor *out = unary_output(rt, role, name, MTK_POWER, exponent, x);
-    struct mt_node *node = mt_graph_record(rt, name, power_backward, out, x, NULL);
-    if (node != NULL)
-        node->scalar = exponent;
+    struct mt_node *node = mt_graph_add(rt, name, power_backward, out, x, NULL);
+    mt_node_set_scalar(node, exponent);
     mt_node_save(rt, node, 0, x);
     return out;
 }
@@ -209,24 +213,7 @@ struct mt_tensor *mt_power(struct mt_runtime *rt, mt_role role, const char *name
 struct mt_tensor *mt_add_scalar(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double s)
 {
     struct mt_tensor *out = unary_output(rt, role, name, MTK_ADD_SCALAR, s, x);
-    mt_graph_record(rt, name, add_backward, out, x, NULL);
-    return out;
-}
-
-/* The gradient of a cast is the cast back. */
-static void cast_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
-                          struct mt_tensor **out)
-{
-    out[0] = mt_cast(rt, MT_ROLE_TEMPORARY, NULL, grad, node->edges[0].dtype);
-}
-
-struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, mt_dtype dtype)
-{
-    if (x == NULL || x->dtype == dtype)
-        return mt_tensor_retain(x);
-    struct mt_tensor *out = mt_tensor_empty_like(rt, mt_effective_role(rt, role), name, dtype, x);
-    mt_op_unary(rt, MTK_COPY, 0, out, x);
-    mt_graph_record(rt, name, cast_backward, out, x, NULL);
+    mt_graph_add(rt, name, add_backward, out, x, NULL);
     return out;
 }
 
@@ -242,7 +229,7 @@ static void where_backward(struct mt_runtime *rt, const struct mt_node *node, st
                            struct mt_tensor **out)
 {
     struct mt_tensor *zero = mt_scalar(rt, MT_ROLE_TEMPORARY, "zero", grad->dtype, 0);
-    out[0] = mt_backward_temporary(rt, "grad", grad);
+    out[0] = mt_tensor_temporary_like(rt, "grad", grad);
     mt_op_ternary(rt, MTK_SELECT, 0, 0, out[0], node->saved[0], grad, zero);
     mt_tensor_release(rt, zero);
 }
@@ -254,6 +241,6 @@ struct mt_tensor *mt_where(struct mt_runtime *rt, mt_role role, const char *name
         return NULL;
     struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
     mt_op_ternary(rt, MTK_SELECT, 0, 0, out, mask, x, other);
-    mt_node_save(rt, mt_graph_record(rt, name, where_backward, out, x, NULL), 0, mask);
+    mt_node_save(rt, mt_graph_add(rt, name, where_backward, out, x, NULL), 0, mask);
     return out;
 }

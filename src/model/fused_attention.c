@@ -51,9 +51,7 @@ static struct heads heads_of(struct mt_runtime *rt, const struct mt_fused_model 
 
 static void heads_release(struct mt_runtime *rt, struct heads *heads)
 {
-    mt_tensor_release(rt, heads->q);
-    mt_tensor_release(rt, heads->k);
-    mt_tensor_release(rt, heads->v);
+    MT_RELEASE(rt, heads->q, heads->k, heads->v);
 }
 
 static double scale_of(const struct mt_fused_model *model)
@@ -86,7 +84,8 @@ static void weigh(struct mt_runtime *rt, const struct mt_fused_model *model, str
                   const struct heads *heads, struct mt_tensor *out)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
-    struct mt_tensor *weights = head_matrix(rt, model, mt_fused_kept(rt), NULL, model->compute, model->config->seq);
+    struct mt_tensor *weights =
+        head_matrix(rt, model, mt_effective_role(rt, MT_ROLE_SAVED), NULL, model->compute, model->config->seq);
     rt->scope = outer;
     struct mt_tensor *keys = turned(rt, heads->k);
     mt_op_product(rt, 1, 0, weights, heads->q, keys);
@@ -106,7 +105,8 @@ struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fuse
         return NULL;
     const int64_t shape[] = {projected->shape[0], projected->shape[1], model->config->model.d_model};
     rotate(rt, model, projected, 1);
-    struct mt_tensor *context = mt_tensor_empty(rt, mt_fused_kept(rt), "context", model->compute, 3, shape);
+    struct mt_tensor *context =
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), "context", model->compute, 3, shape);
     struct heads heads = heads_of(rt, model, projected);
     struct mt_tensor *out = heads_view(rt, model, context, model->config->model.heads, 0);
     if (model->config->attention == MT_ATTENTION_FLASH)
@@ -135,8 +135,7 @@ static void flash_grad(struct mt_runtime *rt, const struct mt_fused_model *model
                                            .dk = grads->k,
                                            .dv = grads->v};
     mt_op_attention_grad(rt, &attention);
-    mt_tensor_release(rt, out);
-    mt_tensor_release(rt, delta);
+    MT_RELEASE(rt, out, delta);
 }
 
 static void weigh_grad(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
@@ -152,10 +151,7 @@ static void weigh_grad(struct mt_runtime *rt, const struct mt_fused_model *model
     struct mt_tensor *queries_first = turned(rt, scores);
     mt_op_product(rt, 1, 0, grads->q, scores, heads->k);
     mt_op_product(rt, 1, 0, grads->k, queries_first, heads->q);
-    mt_tensor_release(rt, queries_first);
-    mt_tensor_release(rt, weights);
-    mt_tensor_release(rt, values);
-    mt_tensor_release(rt, scores);
+    MT_RELEASE(rt, queries_first, weights, values, scores);
 }
 
 struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt_fused_model *model,
@@ -174,9 +170,9 @@ struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt
     mt_tensor_release(rt, of_context);
     heads_release(rt, &grads);
     heads_release(rt, &heads);
-    mt_fused_drop(rt, &layer->weights);
-    mt_fused_drop(rt, &layer->lse);
-    mt_fused_drop(rt, &layer->projected);
+    mt_tensor_drop(rt, &layer->weights);
+    mt_tensor_drop(rt, &layer->lse);
+    mt_tensor_drop(rt, &layer->projected);
     rotate(rt, model, dprojected, -1);
     return dprojected;
 }

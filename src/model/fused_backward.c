@@ -8,7 +8,6 @@
  * weight after that, so that it may be updated there and then, or beside what is left of backward. */
 #include "model/fused_parts.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
 /* The gradient of the residual stream. Invariant: both are of the stream's shape and held; cast is NULL but under
  * autocast. */
@@ -58,8 +57,8 @@ static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, 
                                        (const int64_t[]){MTK_NORM_PARTS, model->config->model.d_model});
     mt_op_rms_norm_grad(rt, &norm);
     mt_tensor_release(rt, norm.partial_sum);
-    mt_fused_drop(rt, &kept->x);
-    mt_fused_drop(rt, &kept->rstd);
+    mt_tensor_drop(rt, &kept->x);
+    mt_tensor_drop(rt, &kept->rstd);
     mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }
@@ -70,7 +69,7 @@ static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struc
     normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, normed, residual);
     mt_fused_weight_grad(rt, model, "lm_head", model->logits, normed, model->lm_head);
     mt_tensor_release(rt, normed);
-    mt_fused_drop(rt, &model->logits);
+    mt_tensor_drop(rt, &model->logits);
     mt_fused_block_complete(rt, model, 2, (struct mt_fused_weight *[]){model->ln_final, model->lm_head});
 }
 
@@ -88,7 +87,7 @@ static void feed_forward_grad(struct mt_runtime *rt, struct mt_fused_model *mode
     outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
     mt_fused_weight_grad(rt, model, "w13", layer->gates, normed, layer->gate_up);
     mt_tensor_release(rt, normed);
-    mt_fused_drop(rt, &layer->gates);
+    mt_tensor_drop(rt, &layer->gates);
     mt_scope_leave(rt, outer);
 }
 
@@ -100,14 +99,13 @@ static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, str
     mt_fused_weight_grad(rt, model, "output_proj", operand(residual), layer->context, layer->output_proj);
     struct mt_tensor *projected = mt_fused_attention_grad(rt, model, layer, context);
     mt_tensor_release(rt, context);
-    mt_fused_drop(rt, &layer->context);
+    mt_tensor_drop(rt, &layer->context);
     struct mt_tensor *normed = mt_fused_input_grad(rt, model, "qkv_proj", projected, layer->qkv);
     mt_scope_leave(rt, outer);
     normalize_grad(rt, model, "ln1", layer->ln1, &layer->norm1, normed, residual);
     outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
     mt_fused_weight_grad(rt, model, "qkv_proj", projected, normed, layer->qkv);
-    mt_tensor_release(rt, normed);
-    mt_tensor_release(rt, projected);
+    MT_RELEASE(rt, normed, projected);
     mt_scope_leave(rt, outer);
 }
 
@@ -162,30 +160,30 @@ void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int6
 
 static void drop_norm(struct mt_runtime *rt, struct mt_fused_norm *norm)
 {
-    mt_fused_drop(rt, &norm->x);
-    mt_fused_drop(rt, &norm->rstd);
+    mt_tensor_drop(rt, &norm->x);
+    mt_tensor_drop(rt, &norm->rstd);
 }
 
 static void drop_layer(struct mt_runtime *rt, struct mt_fused_layer *layer)
 {
     drop_norm(rt, &layer->norm1);
-    mt_fused_drop(rt, &layer->projected);
-    mt_fused_drop(rt, &layer->weights);
-    mt_fused_drop(rt, &layer->lse);
-    mt_fused_drop(rt, &layer->context);
+    mt_tensor_drop(rt, &layer->projected);
+    mt_tensor_drop(rt, &layer->weights);
+    mt_tensor_drop(rt, &layer->lse);
+    mt_tensor_drop(rt, &layer->context);
     drop_norm(rt, &layer->norm2);
-    mt_fused_drop(rt, &layer->gates);
+    mt_tensor_drop(rt, &layer->gates);
 }
 
 void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model)
 {
-    mt_fused_drop(rt, &model->inputs);
+    mt_tensor_drop(rt, &model->inputs);
     for (int64_t i = 0; i < model->config->model.layers; i++)
         drop_layer(rt, &model->layers[i]);
     drop_norm(rt, &model->norm_final);
-    mt_fused_drop(rt, &model->logits);
-    mt_fused_drop(rt, &model->loss);
+    mt_tensor_drop(rt, &model->logits);
+    mt_tensor_drop(rt, &model->loss);
     for (int64_t i = 0; i < model->weight_count; i++)
         if (model->config->weight_cast != MT_WEIGHT_CAST_PERSISTENT)
-            mt_fused_drop(rt, &model->weights[i].cast);
+            mt_tensor_drop(rt, &model->weights[i].cast);
 }

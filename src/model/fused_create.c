@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "model/fused_parts.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
 #include <stdlib.h>
 

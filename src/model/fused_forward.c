@@ -3,7 +3,6 @@
  * only the input is kept disables them for its length, and the second forward computes the same bits with them. */
 #include "model/fused_parts.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
 /* The residual stream between two norms: what was summed so far, and what the next norm is to add to it. Both held. */
 struct stream {
@@ -28,7 +27,7 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
                                    struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
 {
     if (stream->sum == NULL || rt->status != MT_OK) {
-        mt_fused_drop(rt, &stream->addend);
+        mt_tensor_drop(rt, &stream->addend);
         return NULL;
     }
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_NORM, "norm");
@@ -45,7 +44,7 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
                                          .y = stream->addend,
                                          .weight = weight->parameter.value};
     mt_op_rms_norm(rt, &norm);
-    mt_fused_drop(rt, &stream->addend);
+    mt_tensor_drop(rt, &stream->addend);
     mt_tensor_release(rt, x);
     stream->sum = sum;
     if (rt->grad_enabled)
@@ -59,14 +58,14 @@ static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct m
                    struct mt_tensor *normed, struct stream *stream)
 {
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
-    layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_fused_kept(rt), normed, layer->qkv);
+    layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_effective_role(rt, MT_ROLE_SAVED), normed, layer->qkv);
     mt_tensor_release(rt, normed);
     layer->context = mt_fused_attention(rt, model, layer);
     if (!rt->grad_enabled)
-        mt_fused_drop(rt, &layer->projected);
+        mt_tensor_drop(rt, &layer->projected);
     stream->addend = mt_fused_linear(rt, model, "output_proj", MT_ROLE_TEMPORARY, layer->context, layer->output_proj);
     if (!rt->grad_enabled)
-        mt_fused_drop(rt, &layer->context);
+        mt_tensor_drop(rt, &layer->context);
     mt_scope_leave(rt, outer);
 }
 
@@ -87,7 +86,7 @@ static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused
 {
     struct mt_tensor *normed = normalize(rt, model, "ln2", layer->ln2, &layer->norm2, stream);
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    layer->gates = mt_fused_linear(rt, model, "w13", mt_fused_kept(rt), normed, layer->gate_up);
+    layer->gates = mt_fused_linear(rt, model, "w13", mt_effective_role(rt, MT_ROLE_SAVED), normed, layer->gate_up);
     mt_tensor_release(rt, normed);
     return outer;
 }
@@ -98,7 +97,7 @@ static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, st
     struct mt_scope outer = enter_feed_forward(rt, model, layer, stream);
     struct mt_tensor *gated = gate(rt, layer->gates);
     if (!rt->grad_enabled)
-        mt_fused_drop(rt, &layer->gates);
+        mt_tensor_drop(rt, &layer->gates);
     stream->addend = mt_fused_linear(rt, model, "w2", MT_ROLE_TEMPORARY, gated, layer->down);
     mt_tensor_release(rt, gated);
     mt_scope_leave(rt, outer);
@@ -125,8 +124,7 @@ void mt_fused_recompute_layer(struct mt_runtime *rt, struct mt_fused_model *mode
     struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, &stream);
     attend(rt, model, layer, normed, &stream);
     mt_scope_leave(rt, enter_feed_forward(rt, model, layer, &stream));
-    mt_tensor_release(rt, stream.sum);
-    mt_tensor_release(rt, stream.addend);
+    MT_RELEASE(rt, stream.sum, stream.addend);
 }
 
 static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *inputs)
@@ -136,7 +134,8 @@ static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_mode
     const struct mt_tensor *table = model->token_embeddings->parameter.value;
     struct mt_scope outer = mt_scope_enter(rt, "token_embeddings", MT_CATEGORY_EMBED, "embedding");
     const int64_t shape[] = {inputs->shape[0], inputs->shape[1], model->config->model.d_model};
-    struct mt_tensor *x = mt_tensor_empty(rt, mt_fused_kept(rt), NULL, model->config->parameter_dtype, 3, shape);
+    struct mt_tensor *x =
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), NULL, model->config->parameter_dtype, 3, shape);
     mt_op_gather_rows(rt, x, table, inputs);
     mt_scope_leave(rt, outer);
     return x;
@@ -155,9 +154,8 @@ void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struc
     }
     mt_scope_leave(rt, model_scope);
     struct mt_tensor *normed = normalize(rt, model, "ln_final", model->ln_final, &model->norm_final, &stream);
-    mt_tensor_release(rt, stream.sum);
-    mt_tensor_release(rt, stream.addend);
-    model->logits = mt_fused_linear(rt, model, "lm_head", mt_fused_kept(rt), normed, model->lm_head);
+    MT_RELEASE(rt, stream.sum, stream.addend);
+    model->logits = mt_fused_linear(rt, model, "lm_head", mt_effective_role(rt, MT_ROLE_SAVED), normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_scope_leave(rt, outermost);
 }

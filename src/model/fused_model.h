@@ -17,7 +17,7 @@
 #include "model/config.h"
 #include "model/implementation.h"
 #include "model/parameter.h"
-#include "model/runtime.h"
+#include "model/tensor.h"
 
 /* A stored parameter, and its copy in bf16: held where and as long as config->weight_cast says, NULL at other times. */
 struct mt_fused_weight {

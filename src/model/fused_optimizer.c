@@ -8,18 +8,10 @@
 #include "base/memory.h"
 #include "model/fused_parts.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 #include "model/optimizer.h"
 
 #include <assert.h>
 #include <stdlib.h>
-
-static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
-{
-    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
-    mt_op_fill(rt, moment, 0);
-    return moment;
-}
 
 /* Of a parameter's moments: the same whenever the update is, since they outlive it. */
 static mt_span_id moments_span(struct mt_runtime *rt, const struct mt_parameter *parameter)
@@ -27,16 +19,13 @@ static mt_span_id moments_span(struct mt_runtime *rt, const struct mt_parameter 
     return mt_alloc_intern_span(rt->alloc, mt_alloc_intern_span(rt->alloc, 0, "optimizer"), parameter->name);
 }
 
-/* Takes the moments of a parameter, at its first step. */
+/* Takes the moments of a parameter at its first step. */
 static void begin_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
-    if (parameter->moments[0] != NULL)
-        return;
-    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
+    struct mt_scope outer = rt->scope;
     rt->scope.span = moments_span(rt, parameter);
     rt->scope.layer = parameter->layer;
-    parameter->moments[0] = zero_moment(rt, "exp_avg", parameter->value);
-    parameter->moments[1] = zero_moment(rt, "exp_avg_sq", parameter->value);
+    mt_parameter_moments(rt, parameter);
     rt->scope = outer;
 }
 
@@ -61,7 +50,7 @@ static void update_one(struct mt_runtime *rt, const struct mt_fused_model *model
     const struct mt_adamw_tensors tensors = tensors_of(weight);
     if (rt->status == MT_OK)
         mt_op_adamw(rt, &model->adamw, 1, &tensors);
-    mt_fused_drop(rt, &weight->parameter.grad);
+    mt_tensor_drop(rt, &weight->parameter.grad);
     mt_scope_leave(rt, outer);
 }
 
@@ -157,5 +146,5 @@ void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model)
 {
     for (int64_t i = 0; i < model->weight_count; i++)
-        mt_fused_drop(rt, &model->weights[i].parameter.grad);
+        mt_tensor_drop(rt, &model->weights[i].parameter.grad);
 }

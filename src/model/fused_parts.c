@@ -23,9 +23,7 @@ void mt_fused_product(struct mt_runtime *rt, double beta, struct mt_tensor *out,
     struct mt_tensor *to = matrix_view(rt, out, MT_FUSED_AS_IT_IS);
     struct mt_tensor *left = matrix_view(rt, a, turn_a), *right = matrix_view(rt, b, turn_b);
     mt_op_product(rt, 1, beta, to, left, right);
-    mt_tensor_release(rt, to);
-    mt_tensor_release(rt, left);
-    mt_tensor_release(rt, right);
+    MT_RELEASE(rt, to, left, right);
 }
 
 /* A copy of the weight in bf16, a new reference. */
@@ -86,7 +84,7 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
     mt_fused_product(rt, 0, dx, grad, MT_FUSED_AS_IT_IS, w, MT_FUSED_AS_IT_IS);
     mt_tensor_release(rt, w);
     if (model->config->weight_cast == MT_WEIGHT_CAST_REGION)
-        mt_fused_drop(rt, &weight->cast);
+        mt_tensor_drop(rt, &weight->cast);
     mt_scope_leave(rt, outer);
     return dx;
 }
@@ -127,8 +125,7 @@ static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_t
     }
     struct mt_tensor *left = turned_copy(rt, grad), *right = turned_copy(rt, x);
     mt_fused_product(rt, beta, sum, left, MT_FUSED_AS_IT_IS, right, MT_FUSED_TRANSPOSED);
-    mt_tensor_release(rt, right);
-    mt_tensor_release(rt, left);
+    MT_RELEASE(rt, right, left);
 }
 
 void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,

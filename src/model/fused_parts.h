@@ -11,19 +11,6 @@ static inline struct mt_scope mt_fused_enter_layer(struct mt_runtime *rt, int64_
     return mt_scope_enter_layer(rt, i, MT_CATEGORY_BLOCK, "residual");
 }
 
-/* Releases and forgets. */
-static inline void mt_fused_drop(struct mt_runtime *rt, struct mt_tensor **tensor)
-{
-    mt_tensor_release(rt, *tensor);
-    *tensor = NULL;
-}
-
-/* A role for what backward needs: without gradients it is a temporary. */
-static inline mt_role mt_fused_kept(const struct mt_runtime *rt)
-{
-    return rt->grad_enabled ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
-}
-
 /* How a matrix takes part in a product. */
 typedef enum mt_fused_turn { MT_FUSED_AS_IT_IS, MT_FUSED_TRANSPOSED } mt_fused_turn;
 

@@ -7,7 +7,7 @@
 #define MT_MODEL_IMPLEMENTATION_H
 
 #include "model/config.h"
-#include "model/runtime.h"
+#include "model/tensor.h"
 
 /* Who is told of each parameter's gradient once it is complete, at the end of backward at the latest; `grad` is
  * contiguous and borrowed. Invariant: no visit, nobody is told. */

@@ -17,25 +17,12 @@ struct mtk_adamw mt_adamw_of_step(int64_t step)
                               .keep = 1 - LEARNING_RATE * WEIGHT_DECAY};
 }
 
-static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
-{
-    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
-    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
-    mt_op_fill(rt, moment, 0);
-    rt->scope = outer;
-    return moment;
-}
-
 /* Updates one parameter and returns the denominator, which the caller releases once the next one has been taken: so the
  * reference program's variable does. */
 static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
 {
     struct mt_tensor *value = parameter->value, *grad = parameter->grad;
-    if (parameter->moments[0] == NULL) {
-        parameter->moments[0] = zero_moment(rt, "exp_avg", value);
-        parameter->moments[1] = zero_moment(rt, "exp_avg_sq", value);
-    }
-    struct mt_tensor *mean = parameter->moments[0], *square = parameter->moments[1];
+    struct mt_tensor *const *moments = mt_parameter_moments(rt, parameter), *mean = moments[0], *square = moments[1];
     mt_op_binary(rt, MTK_LERP, 1 - BETA1, mean, mean, grad);
     mt_op_binary(rt, MTK_LERP_SQUARE, 1 - BETA2, square, square, grad);
     struct mt_tensor *denominator = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "sqrt", value->dtype, value);

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "model/implementation.h"
+#include "model/ops.h"
 #include "model/token_source.h"
 #include "model/use.h"
 
@@ -137,8 +138,7 @@ static double run_step(struct training *run, int64_t step)
     else
         end_graph(run, in_graph);
     double value = read_scalar(rt, run->implementation->loss(run->model));
-    mt_tensor_release(rt, inputs);
-    mt_tensor_release(rt, targets);
+    MT_RELEASE(rt, inputs, targets);
     run->implementation->end_step(rt, run->model);
     return value;
 }
@@ -252,7 +252,7 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     collect_kernels(&run, 1);
     mt_device_graph_forget(device);
     run.implementation->destroy(&run.rt, run.model);
-    mt_runtime_close(&run.rt);
+    mt_op_workspaces_release(&run.rt);
     mt_token_source_close(run.tokens);
     return run.rt.status;
 }

@@ -19,8 +19,7 @@ static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, s
     mt_tensor_release(rt, shifted);
     struct mt_tensor *unit = mt_multiply(rt, MT_ROLE_SAVED, "mul", x, scale);
     struct mt_tensor *out = mt_multiply(rt, mt_operand_role(rt), "weight", unit, weight->value);
-    mt_tensor_release(rt, unit);
-    mt_tensor_release(rt, scale);
+    MT_RELEASE(rt, unit, scale);
     mt_scope_leave(rt, outer);
     return out;
 }
@@ -32,12 +31,10 @@ static struct mt_tensor *ffn_forward(struct mt_runtime *rt, const struct mt_laye
     struct mt_tensor *gate = mt_einsum_linear(rt, "w1", MT_ROLE_SAVED, x, layer->w1);
     struct mt_tensor *sigmoid = mt_sigmoid(rt, MT_ROLE_SAVED, "sigmoid", gate);
     struct mt_tensor *silu = mt_multiply(rt, MT_ROLE_SAVED, "silu", gate, sigmoid);
-    mt_tensor_release(rt, sigmoid);
-    mt_tensor_release(rt, gate);
+    MT_RELEASE(rt, sigmoid, gate);
     struct mt_tensor *value = mt_einsum_linear(rt, "w3", MT_ROLE_SAVED, x, layer->w3);
     struct mt_tensor *gated = mt_multiply(rt, MT_ROLE_SAVED, "mul", silu, value);
-    mt_tensor_release(rt, value);
-    mt_tensor_release(rt, silu);
+    MT_RELEASE(rt, value, silu);
     struct mt_tensor *out = mt_einsum_linear(rt, "w2", MT_ROLE_TEMPORARY, gated, layer->w2);
     mt_tensor_release(rt, gated);
     mt_scope_leave(rt, outer);
@@ -54,10 +51,7 @@ static struct mt_tensor *block_forward(struct mt_runtime *rt, const struct mt_la
     struct mt_tensor *ffn_input = norm_forward(rt, "ln2", middle, layer->ln2);
     struct mt_tensor *ffn_output = ffn_forward(rt, layer, ffn_input);
     struct mt_tensor *out = mt_add(rt, MT_ROLE_SAVED, "add", middle, ffn_output);
-    mt_tensor_release(rt, ffn_output);
-    mt_tensor_release(rt, attn_input);
-    mt_tensor_release(rt, ffn_input);
-    mt_tensor_release(rt, middle);
+    MT_RELEASE(rt, ffn_output, attn_input, ffn_input, middle);
     return out;
 }
 

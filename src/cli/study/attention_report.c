@@ -3,7 +3,7 @@
 
 #include "cli/output/output.h"
 #include "cli/run/run_settings.h"
-#include "model/runtime.h"
+#include "model/operator_memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
