@@ -26,6 +26,7 @@ static struct mt_tensor *binary_output(struct mt_runtime *rt, mt_role role, cons
     return out;
 }
 
+/* Computes a unary op: its output is row-major, in the shape and dtype of x. */
 static struct mt_tensor *unary_output(struct mt_runtime *rt, mt_role role, const char *name, mtk_unary_op op, double s,
                                       const struct mt_tensor *x)
 {
@@ -36,6 +37,16 @@ static struct mt_tensor *unary_output(struct mt_runtime *rt, mt_role role, const
     return out;
 }
 
+/* Computes a unary op whose backward needs the result. */
+static struct mt_tensor *unary_saved(struct mt_runtime *rt, mt_role role, const char *name, mtk_unary_op op,
+                                     mt_backward_function *backward, struct mt_tensor *x)
+{
+    struct mt_tensor *out = unary_output(rt, role, name, op, 0, x);
+    mt_node_save(rt, mt_graph_add(rt, name, backward, out, x, NULL), 0, out);
+    return out;
+}
+
+/* Computes a unary op in backward: its output is laid out like x. */
 static struct mt_tensor *backward_unary(struct mt_runtime *rt, const char *name, mtk_unary_op op, double s,
                                         const struct mt_tensor *x)
 {
@@ -44,7 +55,7 @@ static struct mt_tensor *backward_unary(struct mt_runtime *rt, const char *name,
     return out;
 }
 
-/* Shaped as `like`, which is one of the operands. */
+/* Computes a binary op in backward: its output has the shape of `like`, which is one of the operands. */
 static struct mt_tensor *backward_binary(struct mt_runtime *rt, const char *name, mtk_binary_op op,
                                          const struct mt_tensor *like, const struct mt_tensor *a,
                                          const struct mt_tensor *b)
@@ -56,7 +67,7 @@ static struct mt_tensor *backward_binary(struct mt_runtime *rt, const char *name
     return out;
 }
 
-/* d(a + b) = da + db: the gradient itself goes to both. */
+/* d(a + b) = da + db: both inputs get the gradient itself. */
 static void add_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                          struct mt_tensor **out)
 {
@@ -111,7 +122,7 @@ struct mt_tensor *mt_multiply(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* db = -grad * ((a / b) / b), term by term as it is written. */
+/* Computes db = -grad * ((a / b) / b), term by term as PyTorch's formula has it. */
 static struct mt_tensor *divisor_gradient(struct mt_runtime *rt, struct mt_tensor *grad, struct mt_tensor *a,
                                           struct mt_tensor *b)
 {
@@ -123,7 +134,7 @@ static struct mt_tensor *divisor_gradient(struct mt_runtime *rt, struct mt_tenso
     return out;
 }
 
-/* d(a/b) = da / b - (a / b²) db. Saved: b, and a if b needs a gradient. */
+/* d(a/b) = da / b - (a / b²) db. Saved: b; a only if b needs a gradient. */
 static void divide_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                             struct mt_tensor **out)
 {
@@ -154,8 +165,7 @@ static void exp_backward(struct mt_runtime *rt, const struct mt_node *node, stru
 struct mt_tensor *mt_exp(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
     struct mt_tensor *input = mt_autocast_fp32(rt, MT_ROLE_TEMPORARY, x);
-    struct mt_tensor *out = unary_output(rt, role, name, MTK_EXP, 0, input);
-    mt_node_save(rt, mt_graph_add(rt, name, exp_backward, out, input, NULL), 0, out);
+    struct mt_tensor *out = unary_saved(rt, role, name, MTK_EXP, exp_backward, input);
     mt_tensor_release(rt, input);
     return out;
 }
@@ -172,9 +182,7 @@ static void rsqrt_backward(struct mt_runtime *rt, const struct mt_node *node, st
 
 struct mt_tensor *mt_rsqrt(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
-    struct mt_tensor *out = unary_output(rt, role, name, MTK_RSQRT, 0, x);
-    mt_node_save(rt, mt_graph_add(rt, name, rsqrt_backward, out, x, NULL), 0, out);
-    return out;
+    return unary_saved(rt, role, name, MTK_RSQRT, rsqrt_backward, x);
 }
 
 /* d sigmoid = y (1 - y) dx. Saved: the result y. */
@@ -186,9 +194,7 @@ static void sigmoid_backward(struct mt_runtime *rt, const struct mt_node *node, 
 
 struct mt_tensor *mt_sigmoid(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
-    struct mt_tensor *out = unary_output(rt, role, name, MTK_SIGMOID, 0, x);
-    mt_node_save(rt, mt_graph_add(rt, name, sigmoid_backward, out, x, NULL), 0, out);
-    return out;
+    return unary_saved(rt, role, name, MTK_SIGMOID, sigmoid_backward, x);
 }
 
 /* d(x^s) = s x^(s-1) dx. Saved: x. */
@@ -224,7 +230,7 @@ struct mt_tensor *mt_scalar(struct mt_runtime *rt, mt_role role, const char *nam
     return out;
 }
 
-/* The gradient passes where the mask let x pass. Saved: the mask. */
+/* The gradient goes to x if the mask is set, and 0 else. Saved: the mask. */
 static void where_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                            struct mt_tensor **out)
 {

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A view of (g, m, n) as (g, n, m). */
+/* Returns a view of (g, m, n) as (g, n, m). */
 static struct mt_tensor *transposed(struct mt_runtime *rt, struct mt_tensor *x)
 {
     if (x == NULL)
@@ -16,6 +16,7 @@ static struct mt_tensor *transposed(struct mt_runtime *rt, struct mt_tensor *x)
     return mt_tensor_view(rt, x, 3, shape, stride, 0);
 }
 
+/* Computes (g, m, n) = a (g, m, k) · b (g, k, n). */
 static struct mt_tensor *product(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
                                  struct mt_tensor *b)
 {
@@ -50,7 +51,7 @@ struct mt_tensor *mt_bmm(struct mt_runtime *rt, mt_role role, const char *name, 
     return out;
 }
 
-/* A number for each row of x: (…, 1), in the dtype of sums. */
+/* Takes one number for each row of x: (…, 1), in the dtype of sums. */
 static struct mt_tensor *row_column(struct mt_runtime *rt, mt_role role, const char *name, const struct mt_tensor *x)
 {
     int64_t shape[MT_MAX_DIMS];
@@ -102,7 +103,7 @@ struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const c
     return out;
 }
 
-/* (B,H,T,D) like `like`, in memory as (B,T,H,D): so heads are put side by side, and taken apart, without a copy. */
+/* Takes (B,H,T,D) like `like`, in memory as (B,T,H,D): so heads are put side by side, and taken apart, without a copy. */
 static struct mt_tensor *heads_by_position(struct mt_runtime *rt, mt_role role, const char *name,
                                            const struct mt_tensor *like)
 {

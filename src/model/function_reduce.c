@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A view of `grad` that repeats it to the input's shape. */
+/* Returns a view of `grad` that repeats it to the input's shape. */
 static struct mt_tensor *expand(struct mt_runtime *rt, struct mt_tensor *grad, const struct mt_edge *edge)
 {
     int64_t stride[MT_MAX_DIMS] = {0};
@@ -15,7 +15,7 @@ static struct mt_tensor *expand(struct mt_runtime *rt, struct mt_tensor *grad, c
     return mt_tensor_view(rt, grad, edge->dims, edge->shape, stride, 0);
 }
 
-/* Output of a reduction over the last dimension, which stays as 1. */
+/* Computes a reduction over the last dimension, which stays as 1. */
 static struct mt_tensor *reduce_last(struct mt_runtime *rt, mt_role role, const char *name, mtk_reduce_op op,
                                      const struct mt_tensor *x)
 {
@@ -30,6 +30,7 @@ static struct mt_tensor *reduce_last(struct mt_runtime *rt, mt_role role, const 
     return out;
 }
 
+/* The gradient, repeated over what was summed. */
 static void sum_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                          struct mt_tensor **out)
 {
@@ -45,7 +46,7 @@ struct mt_tensor *mt_sum_last(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* The gradient, repeated over what was averaged, over their number. */
+/* The gradient, repeated over what was averaged and divided by their number. */
 static void mean_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                           struct mt_tensor **out)
 {
@@ -74,7 +75,7 @@ struct mt_tensor *mt_mean_all(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* How often the maximum occurs in each row of `mask`: the count in int64, through a copy of the mask in int64. */
+/* Counts the elements of each row that `mask` has set, in int64, by way of a copy of the mask in int64. */
 static struct mt_tensor *count_in_rows(struct mt_runtime *rt, const struct mt_tensor *mask,
                                        const struct mt_tensor *rows)
 {
@@ -111,7 +112,7 @@ struct mt_tensor *mt_max_last(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* A view with a last dimension of 1 added. */
+/* Returns a view with a last dimension of 1 added. */
 static struct mt_tensor *as_column(struct mt_runtime *rt, struct mt_tensor *x)
 {
     int64_t shape[MT_MAX_DIMS], stride[MT_MAX_DIMS];
@@ -139,7 +140,7 @@ static void logsumexp_backward(struct mt_runtime *rt, const struct mt_node *node
     MT_RELEASE(rt, share, difference, column, result);
 }
 
-/* Infinite maxima are replaced by 0 before they are subtracted, which takes their magnitude and a mask. */
+/* Replaces infinite maxima by 0, since they are to be subtracted. Takes their magnitude and a mask. */
 static void replace_infinite(struct mt_runtime *rt, struct mt_tensor *maxima)
 {
     struct mt_tensor *magnitude = mt_tensor_temporary_like(rt, "logsumexp.abs", maxima);

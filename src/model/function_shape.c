@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The elements of `x` in row-major order, in memory of their own. */
+/* Copies the elements of `x` in row-major order. */
 static struct mt_tensor *row_major_copy(struct mt_runtime *rt, mt_role role, const char *name,
                                         const struct mt_tensor *x)
 {
@@ -15,7 +15,7 @@ static struct mt_tensor *row_major_copy(struct mt_runtime *rt, mt_role role, con
     return copy;
 }
 
-/* `x` as `shape`: a view if its strides allow one, else a view of a row-major copy. */
+/* Returns `x` as `shape`: a view if its strides allow one, else a view of a row-major copy. */
 static struct mt_tensor *view_or_copy(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                                       int dims, const int64_t *shape)
 {
@@ -30,6 +30,7 @@ static struct mt_tensor *view_or_copy(struct mt_runtime *rt, mt_role role, const
     return view;
 }
 
+/* The gradient in the shape of the input. */
 static void view_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                           struct mt_tensor **out)
 {
@@ -63,6 +64,7 @@ static struct mt_tensor *permuted_view(struct mt_runtime *rt, struct mt_tensor *
     return mt_tensor_view(rt, x, x->dims, shape, stride, 0);
 }
 
+/* The gradient with its dimensions put back. */
 static void permute_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                              struct mt_tensor **out)
 {
@@ -104,7 +106,7 @@ struct mt_tensor *mt_reshape(struct mt_runtime *rt, mt_role role, const char *na
     return out;
 }
 
-/* A rotation's gradient is rotated back. */
+/* The gradient of a rotation is the rotation back. */
 static void rotate_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                             struct mt_tensor **out)
 {
@@ -123,23 +125,27 @@ struct mt_tensor *mt_rotate(struct mt_runtime *rt, mt_role role, const char *nam
     return out;
 }
 
+/* Notes that a kernel used `scratch`, and releases it. */
 static void use_up(struct mt_runtime *rt, struct mt_tensor *scratch)
 {
     mt_use_scratch(rt, scratch);
     mt_tensor_release(rt, scratch);
 }
 
-/* PyTorch's index_put takes these around its scatter, each of the index's shape, and one byte of the sort's. */
+static struct mt_tensor *index_scratch(struct mt_runtime *rt, const char *name, const struct mt_tensor *index)
+{
+    return mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, MT_I64, index->dims, index->shape);
+}
+
+/* Takes and releases the scratch of PyTorch's index_put around its scatter: tensors of the index's shape, and one byte of the
+ * sort's. */
 static void take_scatter_scratch(struct mt_runtime *rt, const struct mt_tensor *index)
 {
-    struct mt_tensor *remainder =
-        mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "remainder", MT_I64, index->dims, index->shape);
-    struct mt_tensor *linear =
-        mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "linear_index", MT_I64, index->dims, index->shape);
+    struct mt_tensor *remainder = index_scratch(rt, "remainder", index),
+                     *linear = index_scratch(rt, "linear_index", index);
     use_up(rt, remainder);
-    struct mt_tensor *sorted = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "sorted", MT_I64, index->dims, index->shape);
-    struct mt_tensor *origin = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "origin", MT_I64, index->dims, index->shape);
-    struct mt_tensor *range = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "range", MT_I64, index->dims, index->shape);
+    struct mt_tensor *sorted = index_scratch(rt, "sorted", index), *origin = index_scratch(rt, "origin", index);
+    struct mt_tensor *range = index_scratch(rt, "range", index);
     const int64_t one[] = {1};
     struct mt_tensor *sort = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "sort", MT_U8, 1, one);
     use_up(rt, sort);
@@ -149,7 +155,7 @@ static void take_scatter_scratch(struct mt_runtime *rt, const struct mt_tensor *
     use_up(rt, linear);
 }
 
-/* Zeros, and the rows of the gradient added where they were taken from. Saved: the index. */
+/* Zeros, with the rows of the gradient added at their places in the table. Saved: the index. */
 static void embedding_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                                struct mt_tensor **out)
 {
@@ -165,8 +171,7 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
     if (table == NULL || index == NULL)
         return NULL;
     int64_t shape[MT_MAX_DIMS];
-    for (int i = 0; i < index->dims; i++)
-        shape[i] = index->shape[i];
+    memcpy(shape, index->shape, sizeof shape);
     assert(table->dims == 2 && index->dims < MT_MAX_DIMS);
     shape[index->dims] = table->shape[1];
     struct mt_tensor *out =
@@ -176,8 +181,7 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
     return out;
 }
 
-/* Zeros as large as x, and the gradient at the places that were taken. Saved: the index, x (for its shape, as PyTorch
- * does). */
+/* Zeros as large as x, with the gradient at the places that were read. Saved: the index; x for its shape, as in PyTorch. */
 static void gather_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                             struct mt_tensor **out)
 {

@@ -1,22 +1,24 @@
-/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor that each norm adds to, and
- * under autocast one more, in bf16, that it writes on the way, for the products. A gradient's place is taken by what has
- * to be made again as soon as it has served:
+/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm adds. Under
+ * autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward did not keep are
+ * computed again in place of gradients that have served:
  *
- *   gate   gates become their gradient, the gradient of the gate's output becomes that output again
- *   norm   the gradient of its output becomes that output again *
- * A gradient of a weight is complete when it has been computed, since each weight is read in one place; nothing reads the
- * weight after that, so that it may be updated there and then, or beside what is left of backward. */
-#include "model/fused_parts.h"
+ *   gate   the gates become their gradient, and the gradient of the gate's output becomes that output again
+ *   norm   the gradient of its output becomes that output again
+ *
+ * Each weight is read in one place. So its gradient is complete as soon as it has been computed, and nothing reads the weight
+ * after that: it may be updated at once, or beside the rest of backward. */
+#include "model/fused_model.h"
 #include "model/ops.h"
 
-/* The gradient of the residual stream. Invariant: both are of the stream's shape and held; cast is NULL but under
- * autocast. */
+#include <assert.h>
+
+/* The gradient of the residual stream. Invariant: both have the shape of the stream. */
 struct residual_grad {
-    struct mt_tensor *grad;
-    struct mt_tensor *cast;
+    struct mt_tensor *grad; /* held; NULL: no norm has added to it yet */
+    struct mt_tensor *cast; /* the same in bf16, held; NULL without autocast */
 };
 
-/* What products read of it. */
+/* Returns the tensor that products read, borrowed. */
 static struct mt_tensor *operand(const struct residual_grad *residual)
 {
     return residual->cast != NULL ? residual->cast : residual->grad;
@@ -33,8 +35,8 @@ static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *m
     rt->scope = outer;
 }
 
-/* Adds to the stream's gradient what comes through a norm. `grad`, of the norm's output, becomes that output. Lets go of
- * what the norm kept. */
+/* Adds the gradient through a norm to the stream's. `grad`, of the norm's output, becomes that output. Releases the tensors that
+ * the norm kept. */
 static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                            struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct mt_tensor *grad,
                            struct residual_grad *residual)
@@ -45,6 +47,7 @@ static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, 
     struct mt_tensor *before = residual->grad;
     if (before == NULL)
         begin_residual(rt, model, kept->x, residual);
+    assert(rt->status != MT_OK || mt_tensor_same_shape(residual->grad, kept->x));
     struct mt_norm_grad_tensors norm = {.dx = residual->grad,
                                         .before = before,
                                         .cast = residual->cast,
@@ -109,7 +112,7 @@ static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, str
     mt_scope_leave(rt, outer);
 }
 
-/* The embedding's gradient: rows of the stream's, added to the rows that were read. */
+/* Adds the rows of the stream's gradient to those rows of the embedding's that were read. */
 static void embed_grad(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *grad)
 {
     double beta;
@@ -132,7 +135,7 @@ static void layer_grad(struct mt_runtime *rt, struct mt_fused_model *model, stru
         mt_fused_recompute_layer(rt, model, layer);
     feed_forward_grad(rt, model, layer, residual);
     attend_grad(rt, model, layer, residual);
-    mt_fused_block_complete(rt, model, MT_FUSED_BLOCK_WEIGHTS,
+    mt_fused_block_complete(rt, model, MT_FUSED_WEIGHTS_PER_LAYER,
                             (struct mt_fused_weight *[]){layer->down, layer->gate_up, layer->ln2, layer->output_proj,
                                                          layer->qkv, layer->ln1});
 }
@@ -141,6 +144,7 @@ void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int6
                        struct mt_gradient_watch watch)
 {
     struct residual_grad residual = {0};
+    assert(model->loss != NULL || rt->status != MT_OK);
     mt_fused_update_begin(model, step);
     model->watch = watch;
     struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");

@@ -98,66 +98,46 @@ struct mt_tensor *mt_edge_gradient(struct mt_runtime *rt, const char *name, mt_d
     return out;
 }
 
-/* Nodes that are ready to run, as a binary heap: no node has a higher sequence than the one above it. */
-struct ready_heap {
+/* The nodes below the root of a backward, each once. */
+struct schedule {
     struct mt_node **nodes;
     size_t count;
 };
 
-static void heap_swap(struct ready_heap *heap, size_t a, size_t b)
+static void schedule_add(struct schedule *schedule, struct mt_node *node)
 {
-    struct mt_node *node = heap->nodes[a];
-    heap->nodes[a] = heap->nodes[b];
-    heap->nodes[b] = node;
+    if (node->reached)
+        return;
+    node->reached = true;
+    schedule->nodes = mt_host_room(schedule->nodes, schedule->count, sizeof(struct mt_node *));
+    schedule->nodes[schedule->count++] = node;
 }
 
-static void heap_push(struct ready_heap *heap, struct mt_node *node)
+static int compare_latest_first(const void *a, const void *b)
 {
-    heap->nodes = mt_host_room(heap->nodes, heap->count, sizeof(struct mt_node *));
-    size_t at = heap->count++;
-    heap->nodes[at] = node;
-    for (; at > 0 && heap->nodes[(at - 1) / 2]->sequence < heap->nodes[at]->sequence; at = (at - 1) / 2)
-        heap_swap(heap, at, (at - 1) / 2);
+    uint64_t left = (*(struct mt_node *const *)a)->sequence, right = (*(struct mt_node *const *)b)->sequence;
+    return (left < right) - (left > right);
 }
 
-static struct mt_node *heap_pop(struct ready_heap *heap)
+/* Lists the nodes below `root`, latest first, and counts for each the gradients that it will be sent. An op comes after its
+ * inputs on the tape, so in this order a node runs after every node that sends it a gradient. */
+static struct schedule schedule_from(struct mt_node *root)
 {
-    assert(heap->count > 0);
-    struct mt_node *top = heap->nodes[0];
-    heap->nodes[0] = heap->nodes[--heap->count];
-    for (size_t at = 0;;) {
-        size_t child = 2 * at + 1;
-        if (child >= heap->count)
-            return top;
-        if (child + 1 < heap->count && heap->nodes[child + 1]->sequence > heap->nodes[child]->sequence)
-            child++;
-        if (heap->nodes[at]->sequence >= heap->nodes[child]->sequence)
-            return top;
-        heap_swap(heap, at, child);
-        at = child;
-    }
-}
-
-/* Counts, for every node below `root`, how many gradients it will be sent. */
-static void count_gradients(struct mt_node *root)
-{
-    struct ready_heap pending = {0};
-    root->reached = true;
-    heap_push(&pending, root);
-    while (pending.count > 0) {
-        struct mt_node *node = heap_pop(&pending);
+    struct schedule schedule = {0};
+    root->waiting = 1;
+    schedule_add(&schedule, root);
+    for (size_t next = 0; next < schedule.count; next++) {
         for (int i = 0; i < MT_NODE_EDGES; i++) {
-            struct mt_node *input = node->edges[i].node;
+            struct mt_node *input = schedule.nodes[next]->edges[i].node;
             if (input == NULL)
                 continue;
             assert(input->waiting >= 0);
             input->waiting++;
-            if (!input->reached)
-                heap_push(&pending, input);
-            input->reached = true;
+            schedule_add(&schedule, input);
         }
     }
-    free(pending.nodes);
+    qsort(schedule.nodes, schedule.count, sizeof(struct mt_node *), compare_latest_first);
+    return schedule;
 }
 
 /* Continues in the place of the model that `node` belongs to. */
@@ -293,17 +273,14 @@ static void run_node(struct mt_runtime *rt, struct mt_node *node)
             send(rt, node->edges[i].node, out[i]);
 }
 
-/* Queues those inputs of a node that wait for no more gradients. */
-static void queue_inputs(struct ready_heap *ready, struct mt_node *node)
+/* Counts a gradient that a node has been sent. An accumulator runs at once after the last one. */
+static void arrive(struct mt_runtime *rt, struct mt_node *node, mt_span_id outermost)
 {
-    for (int i = 0; i < MT_NODE_EDGES; i++) {
-        struct mt_node *input = node->edges[i].node;
-        assert(input == NULL || input->waiting > 0);
-        if (input == NULL || --input->waiting > 0)
-            continue;
-        input->reached = false;
-        heap_push(ready, input);
-    }
+    assert(node->waiting > 0);
+    if (--node->waiting > 0 || !is_accumulator(node))
+        return;
+    enter_node_scope(rt, node, outermost);
+    accumulate(rt, node);
 }
 
 static struct mt_tensor *ones_like(struct mt_runtime *rt, const struct mt_tensor *loss)
@@ -317,25 +294,23 @@ static struct mt_tensor *ones_like(struct mt_runtime *rt, const struct mt_tensor
 static void run_from(struct mt_runtime *rt, struct mt_node *root)
 {
     mt_span_id outermost = rt->scope.span;
-    struct ready_heap ready = {0};
-    uint64_t last = UINT64_MAX;
-    heap_push(&ready, root);
-    while (ready.count > 0) {
-        struct mt_node *node = heap_pop(&ready);
-        assert(node->waiting == 0 && (is_accumulator(node) || node->sequence < last));
-        enter_node_scope(rt, node, outermost);
-        if (is_accumulator(node)) {
-            accumulate(rt, node);
+    struct schedule schedule = schedule_from(root);
+    arrive(rt, root, outermost);
+    for (size_t next = 0; next < schedule.count; next++) {
+        struct mt_node *node = schedule.nodes[next];
+        node->reached = false;
+        if (is_accumulator(node))
             continue;
-        }
-        last = node->sequence;
+        assert(node->waiting == 0);
+        enter_node_scope(rt, node, outermost);
         run_node(rt, node);
-        queue_inputs(&ready, node);
+        for (int i = 0; i < MT_NODE_EDGES; i++)
+            if (mt_node_wants(node, i))
+                arrive(rt, node->edges[i].node, outermost);
     }
-    (void)last;
     if (rt->scope.span != outermost)
         mt_alloc_mark(rt->alloc, MT_EVENT_SPAN_END, 0, rt->scope.span);
-    free(ready.nodes);
+    free(schedule.nodes);
 }
 
 void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss)
@@ -350,8 +325,6 @@ void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss)
     rt->scope = root->scope;
     struct mt_tensor *ones = ones_like(rt, loss);
     rt->scope = outer;
-    count_gradients(root);
-    root->reached = false;
     root->grad = mt_tensor_retain(ones);
     run_from(rt, root);
     mt_tensor_release(rt, ones);

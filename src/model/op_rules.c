@@ -75,7 +75,9 @@ bool mt_op_broadcast(const struct mt_tensor *tensor, int dims, const int64_t *sh
 
 struct mtk_view mt_op_view(const struct mt_tensor *tensor)
 {
-    struct mtk_view view;
+    struct mtk_view view = {0};
+    if (tensor == NULL)
+        return view;
     bool fits = mt_op_broadcast(tensor, tensor->dims, tensor->shape, &view);
     assert(fits); /* every tensor fits its own shape */
     (void)fits;
@@ -93,16 +95,22 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor)
     return view;
 }
 
+const struct mtk_view *mt_op_optional_view(const struct mt_tensor *tensor, struct mtk_view *room)
+{
+    *room = mt_op_view(tensor);
+    return tensor != NULL ? room : NULL;
+}
+
 void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                  bool matrix_product)
 {
-    assert(count > 0 && operations >= 0);
+    assert(count > 0 && tensors[count - 1] != NULL && operations >= 0);
     struct mt_work work = {.operations = operations,
                            .dtype = tensors[count - 1]->dtype,
                            .math = rt->math,
                            .matrix_product = matrix_product};
     for (int i = 0; i < count; i++)
-        work.bytes += mt_tensor_bytes(tensors[i]);
+        work.bytes += tensors[i] != NULL ? mt_tensor_bytes(tensors[i]) : 0;
     mt_device_spend(rt->device, &work);
 }
 

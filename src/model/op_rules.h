@@ -22,13 +22,17 @@ bool mt_op_repeats(const struct mt_tensor *tensor);
  * be broadcast so. */
 bool mt_op_broadcast(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out);
 
-/* Returns the view of a tensor, padded to the kernels' four dimensions. */
+/* Returns the view of a tensor, padded to the kernels' four dimensions; a view without an address for NULL. */
 struct mtk_view mt_op_view(const struct mt_tensor *tensor);
 
 /* Returns the view of a tensor with a last dimension of 1 added, like an index beside the rows that it selects. */
 struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 
-/* Accounts for `operations` on the tensors, each of which is read or written once. The dtype of the last one counts. */
+/* Writes the view of a tensor to *room and returns `room`; returns NULL for NULL. */
+const struct mtk_view *mt_op_optional_view(const struct mt_tensor *tensor, struct mtk_view *room);
+
+/* Accounts for `operations` on the tensors that are not NULL, each of which is read or written once. The dtype of the last
+ * one, which is not NULL, counts. */
 void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                  bool matrix_product);
 

@@ -51,17 +51,15 @@ void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt
                    const struct mt_tensor *in)
 {
     const struct mt_tensor *const tensors[] = {out, in};
-    struct mtk_view v[2];
+    struct mtk_view v[2], lse_view;
     if (!softmax_fits(rt, "softmax", tensors, 2, lse, v))
         return;
     mt_use_note(rt, out, &in, 1);
-    if (lse != NULL)
-        mt_use_write(rt, lse);
+    mt_use_write(rt, lse);
     mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
     if (!mt_op_launches(rt, "softmax") || !expect_kernel(rt, "softmax", rt->device->kernels->softmax != NULL))
         return;
-    struct mtk_view lse_view = lse != NULL ? mt_op_view(lse) : (struct mtk_view){0};
-    MT_OP_LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], lse != NULL ? &lse_view : NULL, &v[1]);
+    MT_OP_LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], mt_op_optional_view(lse, &lse_view), &v[1]);
 }
 
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
@@ -69,15 +67,14 @@ void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, stru
 {
     const char *op = "softmax_grad";
     const struct mt_tensor *const tensors[] = {out, grad, kept};
-    struct mtk_view v[3];
+    struct mtk_view v[3], lse_view;
     if (!softmax_fits(rt, op, tensors, 3, lse, v))
         return;
-    mt_use_note(rt, out, (const struct mt_tensor *[]){grad, kept, lse}, lse != NULL ? 3 : 2);
+    mt_use_note(rt, out, (const struct mt_tensor *[]){grad, kept, lse}, 3);
     mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
     if (!mt_op_launches(rt, op) || !expect_kernel(rt, op, rt->device->kernels->softmax_grad != NULL))
         return;
-    struct mtk_view lse_view = lse != NULL ? mt_op_view(lse) : (struct mtk_view){0};
-    MT_OP_LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2], lse != NULL ? &lse_view : NULL);
+    MT_OP_LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2], mt_op_optional_view(lse, &lse_view));
 }
 
 /* True if `head` has the shape and dtype of q, with dense rows of a size that kernels know. */
@@ -135,18 +132,17 @@ static bool on_matrix_units(const struct mt_runtime *rt, const struct mt_tensor 
 void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
 {
     const struct mt_tensor *const heads[] = {a->q, a->k, a->v, a->out};
-    const struct mt_tensor *const lse[] = {a->lse};
-    if (!heads_fit(rt, "attention", heads, 4, 1) || (a->lse != NULL && !columns_fit(rt, "attention", lse, 1, a->q)))
+    const struct mt_tensor *const lse = a->lse;
+    if (!heads_fit(rt, "attention", heads, 4, 1) || (lse != NULL && !columns_fit(rt, "attention", &lse, 1, a->q)))
         return;
     mt_use_note(rt, a->out, heads, 3);
-    if (a->lse != NULL)
-        mt_use_write(rt, a->lse);
+    mt_use_write(rt, lse);
     mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
     if (!mt_op_launches(rt, "attention") || !expect_kernel(rt, "attention", rt->device->kernels->attention != NULL))
         return;
-    struct mtk_view q = mt_op_view(a->q), k = mt_op_view(a->k), v = mt_op_view(a->v), out = mt_op_view(a->out);
-    struct mtk_view lse_view = a->lse != NULL ? mt_op_view(a->lse) : (struct mtk_view){0};
-    MT_OP_LAUNCH(rt, "attention", attention, a->scale, rt->math, &out, a->lse != NULL ? &lse_view : NULL, &q, &k, &v);
+    struct mtk_view q = mt_op_view(a->q), k = mt_op_view(a->k), v = mt_op_view(a->v), out = mt_op_view(a->out),
+                    lse_view;
+    MT_OP_LAUNCH(rt, "attention", attention, a->scale, rt->math, &out, mt_op_optional_view(lse, &lse_view), &q, &k, &v);
 }
 
 static struct mtk_attention_grad gradient_call(const struct mt_runtime *rt, const struct mt_attention *a)

@@ -6,8 +6,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { MOST_TENSORS = 8 };
-
 mt_status mt_ops_fused_check(const struct mt_device *device)
 {
     const struct mtk_table *kernels = device->kernels;
@@ -61,30 +59,6 @@ static bool column_fits(struct mt_runtime *rt, const char *op, const struct mt_t
     return mt_op_expect(rt, fits, op, rows, column);
 }
 
-/* Accounts for the tensors that are not NULL. */
-static void spend_present(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count)
-{
-    const struct mt_tensor *present[MOST_TENSORS];
-    int found = 0;
-    assert(count <= MOST_TENSORS);
-    for (int i = 0; i < count; i++)
-        if (tensors[i] != NULL)
-            present[found++] = tensors[i];
-    mt_op_spend(rt, operations, present, found, false);
-}
-
-/* Returns the view of a tensor; one without an address for NULL. */
-static struct mtk_view view_if(const struct mt_tensor *tensor)
-{
-    return tensor != NULL ? mt_op_view(tensor) : (struct mtk_view){0};
-}
-
-/* Returns `view`, or NULL if it has no address. */
-static const struct mtk_view *pointer_if(const struct mtk_view *view)
-{
-    return view->address != 0 ? view : NULL;
-}
-
 /* Checks a norm. If something is added there is a sum, and the norm lies elsewhere. */
 static bool norm_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_tensors *norm)
 {
@@ -103,19 +77,18 @@ void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm)
 {
     if (!norm_fits(rt, "rms_norm", norm))
         return;
-    mt_use_note(rt, norm->out, (const struct mt_tensor *[]){norm->x, norm->weight, norm->y}, norm->y != NULL ? 3 : 2);
-    if (norm->y != NULL)
-        mt_use_write(rt, norm->sum);
-    if (norm->rstd != NULL)
-        mt_use_write(rt, norm->rstd);
-    spend_present(rt, 4.0 * (double)mt_tensor_count(norm->x),
-                  (const struct mt_tensor *[]){norm->out, norm->y, norm->y != NULL ? norm->sum : NULL, norm->x}, 4);
+    const struct mt_tensor *written_sum = norm->y != NULL ? norm->sum : NULL;
+    mt_use_note(rt, norm->out, (const struct mt_tensor *[]){norm->x, norm->weight, norm->y}, 3);
+    mt_use_write(rt, written_sum);
+    mt_use_write(rt, norm->rstd);
+    mt_op_spend(rt, 4.0 * (double)mt_tensor_count(norm->x),
+                (const struct mt_tensor *[]){norm->out, norm->y, written_sum, norm->x}, 4, false);
     if (!mt_op_launches(rt, "rms_norm"))
         return;
-    struct mtk_view out = mt_op_view(norm->out), x = mt_op_view(norm->x), weight = mt_op_view(norm->weight);
-    struct mtk_view rstd = view_if(norm->rstd), y = view_if(norm->y), sum = view_if(norm->y != NULL ? norm->sum : NULL);
-    MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, &out, pointer_if(&rstd), pointer_if(&sum), &x, pointer_if(&y),
-                 &weight);
+    struct mtk_view out = mt_op_view(norm->out), x = mt_op_view(norm->x), weight = mt_op_view(norm->weight), rstd, sum,
+                    y;
+    MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, &out, mt_op_optional_view(norm->rstd, &rstd),
+                 mt_op_optional_view(written_sum, &sum), &x, mt_op_optional_view(norm->y, &y), &weight);
 }
 
 static bool norm_grad_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_grad_tensors *norm)
@@ -138,16 +111,16 @@ static bool norm_grad_fits(struct mt_runtime *rt, const char *op, const struct m
 static void note_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm)
 {
     mt_use_note(rt, norm->dx, (const struct mt_tensor *[]){norm->grad, norm->x, norm->rstd, norm->weight, norm->before},
-                norm->before != NULL ? 5 : 4);
+                5);
     if (norm->beta != 0)
         mt_use_read(rt, norm->dweight);
     mt_use_write(rt, norm->dweight);
     mt_use_write(rt, norm->grad);
-    if (norm->cast != NULL)
-        mt_use_write(rt, norm->cast);
+    mt_use_write(rt, norm->cast);
     mt_use_scratch(rt, norm->partial_sum);
-    spend_present(rt, 10.0 * (double)mt_tensor_count(norm->x),
-                  (const struct mt_tensor *[]){norm->grad, norm->grad, norm->dx, norm->before, norm->cast, norm->x}, 6);
+    mt_op_spend(rt, 10.0 * (double)mt_tensor_count(norm->x),
+                (const struct mt_tensor *[]){norm->grad, norm->grad, norm->dx, norm->before, norm->cast, norm->x}, 6,
+                false);
 }
 
 void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm)
@@ -158,8 +131,8 @@ void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensor
     if (!mt_op_launches(rt, "rms_norm_grad"))
         return;
     const struct mtk_norm_grad call = {.dx = mt_op_view(norm->dx),
-                                       .before = view_if(norm->before),
-                                       .cast = view_if(norm->cast),
+                                       .before = mt_op_view(norm->before),
+                                       .cast = mt_op_view(norm->cast),
                                        .grad = mt_op_view(norm->grad),
                                        .dweight = mt_op_view(norm->dweight),
                                        .x = mt_op_view(norm->x),
@@ -257,8 +230,7 @@ static void note_adamw(struct mt_runtime *rt, const struct mt_adamw_tensors *p, 
     mt_use_note(rt, p->value, (const struct mt_tensor *[]){p->value, p->grad, p->mean, p->square}, 4);
     mt_use_write(rt, p->mean);
     mt_use_write(rt, p->square);
-    if (p->cast != NULL)
-        mt_use_write(rt, p->cast);
+    mt_use_write(rt, p->cast);
     work->operations += 12.0 * (double)mt_tensor_count(p->value);
     work->bytes += 7 * mt_tensor_bytes(p->value) + (p->cast != NULL ? mt_tensor_bytes(p->cast) : 0);
 }

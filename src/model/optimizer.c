@@ -2,6 +2,7 @@
 
 #include "model/ops.h"
 
+#include <assert.h>
 #include <math.h>
 
 static const double LEARNING_RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPSILON = 1e-8, WEIGHT_DECAY = 0.01;
@@ -9,6 +10,7 @@ static const double LEARNING_RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPSILON = 
 struct mtk_adamw mt_adamw_of_step(int64_t step)
 {
     double t = (double)step;
+    assert(step >= 1);
     return (struct mtk_adamw){.dtype = MT_F32,
                               .beta1 = BETA1,
                               .beta2 = BETA2,
@@ -17,8 +19,8 @@ struct mtk_adamw mt_adamw_of_step(int64_t step)
                               .keep = 1 - LEARNING_RATE * WEIGHT_DECAY};
 }
 
-/* Updates one parameter and returns the denominator, which the caller releases once the next one has been taken: so the
- * reference program's variable does. */
+/* Updates one parameter and returns the denominator. The caller releases it after the next one was taken, like the reference
+ * program, which assigns to one variable. */
 static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
 {
     struct mt_tensor *value = parameter->value, *grad = parameter->grad;
@@ -31,7 +33,7 @@ static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *para
     return denominator;
 }
 
-/* "layers.7.ffn.w1" of "layers.7.ffn.w1.weight": the span of an update inside of "optimizer". */
+/* Enters the span of a parameter's update, which has the parameter's name, inside of "optimizer". */
 static void enter_parameter(struct mt_runtime *rt, const struct mt_parameter *parameter, mt_span_id optimizer_span)
 {
     rt->scope.span = mt_alloc_intern_span(rt->alloc, optimizer_span, parameter->name);
@@ -60,8 +62,6 @@ void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int6
 
 void mt_optimizer_zero_grad(struct mt_runtime *rt, struct mt_transformer *model)
 {
-    for (int64_t i = 0; i < model->parameter_count; i++) {
-        mt_tensor_release(rt, model->parameters[i].grad);
-        model->parameters[i].grad = NULL;
-    }
+    for (int64_t i = 0; i < model->parameter_count; i++)
+        mt_tensor_drop(rt, &model->parameters[i].grad);
 }

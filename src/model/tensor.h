@@ -60,7 +60,7 @@ typedef void mt_backward_function(struct mt_runtime *rt, const struct mt_node *n
  * of an accumulator, `leaf` is not NULL. */
 struct mt_node {
     int references;
-    uint64_t sequence;              /* order on the tape; of accumulators UINT64_MAX, so that they run at once */
+    uint64_t sequence;              /* order on the tape; of accumulators UINT64_MAX */
     mt_backward_function *backward; /* NULL: of an accumulator */
     struct mt_edge edges[MT_NODE_EDGES];
     struct mt_tensor *saved[MT_NODE_SAVED]; /* held until backward has run; released in this order */

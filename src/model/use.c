@@ -41,24 +41,25 @@ void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const st
 {
     uint64_t moment = now(rt);
     for (int i = 0; i < count; i++)
-        read_at(&operands[i]->storage->use, moment);
+        if (operands[i] != NULL)
+            read_at(&operands[i]->storage->use, moment);
     write_at(&output->storage->use, moment);
 }
 
 void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
-    read_at(&tensor->storage->use, now(rt));
+    if (tensor != NULL)
+        read_at(&tensor->storage->use, now(rt));
 }
 
 void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
-    write_at(&tensor->storage->use, now(rt));
+    if (tensor != NULL)
+        write_at(&tensor->storage->use, now(rt));
 }
 
 void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
 {
-    if (scratch == NULL)
-        return;
     mt_use_write(rt, scratch);
     mt_use_read(rt, scratch);
 }

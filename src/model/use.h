@@ -12,11 +12,11 @@
 #include "model/tensor.h"
 
 /* Notes that an op read these operands, then wrote its output. An output that the op adds to is among the operands,
- * too. */
+ * too. An operand may be NULL. */
 void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const struct mt_tensor *const *operands,
                  int count);
 
-/* Notes one read or one write: of the host, or of a further output of an op. */
+/* Notes one read or one write: of the host, or of a further output of an op. NULL is allowed. */
 void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor);
 void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor);
 
