@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ _Static_assert(sizeof mt_model_names / sizeof mt_model_names[0] == MODEL_COUNT +
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out)
 {
     for (size_t i = 0; i < MODEL_COUNT; i++) {
+        assert(strcmp(models[i].name, mt_model_names[i]) == 0);
         if (strcmp(models[i].name, name) == 0) {
             *out = models[i];
             return MT_OK;
@@ -44,37 +46,25 @@ struct mt_training_config mt_training_config_default(void)
                                        .parameter_dtype = MT_F32};
 }
 
-/* Where a key of the JSON file goes; NULL for one that is unknown. */
-static int64_t *size_by_key(struct mt_model_config *config, const char *key)
-{
-    const struct {
-        const char *key;
-        int64_t *size;
-    } sizes[] = {{"vocab", &config->vocab},
-                 {"d_model", &config->d_model},
-                 {"d_ff", &config->d_ff},
-                 {"layers", &config->layers},
-                 {"heads", &config->heads}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (strcmp(sizes[i].key, key) == 0)
-            return sizes[i].size;
-    return NULL;
-}
-
+/* Sets the size, or RoPE, that `key` of a JSON file names. Fails with MT_USAGE if the key is unknown or the value of
+ * another type. */
 static mt_status set_key(struct mt_model_config *config, const char *path, const char *key, const json_t *value)
 {
-    static const char *const keys[] = {"vocab", "d_model", "d_ff", "layers", "heads", "rope"};
-    int64_t *size = size_by_key(config, key);
-    if (size == NULL && strcmp(key, "rope") != 0) {
-        mt_status status = mt_fail_unknown("key", key, keys, sizeof keys / sizeof keys[0]);
-        return mt_fail_context(status, "%s", path);
-    }
-    if (size == NULL ? !json_is_boolean(value) : !json_is_integer(value))
-        return mt_fail(MT_USAGE, "%s: \"%s\" must be %s", path, key, size == NULL ? "true or false" : "a whole number");
-    if (size == NULL)
+    enum { ROPE = 5, KEYS };
+    static const char *const keys[KEYS] = {"vocab", "d_model", "d_ff", "layers", "heads", [ROPE] = "rope"};
+    int64_t *const sizes[ROPE] = {&config->vocab, &config->d_model, &config->d_ff, &config->layers, &config->heads};
+    int found = 0;
+    while (found < KEYS && strcmp(keys[found], key) != 0)
+        found++;
+    if (found == KEYS)
+        return mt_fail_context(mt_fail_unknown("key", key, keys, KEYS), "%s", path);
+    bool is_rope = found == ROPE;
+    if (is_rope ? !json_is_boolean(value) : !json_is_integer(value))
+        return mt_fail(MT_USAGE, "%s: \"%s\" must be %s", path, key, is_rope ? "true or false" : "a whole number");
+    if (is_rope)
         config->rope = json_is_true(value);
     else
-        *size = json_integer_value(value);
+        *sizes[found] = json_integer_value(value);
     return MT_OK;
 }
 
@@ -126,7 +116,8 @@ static mt_status check_sizes(const struct mt_training_config *config)
     return MT_OK;
 }
 
-/* The largest tensors are the scores (B,H,T,T), the logits (B,T,V) and the gate (B,T,F), times 8 bytes. */
+/* Checks that the largest tensors fit into 63 bits: the scores (B,H,T,T), the logits (B,T,V), the gate (B,T,F) and
+ * the stream (B,T,C), of 8 bytes an element. */
 static mt_status check_products(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
@@ -142,7 +133,7 @@ static mt_status check_products(const struct mt_training_config *config)
     return MT_OK;
 }
 
-/* Kernels hold a head's row in registers, cut into pieces of 8. */
+/* Kernels hold a row of a head in registers, in pieces of 8. */
 enum { LEAST_FEATURES = 16, FEATURE_PIECE = 8 };
 
 bool mt_attention_takes_flash(const struct mt_model_config *m)
@@ -161,6 +152,7 @@ static mt_status check_flash(const struct mt_model_config *m)
                    LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, m->d_model / m->heads);
 }
 
+/* Checks that settings do not exclude each other. */
 static mt_status check_implementation(const struct mt_training_config *config)
 {
     bool is_fused = config->implementation == MT_IMPLEMENTATION_FUSED;
@@ -189,15 +181,15 @@ mt_status mt_training_config_check(const struct mt_training_config *config)
         status = check_products(config);
     if (status != MT_OK)
         return status;
+    assert(m->heads > 0);
     if (m->d_model % m->heads != 0)
         return mt_fail(MT_USAGE, "%" PRId64 " heads do not divide d_model %" PRId64, m->heads, m->d_model);
     if (m->rope && m->d_model / m->heads % 2 != 0)
         return mt_fail(MT_USAGE, "RoPE rotates pairs; d_model / heads = %" PRId64 " is odd", m->d_model / m->heads);
     if (config->attention == MT_ATTENTION_FLASH)
         status = check_flash(m);
-    if (status != MT_OK)
-        return status;
-    status = check_implementation(config);
+    if (status == MT_OK)
+        status = check_implementation(config);
     if (status != MT_OK)
         return status;
     if (config->data == MT_DATA_FILE && m->vocab < 256)

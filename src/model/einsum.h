@@ -1,6 +1,6 @@
-/* Matrix products of the model, as the reference's einsum runs them: operands are cast by autocast, permuted and, if no view
- * serves, copied; then one batched product is computed. Every block that this takes has category einsum. The functions return
- * a new reference, or NULL once the runtime has failed. */
+/* Matrix products of the model, as the reference's einsum runs them: operands are cast by autocast, permuted and, if
+ * no view serves, copied; then one batched product is computed. Every block that this takes has category einsum. The
+ * functions return a new reference, or NULL once the runtime has failed. */
 #ifndef MT_MODEL_EINSUM_H
 #define MT_MODEL_EINSUM_H
 

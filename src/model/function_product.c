@@ -103,7 +103,8 @@ struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const c
     return out;
 }
 
-/* Takes (B,H,T,D) like `like`, in memory as (B,T,H,D): so heads are put side by side, and taken apart, without a copy. */
+/* Takes (B,H,T,D) like `like`, in memory as (B,T,H,D): so heads are put side by side, and taken apart, without a
+ * copy. */
 static struct mt_tensor *heads_by_position(struct mt_runtime *rt, mt_role role, const char *name,
                                            const struct mt_tensor *like)
 {

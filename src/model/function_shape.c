@@ -1,5 +1,5 @@
-/* Functions that move elements: views of the same memory, copies if a view is not possible, rotation, and selection by an
- * index; and their gradients. */
+/* Functions that move elements: views of the same memory, copies if a view is not possible, rotation, and selection
+ * by an index; and their gradients. */
 #include "model/functions.h"
 #include "model/use.h"
 
@@ -137,8 +137,8 @@ static struct mt_tensor *index_scratch(struct mt_runtime *rt, const char *name, 
     return mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, MT_I64, index->dims, index->shape);
 }
 
-/* Takes and releases the scratch of PyTorch's index_put around its scatter: tensors of the index's shape, and one byte of the
- * sort's. */
+/* Takes and releases the scratch of PyTorch's index_put around its scatter: tensors of the index's shape, and one
+ * byte of the sort's. */
 static void take_scatter_scratch(struct mt_runtime *rt, const struct mt_tensor *index)
 {
     struct mt_tensor *remainder = index_scratch(rt, "remainder", index),
@@ -181,7 +181,8 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
     return out;
 }
 
-/* Zeros as large as x, with the gradient at the places that were read. Saved: the index; x for its shape, as in PyTorch. */
+/* Zeros as large as x, with the gradient at the places that were read. Saved: the index; x for its shape, as in
+ * PyTorch. */
 static void gather_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                             struct mt_tensor **out)
 {

@@ -1,9 +1,9 @@
-/* Differentiable functions: each takes its output from the allocator, runs the op, and adds a node to the tape. They return
- * a new reference, or NULL once the runtime has failed. They borrow their inputs, which may be NULL then.
+/* Differentiable functions: each takes its output from the allocator, runs the op, and adds a node to the tape. They
+ * return a new reference, or NULL once the runtime has failed. They borrow their inputs, which may be NULL then.
  *
- * `role` is MT_ROLE_SAVED for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before; without
- * gradients every output is temporary. `name` is appended to the scope's op. Allocations, their order and their lifetimes
- * are those of PyTorch's eager mode; docs/eager.md gives the sources. */
+ * * `role` is MT_ROLE_SAVED for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before;
+ * without gradients every output is temporary. `name` is appended to the scope's op. Allocations, their order and
+ * their lifetimes are those of PyTorch's eager mode; docs/eager.md gives the sources. */
 #ifndef MT_MODEL_FUNCTIONS_H
 #define MT_MODEL_FUNCTIONS_H
 
@@ -11,8 +11,8 @@
 #include "model/graph.h"
 #include "model/ops.h"
 
-/* Elementwise, in the wider of two dtypes, as in PyTorch's type promotion. One operand has the shape of the output. Under
- * autocast mt_exp is computed in fp32. */
+/* Elementwise, in the wider of two dtypes, as in PyTorch's type promotion. One operand has the shape of the output.
+ * Under autocast mt_exp is computed in fp32. */
 struct mt_tensor *mt_add(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
                          struct mt_tensor *b);
 struct mt_tensor *mt_subtract(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
@@ -64,8 +64,8 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
 struct mt_tensor *mt_gather(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                             struct mt_tensor *index);
 
-/* Softmax of rows of x, as one op that keeps its input and each row's log-sum-exp. Under autocast it reads and writes the
- * dtype of x, which the product after it reads. */
+/* Softmax of rows of x, as one op that keeps its input and each row's log-sum-exp. Under autocast it reads and
+ * writes the dtype of x, which the product after it reads. */
 struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 
 /* Softmax of rows of scale * x over the keys up to a row's query, as one op that keeps only its result. */

@@ -1,12 +1,12 @@
-/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm adds. Under
- * autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward did not keep are
- * computed again in place of gradients that have served:
+/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm adds.
+ * Under autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward did not
+ * keep are computed again in place of gradients that have served:
  *
  *   gate   the gates become their gradient, and the gradient of the gate's output becomes that output again
  *   norm   the gradient of its output becomes that output again
  *
- * Each weight is read in one place. So its gradient is complete as soon as it has been computed, and nothing reads the weight
- * after that: it may be updated at once, or beside the rest of backward. */
+ * Each weight is read in one place. So its gradient is complete as soon as it has been computed, and nothing reads the
+ * weight after that: it may be updated at once, or beside the rest of backward. */
 #include "model/fused_model.h"
 #include "model/ops.h"
 
@@ -35,8 +35,8 @@ static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *m
     rt->scope = outer;
 }
 
-/* Adds the gradient through a norm to the stream's. `grad`, of the norm's output, becomes that output. Releases the tensors that
- * the norm kept. */
+/* Adds the gradient through a norm to the stream's. `grad`, of the norm's output, becomes that output. Releases the
+ * tensors that the norm kept. */
 static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                            struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct mt_tensor *grad,
                            struct residual_grad *residual)

@@ -1,6 +1,6 @@
-/* Forward and loss of the fused model, and the second forward of a block whose tensors were not kept. A block keeps its
- * tensors while the runtime's gradients are enabled. A block that keeps only its input disables them while it runs; its second
- * forward, which computes the same bits, runs with them enabled. */
+/* Forward and loss of the fused model, and the second forward of a block whose tensors were not kept. A block keeps
+ * its tensors while the runtime's gradients are enabled. A block that keeps only its input disables them while it
+ * runs; its second forward, which computes the same bits, runs with them enabled. */
 #include "model/fused_model.h"
 #include "model/ops.h"
 
@@ -12,8 +12,8 @@ struct stream {
     struct mt_tensor *addend; /* that the next norm adds, held; NULL: none */
 };
 
-/* Returns the tensor for the sum that the norm normalizes: the old sum, if nothing else keeps that, else a new one. A new
- * reference. */
+/* Returns the tensor for the sum that the norm normalizes: the old sum, if nothing else keeps that, else a new one.
+ * A new reference. */
 static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *stream)
 {
     if (stream->addend == NULL || mt_tensor_is_exclusive(stream->sum))
@@ -24,8 +24,8 @@ static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *st
     return sum;
 }
 
-/* Adds the addend to the stream and returns the norm of the sum; keeps what backward needs. Afterwards there is no addend, also
- * after a failure. */
+/* Adds the addend to the stream and returns the norm of the sum; keeps what backward needs. Afterwards there is no
+ * addend, also after a failure. */
 static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                                    struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
 {
@@ -85,8 +85,8 @@ static struct mt_tensor *gate(struct mt_runtime *rt, struct mt_tensor *gates)
     return gated;
 }
 
-/* Computes both operands of the gate from the stream. Enters the span of the feed-forward net and returns the scope to go back
- * to. */
+/* Computes both operands of the gate from the stream. Enters the span of the feed-forward net and returns the scope
+ * to go back to. */
 static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused_model *model,
                                           struct mt_fused_layer *layer, struct stream *stream)
 {

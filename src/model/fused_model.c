@@ -1,5 +1,5 @@
-/* The fused model's parameters, and the model behind the table of a training run. Parameters are taken, initialized part by
- * part with the values of the reference model's, and released. */
+/* The fused model's parameters, and the model behind the table of a training run. Parameters are taken, initialized
+ * part by part with the values of the reference model's, and released. */
 #include "model/fused_model.h"
 
 #include "base/memory.h"

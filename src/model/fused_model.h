@@ -3,14 +3,14 @@
  *   tokens ─▶ embedding ─▶ x ─▶ L × block ─▶ norm ─▶ head ─▶ logits, which the loss turns into their gradient
  *   block: middle = x + attention(norm(x));  next x = middle + ffn(norm(middle)); the norm after a sum computes the sum
  *
- * There is no tape. Forward keeps in each layer what backward will need, and backward releases it on its way. The outputs of
- * the norms and of the gate are not kept: backward computes them again, in place of tensors that have served. With
+ * There is no tape. Forward keeps in each layer what backward will need, and backward releases it on its way. The outputs
+ * of the norms and of the gate are not kept: backward computes them again, in place of tensors that have served. With
  * config->checkpoint forward keeps only a layer's input, norm1.x, and backward first computes the rest again. With
  * config->optimizer_in_backward on, a gradient is released as soon as it is complete and its parameter updated. With it
  * beside, updates are queued on another stream on the way: they are bound by memory, and backward by arithmetic.
  *
- * Weights that read the same input are stored side by side, so that they are one product: the reference model's parameters
- * are parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary.
+ * Weights that read the same input are stored side by side, so that they are one product: the reference model's
+ * parameters are parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary.
  *
  * The model's files are fused_model (parameters), fused_products (products with them), fused_attention, fused_forward,
  * fused_backward and fused_optimizer. Their functions do nothing, and return NULL, once the runtime has failed. */
@@ -22,7 +22,8 @@
 
 enum { MT_FUSED_WEIGHTS_PER_LAYER = 6 };
 
-/* A stored parameter, and its copy in bf16. config->weight_cast says how long the copy is held; it is NULL at other times. */
+/* A stored parameter, and its copy in bf16. config->weight_cast says how long the copy is held; it is NULL at other
+ * times. */
 struct mt_fused_weight {
     struct mt_parameter parameter; /* its `number` is not used: parts have their own */
     struct mt_tensor *cast;
@@ -43,8 +44,8 @@ struct mt_fused_norm {
     struct mt_tensor *rstd; /* (B,T,1) */
 };
 
-/* One block: its weights, borrowed from the model's list, and the tensors that it keeps for backward, held; NULL between
- * steps. */
+/* One block: its weights, borrowed from the model's list, and the tensors that it keeps for backward, held; NULL
+ * between steps. */
 struct mt_fused_layer {
     struct mt_fused_weight *ln1, *qkv, *output_proj; /* (C), (3C, C), (C, C) */
     struct mt_fused_weight *ln2, *gate_up, *down;    /* (C), (2F, C), (C, F) */
@@ -74,8 +75,8 @@ struct mt_fused_model {
     bool has_updates_beside;        /* for which the model's stream does not wait yet */
 };
 
-/* Takes and initializes every parameter. Borrows config. After a failure of the runtime the model is partly filled and still
- * has to be destroyed. */
+/* Takes and initializes every parameter. Borrows config. After a failure of the runtime the model is partly filled
+ * and still has to be destroyed. */
 void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_fused_model *out);
 void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model);
 
@@ -90,8 +91,8 @@ void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const st
 void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
                        struct mt_gradient_watch watch);
 
-/* Makes AdamW number `step` (from 1) of all parameters that have a gradient, as one op. With optimizer_in_backward beside it
- * only lets the model's stream wait for the updates that were made beside backward, also after a failure. */
+/* Makes AdamW number `step` (from 1) of all parameters that have a gradient, as one op. With optimizer_in_backward
+ * beside it only lets the model's stream wait for the updates that were made beside backward, also after a failure. */
 void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step);
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model);
 
@@ -123,16 +124,17 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
 void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
                           struct mt_tensor *x, struct mt_fused_weight *weight);
 
-/* Returns the gradient of a weight, borrowed, taken if there is none. *out_beta is its factor before the next addition: 1, or
- * 0 if it was taken now. */
+/* Returns the gradient of a weight, borrowed, taken if there is none. *out_beta is its factor before the next
+ * addition: 1, or 0 if it was taken now. */
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta);
 
-/* Tells that nothing more is added to a weight's gradient in this step, and nothing more reads the weight. Reports the gradient
- * to the model's watch and, with optimizer_in_backward on, updates the parameter and releases the gradient. */
+/* Tells that nothing more is added to a weight's gradient in this step, and nothing more reads the weight. Reports
+ * the gradient to the model's watch and, with optimizer_in_backward on, updates the parameter and releases the
+ * gradient. */
 void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_weight *weight);
 
-/* Tells that all gradients of `count` weights are complete, at most MT_FUSED_WEIGHTS_PER_LAYER. With optimizer_in_backward
- * beside, queues their update, after everything that is queued so far. Borrows the list. */
+/* Tells that all gradients of `count` weights are complete, at most MT_FUSED_WEIGHTS_PER_LAYER. With
+ * optimizer_in_backward beside, queues their update, after everything that is queued so far. Borrows the list. */
 void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                              struct mt_fused_weight *const *weights);
 

@@ -77,12 +77,12 @@ void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *mo
         update_one(rt, model, weight);
 }
 
-/* The stream of the updates beside backward. The allocator need not know of it: the blocks that it uses are held until the
- * step's update, and by then the model's stream waits for it. */
+/* The stream of the updates beside backward. The allocator need not know of it: the blocks that it uses are held
+ * until the step's update, and by then the model's stream waits for it. */
 static const mt_stream UPDATE_STREAM = 1;
 
-/* Queues the update of a few parameters on the other stream, after everything that is queued so far. Their moments must be
- * there. */
+/* Queues the update of a few parameters on the other stream, after everything that is queued so far. Their moments
+ * must be there. */
 static void update_beside(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                           const struct mt_adamw_tensors *parameters)
 {

@@ -120,8 +120,8 @@ static struct mt_tensor *turned_copy(struct mt_runtime *rt, struct mt_tensor *te
     return copy;
 }
 
-/* Computes sum = gradᵀ · x + beta * sum: a product over tokens, along which neither operand is dense. Matrix units that round
- * to tf32 want dense operands; making dense copies takes less time than it saves. */
+/* Computes sum = gradᵀ · x + beta * sum: a product over tokens, along which neither operand is dense. Matrix units
+ * that round to tf32 want dense operands; making dense copies takes less time than it saves. */
 static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_tensor *sum, struct mt_tensor *grad,
                                  struct mt_tensor *x)
 {

@@ -119,8 +119,8 @@ static int compare_latest_first(const void *a, const void *b)
     return (left < right) - (left > right);
 }
 
-/* Lists the nodes below `root`, latest first, and counts for each the gradients that it will be sent. An op comes after its
- * inputs on the tape, so in this order a node runs after every node that sends it a gradient. */
+/* Lists the nodes below `root`, latest first, and counts for each the gradients that it will be sent. An op comes
+ * after its inputs on the tape, so in this order a node runs after every node that sends it a gradient. */
 static struct schedule schedule_from(struct mt_node *root)
 {
     struct schedule schedule = {0};
@@ -222,8 +222,8 @@ static void send(struct mt_runtime *rt, struct mt_node *node, struct mt_tensor *
     MT_RELEASE(rt, old, grad);
 }
 
-/* Adds the gradient that has arrived to the leaf's, or keeps it as that: as it is if it is laid out like the leaf, else a
- * copy. */
+/* Adds the gradient that has arrived to the leaf's, or keeps it as that: as it is if it is laid out like the leaf,
+ * else a copy. */
 static void accumulate(struct mt_runtime *rt, struct mt_node *node)
 {
     struct mt_tensor *grad = node->grad;

@@ -1,5 +1,5 @@
-/* The frame that all ops share. An op checks its tensors, notes how it uses them (use.h), accounts for its cost, and then,
- * if mt_op_launches says so, calls the device's kernel and keeps its error. */
+/* The frame that all ops share. An op checks its tensors, notes how it uses them (use.h), accounts for its cost, and
+ * then, if mt_op_launches says so, calls the device's kernel and keeps its error. */
 #ifndef MT_MODEL_OP_RULES_H
 #define MT_MODEL_OP_RULES_H
 
@@ -18,8 +18,8 @@ bool mt_op_alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in
 /* True if several elements of a tensor are one in memory: then it can't be written. */
 bool mt_op_repeats(const struct mt_tensor *tensor);
 
-/* Computes the view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it can't
- * be broadcast so. */
+/* Computes the view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it
+ * can't be broadcast so. */
 bool mt_op_broadcast(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out);
 
 /* Returns the view of a tensor, padded to the kernels' four dimensions; a view without an address for NULL. */
@@ -31,8 +31,8 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 /* Writes the view of a tensor to *room and returns `room`; returns NULL for NULL. */
 const struct mtk_view *mt_op_optional_view(const struct mt_tensor *tensor, struct mtk_view *room);
 
-/* Accounts for `operations` on the tensors that are not NULL, each of which is read or written once. The dtype of the last
- * one, which is not NULL, counts. */
+/* Accounts for `operations` on the tensors that are not NULL, each of which is read or written once. The dtype of
+ * the last one, which is not NULL, counts. */
 void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                  bool matrix_product);
 

@@ -23,9 +23,9 @@ static int64_t last_power_of_two(int64_t n)
     return power;
 }
 
-/* The launcher gives each thread up to four neighbouring columns, and each block a tile of columns by a tile of rows. If a
- * thread then has 256 rows or more, several blocks share the rows of a tile: each of them needs a place for its partial
- * sums, and each tile a counter. */
+/* The launcher gives each thread up to four neighbouring columns, and each block a tile of columns by a tile of
+ * rows. If a thread then has 256 rows or more, several blocks share the rows of a tile: each of them needs a place
+ * for its partial sums, and each tile a counter. */
 void mt_reduction_staging(int64_t rows, int64_t columns, int64_t *out_staging_bytes, int64_t *out_counter_bytes)
 {
     assert(rows > 0 && columns > 0);

@@ -1,9 +1,9 @@
 /* Ops: the arithmetic on tensors that exist already. Each checks shapes, dtypes, liveness and aliasing on every device,
- * accounts for its cost, and calls the device's kernel if the device computes. None allocates, but for the workspaces of
- * matrix products. So a device that computes nothing tests as strictly as one that does.
+ * accounts for its cost, and calls the device's kernel if the device computes. None allocates, but for the workspaces
+ * of matrix products. So a device that computes nothing tests as strictly as one that does.
  *
- * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime an op does
- * nothing. A NULL tensor that is not said to be allowed is a failure. Formulas are at kernels.h. */
+ * * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime an op
+ * does nothing. A NULL tensor that is not said to be allowed is a failure. Formulas are at kernels.h. */
 #ifndef MT_MODEL_OPS_H
 #define MT_MODEL_OPS_H
 
@@ -22,8 +22,8 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
 
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in);
 
-/* out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions. Operands of bf16 may
- * have an output of fp32. Takes the phase's workspace at its first use. */
+/* out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions. Operands of bf16
+ * may have an output of fp32. Takes the phase's workspace at its first use. */
 void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                    const struct mt_tensor *b);
 /* out = product. */
@@ -53,8 +53,8 @@ void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_
 /* center + (2 unit - 1) * spread. */
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread);
 
-/* Softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. This op and the three after it
- * fail with MT_USAGE on a device that computes and has no kernel for them. */
+/* Softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. This op and the three
+ * after it fail with MT_USAGE on a device that computes and has no kernel for them. */
 void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
                    const struct mt_tensor *in);
 /* The gradient of softmax from `kept`: the weights if lse is NULL, else the input of the softmax. */
@@ -78,8 +78,8 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a);
  * eager program does in several. */
 mt_status mt_ops_fused_check(const struct mt_device *device);
 
-/* RMSNorm of rows: sum = x + y, out = normalized sum * weight, rstd (…, 1) its scale. Without y there is no sum, and x is
- * normalized. */
+/* RMSNorm of rows: sum = x + y, out = normalized sum * weight, rstd (…, 1) its scale. Without y there is no sum, and
+ * x is normalized. */
 struct mt_norm_tensors {
     double epsilon;
     struct mt_tensor *out;
@@ -91,8 +91,8 @@ struct mt_norm_tensors {
 };
 void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm);
 
-/* The gradients of RMSNorm: dx = before + the gradient through the norm, cast = dx, dweight, and `grad` becomes the norm's
- * output again. */
+/* The gradients of RMSNorm: dx = before + the gradient through the norm, cast = dx, dweight, and `grad` becomes the
+ * norm's output again. */
 struct mt_norm_grad_tensors {
     double beta; /* 1 adds to dweight, 0 writes it */
     struct mt_tensor *dx;

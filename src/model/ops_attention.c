@@ -1,5 +1,5 @@
-/* The ops of attention that are more than arithmetic on elements: softmax by rows, attention as a whole, their gradients.
- * A device that computes may lack their kernels; then they fail. */
+/* The ops of attention that are more than arithmetic on elements: softmax by rows, attention as a whole, their
+ * gradients. A device that computes may lack their kernels; then they fail. */
 #include "model/op_rules.h"
 #include "model/ops.h"
 
@@ -94,8 +94,8 @@ static bool lie_side_by_side(const struct mt_tensor *a, const struct mt_tensor *
     return mt_tensor_same_strides(a, b) && a->stride[1] == a->shape[3] && columns >= width && columns + width <= row;
 }
 
-/* True if heads[i] is like q = heads[0], and no output shares memory with an operand. The last `written` heads are outputs;
- * two of them share memory only as columns of the same rows. */
+/* True if heads[i] is like q = heads[0], and no output shares memory with an operand. The last `written` heads are
+ * outputs; two of them share memory only as columns of the same rows. */
 static bool head_fits(const struct mt_tensor *const *heads, int count, int written, int i)
 {
     int first_output = count - written;

@@ -18,8 +18,8 @@ mt_status mt_ops_fused_check(const struct mt_device *device)
                    device->name);
 }
 
-/* Checks that all have the shape of the first and lie without gaps, and that what shares memory with the first is the same
- * view. NULLs are left out. */
+/* Checks that all have the shape of the first and lie without gaps, and that what shares memory with the first is
+ * the same view. NULLs are left out. */
 static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
 {
     for (int i = 0; i < count; i++) {

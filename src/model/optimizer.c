@@ -19,8 +19,8 @@ struct mtk_adamw mt_adamw_of_step(int64_t step)
                               .keep = 1 - LEARNING_RATE * WEIGHT_DECAY};
 }
 
-/* Updates one parameter and returns the denominator. The caller releases it after the next one was taken, like the reference
- * program, which assigns to one variable. */
+/* Updates one parameter and returns the denominator. The caller releases it after the next one was taken, like the
+ * reference program, which assigns to one variable. */
 static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
 {
     struct mt_tensor *value = parameter->value, *grad = parameter->grad;

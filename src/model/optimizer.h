@@ -4,8 +4,8 @@
 
 #include "model/transformer.h"
 
-/* Makes step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Takes the moments
- * at a parameter's first step. Skips parameters without gradient. */
+/* Makes step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Takes
+ * the moments at a parameter's first step. Skips parameters without gradient. */
 void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int64_t step);
 
 /* Returns the numbers of step `step` (from 1), for parameters of fp32. */

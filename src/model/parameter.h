@@ -25,8 +25,9 @@ typedef enum mt_parameter_kind { MT_PARAMETER_EMBEDDING, MT_PARAMETER_LINEAR, MT
 /* Writes the name of the weight of `module` in block `layer`, -1 outside of one: "layers.0.attn.q_proj.weight". */
 void mt_parameter_name(int layer, const char *module, char name[MT_PARAMETER_NAME]);
 
-/* Fills `values`, contiguous, with the first values of parameter `number`, counted in the order of the reference data. A
- * linear map (outputs, inputs) is uniform with variance 1 / inputs; norms are 1, or about 1, as config->init says. */
+/* Fills `values`, contiguous, with the first values of parameter `number`, counted in the order of the reference
+ * data. A linear map (outputs, inputs) is uniform with variance 1 / inputs; norms are 1, or about 1, as config->init
+ * says. */
 void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,
                        uint64_t number, struct mt_tensor *values);
 
@@ -37,13 +38,13 @@ struct mt_parameter_shape {
     int64_t rows, columns; /* rows 0: of one dimension */
 };
 
-/* Takes a parameter for `module` of the current scope, draws its values and makes it a leaf of the tape. Release it in any
- * case. */
+/* Takes a parameter for `module` of the current scope, draws its values and makes it a leaf of the tape. Release it
+ * in any case. */
 void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config *config, const char *module,
                          const struct mt_parameter_shape *shape, struct mt_parameter *out);
 
-/* Makes the value a leaf of the tape, so that backward adds to the parameter's gradient. The parameter must stay where it
- * is. */
+/* Makes the value a leaf of the tape, so that backward adds to the parameter's gradient. The parameter must stay
+ * where it is. */
 void mt_parameter_add_leaf(struct mt_runtime *rt, struct mt_parameter *parameter);
 
 /* Returns the moments of AdamW, and takes them, as zeros for the current scope, before the first step. */

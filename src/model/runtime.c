@@ -30,13 +30,34 @@ void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), v
     free(words);
 }
 
+void mt_runtime_mark(struct mt_runtime *rt, int number)
+{
+    assert(number >= 0 && number <= MT_STEP_END_MARK);
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_mark(rt->device, number));
+}
+
+void mt_runtime_synchronize(struct mt_runtime *rt)
+{
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+}
+
+double mt_runtime_elapsed_ms(struct mt_runtime *rt, int from, int to)
+{
+    double ms = 0;
+    assert(from < to);
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_elapsed_ms(rt->device, from, to, &ms));
+    return ms;
+}
+
 void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase)
 {
     assert(phase < MT_PHASE_COUNT);
     rt->phase = phase;
     mt_alloc_mark(rt->alloc, MT_EVENT_PHASE, phase, rt->scope.span);
-    if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_device_mark(rt->device, (int)phase));
+    mt_runtime_mark(rt, (int)phase);
 }
 
 struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_category category, const char *op)

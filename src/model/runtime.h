@@ -55,9 +55,20 @@ void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_
  * it. */
 void mt_runtime_fail(struct mt_runtime *rt, mt_status status);
 
-/* Calls `act` even after a failure, and keeps its failure if that is the first. A later failure of `act` leaves the text
- * of the first one as it is. */
+/* Calls `act` even after a failure, and keeps its failure if that is the first. A later failure of `act` leaves the
+ * text of the first one as it is. */
 void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), void *context);
+
+/* Marks a place in the stream of the device's work. The marks of phases are numbered like the phases, that of a
+ * step's end is MT_STEP_END_MARK. This function and the two after it do nothing after a failure, and keep theirs. */
+void mt_runtime_mark(struct mt_runtime *rt, int number);
+enum { MT_STEP_END_MARK = MT_PHASE_COUNT };
+
+/* Waits until the device has done everything that is queued. */
+void mt_runtime_synchronize(struct mt_runtime *rt);
+
+/* Returns the device's time between two marks; 0 after a failure. */
+double mt_runtime_elapsed_ms(struct mt_runtime *rt, int from, int to);
 
 /* Begins a phase: labels of later blocks name it, and the trace and the device are told. */
 void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase);

@@ -281,8 +281,8 @@ bool mt_tensor_same_strides(const struct mt_tensor *a, const struct mt_tensor *b
     return memcmp(a->stride, b->stride, (size_t)a->dims * sizeof a->stride[0]) == 0;
 }
 
-/* Walks both shapes from the last dimension. Old dimensions that lie in memory as one form a run, which the new shape may
- * cut in another way. */
+/* Walks both shapes from the last dimension. Old dimensions that lie in memory as one form a run, which the new
+ * shape may cut in another way. */
 bool mt_tensor_view_strides(const struct mt_tensor *tensor, int dims, const int64_t *shape, int64_t *out_stride)
 {
     int wanted = dims - 1;

@@ -6,9 +6,9 @@
  *   tensor ──▶ node that made it ──▶ nodes of its inputs
  *                     └──▶ views of what its backward needs
  *
- * A tensor has a shape and a node, and shares its storage with its views. A node holds tensors and tensors hold nodes,
- * therefore both are released here; graph.h adds nodes and runs them. Lifetimes are those of an eager framework: they end
- * with the last reference, and with nothing else.
+ * A tensor has a shape and a node, and shares its storage with its views. A node holds tensors and a tensor holds its
+ * node, so both are released here; graph.h adds nodes and runs them. Lifetimes are those of an eager framework: they
+ * end with the last reference, and with nothing else.
  *
  * Threads: the one that runs the model. */
 #ifndef MT_MODEL_TENSOR_H
@@ -50,14 +50,13 @@ struct mt_edge {
 };
 
 /* Makes the gradients of the inputs: out[i] for edges[i] if that has a node, owned by the caller. `grad` has the
- * shape of the op's output and is borrowed. out[i] may have the op's broadcast shape and dtype: the tape sums and casts it
- * to the input's. */
+ * shape of the op's output and is borrowed. out[i] may have the op's broadcast shape and dtype: the tape sums and
+ * casts it to the input's. */
 typedef void mt_backward_function(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                                   struct mt_tensor **out);
 
-/* An op on the tape, or the accumulator of a leaf's gradient.
- * Invariants: references > 0; `waiting` >= 0; of an op, `backward` is not NULL and its inputs' ops have smaller sequences;
- * of an accumulator, `leaf` is not NULL. */
+/* An op on the tape, or the accumulator of a leaf's gradient. Invariants: references > 0; `waiting` >= 0; of an op,
+ * `backward` is not NULL and its inputs' ops have smaller sequences; of an accumulator, `leaf` is not NULL. */
 struct mt_node {
     int references;
     uint64_t sequence;              /* order on the tape; of accumulators UINT64_MAX */
@@ -79,8 +78,9 @@ struct mt_node {
     bool has_run; /* and released what it kept: a graph runs once */
 };
 
-/* Takes memory of `shape` for the runtime's current scope, uninitialized. `name` is appended to the scope's op ("softmax"
- * and "exp" make "softmax.exp"; NULL leaves the op as it is). Returns NULL if the runtime has failed, or fails now. */
+/* Takes memory of `shape` for the runtime's current scope, uninitialized. `name` is appended to the scope's op
+ * ("softmax" and "exp" make "softmax.exp"; NULL leaves the op as it is). Returns NULL if the runtime has failed, or
+ * fails now. */
 struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, int dims,
                                   const int64_t *shape);
 

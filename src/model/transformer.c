@@ -1,5 +1,6 @@
-/* Parameters, forward and loss of the eager transformer. Parameters are taken in the order in which the reference's modules
- * are registered. In forward a tensor is released where the reference program's name for it goes out of scope. */
+/* Parameters, forward and loss of the eager transformer. Parameters are taken in the order in which the reference's
+ * modules are registered. In forward a tensor is released where the reference program's name for it goes out of
+ * scope. */
 #include "model/transformer.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* The transformer, eager: op by op, every tensor in a block of its own, like the reference model in PyTorch's eager mode.
+/* The transformer, eager: op by op, every tensor in a block of its own, like the reference in PyTorch's eager mode.
  *
  *   tokens (B,T) ─▶ embedding ─▶ (B,T,C) ─▶ L × block ─▶ norm ─▶ head ─▶ logits (B,T,V)
  *   block: x += attention(norm(x));  x += ffn(norm(x))
@@ -27,16 +27,16 @@ struct mt_transformer {
     struct mt_parameter *token_embeddings, *ln_final, *lm_head; /* (V, C), (C), (V, C) */
 };
 
-/* Takes and initializes every parameter for sequences of config->seq. After a failure of the runtime the model is partly
- * filled and still has to be destroyed. */
+/* Takes and initializes every parameter for sequences of config->seq. After a failure of the runtime the model is
+ * partly filled and still has to be destroyed. */
 void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_transformer *out);
 void mt_transformer_destroy(struct mt_runtime *rt, struct mt_transformer *model);
 
 /* Returns the logits (B,T,V) of tokens (B,T): a new reference, or NULL once the runtime has failed. */
 struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transformer *model, struct mt_tensor *tokens);
 
-/* Returns the mean cross entropy of logits (B,T,V) against targets (B,T), a scalar: a new reference, or NULL once the runtime
- * has failed. */
+/* Returns the mean cross entropy of logits (B,T,V) against targets (B,T), a scalar: a new reference, or NULL once
+ * the runtime has failed. */
 struct mt_tensor *mt_cross_entropy(struct mt_runtime *rt, struct mt_tensor *logits, struct mt_tensor *targets);
 
 #endif
