@@ -73,7 +73,7 @@ static inline const struct mt_label *recording_label_of(const struct recording *
     return mt_interner_find_label(recording->interner, event->label);
 }
 
-/* Equal but for address and time. */
+/* True if two events are equal, except for address and time. */
 static inline bool recording_event_equal(const struct mt_event *a, const struct mt_event *b)
 {
     return a->sequence == b->sequence && a->kind == b->kind && a->requested_bytes == b->requested_bytes &&
@@ -81,7 +81,7 @@ static inline bool recording_event_equal(const struct mt_event *a, const struct 
            a->label == b->label && a->span == b->span && a->stream == b->stream;
 }
 
-/* The number of the first event in which two recordings differ, or after which one goes on alone; -1: they are one sequence. */
+/* Returns the number of the first event in which two recordings differ, or which only one has; -1 if they are equal. */
 static inline long recording_first_difference(const struct recording *a, const struct recording *b)
 {
     size_t i = 0;
@@ -115,7 +115,7 @@ static inline mt_status recording_train(struct recording *recording, const char 
     return status;
 }
 
-/* The events of step `step`: *first and the number of them. */
+/* Returns the number of events of step `step`; *first is the first of them. */
 static inline size_t recording_step(const struct recording *recording, uint64_t step, const struct mt_event **first)
 {
     size_t begin = 0, end = 0;

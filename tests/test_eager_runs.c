@@ -1,5 +1,5 @@
-/* What holds of every run of the eager model: the same events on every device, no block without a label, roles that
- * tell the truth, out of memory as an ordinary outcome. With "cuda" as argument: what holds on a card. */
+/* Properties of every run of the eager model: the same events on every device, a label for every block, roles that are
+ * true, out of memory as an ordinary outcome. With "cuda" as argument: the properties of runs on a card. */
 #include "gpu.h"
 #include "recording.h"
 
@@ -87,7 +87,7 @@ static void record(struct recording *recording, size_t setup, const char *device
         fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
 }
 
-/* `sim` and `device` are of one capacity: `tight` takes smaller segments where there is little. */
+/* `sim` and `device` have the same capacity, since `tight` takes smaller segments from a small device. */
 static void expect_one_sequence(const char *sim, const char *device)
 {
     for (size_t setup = 0; setup < SETUPS; setup++) {
@@ -139,7 +139,7 @@ static void every_block_is_known(void **state)
     }
 }
 
-/* The blocks that are live when a step's backward begins, by their alloc events. */
+/* Lists the blocks that are live when a step's backward begins, by their alloc events. */
 static size_t live_at_backward(const struct recording *recording, const struct mt_event **live)
 {
     size_t count = 0;
@@ -159,8 +159,8 @@ static size_t live_at_backward(const struct recording *recording, const struct m
     return 0;
 }
 
-/* What forward labelled saved (or a weight's cast) is there when backward begins, and nothing that it called temporary
- * but the loss itself. */
+/* Blocks that forward labelled saved or weight cast are live when backward begins. Of its temporaries only the loss
+ * is. */
 static void saved_blocks_are_those_that_backward_finds(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static mt_status no_time(struct mt_device *device, int from, int to, double *out
     return MT_OK;
 }
 
-/* Trains with the nth product failing; returns whether it was reached. */
+/* Trains with the nth product failing. Returns true if there was an nth product. */
 static bool train_with_failing_product(uint64_t n)
 {
     struct mt_training_config config = config_of(1);

@@ -1,5 +1,5 @@
-/* The eager model's arithmetic against the golden file: losses, logits, gradients, parameters after five steps. The file may
- * be given as an argument, and after it the device (cpu). */
+/* The eager model's arithmetic against the golden file: losses, logits, gradients, parameters after five steps. The
+ * file may be given as an argument, and after it the device (cpu). */
 #include "golden_cases.h"
 #include "gpu.h"
 #include "model/autocast.h"
@@ -14,7 +14,7 @@
 
 static const char *golden_device = "cpu:2GiB";
 
-/* One element of what was read back, widened. */
+/* Returns an element of data that was read back, widened. */
 static double element(const void *raw, mt_dtype dtype, size_t i)
 {
     if (dtype == MT_F64)

@@ -14,7 +14,7 @@
 
 enum { INPUTS = 3, LARGEST = 256 };
 
-/* A function of one to three inputs, and how they are shaped and spread. */
+/* A function of one to three inputs, with their shapes and ranges. */
 struct subject {
     const char *name;
     struct mt_tensor *(*function)(struct mt_runtime *rt, struct mt_tensor *const *inputs);
@@ -99,7 +99,7 @@ static struct mt_tensor *weighted(struct mt_runtime *rt, const struct subject *s
     return mean;
 }
 
-/* The value at `values` of the inputs; no graph. */
+/* Returns the value of the function for these inputs, without a graph. */
 static double evaluate(struct mt_runtime *rt, const struct subject *subject, double values[INPUTS][LARGEST])
 {
     struct mt_tensor *inputs[INPUTS] = {NULL};
@@ -116,7 +116,7 @@ static double evaluate(struct mt_runtime *rt, const struct subject *subject, dou
     return value * scale;
 }
 
-/* The gradients of all inputs by backward, into `gradients`. */
+/* Computes the gradients of all inputs by backward. */
 static void differentiate(struct mt_runtime *rt, const struct subject *subject, double values[INPUTS][LARGEST],
                           double gradients[INPUTS][LARGEST])
 {
@@ -216,7 +216,7 @@ static struct mt_tensor *f_rotate(struct mt_runtime *rt, struct mt_tensor *const
     return mt_rotate(rt, MT_ROLE_SAVED, NULL, x[0], 10000);
 }
 
-/* The same tensor on both sides: gradients of two uses meet. */
+/* The same tensor on both sides: the gradients of two uses are added. */
 static struct mt_tensor *f_square_sum(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
     struct mt_tensor *square = mt_multiply(rt, MT_ROLE_SAVED, NULL, x[0], x[0]);
@@ -356,7 +356,7 @@ static void every_backward_agrees_with_central_differences(void **state)
         check_subject(&subjects[i]);
 }
 
-/* What a node kept goes when it has run, so it can't run again: not from the end that it ran from, nor from another. */
+/* A node that has run has released its tensors, so it can't run again: not from the same output, nor from another. */
 static void a_graph_that_has_run_is_refused_from_every_end(void **state)
 {
     (void)state;

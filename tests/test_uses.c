@@ -1,4 +1,4 @@
-/* The model notes what its ops read and write: of whole runs and of single ops. */
+/* The uses of blocks that the model notes, in whole runs and of single ops. */
 #include "model/ops.h"
 #include "model/use.h"
 #include "recording.h"
@@ -40,7 +40,7 @@ static void record(struct recording *recording, const char *device, bool autocas
         fail_msg("%s", mt_last_error());
 }
 
-/* The use of every block by the sequence of its alloc; NULL where none was told. Allocated. */
+/* Returns the use of every block by the sequence of its alloc, NULL if there was none. The caller frees the list. */
 static const struct mt_use **uses_by_block(const struct recording *recording)
 {
     const struct mt_use **uses = mt_host_alloc(recording->count * sizeof *uses);
@@ -52,7 +52,7 @@ static const struct mt_use **uses_by_block(const struct recording *recording)
     return uses;
 }
 
-/* The alloc of the block that `end`, a free, gives back. */
+/* Returns the alloc of the block that `end`, a free, gives back. */
 static const struct mt_event *alloc_of(const struct recording *recording, const struct mt_event *end)
 {
     const struct mt_event *event = end - 1;
@@ -130,7 +130,7 @@ static void uses_are_the_same_where_nothing_is_computed(void **state)
     }
 }
 
-/* Blocks of a role are used last in this phase, but for those of one op; returns how many there are. */
+/* Checks that blocks of a role are used last in this phase, except those of one op. Returns their number. */
 static size_t expect_last_phase(const struct recording *recording, mt_role role, mt_phase phase, const char *but)
 {
     size_t count = 0;
@@ -156,7 +156,7 @@ static void gradients_are_used_last_by_the_optimizer(void **state)
     recording_close(&recording);
 }
 
-/* The exception is kept for its shape alone, as PyTorch keeps it. */
+/* The exception is kept only for its shape, as in PyTorch. */
 static void what_is_saved_is_used_last_by_backward(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static struct mt_tensor *make(struct laboratory *lab, mt_dtype dtype, int64_t ro
     return mt_tensor_empty(&lab->rt, MT_ROLE_TEMPORARY, NULL, dtype, columns > 0 ? 2 : 1, shape);
 }
 
-/* Lets go of a tensor, and returns what was told of its block. */
+/* Releases a tensor and returns the use of its block. */
 static const struct mt_use *release(struct laboratory *lab, struct mt_tensor *tensor)
 {
     size_t told = lab->recording.use_count;
@@ -239,7 +239,7 @@ static const struct mt_use *release(struct laboratory *lab, struct mt_tensor *te
     return &lab->recording.uses[told];
 }
 
-/* So many events that are nobody's use; returns the moment after them. */
+/* Emits some events that are no uses. Returns the moment after them. */
 static uint64_t pass_time(struct laboratory *lab, int events)
 {
     for (int i = 0; i < events; i++)
@@ -357,7 +357,7 @@ static void the_longest_pause_is_found(void **state)
     mt_tensor_release(&lab->rt, sink);
 }
 
-/* By then another block lies where the source was. */
+/* Another block has the address of the source then. */
 static void a_copy_remembers_its_source_when_that_is_gone(void **state)
 {
     struct laboratory *lab = *state;
@@ -398,7 +398,7 @@ static void the_host_reads_and_writes_too(void **state)
     expect_counts(release(lab, a), 1, 1, false);
 }
 
-/* An op that is refused has used nothing. */
+/* An op that is refused notes no use. */
 static void a_refused_op_is_no_use(void **state)
 {
     struct laboratory *lab = *state;

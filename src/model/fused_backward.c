@@ -1,6 +1,6 @@
-/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm adds.
- * Under autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward did not
- * keep are computed again in place of gradients that have served:
+/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm
+ * adds. Under autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward
+ * did not keep are computed again in place of gradients that have served:
  *
  *   gate   the gates become their gradient, and the gradient of the gate's output becomes that output again
  *   norm   the gradient of its output becomes that output again

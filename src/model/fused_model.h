@@ -3,9 +3,9 @@
  *   tokens ─▶ embedding ─▶ x ─▶ L × block ─▶ norm ─▶ head ─▶ logits, which the loss turns into their gradient
  *   block: middle = x + attention(norm(x));  next x = middle + ffn(norm(middle)); the norm after a sum computes the sum
  *
- * There is no tape. Forward keeps in each layer what backward will need, and backward releases it on its way. The outputs
- * of the norms and of the gate are not kept: backward computes them again, in place of tensors that have served. With
- * config->checkpoint forward keeps only a layer's input, norm1.x, and backward first computes the rest again. With
+ * There is no tape. Forward keeps in each layer what backward will need, and backward releases it on its way. The
+ * outputs of the norms and of the gate are not kept: backward computes them again, in place of tensors that have served.
+ * With config->checkpoint forward keeps only a layer's input, norm1.x, and backward first computes the rest again. With
  * config->optimizer_in_backward on, a gradient is released as soon as it is complete and its parameter updated. With it
  * beside, updates are queued on another stream on the way: they are bound by memory, and backward by arithmetic.
  *

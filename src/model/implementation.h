@@ -27,8 +27,8 @@ struct mt_implementation {
     /* Returns the loss, a scalar, or NULL. Borrowed, until end_step. */
     const struct mt_tensor *(*loss)(const void *model);
 
-    /* Adds the loss's gradients to the parameters', or makes them if there are none. Makes update number `step` (from 1)
-     * on the way, unless optimizer_in_backward is off. */
+    /* Adds the loss's gradients to the parameters', or makes them if there are none. Makes update number `step` (from
+     * 1) on the way, unless optimizer_in_backward is off. */
     void (*backward)(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch);
 
     /* Makes update number `step` of the parameters that have a gradient. */
@@ -37,8 +37,8 @@ struct mt_implementation {
     /* Releases the gradients. */
     void (*zero_grad)(struct mt_runtime *rt, void *model);
 
-    /* Returns a hash of the addresses of the gradients that are held. Queued work refers to addresses, and between steps
-     * nothing else that a model holds changes its address. */
+    /* Returns a hash of the addresses of the gradients that are held. Queued work refers to addresses, and between
+     * steps nothing else that a model holds changes its address. */
     uint64_t (*gradient_places)(const void *model);
 
     /* Releases the tensors that the step made. */
