@@ -48,7 +48,7 @@ struct mt_node *mt_graph_add_inputs(struct mt_runtime *rt, const char *name, mt_
         needed |= inputs[i] != NULL && inputs[i]->node != NULL;
     if (!rt->grad_enabled || !needed || out == NULL)
         return NULL;
-    assert(out->node == NULL && out->references > 0); /* one op makes a tensor */
+    assert(out->node == NULL && mt_tensor_is_sound(out)); /* one op makes a tensor */
     struct mt_node *node = node_create(rt, name);
     node->backward = backward;
     for (int i = 0; i < count; i++)

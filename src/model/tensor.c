@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes from the first element of a tensor to the end of the last one. */
+/* Returns the bytes from the first element of a tensor to the end of the last one. */
 static uint64_t extent_bytes(const struct mt_tensor *tensor)
 {
     uint64_t last = 0;
@@ -17,8 +17,7 @@ static uint64_t extent_bytes(const struct mt_tensor *tensor)
     return (last + 1) * mt_dtype_bytes(tensor->dtype);
 }
 
-/* True if the invariants of struct mt_tensor hold. */
-static bool is_sound(const struct mt_tensor *tensor)
+bool mt_tensor_is_sound(const struct mt_tensor *tensor)
 {
     if (tensor->references <= 0 || tensor->storage->references <= 0 || tensor->dims < 0 || tensor->dims > MT_MAX_DIMS)
         return false;
@@ -100,7 +99,7 @@ struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const cha
     *tensor =
         (struct mt_tensor){.references = 1, .dtype = dtype, .storage = storage, .address = mt_block_address(block)};
     set_shape(tensor, dims, shape);
-    assert(is_sound(tensor) && mt_tensor_bytes(tensor) == bytes);
+    assert(mt_tensor_is_sound(tensor) && mt_tensor_bytes(tensor) == bytes);
     return tensor;
 }
 
@@ -149,7 +148,7 @@ struct mt_tensor *mt_tensor_view(struct mt_runtime *rt, struct mt_tensor *tensor
     tensor->storage->references++;
     memcpy(view->shape, shape, (size_t)dims * sizeof shape[0]);
     memcpy(view->stride, stride, (size_t)dims * sizeof stride[0]);
-    assert(is_sound(view));
+    assert(mt_tensor_is_sound(view));
     return view;
 }
 

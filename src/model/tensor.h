@@ -121,6 +121,9 @@ void mt_node_release(struct mt_runtime *rt, struct mt_node *node);
 /* Releases what a node saved for its backward. */
 void mt_node_release_saved(struct mt_runtime *rt, struct mt_node *node);
 
+/* True if the invariants of struct mt_tensor hold; for asserts. */
+bool mt_tensor_is_sound(const struct mt_tensor *tensor);
+
 /* True if numbers of a dtype have a precision: a mask or an index has none. */
 static inline bool mt_is_floating(mt_dtype dtype)
 {
