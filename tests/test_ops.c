@@ -123,7 +123,7 @@ static void call_sum(struct mt_tensor *const *t)
 
 static void call_matmul(struct mt_tensor *const *t)
 {
-    mt_op_matmul(&lab.rt, t[0], t[1], t[2]);
+    mt_op_product(&lab.rt, 1, 0, t[0], t[1], t[2]);
 }
 
 static void call_gather_rows(struct mt_tensor *const *t)

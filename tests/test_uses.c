@@ -312,7 +312,7 @@ static void a_product_uses_its_workspace(void **state)
     struct mt_tensor *m[3];
     for (int i = 0; i < 3; i++)
         m[i] = mt_tensor_empty(&lab->rt, MT_ROLE_TEMPORARY, NULL, MT_F32, 3, shape);
-    mt_op_matmul(&lab->rt, m[0], m[1], m[2]);
+    mt_op_product(&lab->rt, 1, 0, m[0], m[1], m[2]);
     struct mt_tensor *workspace = mt_tensor_retain(lab->rt.workspaces[0]);
     expect_counts(release(lab, m[0]), 0, 1, true);
     expect_counts(release(lab, m[1]), 1, 0, false);

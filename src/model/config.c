@@ -91,13 +91,6 @@ mt_status mt_model_config_read(const char *path, struct mt_model_config *out)
     return MT_OK;
 }
 
-static mt_status check_range(const char *what, int64_t value, int64_t low, int64_t high)
-{
-    if (value >= low && value <= high)
-        return MT_OK;
-    return mt_fail(MT_USAGE, "%s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, what, value, low, high);
-}
-
 static mt_status check_sizes(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
@@ -109,9 +102,9 @@ static mt_status check_sizes(const struct mt_training_config *config)
         {"layers", m->layers, 1, 4096},   {"heads", m->heads, 1, 1 << 16},      {"batch", config->batch, 1, 1 << 20},
         {"seq", config->seq, 1, 1 << 24}, {"steps", config->steps, 1, 1000000}, {"warmup", config->warmup, 0, 1000000}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        mt_status status = check_range(ranges[i].what, ranges[i].value, ranges[i].low, ranges[i].high);
-        if (status != MT_OK)
-            return status;
+        if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high)
+            return mt_fail(MT_USAGE, "%s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, ranges[i].what,
+                           ranges[i].value, ranges[i].low, ranges[i].high);
     }
     return MT_OK;
 }

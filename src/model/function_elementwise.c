@@ -30,9 +30,7 @@ static struct mt_tensor *binary_output(struct mt_runtime *rt, mt_role role, cons
 static struct mt_tensor *unary_output(struct mt_runtime *rt, mt_role role, const char *name, mtk_unary_op op, double s,
                                       const struct mt_tensor *x)
 {
-    if (x == NULL)
-        return NULL;
-    struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
     mt_op_unary(rt, op, s, out, x);
     return out;
 }
@@ -243,9 +241,7 @@ static void where_backward(struct mt_runtime *rt, const struct mt_node *node, st
 struct mt_tensor *mt_where(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *mask,
                            struct mt_tensor *x, struct mt_tensor *other)
 {
-    if (x == NULL)
-        return NULL;
-    struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
     mt_op_ternary(rt, MTK_SELECT, 0, 0, out, mask, x, other);
     mt_node_save(rt, mt_graph_add(rt, name, where_backward, out, x, NULL), 0, mask);
     return out;

@@ -25,7 +25,7 @@ static struct mt_tensor *product(struct mt_runtime *rt, mt_role role, const char
     assert(a->dims == 3 && b->dims == 3 && a->dtype == b->dtype);
     const int64_t shape[] = {a->shape[0], a->shape[1], b->shape[2]};
     struct mt_tensor *out = mt_tensor_empty(rt, role, name, a->dtype, 3, shape);
-    mt_op_matmul(rt, out, a, b);
+    mt_op_product(rt, 1, 0, out, a, b);
     return out;
 }
 
@@ -70,10 +70,8 @@ static void softmax_backward(struct mt_runtime *rt, const struct mt_node *node, 
 
 struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
-    if (x == NULL)
-        return NULL;
-    struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
-    struct mt_tensor *lse = rt->grad_enabled ? row_column(rt, MT_ROLE_SAVED, "lse", x) : NULL;
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
+    struct mt_tensor *lse = rt->grad_enabled && x != NULL ? row_column(rt, MT_ROLE_SAVED, "lse", x) : NULL;
     mt_op_softmax(rt, 1, MTK_KEYS_ALL, out, lse, x);
     struct mt_node *node = mt_graph_add(rt, name, softmax_backward, out, x, NULL);
     mt_node_save(rt, node, 0, x);
@@ -93,9 +91,7 @@ static void causal_weights_backward(struct mt_runtime *rt, const struct mt_node 
 struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                                     double scale)
 {
-    if (x == NULL)
-        return NULL;
-    struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
     mt_op_softmax(rt, scale, MTK_KEYS_UP_TO_QUERY, out, NULL, x);
     struct mt_node *node = mt_graph_add(rt, name, causal_weights_backward, out, x, NULL);
     mt_node_set_scalar(node, scale);

@@ -116,9 +116,7 @@ static void rotate_backward(struct mt_runtime *rt, const struct mt_node *node, s
 
 struct mt_tensor *mt_rotate(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double theta)
 {
-    if (x == NULL)
-        return NULL;
-    struct mt_tensor *out = mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
     mt_op_rotate(rt, theta, 1, out, x);
     struct mt_node *node = mt_graph_add(rt, name, rotate_backward, out, x, NULL);
     mt_node_set_scalar(node, theta);

@@ -11,6 +11,13 @@
 #include "model/graph.h"
 #include "model/ops.h"
 
+/* Takes an output in the shape and dtype of x, row-major: for the files of functions. NULL if x is, after a failure. */
+static inline struct mt_tensor *mt_function_output(struct mt_runtime *rt, mt_role role, const char *name,
+                                                   const struct mt_tensor *x)
+{
+    return x == NULL ? NULL : mt_tensor_empty(rt, mt_effective_role(rt, role), name, x->dtype, x->dims, x->shape);
+}
+
 /* Elementwise, in the wider of two dtypes, as in PyTorch's type promotion. One operand has the shape of the output.
  * Under autocast mt_exp is computed in fp32. */
 struct mt_tensor *mt_add(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,

@@ -168,11 +168,6 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
                      MT_MATMUL_WORKSPACE_BYTES);
 }
 
-void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
-{
-    mt_op_product(rt, 1, 0, out, a, b);
-}
-
 /* Checks an op that selects by an index: `wide` is (…, c), `index` is (…) of int64. */
 static bool indexed(struct mt_runtime *rt, const char *op, const struct mt_tensor *wide, const struct mt_tensor *index,
                     const struct mt_tensor *other)

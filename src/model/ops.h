@@ -26,8 +26,6 @@ void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const st
  * may have an output of fp32. Takes the phase's workspace at its first use. */
 void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                    const struct mt_tensor *b);
-/* out = product. */
-void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b);
 
 /* Gives the workspaces of matrix products back. */
 void mt_op_workspaces_release(struct mt_runtime *rt);
