@@ -1,6 +1,6 @@
 /* Casts, and autocast: the ops that run in bf16, those in fp32, and the copies of weights that it keeps.
  *
- * * Inside of a region matrix products take their operands in bf16; exp, sum and logsumexp take theirs in fp32;
+ * Inside of a region matrix products take their operands in bf16; exp, sum and logsumexp take theirs in fp32;
  * every other op runs in the dtype that it is given. The bf16 copy of a parameter is made once and kept until the
  * region ends; with gradients enabled it is kept longer, until the backward of the product that saved it. This is
  * why autocast can need more memory than fp32. The rules are PyTorch's (torch.autocast, "CUDA ops that autocast to

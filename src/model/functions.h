@@ -1,7 +1,7 @@
 /* Differentiable functions: each takes its output from the allocator, runs the op, and adds a node to the tape. They
  * return a new reference, or NULL once the runtime has failed. They borrow their inputs, which may be NULL then.
  *
- * * `role` is MT_ROLE_SAVED for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before;
+ * `role` is MT_ROLE_SAVED for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before;
  * without gradients every output is temporary. `name` is appended to the scope's op. Allocations, their order and
  * their lifetimes are those of PyTorch's eager mode; docs/eager.md gives the sources. */
 #ifndef MT_MODEL_FUNCTIONS_H

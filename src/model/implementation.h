@@ -1,7 +1,7 @@
 /* The implementations of a model, as a training run uses them: a table of functions over a model that is opaque to the
  * run.
  *
- * * Failures are kept in the runtime. After one, the functions do nothing more; a model that was made in part is
+ * Failures are kept in the runtime. After one, the functions do nothing more; a model that was made in part is
  * destroyed like a whole one. */
 #ifndef MT_MODEL_IMPLEMENTATION_H
 #define MT_MODEL_IMPLEMENTATION_H

@@ -2,7 +2,7 @@
  * accounts for its cost, and calls the device's kernel if the device computes. None allocates, but for the workspaces
  * of matrix products. So a device that computes nothing tests as strictly as one that does.
  *
- * * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime an op
+ * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime an op
  * does nothing. A NULL tensor that is not said to be allowed is a failure. Formulas are at kernels.h. */
 #ifndef MT_MODEL_OPS_H
 #define MT_MODEL_OPS_H

@@ -62,8 +62,8 @@ static bool column_fits(struct mt_runtime *rt, const char *op, const struct mt_t
 /* Checks a norm. If something is added there is a sum, and the norm lies elsewhere. */
 static bool norm_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_tensors *norm)
 {
-    const struct mt_tensor *const needed[] = {norm->x, norm->out, norm->sum}, *const rows[] = {norm->x, norm->y,
-                                                                                               norm->sum};
+    const struct mt_tensor *const needed[] = {norm->x, norm->out, norm->sum};
+    const struct mt_tensor *const rows[] = {norm->x, norm->y, norm->sum};
     bool adds = norm->y != NULL;
     if (!mt_op_ready(rt, op, needed, adds ? 3 : 2) || !rows_fit(rt, op, rows, adds ? 3 : 1) ||
         !rows_fit(rt, op, (const struct mt_tensor *[]){norm->out, norm->x}, 2) ||
@@ -85,12 +85,13 @@ void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm)
                 (const struct mt_tensor *[]){norm->out, norm->y, written_sum, norm->x}, 4, false);
     if (!mt_op_launches(rt, "rms_norm"))
         return;
-    struct mtk_view out = mt_op_view(norm->out), x = mt_op_view(norm->x), weight = mt_op_view(norm->weight), rstd, sum,
-                    y;
+    struct mtk_view out = mt_op_view(norm->out), x = mt_op_view(norm->x), weight = mt_op_view(norm->weight);
+    struct mtk_view rstd, sum, y;
     MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, &out, mt_op_optional_view(norm->rstd, &rstd),
                  mt_op_optional_view(written_sum, &sum), &x, mt_op_optional_view(norm->y, &y), &weight);
 }
 
+/* Checks the gradients of a norm. Only `before` may share memory with dx. */
 static bool norm_grad_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_grad_tensors *norm)
 {
     const struct mt_tensor *const needed[] = {norm->dx, norm->grad, norm->x, norm->partial_sum};
