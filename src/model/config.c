@@ -146,23 +146,29 @@ static mt_status check_flash(const struct mt_model_config *m)
 }
 
 /* Checks that settings do not exclude each other. */
-static mt_status check_implementation(const struct mt_training_config *config)
+static mt_status check_combinations(const struct mt_training_config *config)
 {
     bool is_fused = config->implementation == MT_IMPLEMENTATION_FUSED;
-    if (!is_fused && config->autocast && config->weight_cast != MT_WEIGHT_CAST_REGION)
-        return mt_fail(MT_USAGE, "the eager model casts weights once a region, as autocast does; "
-                                 "impl fused knows weight-cast layer and persistent, too");
-    if (is_fused && config->attention != MT_ATTENTION_WEIGHTS && config->attention != MT_ATTENTION_FLASH)
-        return mt_fail(MT_USAGE, "the fused model keeps the weights of attention or nothing of its size: "
-                                 "attention weights or flash");
-    if (!is_fused && config->checkpoint != MT_CHECKPOINT_OFF)
-        return mt_fail(MT_USAGE, "the eager model keeps what its operations keep; impl fused knows checkpoint block");
-    if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
-        return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
-                                 "impl fused knows optimizer-in-backward on and beside");
-    if (config->cuda_graph && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
-        return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
-                                 "cuda-graph on takes optimizer-in-backward off");
+    bool updates_after = config->optimizer_in_backward == MT_OPTIMIZER_IN_BACKWARD_OFF;
+    const struct {
+        bool is_excluded;
+        const char *text;
+    } rules[] = {
+        {!is_fused && config->autocast && config->weight_cast != MT_WEIGHT_CAST_REGION,
+         "impl eager only has weight-cast region; impl fused has layer and persistent, too"},
+        {is_fused && config->attention != MT_ATTENTION_WEIGHTS && config->attention != MT_ATTENTION_FLASH,
+         "impl fused only has attention weights and flash; impl eager has custom and softmax, too"},
+        {!is_fused && config->checkpoint != MT_CHECKPOINT_OFF,
+         "impl eager only has checkpoint off; impl fused has block, too"},
+        {!is_fused && !updates_after,
+         "impl eager only has optimizer-in-backward off; impl fused has on and beside, too"},
+        {config->cuda_graph && !updates_after,
+         "a graph repeats the same numbers, and the step size of an update changes with each step: "
+         "cuda-graph on needs optimizer-in-backward off"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].is_excluded)
+            return mt_fail(MT_USAGE, "%s", rules[i].text);
     return MT_OK;
 }
 
@@ -182,7 +188,7 @@ mt_status mt_training_config_check(const struct mt_training_config *config)
     if (config->attention == MT_ATTENTION_FLASH)
         status = check_flash(m);
     if (status == MT_OK)
-        status = check_implementation(config);
+        status = check_combinations(config);
     if (status != MT_OK)
         return status;
     if (config->data == MT_DATA_FILE && m->vocab < 256)

@@ -127,11 +127,9 @@ static mt_status check_kernels(const struct mt_device *device, mt_attention_kind
     bool has_flash = kernels->attention != NULL && kernels->attention_grad != NULL;
     bool has_weights = kernels->softmax != NULL && kernels->softmax_grad != NULL;
     if (attention == MT_ATTENTION_FLASH && !has_flash)
-        return mt_fail(MT_USAGE, "the kernels of %s have no flash attention; attention weights does without",
-                       device->name);
+        return mt_fail(MT_USAGE, "the kernels of %s have no flash attention; use attention weights", device->name);
     if (attention == MT_ATTENTION_WEIGHTS && !has_weights)
-        return mt_fail(MT_USAGE, "the kernels of %s have no softmax of one pass; attention flash does without",
-                       device->name);
+        return mt_fail(MT_USAGE, "the kernels of %s have no softmax of one pass; use attention flash", device->name);
     return MT_OK;
 }
 

@@ -7,8 +7,8 @@
 static bool expect_kernel(struct mt_runtime *rt, const char *op, bool has_kernel)
 {
     if (!has_kernel)
-        mt_runtime_fail(rt, mt_fail(MT_USAGE, "%s: the kernels of %s have none for it; attention custom does without",
-                                    op, rt->device->name));
+        mt_runtime_fail(
+            rt, mt_fail(MT_USAGE, "%s: %s has no kernel for it; attention custom needs none", op, rt->device->name));
     return has_kernel;
 }
 
