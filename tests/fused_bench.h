@@ -1,8 +1,10 @@
-/* A fused model that a test leads step by step, on the device that the test was given, and what several tests train. */
+/* A fused model that a test runs step by step, on the device that the test was given, and settings that several tests
+ * train. */
 #ifndef MT_TESTS_FUSED_BENCH_H
 #define MT_TESTS_FUSED_BENCH_H
 
 #include "model/fused_model.h"
+#include "model/ops.h"
 #include "model/token_source.h"
 #include "recording.h"
 
@@ -48,7 +50,7 @@ static inline void close_model(struct bench_model *m)
     if (m->rt.status != MT_OK)
         fail_msg("%s", mt_last_error());
     mt_fused_destroy(&m->rt, &m->model);
-    mt_runtime_close(&m->rt);
+    mt_op_workspaces_release(&m->rt);
     mt_token_source_close(m->tokens);
     mt_alloc_stats(m->alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
@@ -57,7 +59,7 @@ static inline void close_model(struct bench_model *m)
     mt_interner_destroy(m->interner);
 }
 
-/* The elements of a contiguous tensor, widened. */
+/* Returns the elements of a contiguous tensor, widened. The caller frees them. */
 static inline double *read_all(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
     assert_non_null(tensor);
@@ -71,7 +73,7 @@ static inline double *read_all(struct mt_runtime *rt, const struct mt_tensor *te
     return values;
 }
 
-/* The values or gradients of a part. */
+/* Returns the values or gradients of a part. The caller frees them. */
 static inline double *read_part(struct bench_model *m, const struct mt_fused_part *part, bool gradient)
 {
     const struct mt_parameter *parameter = &part->weight->parameter;
@@ -87,7 +89,8 @@ static inline size_t part_count(const struct mt_fused_part *part)
     return (size_t)(part->rows * value->shape[value->dims - 1]);
 }
 
-/* One step of training, with a look at the model between backward and update; returns the loss. */
+/* Runs one step of training and returns its loss. Calls `before_update`, if there is one, between backward and
+ * update. */
 static inline double train_step(struct bench_model *m, int64_t step,
                                 void (*before_update)(struct bench_model *m, void *), void *context)
 {

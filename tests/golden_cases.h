@@ -1,6 +1,6 @@
-/* The cases of the golden file, which PyTorch computed from the model's formulas: what each trains, its losses, and of
- * tensors their norm and first elements. Cases that a GPU computed are held to a GPU's accuracy; those of autocast round to
- * bf16 at every product, in another order of summation. */
+/* The cases of the golden file, which PyTorch computed from the model's formulas. A case has its settings, its
+ * losses, and the norm and the first elements of tensors. Cases that a GPU computed have a GPU's tolerance; those of
+ * autocast round to bf16 at every product, in another order of summation. */
 #ifndef MT_TESTS_GOLDEN_CASES_H
 #define MT_TESTS_GOLDEN_CASES_H
 
@@ -19,7 +19,7 @@ enum { GOLDEN_STEPS = 5, GOLDEN_LEAST_CASES = 12 };
 
 static const char *golden_path = MT_TEST_DATA "/golden_model.json";
 
-/* How far a case may be off. `first` is relative to the root mean square of the tensor. */
+/* The tolerances of a case. `first` is relative to the root mean square of the tensor. */
 struct golden_tolerance {
     double loss, norm, first;
 };
@@ -45,7 +45,7 @@ static inline int64_t golden_size(const json_t *golden, const char *key)
     return json_integer_value(json_object_get(golden, key));
 }
 
-/* What a case trains, by the eager model. */
+/* Returns the settings of a case, for the eager model. */
 static inline struct mt_training_config golden_config(const json_t *golden)
 {
     struct mt_training_config config = mt_training_config_default();

@@ -81,7 +81,7 @@ static bool is_square(const struct mt_label *label)
     return label->dims >= 2 && label->shape[label->dims - 1] == SEQ && label->shape[label->dims - 2] == SEQ;
 }
 
-/* What is live of shape (…,T,T), or (BH,T,T), when the last backward begins. */
+/* The blocks of shape (…,T,T), or (BH,T,T), that are live when the last backward begins. */
 struct kept {
     int floating, masks;
     uint64_t bytes; /* of the floating ones */
@@ -130,7 +130,7 @@ static void each_way_keeps_its_number_of_squares(void **state)
         }
 }
 
-/* Nowhere in the step, that is: neither kept nor for a moment. */
+/* At no time in the step, neither kept nor as a temporary. */
 static void flash_makes_no_square_at_all(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static int log_sum_exps_of(const struct mt_training_config *config)
     return count;
 }
 
-/* Backward alone reads it. */
+/* Only backward reads it. */
 static void without_gradients_there_is_no_log_sum_exp(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void a_device_without_the_kernel_says_so(void **state)
     struct mtk_table without = mtk_cpu;
     without.softmax = NULL;
     assert_int_equal(train_without(MT_ATTENTION_SOFTMAX, without), MT_USAGE);
-    assert_non_null(strstr(mt_last_error(), "softmax: the kernels of cpu:1GiB have none for it"));
+    assert_non_null(strstr(mt_last_error(), "softmax: cpu:1GiB has no kernel for it"));
     assert_int_equal(train_without(MT_ATTENTION_CUSTOM, without), MT_OK);
     assert_int_equal(train_without(MT_ATTENTION_FLASH, without), MT_OK);
     without = mtk_cpu;

@@ -1,6 +1,6 @@
-/* Softmax and attention of the CPU's table against their formulas, written out plainly here, over random shapes, strides
- * and dtypes; nothing but the outputs' elements may change. Their gradients are held against differences in
- * test_gradients.c. */
+/* Softmax and attention of the CPU's table against their formulas, written out plainly here, over random shapes,
+ * strides and dtypes; nothing but the outputs' elements may change. test_gradients.c compares their gradients with
+ * differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { SEED = 9200, ROUNDS = 150, LONGEST = 600 };
 
-/* What one rounding to dtype may make of a value. */
+/* Returns the largest error of one rounding to a dtype. */
 static double unit_of(mt_dtype dtype)
 {
     return dtype == MT_F64 ? 1e-12 : dtype == MT_BF16 ? 0x1p-8 : 0x1p-23;
@@ -40,7 +40,7 @@ static struct strided create_column(struct dice *dice, mt_dtype dtype, const int
     return strided_create(dice, dtype == MT_F64 ? MT_F64 : MT_F32, rows);
 }
 
-/* One row of a softmax, and its lse, against the formula. */
+/* Compares one row of a softmax, and its lse, with the formula. */
 static void check_row(const struct strided *out, const struct strided *lse, const struct strided *in, struct place row,
                       double scale, mtk_keys keys)
 {
@@ -80,7 +80,7 @@ static void softmax_of_rows_is_its_formula(void **state)
     }
 }
 
-/* A row that sees nothing but -inf has no softmax, a nan among its elements makes all of it nan. */
+/* A row of -inf alone has no softmax; one nan makes the whole row nan. */
 static void what_has_no_softmax_is_nan(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static double score(const struct strided *q, const struct strided *k, struct pla
     return sum;
 }
 
-/* One query's output and lse against the formula. */
+/* Compares one query's output and lse with the formula. */
 static void check_query(const struct strided *all, struct place query, double scale)
 {
     enum { Q, K, V, OUT, LSE };
@@ -152,7 +152,7 @@ static void causal_attention_is_its_formula(void **state)
 
 /* ---- tf32 ---- */
 
-/* Of backward the output is 0, so that delta is, and a gradient counts as a product's operand alone. */
+/* In backward the output is 0 and so is delta: a gradient counts only as the operand of a product. */
 enum { Q, K, V, GRAD, ZERO, OUT, LSE, DQ, DK, DV, DELTA, TENSORS, OPERANDS = OUT };
 
 static void round_elements(struct strided *s)
@@ -163,7 +163,7 @@ static void round_elements(struct strided *s)
     while (place_next(&place, s->view.shape));
 }
 
-/* Both ways, of what is in `all`. */
+/* Runs forward and backward on the tensors of `all`. */
 static void attend_both_ways(mtk_math math, struct strided *all)
 {
     assert_int_equal(
@@ -190,7 +190,7 @@ static void expect_equal_elements(const double *a, const double *b, int64_t coun
         assert_true(a[i] == b[i]);
 }
 
-/* And in other dtypes it rounds nothing. */
+/* In other dtypes nothing is rounded. */
 static void attention_in_tf32_is_that_of_rounded_operands(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The attention layer called alone: every variant computes one thing, output and gradients, in each precision. With
+/* The attention layer alone: all variants compute the same output and gradients, in each precision. With
  * "cuda" as argument: on a card, too. */
 #include "gpu.h"
 #include "model/attention_layer.h"
@@ -19,12 +19,12 @@ enum { COUNT = BATCH * LENGTH * WIDTH, WEIGHT_COUNT = WIDTH * WIDTH };
 
 static const char *const kind_names[KINDS] = {"custom", "softmax", "weights", "flash"};
 
-/* What a layer made of the same input and weights, as numbers. */
+/* The results of a layer for the same input and weights. */
 struct made {
     double output[COUNT], input_grad[COUNT], weight_grads[PROJECTIONS][WEIGHT_COUNT];
 };
 
-/* A layer and what it runs on. */
+/* A layer and its device. */
 struct bench {
     struct recording recording;
     struct mt_device *device;
@@ -49,7 +49,7 @@ static double element(const void *data, mt_dtype dtype, int64_t i)
     return dtype == MT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
-/* Elements in the order of memory: all that is read here is contiguous. */
+/* Returns elements in the order of memory: every tensor that is read here is contiguous. */
 static void read_back(struct bench *bench, const struct mt_tensor *tensor, double *out)
 {
     double data[COUNT];
@@ -90,7 +90,7 @@ static void close_bench(struct bench *bench)
     for (int i = 0; i < PROJECTIONS; i++)
         mt_parameter_release(&bench->rt, &bench->projections[i]);
     mt_parameter_release(&bench->rt, &bench->input);
-    mt_runtime_close(&bench->rt);
+    mt_op_workspaces_release(&bench->rt);
     mt_alloc_destroy(bench->alloc);
     mt_device_close(bench->device);
     recording_close(&bench->recording);
@@ -117,7 +117,7 @@ static void make(const char *device, mt_attention_kind kind, mt_dtype dtype, str
     close_bench(&bench);
 }
 
-/* The distance between two vectors over the length of the second. */
+/* Returns the distance between two vectors divided by the length of the second. */
 static double distance(const double *a, const double *b, int count)
 {
     double difference = 0, length = 0;
@@ -138,7 +138,7 @@ static void expect_near(const char *what, const struct made *a, const struct mad
         fail_msg("%s: off by %g, at most %g", what, farthest, tolerance);
 }
 
-/* fp64 of hand-written ops is what all others are held to. */
+/* The reference is fp64, op by op. */
 static void expect_one_result(const char *device, mt_dtype dtype, double tolerance)
 {
     static struct made exact, made;
@@ -164,7 +164,7 @@ static void every_variant_computes_it_on_a_card(void **state)
     expect_one_result("cuda", MT_BF16, 2e-2);
 }
 
-/* A position's output depends on no later one: with the later rows of the input changed it stays. */
+/* A position's output depends on no later one: it stays the same when later rows of the input change. */
 static void no_position_sees_a_later_one(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void run_forward(struct bench *bench)
     mt_tensor_release(&bench->rt, x);
 }
 
-/* Casts of weights that the recorded events tell of: how many were made, and are still there. */
+/* Counts the casts of weights in the recorded events: those that were made, and those that are still live. */
 static void count_casts(const struct bench *bench, int *out_made, int *out_live)
 {
     *out_made = *out_live = 0;

@@ -1,6 +1,6 @@
-/* One attention layer alone: what it keeps is what the formula says and what was measured elsewhere, the devices tell one
- * sequence, running out of memory is a result, and the command prints what it measured. With "cuda" as argument: what
- * holds on a card. */
+/* One attention layer alone: the bytes that it keeps are those of the formula and of published measurements, all
+ * devices have the same sequence of events, running out of memory is a result, and the command prints its
+ * measurements. With "cuda" as argument: on a card. */
 #include "base/random.h"
 #include "gpu.h"
 #include "program.h"
@@ -17,7 +17,7 @@ enum { KINDS = MT_ATTENTION_FLASH + 1, WORKSPACES = 64 };
 
 static const char *const kind_names[KINDS] = {"custom", "softmax", "weights", "flash"};
 
-/* A case that was run, and what it left. */
+/* A case that was run, and its results. */
 struct outcome {
     struct recording recording;
     struct mt_attention_kept kept;
@@ -44,7 +44,7 @@ static struct outcome run_case(const char *spelling, const struct mt_attention_c
     return outcome;
 }
 
-/* Live bytes when the last backward begins, counted from the events alone, without workspaces. */
+/* The live bytes when the last backward begins, counted from the events, without workspaces. */
 struct counted {
     uint64_t bytes, square_bytes; /* all, and of shape (…,T,T) */
     int squares;                  /* of these the floating ones */
@@ -103,7 +103,7 @@ static void what_is_kept_is_what_the_formula_says(void **state)
         study.batch = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 9);
         study.heads = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 4);
         study.d_model = study.heads * 8 * (2 + (int64_t)(mt_splitmix64(seed + drawn++) % 15));
-        do { /* a length that is no other size of the layer, so that what is of size T² shows by its shape */
+        do { /* a length that is no other size of the layer, so that a tensor of size T² is known by its shape */
             study.seq = 2 + (int64_t)(mt_splitmix64(seed + drawn++) % 3000);
         } while (study.seq == study.d_model || study.seq == study.d_model / study.heads);
         study.dtype = mt_splitmix64(seed + drawn++) % 2 == 0 ? MT_F32 : MT_BF16;
@@ -111,8 +111,8 @@ static void what_is_kept_is_what_the_formula_says(void **state)
     }
 }
 
-/* The measured rows were of a process that held both workspaces, and are rounded to 0.001 MiB; blocks of its allocator to
- * 512 bytes. */
+/* The measured rows were of a process that held both workspaces, and are rounded to 0.001 MiB; blocks of its
+ * allocator to 512 bytes. */
 static void expect_measured(const json_t *row, mt_attention_kind kind)
 {
     struct mt_attention_case study = {.batch = 8, .heads = 1, .repeats = 1, .attention = kind};
@@ -278,7 +278,7 @@ static void the_whole_study_agrees_with_its_formulas(void **state)
     json_decref(answer);
 }
 
-/* The bound that flash is held to. */
+/* The bound for flash. */
 static void flash_keeps_97_mebibytes_at_16384(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void flash_keeps_97_mebibytes_at_16384(void **state)
     json_decref(answer);
 }
 
-/* What was printed is what the trace answers, but for the workspaces. */
+/* The printed bytes are those of the trace, without the workspaces. */
 static void each_cell_is_a_run_of_the_trace(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void each_cell_is_a_run_of_the_trace(void **state)
     json_decref(answer);
 }
 
-/* Each run begins at zero by its own clock, though one device serves all. */
+/* Each run begins at zero on its own clock, though all share a device. */
 static void every_run_begins_at_zero(void **state)
 {
     (void)state;
@@ -382,7 +382,7 @@ static void terms_of_size_t_squared_are_most_from_the_length_told(void **state)
     json_decref(answer);
 }
 
-/* What stands beside each cell is what was measured of it, and nothing where it was another layer. */
+/* Beside each cell stands its published measurement, or nothing if that was of another layer. */
 static void the_peer_stands_beside_its_own_cells(void **state)
 {
     (void)state;

@@ -88,7 +88,7 @@ static void record(struct recording *recording, size_t setup, const char *device
         fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
 }
 
-/* `sim` and `device` are of one capacity: `tight` takes smaller segments where there is little. */
+/* `sim` and `device` have the same capacity, since `tight` takes smaller segments from a small device. */
 static void expect_one_sequence(const char *sim, const char *device)
 {
     for (size_t setup = 0; setup < SETUPS; setup++) {
@@ -140,7 +140,7 @@ static void every_block_is_known(void **state)
     }
 }
 
-/* The blocks that are live when a step's backward begins, by their alloc events. */
+/* Lists the blocks that are live when a step's backward begins, by their alloc events. */
 static size_t live_at_backward(const struct recording *recording, const struct mt_event **live)
 {
     size_t count = 0;
@@ -160,8 +160,8 @@ static size_t live_at_backward(const struct recording *recording, const struct m
     return 0;
 }
 
-/* What forward labelled saved (or a weight's cast) is there when backward begins, and nothing that it called temporary
- * but the loss itself. */
+/* Blocks that forward labelled saved or weight cast are live when backward begins. Of its temporaries only the loss
+ * is. */
 static void saved_blocks_are_those_that_backward_finds(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static mt_status no_time(struct mt_device *device, int from, int to, double *out
     return MT_OK;
 }
 
-/* Trains with the nth product failing; returns whether it was reached. */
+/* Trains with the nth product failing. Returns true if there was an nth product. */
 static bool train_with_failing_product(uint64_t n)
 {
     struct mt_training_config config = config_of(1);

@@ -1,5 +1,5 @@
 /* The eager model on the simulated device against a real training step, event by event: tests/data/steps lists every
- * allocation and free of one, as PyTorch 2.11 recorded it on an H200. docs/eager.md says how to read it. */
+ * allocation and free of one, as PyTorch 2.11 recorded it on an H200. docs/eager.md explains the file. */
 #include "recording.h"
 
 #include <setjmp.h>

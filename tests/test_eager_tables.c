@@ -24,8 +24,8 @@ static struct mt_training_config config_of(int64_t seq, mt_mode mode, mt_dtype a
     return config;
 }
 
-/* Whether an allocation counts for its category in the published tables: activations where they are made, not where
- * they are differentiated. */
+/* True if an allocation counts for its category in the published tables: activations count in forward, not in
+ * backward. */
 static bool is_counted(const struct mt_label *label)
 {
     switch (label->category) {
@@ -155,8 +155,8 @@ static uint64_t bytes_of(const json_t *row, const char *key)
     return (uint64_t)json_integer_value(json_object_get(row, key));
 }
 
-/* The categories whose forward allocations the measured runs counted. Of the first run the count of einsum is an average
- * that holds a workspace. */
+/* The categories whose forward allocations the measured runs counted. In the first run the count of einsum is an
+ * average that includes a workspace. */
 static void check_counts(const json_t *row, const struct table *table)
 {
     static const mt_category counted[] = {MT_CATEGORY_DATA,     MT_CATEGORY_EMBED,   MT_CATEGORY_NORM,
@@ -192,7 +192,7 @@ static void check_row(const json_t *row)
     make_table(&config, &table);
     print_message("%s seq %lld %s\n", mode, (long long)config.seq, autocast ? "autocast" : "fp32");
     check_counts(row, &table);
-    /* All forward runs but the first shared a process that had run backward, so they hold its workspace too. */
+    /* All forward runs but the first ran in a process that had run backward, so they have its workspace, too. */
     bool first = config.seq == 128 && !autocast;
     uint64_t before = is_forward && !first ? SECOND_WORKSPACE_BYTES : 0;
     check_peak("allocated", table.stats.all.peak_allocated_bytes + before, bytes_of(row, "peak_allocated_bytes"),

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* A simulated card with kernels that compute nothing, of which one may fail. */
+/* A simulated card with kernels that compute nothing. One of them may fail. */
 struct card {
     struct mt_device *device;
     const struct mt_device_table *simulated;
@@ -21,7 +21,8 @@ struct card {
     uint64_t reserves, refuse_from;
 };
 
-/* Where the table's functions find the card: a simulated device has no room for one. There is one at a time. */
+/* The card that the table's functions use, since a simulated device has no room for a pointer. There is one at a
+ * time. */
 static struct card card;
 
 static mt_status launch(struct listening_queue *queue, uint64_t op, const struct mtk_view *const *views, int count)
@@ -51,7 +52,7 @@ static mt_status read_zeros(struct mt_device *device, void *to, mt_addr from, ui
     return MT_OK;
 }
 
-/* From some request on there is no memory any more, also if what is cached is given back. */
+/* From some request on there is no memory any more, also after cached segments were given back. */
 static mt_status reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
     if (++card.reserves >= card.refuse_from && card.refuse_from > 0)
@@ -77,7 +78,7 @@ static void card_close(void)
     mt_device_close(card.device);
 }
 
-/* Spans that begin end in a failed run as well, and what was handed out came back. */
+/* Checks that spans end in a failed run, too, and that every block was given back. */
 static void expect_ends(const struct recording *recording)
 {
     int64_t spans = 0, blocks = 0;
@@ -130,7 +131,7 @@ static const struct setup {
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
-/* Tensors of a few MiB, most of which are served by the device and not by what was given back. */
+/* Tensors of a few MiB: most requests are served by the device and not from the cache. */
 static struct mt_training_config config_of(const struct setup *setup)
 {
     struct mt_training_config config = mt_training_config_default();
@@ -149,7 +150,8 @@ static struct mt_training_config config_of(const struct setup *setup)
     return config;
 }
 
-/* Trains on the card, and leaves it open; afterwards the allocator is whole, and all is given back and has ended. */
+/* Trains on the card, and leaves it open. Checks that the allocator is consistent afterwards, every block was given
+ * back and every span has ended. */
 static mt_status train(const struct setup *setup, int fail_launch, uint64_t refuse_from)
 {
     const struct mt_training_config config = config_of(setup);

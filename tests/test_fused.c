@@ -1,5 +1,5 @@
-/* The fused model: it computes what the golden file and the eager model say, in less memory, with one sequence of events
- * on every device. The device (cpu) and the golden file may be given as arguments. */
+/* The fused model: it computes the results of the golden file and of the eager model, in less memory, with the same
+ * sequence of events on every device. The device (cpu) and the golden file may be given as arguments. */
 #include "fused_bench.h"
 #include "golden_cases.h"
 #include "gpu.h"
@@ -184,7 +184,7 @@ static void a_second_backward_adds_to_the_gradients_that_are_there(void **state)
     }
 }
 
-/* How long casts live changes what is computed when, and nothing else. */
+/* The lifetime of casts changes the time at which they are computed, and nothing else. */
 static void weights_that_are_cast_once_or_often_give_the_same_losses(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void a_step_takes_less_than_the_eager_one(void **state)
         }
 }
 
-/* What a step has beyond the state, where casts live for one product: the last block's tensors, and workspaces. */
+/* The memory of a step beyond the state, if casts live for one product: the last block's tensors, and workspaces. */
 static void casts_of_a_layer_leave_the_peak_to_the_state(void **state)
 {
     (void)state;

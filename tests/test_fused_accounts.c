@@ -3,7 +3,7 @@
 #include "device/backend.h"
 #include "fused_bench.h"
 
-/* What a device was told of work. */
+/* The work that a device was told of. */
 static struct {
     double on_units; /* operations */
     struct mt_work last;
@@ -17,7 +17,7 @@ static void note_work(struct mt_device *device, const struct mt_work *work)
     spent.last = *work;
 }
 
-/* One step, of which `spent` tells afterwards. */
+/* Runs one step; its costs are in `spent` afterwards. */
 static void spend(const struct mt_training_config *config)
 {
     struct mt_device *device;
@@ -38,7 +38,7 @@ static void spend(const struct mt_training_config *config)
     mt_interner_destroy(interner);
 }
 
-/* Elements of the weights that products read, of a block and of all. */
+/* Counts the elements of the weights that products read, in a block and in all. */
 static double block_weights(const struct mt_model_config *m)
 {
     return (double)(4 * m->d_model * m->d_model + 3 * m->d_model * m->d_ff);
@@ -49,9 +49,9 @@ static double multiplied_weights(const struct mt_model_config *m)
     return (double)m->layers * block_weights(m) + (double)(m->vocab * m->d_model);
 }
 
-/* Each weight takes a multiplication and an addition a token, thrice: forward, and for either gradient. Of attention's
- * products flash leaves out what no query sees, half of all, and makes seven for the gradients, of which four are
- * needed where weights are kept; in fp32 it is elsewhere. */
+/* Each weight takes a multiplication and an addition a token, three times: in forward and for either gradient. Of
+ * attention's products flash skips the half that no query sees. It makes seven for the gradients; four suffice if
+ * weights are kept. In fp32 it does not use matrix units. */
 static double step_operations(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
@@ -82,7 +82,7 @@ static void operations_of_a_step_are_their_formula(void **state)
     }
 }
 
-/* Once more forward, but for the product whose output backward has no use of. */
+/* Forward a second time, without the product whose output backward does not need. */
 static void a_checkpointed_block_is_multiplied_once_more(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void a_checkpointed_block_is_multiplied_once_more(void **state)
     expect_operations(step_operations(&config) + again * tokens * (double)m->layers);
 }
 
-/* Four tensors of fp32 read and three written, and casts that stay. */
+/* Four tensors of fp32 are read and three written, and the casts that are kept. */
 static void an_update_moves_28_bytes_a_parameter(void **state)
 {
     (void)state;
@@ -120,8 +120,8 @@ static bool is_one_of(const char *op, const char *const *ops)
     return *ops != NULL;
 }
 
-/* A cast that stays is written by each update after it was made, and the gradient of a norm's output, of three products,
- * becomes that output. */
+/* A cast that is kept is written once when it is made and once by each update. The gradient of a norm's output, of
+ * three products, becomes that output. */
 static uint32_t writes_of(const struct mt_label *label, const char *path, const struct mt_training_config *config)
 {
     static const char *const read_by_norms[] = {"qkv_proj", "w13", "lm_head", NULL};

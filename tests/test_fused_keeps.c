@@ -1,12 +1,13 @@
-/* What the fused model keeps, and until when: of a block the bytes that docs/fused.md lists, until that block's backward;
- * casts of weights as long as --weight-cast says, in every mode, and copies that turn operands for one product. */
+/* The tensors that the fused model keeps, and their lifetimes: of a block the bytes that docs/fused.md lists, until
+ * that block's backward; casts of weights as long as --weight-cast says, in every mode; transposed copies for one
+ * product. */
 #include "fused_bench.h"
 
 static const mt_attention_kind attentions[] = {MT_ATTENTION_WEIGHTS, MT_ATTENTION_FLASH};
 
 enum { ATTENTIONS = sizeof attentions / sizeof attentions[0] };
 
-/* A run on sim, of events that a test walks through. */
+/* A run on sim, with its events. */
 static void record(struct recording *recording, const struct mt_training_config *config)
 {
     recording_open(recording);
@@ -14,7 +15,7 @@ static void record(struct recording *recording, const struct mt_training_config 
         fail_msg("%s", mt_last_error());
 }
 
-/* 1 for a block that is taken, -1 for one that comes back, 0 for any other event. */
+/* Returns 1 for an alloc, -1 for a free, 0 for any other event. */
 static int change_of(const struct mt_event *event)
 {
     return event->kind == MT_EVENT_ALLOC ? 1 : event->kind == MT_EVENT_FREE ? -1 : 0;
@@ -36,7 +37,7 @@ enum { WAYS_THAT_KEEP_ALL = 8, WAYS = 16 };
 
 /* ---- how much ---- */
 
-/* The table of docs/fused.md, of one block but for what the first norm normalized. */
+/* The table of docs/fused.md: one block without the input of its first norm. */
 static uint64_t bytes_by_table(const struct mt_training_config *config)
 {
     uint64_t BT = (uint64_t)(config->batch * config->seq), C = (uint64_t)config->model.d_model;
@@ -70,7 +71,8 @@ static void forward_keeps_of_a_block_what_the_table_says(void **state)
 
 /* ---- until when ---- */
 
-/* In whose backward a block that forward kept is let go: a layer, counted from 1, or 0: before those of all layers. */
+/* Returns the layer, counted from 1, in whose backward a block that forward kept is released; 0 if it is released
+ * before those of all layers. */
 static int turn_of(const struct mt_label *label, int64_t layers)
 {
     if (label->layer >= 0)
@@ -84,7 +86,7 @@ static void expect_none(const int *live, int turns)
         assert_int_equal(live[turn], 0);
 }
 
-/* When backward begins with a layer nothing is left of those after it, and nothing at all when it has ended. */
+/* When backward begins with a layer, nothing is left of the layers after it; when it has ended, nothing at all. */
 static void expect_let_go(const struct recording *recording, const struct mt_training_config *config)
 {
     int live[8] = {0}, turn = 0, layers = (int)config->model.layers;
@@ -118,7 +120,7 @@ static void backward_lets_go_of_a_block_before_the_next(void **state)
     }
 }
 
-/* Nobody keeps a sum, so that each takes the place of the one before it: that of the embedding. */
+/* Sums are not kept, so each takes the place of the one before it, and the first that of the embedding. */
 static void without_gradients_the_residual_stream_is_one_tensor(void **state)
 {
     (void)state;
@@ -183,7 +185,8 @@ static void casts_live_as_long_as_they_are_told_to(void **state)
 
 /* ---- copies for one product ---- */
 
-/* Matrix units that round to tf32 get both operands of a sum over tokens dense along these, as no other product does. */
+/* For matrix units that round to tf32, both operands of a sum over tokens are made dense along the tokens; those of
+ * other products are not. */
 static void operands_are_turned_for_one_product_at_a_time(void **state)
 {
     (void)state;

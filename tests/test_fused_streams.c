@@ -1,5 +1,5 @@
 /* Updates that are queued beside backward (--optimizer-in-backward beside): work that touches bytes comes after all
- * that touched them before, whichever stream that was on, and also where a step fails half-way. */
+ * earlier work that touched them, on any stream, also if a step fails half-way. */
 #include "queued_device.h"
 
 #include "alloc/alloc.h"
@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-/* Two streams whose kernels note what they touch. Invariant: queues comes first, since a device is its first member. */
+/* Two streams whose kernels note the bytes that they touch. Invariant: queues comes first, since a device is its first
+ * member. */
 struct card {
     struct queued_device queues;
     struct mt_device_table table;
@@ -88,7 +89,7 @@ static struct mt_training_config beside_config(mt_checkpoint checkpoint)
     return config;
 }
 
-/* Trains, and then lets somebody else have all the memory that was used, on the stream that it was taken for. */
+/* Trains, and then takes all the memory that was used once more, on the same stream. */
 static mt_status train(struct card *card, const struct mt_training_config *config)
 {
     struct mt_interner *interner = mt_interner_create();
@@ -117,7 +118,7 @@ static void updates_and_backward_never_meet(void **state)
     }
 }
 
-/* Else the others here could not fail. */
+/* Otherwise the other tests here could not fail. */
 static void streams_that_do_not_follow_are_found_out(void **state)
 {
     (void)state;

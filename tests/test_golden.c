@@ -1,9 +1,10 @@
-/* The eager model's arithmetic against the golden file: losses, logits, gradients, parameters after five steps. The file may
- * be given as an argument, and after it the device (cpu). */
+/* The eager model's arithmetic against the golden file: losses, logits, gradients, parameters after five steps. The
+ * file may be given as an argument, and after it the device (cpu). */
 #include "golden_cases.h"
 #include "gpu.h"
 #include "model/autocast.h"
 #include "model/graph.h"
+#include "model/ops.h"
 #include "model/optimizer.h"
 #include "model/token_source.h"
 #include "model/transformer.h"
@@ -13,7 +14,7 @@
 
 static const char *golden_device = "cpu:2GiB";
 
-/* One element of what was read back, widened. */
+/* Returns an element of data that was read back, widened. */
 static double element(const void *raw, mt_dtype dtype, size_t i)
 {
     if (dtype == MT_F64)
@@ -74,7 +75,7 @@ static void close_model(struct bench_model *m)
 {
     struct mt_alloc_stats stats;
     mt_transformer_destroy(&m->rt, &m->model);
-    mt_runtime_close(&m->rt);
+    mt_op_workspaces_release(&m->rt);
     mt_token_source_close(m->tokens);
     mt_alloc_stats(m->alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);

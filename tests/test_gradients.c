@@ -14,7 +14,7 @@
 
 enum { INPUTS = 3, LARGEST = 256 };
 
-/* A function of one to three inputs, and how they are shaped and spread. */
+/* A function of one to three inputs, with their shapes and ranges. */
 struct subject {
     const char *name;
     struct mt_tensor *(*function)(struct mt_runtime *rt, struct mt_tensor *const *inputs);
@@ -48,7 +48,7 @@ static void open_laboratory(struct laboratory *lab)
 static void close_laboratory(struct laboratory *lab)
 {
     struct mt_alloc_stats stats;
-    mt_runtime_close(&lab->rt);
+    mt_op_workspaces_release(&lab->rt);
     mt_alloc_stats(lab->alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
     mt_alloc_destroy(lab->alloc);
@@ -99,7 +99,7 @@ static struct mt_tensor *weighted(struct mt_runtime *rt, const struct subject *s
     return mean;
 }
 
-/* The value at `values` of the inputs; no graph. */
+/* Returns the value of the function for these inputs, without a graph. */
 static double evaluate(struct mt_runtime *rt, const struct subject *subject, double values[INPUTS][LARGEST])
 {
     struct mt_tensor *inputs[INPUTS] = {NULL};
@@ -116,7 +116,7 @@ static double evaluate(struct mt_runtime *rt, const struct subject *subject, dou
     return value * scale;
 }
 
-/* The gradients of all inputs by backward, into `gradients`. */
+/* Computes the gradients of all inputs by backward. */
 static void differentiate(struct mt_runtime *rt, const struct subject *subject, double values[INPUTS][LARGEST],
                           double gradients[INPUTS][LARGEST])
 {
@@ -129,7 +129,7 @@ static void differentiate(struct mt_runtime *rt, const struct subject *subject, 
             continue;
         inputs[i] = upload(rt, subject->inputs[i].dims, subject->inputs[i].shape, values[i]);
         parameters[i].value = inputs[i];
-        inputs[i]->node = mt_node_accumulator(rt, &parameters[i]);
+        mt_parameter_add_leaf(rt, &parameters[i]);
     }
     struct mt_tensor *y = weighted(rt, subject, inputs, &scale);
     mt_graph_backward(rt, y);
@@ -216,7 +216,7 @@ static struct mt_tensor *f_rotate(struct mt_runtime *rt, struct mt_tensor *const
     return mt_rotate(rt, MT_ROLE_SAVED, NULL, x[0], 10000);
 }
 
-/* The same tensor on both sides: gradients of two uses meet. */
+/* The same tensor on both sides: the gradients of two uses are added. */
 static struct mt_tensor *f_square_sum(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
     struct mt_tensor *square = mt_multiply(rt, MT_ROLE_SAVED, NULL, x[0], x[0]);
@@ -356,7 +356,7 @@ static void every_backward_agrees_with_central_differences(void **state)
         check_subject(&subjects[i]);
 }
 
-/* What a node kept goes when it has run, so it can't run again: not from the end that it ran from, nor from another. */
+/* A node that has run has released its tensors, so it can't run again: not from the same output, nor from another. */
 static void a_graph_that_has_run_is_refused_from_every_end(void **state)
 {
     (void)state;
@@ -367,7 +367,7 @@ static void a_graph_that_has_run_is_refused_from_every_end(void **state)
         open_laboratory(&lab);
         struct mt_tensor *x = upload(&lab.rt, 1, (const int64_t[]){3}, values);
         parameter.value = x;
-        x->node = mt_node_accumulator(&lab.rt, &parameter);
+        mt_parameter_add_leaf(&lab.rt, &parameter);
         struct mt_tensor *maximum = mt_max_last(&lab.rt, MT_ROLE_SAVED, NULL, x);
         struct mt_tensor *one_end = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);
         struct mt_tensor *another = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);

@@ -1,5 +1,5 @@
-/* What a device that repeats steps is told by a training run (--cuda-graph on): that a step is an earlier one again
- * only if every launch of it has the same addresses, and nothing of a step that failed or that took memory. */
+/* The graphs of a training run (--cuda-graph on), on a device that repeats steps: a step repeats an earlier one only if
+ * all of its launches have the same addresses, and a step that failed or took memory becomes no graph. */
 #include "repeating_device.h"
 
 #include "alloc/alloc.h"
@@ -54,7 +54,7 @@ static struct mt_training_config config_of(const struct setup *setup)
     return config;
 }
 
-/* Where the blocks of such a run lie best, worked out from its first steps. */
+/* Computes the plan of such a run from its first steps. */
 static struct mt_plan *make_plan(struct mt_training_config config, const struct mt_alloc_settings *settings)
 {
     enum { PLANNED_STEPS = 4 };
@@ -76,7 +76,7 @@ static struct mt_plan *make_plan(struct mt_training_config config, const struct 
     return plan;
 }
 
-/* Who looks on while a run trains, and may use its allocator. */
+/* The observer of a run, which may use its allocator. */
 struct watcher {
     struct mt_training_observer observer;
     struct mt_alloc *alloc;
@@ -84,7 +84,7 @@ struct watcher {
     int norms;
 };
 
-/* Trains on such a device; afterwards the allocator is whole and all is given back. */
+/* Trains on such a device. Checks that the allocator is consistent afterwards and everything was given back. */
 static mt_status train_watched(struct repeating_device *repeating, const struct setup *setup, struct watcher *watcher)
 {
     const struct mt_training_config config = config_of(setup);
@@ -137,7 +137,7 @@ static void count_norm(void *context, const char *parameter, double norm)
     ((struct watcher *)context)->norms++;
 }
 
-/* They are read on backward's way. */
+/* Gradients are read while backward runs. */
 static void a_step_whose_gradients_are_reported_is_none_that_repeats(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void a_step_whose_gradients_are_reported_is_none_that_repeats(void **stat
     }
 }
 
-/* Takes a block, or gives it back, every so many steps. */
+/* Takes a block, or gives it back, every few steps. */
 static void come_and_go(void *context, int64_t step, int64_t total, double loss, double step_ms)
 {
     enum { PERIOD = 40, BYTES = 3000 };
@@ -168,7 +168,7 @@ static void come_and_go(void *context, int64_t step, int64_t total, double loss,
     }
 }
 
-/* Gradients may lie where they lay, and yet the next blocks elsewhere. */
+/* Gradients may lie at the same addresses while the next blocks lie elsewhere. */
 static void a_block_of_somebody_else_makes_a_step_another(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void a_block_of_somebody_else_makes_a_step_another(void **state)
     }
 }
 
-/* The first takes all that there is, the second what its optimizer has left of it. */
+/* The first step takes all memory, the second what its optimizer has left of it. */
 static void steps_that_take_memory_are_dropped(void **state)
 {
     (void)state;
@@ -228,7 +228,7 @@ static void a_first_step_that_finds_no_memory_is_dropped(void **state)
     repeating_device_end(&repeating);
 }
 
-/* An allocator counts its segments from 0, as the one before it did, but has others. */
+/* Another allocator counts its segments from 0, too, but has other segments. */
 static void steps_of_another_run_are_not_repeated(void **state)
 {
     (void)state;

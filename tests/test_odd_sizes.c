@@ -1,5 +1,5 @@
-/* Training at sizes at the edge of what there is: one of everything, heads of one feature, one token, one layer. All
- * ways to compute the model give the losses and gradients of the one that goes op by op. */
+/* Training at the smallest sizes: one of everything, heads of one feature, one token, one layer. All ways to compute
+ * the model give the losses and gradients of the one that goes op by op. */
 #include "model/parameter.h"
 #include "recording.h"
 
@@ -42,7 +42,7 @@ static const struct way {
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-/* In fp64 with the reference's values, so that ways differ by roundings alone. */
+/* Uses fp64 and the reference's values, so that ways differ only by rounding. */
 static struct mt_training_config config_of(const struct size *size, const struct way *way)
 {
     struct mt_training_config config = mt_training_config_default();
@@ -66,7 +66,7 @@ static struct mt_training_config config_of(const struct size *size, const struct
     return config;
 }
 
-/* What a run told: losses, and the gradients' norms by name. */
+/* The results of a run: losses, and the gradients' norms by name. */
 struct told {
     double losses[STEPS], norms[MOST_PARAMETERS];
     char names[MOST_PARAMETERS][MT_PARAMETER_NAME];
@@ -148,7 +148,7 @@ static void all_ways_are_alike_at_odd_sizes(void **state)
     assert_true(compared > 3 * SIZES);
 }
 
-/* Of so small a model bf16 leaves little: only that it trains. */
+/* In bf16 so small a model is too inexact to compare; the test only checks that it trains. */
 static void autocast_trains_at_odd_sizes(void **state)
 {
     (void)state;

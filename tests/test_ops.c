@@ -1,8 +1,7 @@
-/* What ops refuse, on a device that computes nothing: operands that do not fit, are of the wrong dtype, share memory
- * with what is written, or are not there. Each case is an op that is accepted, and then with one thing wrong. */
+/* Operands that ops refuse, on a device that computes nothing: they do not fit, have the wrong dtype, share memory
+ * with an output, or are NULL. Each case is an op that is accepted, and then the same op with one thing wrong. */
 #include "base/interner.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +38,7 @@ static int close_laboratory(void **state)
 {
     (void)state;
     struct mt_alloc_stats stats;
-    mt_runtime_close(&lab.rt);
+    mt_op_workspaces_release(&lab.rt);
     mt_alloc_stats(lab.alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);
     mt_alloc_destroy(lab.alloc);
@@ -55,8 +54,8 @@ struct shape {
     int64_t shape[MT_MAX_DIMS];
 };
 
-/* What is wrong in the second call: the tensor of that number is of another shape or dtype, or is not there, or
- * is the first one of the list: turned around, so that it is another view of it, or the very same. */
+/* The thing that is wrong in the second call: the tensor of that number has another shape or dtype, is NULL, or is the
+ * first tensor of the list, either the same view or one with its dimensions exchanged. */
 struct wrong {
     int tensor;
     enum { IS_ANOTHER, IS_MISSING, IS_TURNED, IS_FIRST } how;
@@ -76,7 +75,8 @@ static struct mt_tensor *make(const struct shape *shape)
     return mt_tensor_empty(&lab.rt, MT_ROLE_TEMPORARY, NULL, shape->dtype, shape->dims, shape->shape);
 }
 
-/* The last two dimensions of `of` exchanged: of a square it has the same shape, but other elements at its places. */
+/* Returns a view of `of` with the last two dimensions exchanged. A square keeps its shape, but has other elements in
+ * it. */
 static struct mt_tensor *turn(struct mt_tensor *of)
 {
     int64_t shape[MT_MAX_DIMS], stride[MT_MAX_DIMS];
@@ -123,7 +123,7 @@ static void call_sum(struct mt_tensor *const *t)
 
 static void call_matmul(struct mt_tensor *const *t)
 {
-    mt_op_matmul(&lab.rt, t[0], t[1], t[2]);
+    mt_op_product(&lab.rt, 1, 0, t[0], t[1], t[2]);
 }
 
 static void call_gather_rows(struct mt_tensor *const *t)
@@ -341,7 +341,7 @@ static void a_norm_has_another_place_than_the_sum_that_it_is_of(void **state)
     mt_tensor_release(&lab.rt, x);
 }
 
-/* A row that stands for four. */
+/* One row that is repeated four times. */
 static void what_repeats_itself_is_read_and_never_written(void **state)
 {
     (void)state;
@@ -361,7 +361,7 @@ static void what_repeats_itself_is_read_and_never_written(void **state)
     mt_tensor_release(&lab.rt, one);
 }
 
-/* What was read of the operands would be written over by the rows before it. */
+/* Operands would be written over before they are read. */
 static void a_gate_lies_elsewhere_than_its_operands(void **state)
 {
     (void)state;
@@ -378,14 +378,14 @@ static void a_gate_lies_elsewhere_than_its_operands(void **state)
     mt_tensor_release(&lab.rt, in);
 }
 
-/* Two heads of 16 features from a column of a (1,16,96) on. */
+/* Returns two heads of 16 features from a column of a (1,16,96) on. */
 static struct mt_tensor *heads_from(struct mt_tensor *rows, int64_t column)
 {
     return mt_tensor_view(&lab.rt, rows, 4, (const int64_t[]){1, 2, 16, 16}, (const int64_t[]){16 * 96, 16, 96, 1},
                           column);
 }
 
-/* Of q, k, v, out and its gradient, with the gradients of q, k and v. */
+/* Calls the gradient of attention with q, k, v, out and its gradient, and the gradients of q, k and v. */
 static struct mt_attention attention_of(struct mt_tensor **t, struct mt_tensor **grads, struct mt_tensor *lse,
                                         struct mt_tensor *delta)
 {
@@ -402,7 +402,7 @@ static struct mt_attention attention_of(struct mt_tensor **t, struct mt_tensor *
                                  .delta = delta};
 }
 
-/* As one product's columns they are written by one kernel, and no column twice. */
+/* Gradients may be columns of the same rows, but not the same columns. */
 static void gradients_of_heads_may_lie_side_by_side(void **state)
 {
     (void)state;

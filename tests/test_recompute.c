@@ -1,4 +1,4 @@
-/* What makes the fused model smaller and must not change what it computes: blocks that backward computes again, and
+/* Settings that make the fused model smaller and must not change its results: blocks that backward computes again, and
  * parameters that are updated while it runs. The device may be given as an argument (cpu). */
 #include "device/backend.h"
 #include "fused_bench.h"
@@ -8,7 +8,7 @@ enum { STEPS = 5 };
 
 /* ---- the same bits ---- */
 
-/* What a training leaves to compare, all of it in the order of the model's parts. */
+/* The results of a training that are compared, in the order of the model's parts. */
 struct trace_of_numbers {
     double losses[STEPS];
     double **gradients; /* of the first step */
@@ -29,7 +29,7 @@ static void keep_gradient(void *context, const char *parameter, const struct mt_
     while (i < model->part_count && strcmp(model->parts[i].name, parameter) != 0)
         i++;
     assert_true(i < model->part_count);
-    assert_null(keeper->into->gradients[i]); /* told once */
+    assert_null(keeper->into->gradients[i]); /* reported once */
     keeper->into->gradients[i] = read_all(&keeper->m->rt, grad);
 }
 
@@ -130,7 +130,7 @@ static double *logits_of(const struct mt_training_config *config, bool learns, s
     return logits;
 }
 
-/* Where nothing is kept, sums take the place of their operands. */
+/* If nothing is kept, sums take the place of their operands. */
 static void a_forward_that_keeps_nothing_has_the_same_logits(void **state)
 {
     (void)state;
@@ -149,8 +149,8 @@ static void a_forward_that_keeps_nothing_has_the_same_logits(void **state)
 
 /* ---- what is there, and when ---- */
 
-/* Of a block only its input waits for backward: one tensor of the stream, and beside the blocks the last norm's two and the
- * logits. */
+/* Of a block only its input is kept for backward: one tensor of the stream. Beside the blocks there are the last norm's
+ * two tensors and the logits. */
 static void a_checkpointed_forward_keeps_the_inputs_of_blocks(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void a_checkpointed_forward_keeps_the_inputs_of_blocks(void **state)
     recording_close(&recording);
 }
 
-/* What is made again says so: it is of phase backward, and otherwise labelled as forward labelled it. */
+/* A tensor that is computed again has phase backward in its label, which is otherwise that of forward. */
 static void what_is_recomputed_is_labelled_as_in_forward(void **state)
 {
     (void)state;
@@ -224,10 +224,10 @@ static void an_early_update_leaves_one_gradient_at_a_time(void **state)
     recording_close(&recording);
 }
 
-/* Told of each time that one stream is to follow another. */
+/* Notes each time that one stream is to wait for another. */
 static struct {
-    int updates; /* follow backward */
-    int steps;   /* follow the updates */
+    int updates; /* wait for backward */
+    int steps;   /* wait for the updates */
 } follows;
 
 static mt_status count_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
@@ -239,8 +239,8 @@ static mt_status count_follow(struct mt_device *device, mt_stream later, mt_stre
     return MT_OK;
 }
 
-/* The update of each block, of the head and of the embedding begins after the backward before it, and the next step after
- * all of them. */
+/* The update of each block, of the head and of the embedding begins after the backward before it, and the next step
+ * after all of them. */
 static void updates_beside_backward_are_waited_for_once_a_step(void **state)
 {
     (void)state;

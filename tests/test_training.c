@@ -43,7 +43,7 @@ static struct mt_training_config small_config(void)
     return config;
 }
 
-/* A simulated card on which queues do not come to rest, or graphs do not end. */
+/* A simulated card that fails to synchronize, or to end a graph. */
 static void break_queue(struct mt_device_table *table)
 {
     table->synchronize = fail_synchronize;
@@ -56,7 +56,7 @@ static void break_graph(struct mt_device_table *table)
     table->graph_drop = fail_graph_end;
 }
 
-/* Trains on such a card of `capacity_bytes`; the words at the end are the last error's. */
+/* Trains on such a card of `capacity_bytes`. The message is the last error of the thread. */
 static mt_status train_on_broken(void (*break_table)(struct mt_device_table *), uint64_t capacity_bytes)
 {
     const struct mt_training_config config = small_config();
@@ -108,7 +108,7 @@ static void what_fails_first_at_the_end_says_so(void **state)
     expect_words("the graph does not end");
 }
 
-/* Nobody writes into it, so who opened it to read would wait for ever. */
+/* Nothing writes into the pipe, so opening it to read would wait for ever. */
 static void a_pipe_is_no_text_to_train_on(void **state)
 {
     (void)state;

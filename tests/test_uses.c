@@ -1,4 +1,4 @@
-/* The model notes what its ops read and write: of whole runs and of single ops. */
+/* The uses of blocks that the model notes, in whole runs and of single ops. */
 #include "model/ops.h"
 #include "model/use.h"
 #include "recording.h"
@@ -52,7 +52,7 @@ static const struct mt_use **uses_by_block(const struct recording *recording)
     return uses;
 }
 
-/* The alloc of the block that `end`, a free, gives back. */
+/* Returns the alloc of the block that `end`, a free, gives back. */
 static const struct mt_event *alloc_of(const struct recording *recording, const struct mt_event *end)
 {
     const struct mt_event *event = end - 1;
@@ -130,7 +130,7 @@ static void uses_are_the_same_where_nothing_is_computed(void **state)
     }
 }
 
-/* Blocks of a role are used last in this phase, but for those of one op; returns how many there are. */
+/* Checks that blocks of a role are used last in this phase, except those of one op. Returns their number. */
 static size_t expect_last_phase(const struct recording *recording, mt_role role, mt_phase phase, const char *but)
 {
     size_t count = 0;
@@ -156,7 +156,7 @@ static void gradients_are_used_last_by_the_optimizer(void **state)
     recording_close(&recording);
 }
 
-/* The exception is kept for its shape alone, as PyTorch keeps it. */
+/* The exception is kept only for its shape, as in PyTorch. */
 static void what_is_saved_is_used_last_by_backward(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static int open_laboratory(void **state)
 static int close_laboratory(void **state)
 {
     struct laboratory *lab = *state;
-    mt_runtime_close(&lab->rt);
+    mt_op_workspaces_release(&lab->rt);
     mt_alloc_destroy(lab->alloc);
     mt_device_close(lab->device);
     recording_close(&lab->recording);
@@ -239,7 +239,7 @@ static const struct mt_use *release(struct laboratory *lab, struct mt_tensor *te
     return &lab->recording.uses[told];
 }
 
-/* So many events that are nobody's use; returns the moment after them. */
+/* Emits some events that are no uses. Returns the moment after them. */
 static uint64_t pass_time(struct laboratory *lab, int events)
 {
     for (int i = 0; i < events; i++)
@@ -312,14 +312,13 @@ static void a_product_uses_its_workspace(void **state)
     struct mt_tensor *m[3];
     for (int i = 0; i < 3; i++)
         m[i] = mt_tensor_empty(&lab->rt, MT_ROLE_TEMPORARY, NULL, MT_F32, 3, shape);
-    mt_op_matmul(&lab->rt, m[0], m[1], m[2]);
-    struct mt_tensor *workspace = mt_tensor_retain(mt_runtime_workspace(&lab->rt));
+    mt_op_product(&lab->rt, 1, 0, m[0], m[1], m[2]);
+    struct mt_tensor *workspace = mt_tensor_retain(lab->rt.workspaces[0]);
     expect_counts(release(lab, m[0]), 0, 1, true);
     expect_counts(release(lab, m[1]), 1, 0, false);
     expect_counts(release(lab, m[2]), 1, 0, false);
     mt_tensor_release(&lab->rt, workspace);
-    mt_runtime_close(&lab->rt);
-    lab->rt.workspaces[0] = NULL;
+    mt_op_workspaces_release(&lab->rt);
     expect_counts(&lab->recording.uses[lab->recording.use_count - 1], 1, 1, false);
 }
 
@@ -399,7 +398,7 @@ static void the_host_reads_and_writes_too(void **state)
     expect_counts(release(lab, a), 1, 1, false);
 }
 
-/* An op that is refused has used nothing. */
+/* An op that is refused notes no use. */
 static void a_refused_op_is_no_use(void **state)
 {
     struct laboratory *lab = *state;

@@ -1,5 +1,5 @@
-/* Training on real text, byte by byte, by one implementation and another, and how far their losses are apart: what a test
- * holds on the CPU and a benchmark measures on a card. */
+/* Training on real text, byte by byte, by two implementations, and the difference of their losses. A test checks it
+ * on the CPU, and a benchmark measures it on a card. */
 #ifndef MT_TESTS_TEXT_TRAINING_H
 #define MT_TESTS_TEXT_TRAINING_H
 
@@ -8,16 +8,16 @@
 
 #include <math.h>
 
-/* Under AddressSanitizer fewer: it takes ten times as long, and looks for what a few steps do as well. */
+/* Fewer under AddressSanitizer: it takes ten times as long, and a few steps run the same code. */
 #ifdef __SANITIZE_ADDRESS__
 enum { TEXT_STEPS = 40, TEXT_LAST_STEPS = 20 };
 static const double TEXT_MOST_LEFT = 0.6;
 #else
 enum { TEXT_STEPS = 200, TEXT_LAST_STEPS = 20 };
-static const double TEXT_MOST_LEFT = 0.5; /* of the first loss, in the last ones: it learns */
+static const double TEXT_MOST_LEFT = 0.5; /* of the first loss: the last ones are below it if the model learns */
 #endif
 
-/* How far a loss may be from the eager model's, relatively. */
+/* The relative tolerance between a loss and that of the eager model. */
 static const double TEXT_MOST_DEVIATION = 1e-3;
 
 struct text_losses {
@@ -56,7 +56,7 @@ static inline void text_keep_loss(void *context, int64_t step, int64_t total, do
         ((struct text_losses *)context)->of[step] = loss;
 }
 
-/* Every loss of a training on the device `spelling`. */
+/* Trains on the device `spelling` and writes every loss to *out. */
 static inline mt_status text_train(const char *spelling, const struct mt_training_config *config,
                                    struct text_losses *out)
 {
@@ -81,7 +81,7 @@ static inline mt_status text_train(const char *spelling, const struct mt_trainin
     return status;
 }
 
-/* The mean of the last losses. */
+/* Returns the mean of the last losses. */
 static inline double text_last_loss(const struct text_losses *losses)
 {
     double sum = 0;
@@ -90,7 +90,7 @@ static inline double text_last_loss(const struct text_losses *losses)
     return sum / TEXT_LAST_STEPS;
 }
 
-/* How far the losses are apart where they are farthest, relatively; *out_step: where. NAN if a loss is none. */
+/* Returns the largest relative difference of two losses, and its step in *out_step. NAN if a loss is none. */
 static inline double text_deviation(const struct text_losses *eager, const struct text_losses *fused, int *out_step)
 {
     double most = 0;

@@ -1,18 +1,19 @@
-/* Attention, eager. Which tensor is let go where follows the reference program's scopes: a name that goes out of scope
- * releases here. */
+/* Attention, eager. A tensor is released where the reference program's name for it goes out of scope. */
 #include "model/attention_layer.h"
 
 #include "model/einsum.h"
 #include "model/functions.h"
 
+#include <assert.h>
 #include <math.h>
 
-/* (B,T,C) seen as (B,H,T,D). */
+/* Returns (B,T,C) as a view (B,H,T,D). */
 static struct mt_tensor *split_heads(struct mt_runtime *rt, struct mt_tensor *x, int64_t heads)
 {
     static const int heads_first[] = {0, 2, 1, 3};
     if (x == NULL)
         return NULL;
+    assert(x->dims == 3 && heads > 0 && x->shape[2] % heads == 0);
     const int64_t shape[] = {x->shape[0], x->shape[1], heads, x->shape[2] / heads};
     struct mt_tensor *by_head = mt_view(rt, x, 4, shape);
     struct mt_tensor *out = mt_permute(rt, by_head, heads_first);
@@ -20,7 +21,7 @@ static struct mt_tensor *split_heads(struct mt_runtime *rt, struct mt_tensor *x,
     return out;
 }
 
-/* (B,H,T,D) to (B,T,C): a copy. */
+/* Copies (B,H,T,D) to (B,T,C). */
 static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
 {
     static const int positions_first[] = {0, 2, 1, 3};
@@ -33,22 +34,21 @@ static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
     return out;
 }
 
-/* What a projection (B,T,C) is to backward: products save it itself where its heads can be folded without a copy, and
- * attention as one op does in any case. */
+/* Returns the role of a projection (B,T,C). Products save it if its heads can be folded without a copy; attention as
+ * one op always saves it. */
 static mt_role projection_role(const struct mt_attention_layer *layer, const struct mt_tensor *x)
 {
     bool folds = x->shape[0] == 1 || x->shape[1] == 1 || layer->heads == 1;
     return folds || layer->kind == MT_ATTENTION_FLASH ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
 }
 
-/* The causal mask (T,T): true where a key is not after the query. */
+/* Computes the causal mask (T,T), which is set for keys up to the query. */
 static struct mt_tensor *causal_mask(struct mt_runtime *rt, int64_t length)
 {
     const int64_t shape[] = {length, length};
     struct mt_tensor *ones = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "mask.ones", MT_BOOL, 2, shape);
     mt_op_fill(rt, ones, 1);
-    struct mt_tensor *mask =
-        mt_tensor_empty(rt, rt->grad_enabled ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY, "mask.tril", MT_BOOL, 2, shape);
+    struct mt_tensor *mask = mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), "mask.tril", MT_BOOL, 2, shape);
     mt_op_lower_triangle(rt, mask, ones);
     mt_tensor_release(rt, ones);
     return mask;
@@ -66,8 +66,7 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
     mt_op_unary(rt, MTK_SQRT, 0, root, head_size);
     mt_tensor_release(rt, head_size);
     struct mt_tensor *scaled = mt_divide(rt, MT_ROLE_TEMPORARY, "div", scores, root);
-    mt_tensor_release(rt, root);
-    mt_tensor_release(rt, scores);
+    MT_RELEASE(rt, root, scores);
     rt->scope = outer;
     return scaled;
 }
@@ -82,14 +81,12 @@ static struct mt_tensor *softmax(struct mt_runtime *rt, struct mt_tensor *x)
     struct mt_tensor *exponential = mt_exp(rt, MT_ROLE_SAVED, "exp", shifted);
     struct mt_tensor *sum = mt_sum_last(rt, MT_ROLE_SAVED, "sum", exponential);
     struct mt_tensor *weights = mt_divide(rt, mt_operand_role(rt), "div", exponential, sum);
-    mt_tensor_release(rt, sum);
-    mt_tensor_release(rt, shifted);
-    mt_tensor_release(rt, exponential);
+    MT_RELEASE(rt, sum, shifted, exponential);
     rt->scope = outer;
     return weights;
 }
 
-/* Scores with -inf where the mask hides. */
+/* Returns the scores, with -inf for keys that the mask hides. The -inf is a tensor, too, which the caller releases. */
 static struct mt_tensor *masked_scores(struct mt_runtime *rt, struct mt_tensor *scores, struct mt_tensor *mask,
                                        struct mt_tensor **out_minus_infinity)
 {
@@ -108,7 +105,7 @@ static struct mt_tensor *one_op_softmax(struct mt_runtime *rt, struct mt_tensor 
     return weights;
 }
 
-/* Weights times values, which are kept as they are where they are merged without a copy. */
+/* Multiplies weights and values. The result is saved if its heads are merged without a copy. */
 static struct mt_tensor *weighted_values(struct mt_runtime *rt, struct mt_tensor *weights, struct mt_tensor *v)
 {
     bool merges = v != NULL && (v->shape[1] == 1 || v->shape[2] == 1);
@@ -126,9 +123,7 @@ static struct mt_tensor *masked_attention(struct mt_runtime *rt, mt_attention_ki
     mt_tensor_release(rt, scores);
     struct mt_tensor *weights = kind == MT_ATTENTION_SOFTMAX ? one_op_softmax(rt, masked) : softmax(rt, masked);
     struct mt_tensor *context = weighted_values(rt, weights, v);
-    mt_tensor_release(rt, masked);
-    mt_tensor_release(rt, minus_infinity);
-    mt_tensor_release(rt, weights);
+    MT_RELEASE(rt, masked, minus_infinity, weights);
     return context;
 }
 
@@ -137,7 +132,7 @@ static double score_scale(const struct mt_tensor *q)
     return 1 / sqrt((double)q->shape[3]);
 }
 
-/* The same with the scale, the mask and the softmax as one op. */
+/* Computes the same with the scale, the mask and the softmax as one op. */
 static struct mt_tensor *weights_attention(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k,
                                            struct mt_tensor *v)
 {
@@ -153,7 +148,7 @@ static struct mt_tensor *weights_attention(struct mt_runtime *rt, struct mt_tens
     return context;
 }
 
-/* The same as one op. */
+/* Computes the same as one op. */
 static struct mt_tensor *flash_attention(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k,
                                          struct mt_tensor *v)
 {
@@ -165,7 +160,7 @@ static struct mt_tensor *flash_attention(struct mt_runtime *rt, struct mt_tensor
     return context;
 }
 
-/* Attention of (B,H,T,D). */
+/* Computes attention of (B,H,T,D) in one of four ways. */
 static struct mt_tensor *attend(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q, struct mt_tensor *k,
                                 struct mt_tensor *v, struct mt_tensor *mask)
 {
@@ -174,13 +169,13 @@ static struct mt_tensor *attend(struct mt_runtime *rt, mt_attention_kind kind, s
     return kind == MT_ATTENTION_WEIGHTS ? weights_attention(rt, q, k, v) : masked_attention(rt, kind, q, k, v, mask);
 }
 
-/* Whether the mask is a tensor, and no part of an op. */
+/* True if the mask is a tensor, and not a part of an op. */
 static bool has_mask(mt_attention_kind kind)
 {
     return kind == MT_ATTENTION_CUSTOM || kind == MT_ATTENTION_SOFTMAX;
 }
 
-/* (B,T,C) as heads, rotated by their positions if the model has RoPE. */
+/* Returns (B,T,C) as heads, rotated by their positions if the model has RoPE. */
 static struct mt_tensor *rotated_heads(struct mt_runtime *rt, const struct mt_attention_layer *layer, const char *name,
                                        struct mt_tensor *x)
 {
@@ -210,14 +205,7 @@ struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct
     struct mt_tensor *merged = merge_heads(rt, context);
     mt_tensor_release(rt, context);
     struct mt_tensor *out = mt_einsum_linear(rt, "output_proj", MT_ROLE_TEMPORARY, merged, layer->output_proj);
-    mt_tensor_release(rt, q_heads);
-    mt_tensor_release(rt, q);
-    mt_tensor_release(rt, k_heads);
-    mt_tensor_release(rt, k);
-    mt_tensor_release(rt, v_heads);
-    mt_tensor_release(rt, v);
-    mt_tensor_release(rt, mask);
-    mt_tensor_release(rt, merged);
+    MT_RELEASE(rt, q_heads, q, k_heads, k, v_heads, v, mask, merged);
     mt_scope_leave(rt, outer);
     return out;
 }

@@ -1,4 +1,4 @@
-/* Causal attention with its projections, eager: a layer of the transformer, which can also be run alone.
+/* Causal attention with its projections, eager: a layer of the transformer. It can also be run alone.
  *
  *   x (B,T,C) ─▶ q, k, v (B,H,T,D) ─▶ attention, in one of four ways ─▶ heads side by side (B,T,C) ─▶ output
  *
@@ -8,7 +8,7 @@
 
 #include "model/config.h"
 #include "model/parameter.h"
-#include "model/runtime.h"
+#include "model/tensor.h"
 
 /* Invariant: heads divides C. */
 struct mt_attention_layer {
@@ -18,7 +18,8 @@ struct mt_attention_layer {
     struct mt_parameter *q_proj, *k_proj, *v_proj, *output_proj; /* (C, C), borrowed */
 };
 
-/* The output (B,T,C) of x (B,T,C), in a span "attn". A new reference; NULL once the runtime has failed. */
+/* Computes the output (B,T,C) of x (B,T,C), in a span "attn". Returns a new reference, or NULL once the runtime has
+ * failed. */
 struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct mt_attention_layer *layer,
                                              struct mt_tensor *x);
 

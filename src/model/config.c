@@ -24,6 +24,7 @@ _Static_assert(sizeof mt_model_names / sizeof mt_model_names[0] == MODEL_COUNT +
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out)
 {
     for (size_t i = 0; i < MODEL_COUNT; i++) {
+        assert(strcmp(models[i].name, mt_model_names[i]) == 0);
         if (strcmp(models[i].name, name) == 0) {
             *out = models[i];
             return MT_OK;
@@ -42,37 +43,25 @@ struct mt_training_config mt_training_config_default(void)
                                        .parameter_dtype = MT_F32};
 }
 
-/* Returns the field of a key of the JSON file, NULL for a key that is unknown. */
-static int64_t *size_by_key(struct mt_model_config *config, const char *key)
-{
-    const struct {
-        const char *key;
-        int64_t *size;
-    } sizes[] = {{"vocab", &config->vocab},
-                 {"d_model", &config->d_model},
-                 {"d_ff", &config->d_ff},
-                 {"layers", &config->layers},
-                 {"heads", &config->heads}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (strcmp(sizes[i].key, key) == 0)
-            return sizes[i].size;
-    return NULL;
-}
-
+/* Sets the size, or RoPE, that `key` of a JSON file names. Fails with MT_USAGE if the key is unknown or the value of
+ * another type. */
 static mt_status set_key(struct mt_model_config *config, const char *path, const char *key, const json_t *value)
 {
-    static const char *const keys[] = {"vocab", "d_model", "d_ff", "layers", "heads", "rope"};
-    int64_t *size = size_by_key(config, key);
-    if (size == NULL && strcmp(key, "rope") != 0) {
-        mt_status status = mt_fail_unknown("key", key, keys, sizeof keys / sizeof keys[0]);
-        return mt_fail_context(status, "%s", path);
-    }
-    if (size == NULL ? !json_is_boolean(value) : !json_is_integer(value))
-        return mt_fail(MT_USAGE, "%s: \"%s\" must be %s", path, key, size == NULL ? "true or false" : "a whole number");
-    if (size == NULL)
+    enum { ROPE = 5, KEYS };
+    static const char *const keys[KEYS] = {"vocab", "d_model", "d_ff", "layers", "heads", [ROPE] = "rope"};
+    int64_t *const sizes[ROPE] = {&config->vocab, &config->d_model, &config->d_ff, &config->layers, &config->heads};
+    int found = 0;
+    while (found < KEYS && strcmp(keys[found], key) != 0)
+        found++;
+    if (found == KEYS)
+        return mt_fail_context(mt_fail_unknown("key", key, keys, KEYS), "%s", path);
+    bool is_rope = found == ROPE;
+    if (is_rope ? !json_is_boolean(value) : !json_is_integer(value))
+        return mt_fail(MT_USAGE, "%s: \"%s\" must be %s", path, key, is_rope ? "true or false" : "a whole number");
+    if (is_rope)
         config->rope = json_is_true(value);
     else
-        *size = json_integer_value(value);
+        *sizes[found] = json_integer_value(value);
     return MT_OK;
 }
 

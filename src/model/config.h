@@ -1,4 +1,4 @@
-/* The configuration of a training run: the model's sizes and the settings of its training. */
+/* The settings of a training run, and the sizes of its model. */
 #ifndef MT_MODEL_CONFIG_H
 #define MT_MODEL_CONFIG_H
 
@@ -15,7 +15,8 @@ struct mt_model_config {
     bool rope;
 };
 
-/* The number added to the mean square under the root of a norm, and the base of RoPE's angles: of every model. */
+/* Constants of every model: the epsilon of norms, added to the mean square under the root, and the base of RoPE's
+ * angles. */
 static const double MT_NORM_EPSILON = 1e-5, MT_ROPE_THETA = 10000;
 
 typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
@@ -24,12 +25,12 @@ typedef enum mt_implementation_kind { MT_IMPLEMENTATION_EAGER, MT_IMPLEMENTATION
 
 /* The lifetime of the bf16 copies of weights under autocast. */
 typedef enum mt_weight_cast {
-    MT_WEIGHT_CAST_REGION, /* from the first product with a weight to the last of the step, as autocast caches them */
-    MT_WEIGHT_CAST_LAYER,  /* for one product: made anew for the next */
-    MT_WEIGHT_CAST_PERSISTENT, /* always: the optimizer writes them, too */
+    MT_WEIGHT_CAST_REGION,     /* from the first product with a weight to the last of the step, like autocast's cache */
+    MT_WEIGHT_CAST_LAYER,      /* one product: made again for the next */
+    MT_WEIGHT_CAST_PERSISTENT, /* the run: the optimizer writes them, too */
 } mt_weight_cast;
 
-/* The form of attention, by the tensors of size T² that it keeps for backward (docs/categories.md). */
+/* The ways to compute attention, and the tensors of size T² that each keeps for backward (docs/categories.md). */
 typedef enum mt_attention_kind {
     MT_ATTENTION_CUSTOM,  /* op by op: the masked scores, their exponentials, the weights */
     MT_ATTENTION_SOFTMAX, /* softmax as one op: the masked scores, the weights */
@@ -37,17 +38,17 @@ typedef enum mt_attention_kind {
     MT_ATTENTION_FLASH,   /* all of it as one op: none */
 } mt_attention_kind;
 
-/* The part of a step that is computed again when backward needs it. Of the fused model. */
+/* The tensors that the fused model does not keep for backward, but computes again. */
 typedef enum mt_checkpoint {
-    MT_CHECKPOINT_OFF,   /* none: all is kept */
-    MT_CHECKPOINT_BLOCK, /* a block, from its input, which alone is kept of it */
+    MT_CHECKPOINT_OFF,   /* none */
+    MT_CHECKPOINT_BLOCK, /* those of a block, from its input, which is kept */
 } mt_checkpoint;
 
-/* The moment at which the fused model's parameters are updated. */
+/* The time at which the fused model's parameters are updated. */
 typedef enum mt_optimizer_in_backward {
     MT_OPTIMIZER_IN_BACKWARD_OFF,    /* all after backward */
-    MT_OPTIMIZER_IN_BACKWARD_ON,     /* each as soon as its gradient is complete, which then goes */
-    MT_OPTIMIZER_IN_BACKWARD_BESIDE, /* a block's once its gradients are complete, on a stream beside backward's */
+    MT_OPTIMIZER_IN_BACKWARD_ON,     /* each as soon as its gradient is complete; the gradient is released then */
+    MT_OPTIMIZER_IN_BACKWARD_BESIDE, /* those of a block once its gradients are complete, on another stream */
 } mt_optimizer_in_backward;
 
 typedef enum mt_init { MT_INIT_RANDOM, MT_INIT_REFERENCE } mt_init;
@@ -57,44 +58,46 @@ struct mt_training_config {
     struct mt_model_config model;
     mt_mode mode;
     int64_t batch, seq;
-    int64_t steps, warmup;    /* warmup steps come first and are counted besides */
+    int64_t steps, warmup;    /* warmup steps come first and are not among the steps */
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
     bool autocast;            /* bf16 */
     mtk_math math;            /* of matrix products of fp32 */
     mt_implementation_kind implementation;
-    mt_weight_cast weight_cast; /* of autocast; the eager model knows region alone */
+    mt_weight_cast weight_cast; /* of autocast; the eager model only has region */
     mt_attention_kind attention;
     mt_checkpoint checkpoint;
-    bool cuda_graph; /* a card queues forward and backward as one, once it has seen them */
+    bool cuda_graph; /* a card queues forward and backward as one graph, once it has seen them */
     mt_optimizer_in_backward optimizer_in_backward;
-    mt_zero_grad zero_grad; /* of gradients that are still there then */
+    mt_zero_grad zero_grad; /* the time at which gradients of the last step are released */
     mt_init init;
     mt_data data;
     const char *data_file; /* borrowed; MT_DATA_FILE */
     uint64_t seed;
 };
 
-/* Returns 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init and data, seed 0. */
+/* Returns the default: 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init
+ * and data, seed 0. */
 struct mt_training_config mt_training_config_default(void);
 
-/* The names of the models from the smallest to the largest ("small", "medium", "large", "xl", "2.7B"), ending with NULL. */
+/* The names of the models from the smallest to the largest ("small", "medium", "large", "xl", "2.7B"), ending with
+ * NULL. */
 extern const char *const mt_model_names[];
 
-/* Sets *out to the model of that name. Fails with MT_USAGE, the list and the nearest match. */
+/* Sets *out to the model of that name. Fails with MT_USAGE, the list of names and the nearest one if there is none. */
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
 
-/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file over *out: keys that are
- * absent keep their value, unknown ones are MT_USAGE. */
+/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file into *out. Sizes whose
+ * key is absent keep their value. Fails with MT_USAGE if the file can't be read or has an unknown key. */
 mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
 
-/* Fails with MT_USAGE and the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, flash
- * attention meets one that it does not take, a tensor's bytes would not fit, or settings exclude each other. */
+/* Fails with MT_USAGE and the numbers if sizes are out of range, heads do not divide d_model, the head size is odd
+ * with RoPE or none that flash attention takes, a tensor's bytes would not fit, or settings exclude each other. */
 mt_status mt_training_config_check(const struct mt_training_config *config);
 
 /* True if flash attention takes heads of the model's size. */
 bool mt_attention_takes_flash(const struct mt_model_config *model);
 
-/* Returns the count of the model's parameters. */
+/* Counts the model's parameters. */
 uint64_t mt_model_parameter_count(const struct mt_model_config *model);
 
 #endif

@@ -1,5 +1,5 @@
-/* The eager model behind the table of a training run. What a step made is let go in the order in which the reference
- * program's names are. */
+/* The eager model behind the table of a training run. The tensors of a step are released in the order of the
+ * reference program's names. */
 #include "base/memory.h"
 #include "model/autocast.h"
 #include "model/graph.h"
@@ -7,6 +7,7 @@
 #include "model/optimizer.h"
 #include "model/transformer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct eager {
@@ -33,6 +34,7 @@ static void destroy(struct mt_runtime *rt, void *model)
 static void forward(struct mt_runtime *rt, void *model, struct mt_tensor *inputs, struct mt_tensor *targets)
 {
     struct eager *eager = model;
+    assert(eager->logits == NULL && eager->loss == NULL); /* the last step has ended */
     if (eager->config->autocast)
         mt_autocast_begin(rt);
     eager->logits = mt_transformer_forward(rt, &eager->model, inputs);
@@ -80,8 +82,7 @@ static uint64_t gradient_places(const void *model)
 static void end_step(struct mt_runtime *rt, void *model)
 {
     struct eager *eager = model;
-    mt_tensor_release(rt, eager->logits);
-    mt_tensor_release(rt, eager->loss);
+    MT_RELEASE(rt, eager->logits, eager->loss);
     eager->logits = eager->loss = NULL;
 }
 

@@ -1,24 +1,31 @@
-/* The batched matrix product and its gradients. */
-#include "model/function_rules.h"
+/* Matrix products, softmax and attention as single ops, and their gradients. An op that computes several steps at once
+ * saves memory by the tensors between them, which it does not keep. */
+#include "model/functions.h"
 
-/* A view of (g, m, n) as (g, n, m). */
+#include <assert.h>
+#include <string.h>
+
+/* Returns a view of (g, m, n) as (g, n, m). */
 static struct mt_tensor *transposed(struct mt_runtime *rt, struct mt_tensor *x)
 {
     if (x == NULL)
         return NULL;
+    assert(x->dims == 3);
     const int64_t shape[] = {x->shape[0], x->shape[2], x->shape[1]};
     const int64_t stride[] = {x->stride[0], x->stride[2], x->stride[1]};
     return mt_tensor_view(rt, x, 3, shape, stride, 0);
 }
 
+/* Computes (g, m, n) = a (g, m, k) · b (g, k, n). */
 static struct mt_tensor *product(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
                                  struct mt_tensor *b)
 {
     if (a == NULL || b == NULL)
         return NULL;
+    assert(a->dims == 3 && b->dims == 3 && a->dtype == b->dtype);
     const int64_t shape[] = {a->shape[0], a->shape[1], b->shape[2]};
     struct mt_tensor *out = mt_tensor_empty(rt, role, name, a->dtype, 3, shape);
-    mt_op_matmul(rt, out, a, b);
+    mt_op_product(rt, 1, 0, out, a, b);
     return out;
 }
 
@@ -31,16 +38,124 @@ static void bmm_backward(struct mt_runtime *rt, const struct mt_node *node, stru
         out[1] = product(rt, MT_ROLE_TEMPORARY, NULL, a, grad);
     if (mt_node_wants(node, 0))
         out[0] = product(rt, MT_ROLE_TEMPORARY, NULL, grad, b);
-    mt_tensor_release(rt, a);
-    mt_tensor_release(rt, b);
+    MT_RELEASE(rt, a, b);
 }
 
 struct mt_tensor *mt_bmm(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
                          struct mt_tensor *b)
 {
     struct mt_tensor *out = product(rt, mt_effective_role(rt, role), name, a, b);
-    struct mt_node *node = mt_graph_record(rt, name, bmm_backward, out, a, b);
+    struct mt_node *node = mt_graph_add(rt, name, bmm_backward, out, a, b);
     mt_node_save(rt, node, 0, b);
     mt_node_save(rt, node, 1, a);
     return out;
+}
+
+/* Takes one number for each row of x: (…, 1), in the dtype of sums. */
+static struct mt_tensor *row_column(struct mt_runtime *rt, mt_role role, const char *name, const struct mt_tensor *x)
+{
+    int64_t shape[MT_MAX_DIMS];
+    memcpy(shape, x->shape, sizeof shape);
+    shape[x->dims - 1] = 1;
+    return mt_tensor_empty(rt, role, name, mt_sum_dtype(x->dtype), x->dims, shape);
+}
+
+/* Saved: the input, the log-sum-exp. */
+static void softmax_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
+                             struct mt_tensor **out)
+{
+    out[0] = mt_tensor_temporary_like(rt, "grad", grad);
+    mt_op_softmax_grad(rt, 1, MTK_KEYS_ALL, out[0], grad, node->saved[0], node->saved[1]);
+}
+
+struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
+{
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
+    struct mt_tensor *lse = rt->grad_enabled && x != NULL ? row_column(rt, MT_ROLE_SAVED, "lse", x) : NULL;
+    mt_op_softmax(rt, 1, MTK_KEYS_ALL, out, lse, x);
+    struct mt_node *node = mt_graph_add(rt, name, softmax_backward, out, x, NULL);
+    mt_node_save(rt, node, 0, x);
+    mt_node_save(rt, node, 1, lse);
+    mt_tensor_release(rt, lse);
+    return out;
+}
+
+/* Saved: the result. */
+static void causal_weights_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
+                                    struct mt_tensor **out)
+{
+    out[0] = mt_tensor_temporary_like(rt, "grad", grad);
+    mt_op_softmax_grad(rt, node->scalar, MTK_KEYS_UP_TO_QUERY, out[0], grad, node->saved[0], NULL);
+}
+
+struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
+                                    double scale)
+{
+    struct mt_tensor *out = mt_function_output(rt, role, name, x);
+    mt_op_softmax(rt, scale, MTK_KEYS_UP_TO_QUERY, out, NULL, x);
+    struct mt_node *node = mt_graph_add(rt, name, causal_weights_backward, out, x, NULL);
+    mt_node_set_scalar(node, scale);
+    mt_node_save(rt, node, 0, out);
+    return out;
+}
+
+/* Takes (B,H,T,D) like `like`, in memory as (B,T,H,D): so heads are put side by side, and taken apart, without a
+ * copy. */
+static struct mt_tensor *heads_by_position(struct mt_runtime *rt, mt_role role, const char *name,
+                                           const struct mt_tensor *like)
+{
+    assert(like->dims == 4);
+    const int64_t B = like->shape[0], H = like->shape[1], T = like->shape[2], D = like->shape[3];
+    struct mt_tensor *memory = mt_tensor_empty(rt, role, name, like->dtype, 4, (const int64_t[]){B, T, H, D});
+    if (memory == NULL)
+        return NULL;
+    struct mt_tensor *heads = mt_tensor_view(rt, memory, 4, like->shape, (const int64_t[]){T * H * D, D, H * D, 1}, 0);
+    mt_tensor_release(rt, memory);
+    return heads;
+}
+
+/* Saved: q, k, v, the result, the log-sum-exp. */
+static void flash_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
+                           struct mt_tensor **out)
+{
+    struct mt_tensor *const *saved = node->saved;
+    struct mt_attention attention = {.scale = node->scalar,
+                                     .q = saved[0],
+                                     .k = saved[1],
+                                     .v = saved[2],
+                                     .out = saved[3],
+                                     .lse = saved[4],
+                                     .grad = grad};
+    attention.dq = heads_by_position(rt, MT_ROLE_TEMPORARY, "grad_q", grad);
+    attention.dk = heads_by_position(rt, MT_ROLE_TEMPORARY, "grad_k", grad);
+    attention.dv = heads_by_position(rt, MT_ROLE_TEMPORARY, "grad_v", grad);
+    attention.delta = row_column(rt, MT_ROLE_TEMPORARY, "delta", grad);
+    mt_op_attention_grad(rt, &attention);
+    mt_tensor_release(rt, attention.delta);
+    struct mt_tensor *const gradients[] = {attention.dq, attention.dk, attention.dv};
+    for (int i = 0; i < 3; i++) {
+        if (mt_node_wants(node, i))
+            out[i] = gradients[i];
+        else
+            mt_tensor_release(rt, gradients[i]);
+    }
+}
+
+struct mt_tensor *mt_flash_attention(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *q,
+                                     struct mt_tensor *k, struct mt_tensor *v, double scale)
+{
+    if (q == NULL || k == NULL || v == NULL)
+        return NULL;
+    struct mt_attention attention = {.scale = scale, .q = q, .k = k, .v = v};
+    attention.out = heads_by_position(rt, mt_effective_role(rt, role), name, q);
+    attention.lse = rt->grad_enabled ? row_column(rt, MT_ROLE_SAVED, "lse", q) : NULL;
+    mt_op_attention(rt, &attention);
+    struct mt_node *node =
+        mt_graph_add_inputs(rt, name, flash_backward, attention.out, (const struct mt_tensor *[]){q, k, v}, 3);
+    mt_node_set_scalar(node, scale);
+    struct mt_tensor *const kept[] = {q, k, v, attention.out, attention.lse};
+    for (int i = 0; i < 5; i++)
+        mt_node_save(rt, node, i, kept[i]);
+    mt_tensor_release(rt, attention.lse);
+    return attention.out;
 }

@@ -1,25 +1,27 @@
-/* Attention of the fused model, on views of what one product projected:
+/* Attention of the fused model, on views of the projections that one product computed:
  *
  *   projected (B,T,3C)   | Q: H x D | K: H x D | V: H x D |    each seen as (B,H,T,D), without a copy
  *
- * `weights` computes scores, and softmax over them in place, and keeps that one tensor of size T²; `flash` keeps none. */
-#include "model/fused_parts.h"
+ * `weights` computes scores and softmax in place, and keeps that one tensor of size T²; `flash` keeps none. */
+#include "model/fused_model.h"
 #include "model/ops.h"
 
+#include <assert.h>
 #include <math.h>
 
-/* `heads` heads of a (B,T,…) tensor from its column `column` on, as (B,heads,T,D). */
+/* Returns `heads` heads of a (B,T,…) tensor from its column `column` on, as a view (B,heads,T,D). */
 static struct mt_tensor *heads_view(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *of,
                                     int64_t heads, int64_t column)
 {
     if (of == NULL)
         return NULL;
+    assert(of->dims == 3);
     int64_t T = of->shape[1], width = of->shape[2], D = model->config->model.d_model / model->config->model.heads;
     return mt_tensor_view(rt, of, 4, (const int64_t[]){of->shape[0], heads, T, D},
                           (const int64_t[]){T * width, D, width, 1}, column);
 }
 
-/* The last two dimensions exchanged. */
+/* Returns a view with the last two dimensions exchanged. */
 static struct mt_tensor *turned(struct mt_runtime *rt, struct mt_tensor *x)
 {
     if (x == NULL)
@@ -28,7 +30,7 @@ static struct mt_tensor *turned(struct mt_runtime *rt, struct mt_tensor *x)
                           (const int64_t[]){x->stride[0], x->stride[1], x->stride[3], x->stride[2]}, 0);
 }
 
-/* (B,H,T,columns) of a block's own. */
+/* Takes a tensor (B,H,T,columns). */
 static struct mt_tensor *head_matrix(struct mt_runtime *rt, const struct mt_fused_model *model, mt_role role,
                                      const char *name, mt_dtype dtype, int64_t columns)
 {
@@ -37,7 +39,7 @@ static struct mt_tensor *head_matrix(struct mt_runtime *rt, const struct mt_fuse
                            (const int64_t[]){config->batch, config->model.heads, config->seq, columns});
 }
 
-/* Q, K, V, the context and their gradients as heads: new references. */
+/* Q, K and V, or their gradients, as heads: views (B,H,T,D), held. */
 struct heads {
     struct mt_tensor *q, *k, *v;
 };
@@ -51,9 +53,7 @@ static struct heads heads_of(struct mt_runtime *rt, const struct mt_fused_model 
 
 static void heads_release(struct mt_runtime *rt, struct heads *heads)
 {
-    mt_tensor_release(rt, heads->q);
-    mt_tensor_release(rt, heads->k);
-    mt_tensor_release(rt, heads->v);
+    MT_RELEASE(rt, heads->q, heads->k, heads->v);
 }
 
 static double scale_of(const struct mt_fused_model *model)
@@ -61,7 +61,7 @@ static double scale_of(const struct mt_fused_model *model)
     return 1 / sqrt((double)(model->config->model.d_model / model->config->model.heads));
 }
 
-/* Turns queries and keys by their positions, in place; they lie side by side. */
+/* Rotates queries and keys by their positions, in place, as one view: they lie side by side. */
 static void rotate(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *projected,
                    int direction)
 {
@@ -72,6 +72,7 @@ static void rotate(struct mt_runtime *rt, const struct mt_fused_model *model, st
     mt_tensor_release(rt, both);
 }
 
+/* Computes attention as one op. */
 static void flash(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
                   const struct heads *heads, struct mt_tensor *out)
 {
@@ -82,11 +83,13 @@ static void flash(struct mt_runtime *rt, const struct mt_fused_model *model, str
     mt_op_attention(rt, &attention);
 }
 
+/* Computes attention by way of the weights. */
 static void weigh(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
                   const struct heads *heads, struct mt_tensor *out)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
-    struct mt_tensor *weights = head_matrix(rt, model, mt_fused_kept(rt), NULL, model->compute, model->config->seq);
+    struct mt_tensor *weights =
+        head_matrix(rt, model, mt_effective_role(rt, MT_ROLE_SAVED), NULL, model->compute, model->config->seq);
     rt->scope = outer;
     struct mt_tensor *keys = turned(rt, heads->k);
     mt_op_product(rt, 1, 0, weights, heads->q, keys);
@@ -104,9 +107,11 @@ struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fuse
     struct mt_tensor *projected = layer->projected;
     if (projected == NULL || rt->status != MT_OK)
         return NULL;
+    assert(projected->shape[2] == 3 * model->config->model.d_model);
     const int64_t shape[] = {projected->shape[0], projected->shape[1], model->config->model.d_model};
     rotate(rt, model, projected, 1);
-    struct mt_tensor *context = mt_tensor_empty(rt, mt_fused_kept(rt), "context", model->compute, 3, shape);
+    struct mt_tensor *context =
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), "context", model->compute, 3, shape);
     struct heads heads = heads_of(rt, model, projected);
     struct mt_tensor *out = heads_view(rt, model, context, model->config->model.heads, 0);
     if (model->config->attention == MT_ATTENTION_FLASH)
@@ -135,8 +140,7 @@ static void flash_grad(struct mt_runtime *rt, const struct mt_fused_model *model
                                            .dk = grads->k,
                                            .dv = grads->v};
     mt_op_attention_grad(rt, &attention);
-    mt_tensor_release(rt, out);
-    mt_tensor_release(rt, delta);
+    MT_RELEASE(rt, out, delta);
 }
 
 static void weigh_grad(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
@@ -152,10 +156,7 @@ static void weigh_grad(struct mt_runtime *rt, const struct mt_fused_model *model
     struct mt_tensor *queries_first = turned(rt, scores);
     mt_op_product(rt, 1, 0, grads->q, scores, heads->k);
     mt_op_product(rt, 1, 0, grads->k, queries_first, heads->q);
-    mt_tensor_release(rt, queries_first);
-    mt_tensor_release(rt, weights);
-    mt_tensor_release(rt, values);
-    mt_tensor_release(rt, scores);
+    MT_RELEASE(rt, queries_first, weights, values, scores);
 }
 
 struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt_fused_model *model,
@@ -163,6 +164,7 @@ struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt
 {
     if (grad == NULL || rt->status != MT_OK)
         return NULL;
+    assert(layer->projected != NULL && (layer->weights == NULL) != (layer->lse == NULL)); /* forward kept them */
     struct mt_tensor *dprojected =
         mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "grad", model->compute, layer->projected);
     struct heads heads = heads_of(rt, model, layer->projected), grads = heads_of(rt, model, dprojected);
@@ -174,9 +176,9 @@ struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt
     mt_tensor_release(rt, of_context);
     heads_release(rt, &grads);
     heads_release(rt, &heads);
-    mt_fused_drop(rt, &layer->weights);
-    mt_fused_drop(rt, &layer->lse);
-    mt_fused_drop(rt, &layer->projected);
+    mt_tensor_drop(rt, &layer->weights);
+    mt_tensor_drop(rt, &layer->lse);
+    mt_tensor_drop(rt, &layer->projected);
     rotate(rt, model, dprojected, -1);
     return dprojected;
 }

@@ -1,23 +1,24 @@
-/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor that each norm adds to, and
- * under autocast one more, in bf16, that it writes on the way, for the products. A gradient's place is taken by what has
- * to be made again as soon as it has served:
+/* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm
+ * adds. Under autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward
+ * did not keep are computed again in place of gradients that have served:
  *
- *   gate   gates become their gradient, the gradient of the gate's output becomes that output again
- *   norm   the gradient of its output becomes that output again *
- * A gradient of a weight is complete when it has been computed, since each weight is read in one place; nothing reads the
- * weight after that, so that it may be updated there and then, or beside what is left of backward. */
-#include "model/fused_parts.h"
+ *   gate   the gates become their gradient, and the gradient of the gate's output becomes that output again
+ *   norm   the gradient of its output becomes that output again
+ *
+ * Each weight is read in one place. So its gradient is complete as soon as it has been computed, and nothing reads the
+ * weight after that: it may be updated at once, or beside the rest of backward. */
+#include "model/fused_model.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
-/* The gradient of the residual stream. Invariant: both are of the stream's shape and held; cast is NULL but under
- * autocast. */
+#include <assert.h>
+
+/* The gradient of the residual stream. Invariant: both have the shape of the stream. */
 struct residual_grad {
-    struct mt_tensor *grad;
-    struct mt_tensor *cast;
+    struct mt_tensor *grad; /* held; NULL: no norm has added to it yet */
+    struct mt_tensor *cast; /* the same in bf16, held; NULL without autocast */
 };
 
-/* What products read of it. */
+/* Returns the tensor that products read, borrowed. */
 static struct mt_tensor *operand(const struct residual_grad *residual)
 {
     return residual->cast != NULL ? residual->cast : residual->grad;
@@ -34,8 +35,8 @@ static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *m
     rt->scope = outer;
 }
 
-/* Adds to the stream's gradient what comes through a norm. `grad`, of the norm's output, becomes that output. Lets go of
- * what the norm kept. */
+/* Adds the gradient through a norm to the stream's. `grad`, of the norm's output, becomes that output. Releases the
+ * tensors that the norm kept. */
 static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                            struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct mt_tensor *grad,
                            struct residual_grad *residual)
@@ -46,6 +47,7 @@ static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, 
     struct mt_tensor *before = residual->grad;
     if (before == NULL)
         begin_residual(rt, model, kept->x, residual);
+    assert(rt->status != MT_OK || mt_tensor_same_shape(residual->grad, kept->x));
     struct mt_norm_grad_tensors norm = {.dx = residual->grad,
                                         .before = before,
                                         .cast = residual->cast,
@@ -58,8 +60,8 @@ static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, 
                                        (const int64_t[]){MTK_NORM_PARTS, model->config->model.d_model});
     mt_op_rms_norm_grad(rt, &norm);
     mt_tensor_release(rt, norm.partial_sum);
-    mt_fused_drop(rt, &kept->x);
-    mt_fused_drop(rt, &kept->rstd);
+    mt_tensor_drop(rt, &kept->x);
+    mt_tensor_drop(rt, &kept->rstd);
     mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }
@@ -70,7 +72,7 @@ static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struc
     normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, normed, residual);
     mt_fused_weight_grad(rt, model, "lm_head", model->logits, normed, model->lm_head);
     mt_tensor_release(rt, normed);
-    mt_fused_drop(rt, &model->logits);
+    mt_tensor_drop(rt, &model->logits);
     mt_fused_block_complete(rt, model, 2, (struct mt_fused_weight *[]){model->ln_final, model->lm_head});
 }
 
@@ -88,7 +90,7 @@ static void feed_forward_grad(struct mt_runtime *rt, struct mt_fused_model *mode
     outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
     mt_fused_weight_grad(rt, model, "w13", layer->gates, normed, layer->gate_up);
     mt_tensor_release(rt, normed);
-    mt_fused_drop(rt, &layer->gates);
+    mt_tensor_drop(rt, &layer->gates);
     mt_scope_leave(rt, outer);
 }
 
@@ -100,18 +102,17 @@ static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, str
     mt_fused_weight_grad(rt, model, "output_proj", operand(residual), layer->context, layer->output_proj);
     struct mt_tensor *projected = mt_fused_attention_grad(rt, model, layer, context);
     mt_tensor_release(rt, context);
-    mt_fused_drop(rt, &layer->context);
+    mt_tensor_drop(rt, &layer->context);
     struct mt_tensor *normed = mt_fused_input_grad(rt, model, "qkv_proj", projected, layer->qkv);
     mt_scope_leave(rt, outer);
     normalize_grad(rt, model, "ln1", layer->ln1, &layer->norm1, normed, residual);
     outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
     mt_fused_weight_grad(rt, model, "qkv_proj", projected, normed, layer->qkv);
-    mt_tensor_release(rt, normed);
-    mt_tensor_release(rt, projected);
+    MT_RELEASE(rt, normed, projected);
     mt_scope_leave(rt, outer);
 }
 
-/* The embedding's gradient: rows of the stream's, added to the rows that were read. */
+/* Adds the rows of the stream's gradient to those rows of the embedding's that were read. */
 static void embed_grad(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *grad)
 {
     double beta;
@@ -134,7 +135,7 @@ static void layer_grad(struct mt_runtime *rt, struct mt_fused_model *model, stru
         mt_fused_recompute_layer(rt, model, layer);
     feed_forward_grad(rt, model, layer, residual);
     attend_grad(rt, model, layer, residual);
-    mt_fused_block_complete(rt, model, MT_FUSED_BLOCK_WEIGHTS,
+    mt_fused_block_complete(rt, model, MT_FUSED_WEIGHTS_PER_LAYER,
                             (struct mt_fused_weight *[]){layer->down, layer->gate_up, layer->ln2, layer->output_proj,
                                                          layer->qkv, layer->ln1});
 }
@@ -143,6 +144,7 @@ void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int6
                        struct mt_gradient_watch watch)
 {
     struct residual_grad residual = {0};
+    assert(model->loss != NULL || rt->status != MT_OK);
     mt_fused_update_begin(model, step);
     model->watch = watch;
     struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
@@ -162,30 +164,30 @@ void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int6
 
 static void drop_norm(struct mt_runtime *rt, struct mt_fused_norm *norm)
 {
-    mt_fused_drop(rt, &norm->x);
-    mt_fused_drop(rt, &norm->rstd);
+    mt_tensor_drop(rt, &norm->x);
+    mt_tensor_drop(rt, &norm->rstd);
 }
 
 static void drop_layer(struct mt_runtime *rt, struct mt_fused_layer *layer)
 {
     drop_norm(rt, &layer->norm1);
-    mt_fused_drop(rt, &layer->projected);
-    mt_fused_drop(rt, &layer->weights);
-    mt_fused_drop(rt, &layer->lse);
-    mt_fused_drop(rt, &layer->context);
+    mt_tensor_drop(rt, &layer->projected);
+    mt_tensor_drop(rt, &layer->weights);
+    mt_tensor_drop(rt, &layer->lse);
+    mt_tensor_drop(rt, &layer->context);
     drop_norm(rt, &layer->norm2);
-    mt_fused_drop(rt, &layer->gates);
+    mt_tensor_drop(rt, &layer->gates);
 }
 
 void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model)
 {
-    mt_fused_drop(rt, &model->inputs);
+    mt_tensor_drop(rt, &model->inputs);
     for (int64_t i = 0; i < model->config->model.layers; i++)
         drop_layer(rt, &model->layers[i]);
     drop_norm(rt, &model->norm_final);
-    mt_fused_drop(rt, &model->logits);
-    mt_fused_drop(rt, &model->loss);
+    mt_tensor_drop(rt, &model->logits);
+    mt_tensor_drop(rt, &model->loss);
     for (int64_t i = 0; i < model->weight_count; i++)
         if (model->config->weight_cast != MT_WEIGHT_CAST_PERSISTENT)
-            mt_fused_drop(rt, &model->weights[i].cast);
+            mt_tensor_drop(rt, &model->weights[i].cast);
 }

@@ -1,17 +1,19 @@
-/* Forward and loss of the fused model, and forward of a block once more where backward needs what was not kept. What is
- * made in a block is kept while the runtime's gradients are enabled, as it is for the rest of forward; a block of which
- * only the input is kept disables them for its length, and the second forward computes the same bits with them. */
-#include "model/fused_parts.h"
+/* Forward and loss of the fused model, and the second forward of a block whose tensors were not kept. A block keeps
+ * its tensors while the runtime's gradients are enabled. A block that keeps only its input disables them while it
+ * runs; its second forward, which computes the same bits, runs with them enabled. */
+#include "model/fused_model.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 
-/* The residual stream between two norms: what was summed so far, and what the next norm is to add to it. Both held. */
+#include <assert.h>
+
+/* The residual stream between two norms. */
 struct stream {
-    struct mt_tensor *sum, *addend;
+    struct mt_tensor *sum;    /* of everything so far, held */
+    struct mt_tensor *addend; /* that the next norm adds, held; NULL: none */
 };
 
-/* Where the norm puts the sum that it normalizes: in the place of the old one, if nobody keeps that. A new
- * reference. */
+/* Returns the tensor for the sum that the norm normalizes: the old sum, if nothing else keeps that, else a new one.
+ * A new reference. */
 static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *stream)
 {
     if (stream->addend == NULL || mt_tensor_is_exclusive(stream->sum))
@@ -22,15 +24,16 @@ static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *st
     return sum;
 }
 
-/* Adds what is to be added to the stream, and returns the norm of that; keeps what backward needs. Nothing is left
- * to be added afterwards, also after a failure. */
+/* Adds the addend to the stream and returns the norm of the sum; keeps what backward needs. Afterwards there is no
+ * addend, also after a failure. */
 static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                                    struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
 {
     if (stream->sum == NULL || rt->status != MT_OK) {
-        mt_fused_drop(rt, &stream->addend);
+        mt_tensor_drop(rt, &stream->addend);
         return NULL;
     }
+    assert(!rt->grad_enabled || (kept->x == NULL && kept->rstd == NULL));
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_NORM, "norm");
     struct mt_tensor *x = stream->sum, *sum = next_sum(rt, stream);
     const int64_t column[] = {x->shape[0], x->shape[1], 1};
@@ -45,7 +48,7 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
                                          .y = stream->addend,
                                          .weight = weight->parameter.value};
     mt_op_rms_norm(rt, &norm);
-    mt_fused_drop(rt, &stream->addend);
+    mt_tensor_drop(rt, &stream->addend);
     mt_tensor_release(rt, x);
     stream->sum = sum;
     if (rt->grad_enabled)
@@ -54,59 +57,62 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
     return out;
 }
 
-/* Takes over the norm's output. */
+/* Computes the attention of a block, which becomes the stream's addend. Takes over `normed`. */
 static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
                    struct mt_tensor *normed, struct stream *stream)
 {
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
-    layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_fused_kept(rt), normed, layer->qkv);
+    layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_effective_role(rt, MT_ROLE_SAVED), normed, layer->qkv);
     mt_tensor_release(rt, normed);
     layer->context = mt_fused_attention(rt, model, layer);
     if (!rt->grad_enabled)
-        mt_fused_drop(rt, &layer->projected);
+        mt_tensor_drop(rt, &layer->projected);
     stream->addend = mt_fused_linear(rt, model, "output_proj", MT_ROLE_TEMPORARY, layer->context, layer->output_proj);
     if (!rt->grad_enabled)
-        mt_fused_drop(rt, &layer->context);
+        mt_tensor_drop(rt, &layer->context);
     mt_scope_leave(rt, outer);
 }
 
+/* Returns the gate's output from both of its operands, which lie side by side in `gates`. */
 static struct mt_tensor *gate(struct mt_runtime *rt, struct mt_tensor *gates)
 {
     if (gates == NULL)
         return NULL;
+    assert(gates->shape[2] % 2 == 0);
     const int64_t shape[] = {gates->shape[0], gates->shape[1], gates->shape[2] / 2};
     struct mt_tensor *gated = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, NULL, gates->dtype, 3, shape);
     mt_op_swiglu(rt, gated, gates);
     return gated;
 }
 
-/* Both operands of the gate, from what attention left in the stream. Goes on in the span of the feed-forward net, and
- * returns the scope to go back to. */
+/* Computes both operands of the gate from the stream. Enters the span of the feed-forward net and returns the scope
+ * to go back to. */
 static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused_model *model,
                                           struct mt_fused_layer *layer, struct stream *stream)
 {
     struct mt_tensor *normed = normalize(rt, model, "ln2", layer->ln2, &layer->norm2, stream);
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    layer->gates = mt_fused_linear(rt, model, "w13", mt_fused_kept(rt), normed, layer->gate_up);
+    layer->gates = mt_fused_linear(rt, model, "w13", mt_effective_role(rt, MT_ROLE_SAVED), normed, layer->gate_up);
     mt_tensor_release(rt, normed);
     return outer;
 }
 
+/* Computes the feed-forward net of a block, which becomes the stream's addend. */
 static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
                          struct stream *stream)
 {
     struct mt_scope outer = enter_feed_forward(rt, model, layer, stream);
     struct mt_tensor *gated = gate(rt, layer->gates);
     if (!rt->grad_enabled)
-        mt_fused_drop(rt, &layer->gates);
+        mt_tensor_drop(rt, &layer->gates);
     stream->addend = mt_fused_linear(rt, model, "w2", MT_ROLE_TEMPORARY, gated, layer->down);
     mt_tensor_release(rt, gated);
     mt_scope_leave(rt, outer);
 }
 
-/* A block, of which all is kept that backward needs, or its input alone. */
-static void pass_block(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
-                       struct stream *stream)
+/* Runs a block. Keeps everything that backward needs of it, or only its input. */
+static void run_block(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                      struct stream *stream)
 {
     bool learns = rt->grad_enabled;
     rt->grad_enabled = learns && model->config->checkpoint == MT_CHECKPOINT_OFF;
@@ -120,13 +126,13 @@ static void pass_block(struct mt_runtime *rt, struct mt_fused_model *model, stru
 
 void mt_fused_recompute_layer(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer)
 {
+    assert(rt->grad_enabled && layer->norm1.rstd == NULL); /* only the input was kept */
     struct stream stream = {.sum = layer->norm1.x};
     layer->norm1.x = NULL;
     struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, &stream);
     attend(rt, model, layer, normed, &stream);
     mt_scope_leave(rt, enter_feed_forward(rt, model, layer, &stream));
-    mt_tensor_release(rt, stream.sum);
-    mt_tensor_release(rt, stream.addend);
+    MT_RELEASE(rt, stream.sum, stream.addend);
 }
 
 static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *inputs)
@@ -136,7 +142,8 @@ static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_mode
     const struct mt_tensor *table = model->token_embeddings->parameter.value;
     struct mt_scope outer = mt_scope_enter(rt, "token_embeddings", MT_CATEGORY_EMBED, "embedding");
     const int64_t shape[] = {inputs->shape[0], inputs->shape[1], model->config->model.d_model};
-    struct mt_tensor *x = mt_tensor_empty(rt, mt_fused_kept(rt), NULL, model->config->parameter_dtype, 3, shape);
+    struct mt_tensor *x =
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), NULL, model->config->parameter_dtype, 3, shape);
     mt_op_gather_rows(rt, x, table, inputs);
     mt_scope_leave(rt, outer);
     return x;
@@ -144,20 +151,20 @@ static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_mode
 
 void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs)
 {
+    assert(model->inputs == NULL && model->logits == NULL); /* the last step has ended */
     struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
     model->inputs = mt_tensor_retain(inputs);
     struct stream stream = {.sum = embed(rt, model, inputs)};
     struct mt_scope model_scope = mt_scope_enter(rt, "layers", MT_CATEGORY_BLOCK, "residual");
     for (int64_t i = 0; i < model->config->model.layers; i++) {
         struct mt_scope layers_scope = mt_fused_enter_layer(rt, i);
-        pass_block(rt, model, &model->layers[i], &stream);
+        run_block(rt, model, &model->layers[i], &stream);
         mt_scope_leave(rt, layers_scope);
     }
     mt_scope_leave(rt, model_scope);
     struct mt_tensor *normed = normalize(rt, model, "ln_final", model->ln_final, &model->norm_final, &stream);
-    mt_tensor_release(rt, stream.sum);
-    mt_tensor_release(rt, stream.addend);
-    model->logits = mt_fused_linear(rt, model, "lm_head", mt_fused_kept(rt), normed, model->lm_head);
+    MT_RELEASE(rt, stream.sum, stream.addend);
+    model->logits = mt_fused_linear(rt, model, "lm_head", mt_effective_role(rt, MT_ROLE_SAVED), normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_scope_leave(rt, outermost);
 }

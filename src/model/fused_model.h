@@ -1,25 +1,29 @@
-/* The fused transformer: the same model as the eager one (transformer.h), as one would write it by hand for speed and size.
+/* The fused transformer: the same model as the eager one (transformer.h), written by hand for speed and size.
  *
  *   tokens ─▶ embedding ─▶ x ─▶ L × block ─▶ norm ─▶ head ─▶ logits, which the loss turns into their gradient
- *   block: middle = x + attention(norm(x));  next x = middle + ffn(norm(middle)), each sum made by the norm after it
+ *   block: middle = x + attention(norm(x));  next x = middle + ffn(norm(middle)); the norm after a sum computes the sum
  *
- * There is no tape. Forward keeps in each layer what backward will need, and backward lets go of it on its way. What can
- * be made again over something that has served is not kept: the norms' outputs and the gate's. With config->checkpoint
- * forward keeps a layer's input alone, norm1.x, and backward first makes the rest again; with
- * config->optimizer_in_backward on no gradient outlives the moment in which it is complete; with it beside, updates are
- * queued on another stream on the way, so that what is bound by memory goes beside what is bound by arithmetic.
+ * There is no tape. Forward keeps in each layer what backward will need, and backward releases it on its way. The
+ * outputs of the norms and of the gate are not kept: backward computes them again, in place of tensors that have served.
+ * With config->checkpoint forward keeps only a layer's input, norm1.x, and backward first computes the rest again. With
+ * config->optimizer_in_backward on, a gradient is released as soon as it is complete and its parameter updated. With it
+ * beside, updates are queued on another stream on the way: they are bound by memory, and backward by arithmetic.
  *
- * Weights that read the same input are stored side by side, so that they are one product: the reference model's names are
- * parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary. */
+ * Weights that read the same input are stored side by side, so that they are one product: the reference model's
+ * parameters are parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary.
+ *
+ * The model's files are fused_model (parameters), fused_products (products with them), fused_attention, fused_forward,
+ * fused_backward and fused_optimizer. Their functions do nothing, and return NULL, once the runtime has failed. */
 #ifndef MT_MODEL_FUSED_MODEL_H
 #define MT_MODEL_FUSED_MODEL_H
 
-#include "model/config.h"
 #include "model/implementation.h"
 #include "model/parameter.h"
-#include "model/runtime.h"
 
-/* A stored parameter, and its copy in bf16: held where and as long as config->weight_cast says, NULL at other times. */
+enum { MT_FUSED_WEIGHTS_PER_LAYER = 6 };
+
+/* A stored parameter, and its copy in bf16. config->weight_cast says how long the copy is held; it is NULL at other
+ * times. */
 struct mt_fused_weight {
     struct mt_parameter parameter; /* its `number` is not used: parts have their own */
     struct mt_tensor *cast;
@@ -34,13 +38,14 @@ struct mt_fused_part {
     int64_t first_row, rows;              /* of a norm, which is one row: 0 and 1 */
 };
 
-/* What a norm keeps: what it normalized, and by how much it was scaled. Both held, NULL between steps. */
+/* The tensors that a norm keeps for backward: its input and its scale. Both held, NULL between steps. */
 struct mt_fused_norm {
     struct mt_tensor *x;    /* (B,T,C) */
     struct mt_tensor *rstd; /* (B,T,1) */
 };
 
-/* One block: its weights, borrowed from the model's list, and what it keeps for backward, held; NULL between steps. */
+/* One block: its weights, borrowed from the model's list, and the tensors that it keeps for backward, held; NULL
+ * between steps. */
 struct mt_fused_layer {
     struct mt_fused_weight *ln1, *qkv, *output_proj; /* (C), (3C, C), (C, C) */
     struct mt_fused_weight *ln2, *gate_up, *down;    /* (C), (2F, C), (C, F) */
@@ -52,9 +57,10 @@ struct mt_fused_layer {
     struct mt_tensor *gates;     /* (B,T,2F): both operands of the gate */
 };
 
+/* Invariants, once the model is made: weight_count is 6 a layer and 3 besides, part_count 9 a layer and 3 besides. */
 struct mt_fused_model {
     const struct mt_training_config *config; /* borrowed */
-    mt_dtype compute;                        /* of what products read */
+    mt_dtype compute;                        /* of the operands of products */
     int64_t weight_count, part_count;
     struct mt_fused_weight *weights; /* in the order in which they were taken */
     struct mt_fused_part *parts;     /* in the order of the reference model's list */
@@ -64,31 +70,89 @@ struct mt_fused_model {
     struct mt_tensor *inputs;       /* (B,T), held for the embedding's backward */
     struct mt_tensor *logits;       /* (B,T,V), held until backward has used them; after the loss, their gradient */
     struct mt_tensor *loss;         /* a scalar, held until the step ends */
-    struct mtk_adamw adamw;         /* the numbers of the step's update, whichever op makes it */
+    struct mtk_adamw adamw;         /* the numbers of the step's update */
     struct mt_gradient_watch watch; /* of the backward that runs */
-    bool has_updates_beside;        /* that the model's stream does not follow yet */
+    bool has_updates_beside;        /* for which the model's stream does not wait yet */
 };
 
-/* Takes and initializes every parameter. Borrows config. On failure (the runtime's status) it is partly filled and still
- * has to be destroyed. */
+/* Takes and initializes every parameter. Borrows config. After a failure of the runtime the model is partly filled
+ * and still has to be destroyed. */
 void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_fused_model *out);
 void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model);
 
-/* Logits of inputs (B,T), kept in the model; their mean loss against targets (B,T), which takes the logits for their
- * gradient; backward from that gradient, which adds to the gradients that are there, and with optimizer_in_backward on or beside makes
- * AdamW number `step` (from 1) of them on the way; and what the step leaves behind. */
+/* Computes the logits of inputs (B,T), which the model keeps. */
 void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs);
+
+/* Computes the mean loss against targets (B,T), and turns the logits into their gradient. */
 void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets);
+
+/* Adds to the parameters' gradients from that of the logits, and reports each complete gradient to `watch`. With
+ * optimizer_in_backward on or beside, makes AdamW number `step` (from 1) on the way. */
 void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
                        struct mt_gradient_watch watch);
-void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model);
 
-/* The gradient of a part, as a view (a new reference), or NULL if it has none. */
-struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fused_part *part, struct mt_tensor *of);
-
-/* AdamW number `step` (from 1) over all parameters that have a gradient, as one op; or, where updates go beside backward,
- * what is queued from now on follows them, also after a failure. */
+/* Makes AdamW number `step` (from 1) of all parameters that have a gradient, as one op. With optimizer_in_backward
+ * beside it only lets the model's stream wait for the updates that were made beside backward, also after a failure. */
 void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step);
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model);
+
+/* Releases the tensors that the step made. */
+void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model);
+
+/* Returns the rows of a part of `of`, the value or the gradient of its weight, as a view; a new reference. NULL if `of`
+ * is. */
+struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fused_part *part, struct mt_tensor *of);
+
+/* The rest is for the fused model's own files. */
+
+/* Enters block number i, inside of "layers". */
+static inline struct mt_scope mt_fused_enter_layer(struct mt_runtime *rt, int64_t i)
+{
+    return mt_scope_enter_layer(rt, i, MT_CATEGORY_BLOCK, "residual");
+}
+
+/* Computes (B,T,out) = x (B,T,in) · weightᵀ, in a span `name`. */
+struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, mt_role role,
+                                  struct mt_tensor *x, struct mt_fused_weight *weight);
+
+/* Computes the gradient of a linear map's input, (B,T,in) = grad (B,T,out) · weight. The weight's cast is not needed
+ * afterwards. */
+struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                      struct mt_tensor *grad, struct mt_fused_weight *weight);
+
+/* Adds gradᵀ · x to the weight's gradient, which is complete then. */
+void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
+                          struct mt_tensor *x, struct mt_fused_weight *weight);
+
+/* Returns the gradient of a weight, borrowed, taken if there is none. *out_beta is its factor before the next
+ * addition: 1, or 0 if it was taken now. */
+struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta);
+
+/* Tells that nothing more is added to a weight's gradient in this step, and nothing more reads the weight. Reports
+ * the gradient to the model's watch and, with optimizer_in_backward on, updates the parameter and releases the
+ * gradient. */
+void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_weight *weight);
+
+/* Tells that all gradients of `count` weights are complete, at most MT_FUSED_WEIGHTS_PER_LAYER. With
+ * optimizer_in_backward beside, queues their update, after everything that is queued so far. Borrows the list. */
+void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model, int count,
+                             struct mt_fused_weight *const *weights);
+
+/* Sets the numbers of update number `step`, from 1. */
+void mt_fused_update_begin(struct mt_fused_model *model, int64_t step);
+
+/* Computes again, from a layer's input, the tensors that backward needs of the layer. */
+void mt_fused_recompute_layer(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer);
+
+/* Takes the bf16 copy of a weight that is kept as long as the weight; in category Param. */
+void mt_fused_cast_begin(struct mt_runtime *rt, struct mt_fused_weight *weight);
+
+/* Computes the attention of a block, (B,T,C), from the layer's projections. Keeps the weights or the log-sum-exp. */
+struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                     struct mt_fused_layer *layer);
+
+/* Computes the gradient of the projections, (B,T,3C), from that of the context. Releases what attention kept. */
+struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                          struct mt_fused_layer *layer, struct mt_tensor *grad);
 
 #endif

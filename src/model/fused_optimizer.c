@@ -1,42 +1,31 @@
-/* AdamW of the fused model: one op over all parameters after backward, or one for each as soon as its gradient is complete,
- * or one for each block, on a stream of its own:
+/* AdamW of the fused model: one op over all parameters after backward, or one op a parameter as soon as its gradient is
+ * complete, or one op a block on a stream of its own:
  *
  *   backward   ── block 7 ──┬── block 6 ──┬── block 5 ── ··· ─┬── (wait) ── next step
  *   updates                 ╰─ update 7 ──┴── update 6 ── ··· ┴─ update of the embedding
  *
- * It also writes the bf16 copies that stay. */
+ * AdamW also writes the bf16 copies of weights that are kept between steps. */
 #include "base/memory.h"
-#include "model/fused_parts.h"
+#include "model/fused_model.h"
 #include "model/ops.h"
-#include "model/ops_fused.h"
 #include "model/optimizer.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
-{
-    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
-    mt_op_fill(rt, moment, 0);
-    return moment;
-}
-
-/* Of a parameter's moments: the same whenever the update is, since they outlive it. */
+/* Returns the span of a parameter's moments. It is the same for every time of the update, since they outlive it. */
 static mt_span_id moments_span(struct mt_runtime *rt, const struct mt_parameter *parameter)
 {
     return mt_alloc_intern_span(rt->alloc, mt_alloc_intern_span(rt->alloc, 0, "optimizer"), parameter->name);
 }
 
-/* Takes the moments of a parameter, at its first step. */
+/* Takes the moments of a parameter at its first step. */
 static void begin_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
-    if (parameter->moments[0] != NULL)
-        return;
-    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
+    struct mt_scope outer = rt->scope;
     rt->scope.span = moments_span(rt, parameter);
     rt->scope.layer = parameter->layer;
-    parameter->moments[0] = zero_moment(rt, "exp_avg", parameter->value);
-    parameter->moments[1] = zero_moment(rt, "exp_avg_sq", parameter->value);
+    mt_parameter_moments(rt, parameter);
     rt->scope = outer;
 }
 
@@ -46,7 +35,7 @@ void mt_fused_update_begin(struct mt_fused_model *model, int64_t step)
     model->adamw.dtype = model->config->parameter_dtype;
 }
 
-/* What the op takes of a parameter, whose moments are there. */
+/* Returns the tensors of a parameter that the op takes. Its moments must be there. */
 static struct mt_adamw_tensors tensors_of(const struct mt_fused_weight *weight)
 {
     const struct mt_parameter *p = &weight->parameter;
@@ -54,6 +43,7 @@ static struct mt_adamw_tensors tensors_of(const struct mt_fused_weight *weight)
         .value = p->value, .mean = p->moments[0], .square = p->moments[1], .cast = weight->cast, .grad = p->grad};
 }
 
+/* Updates one parameter and releases its gradient. */
 static void update_one(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
 {
     struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
@@ -61,12 +51,13 @@ static void update_one(struct mt_runtime *rt, const struct mt_fused_model *model
     const struct mt_adamw_tensors tensors = tensors_of(weight);
     if (rt->status == MT_OK)
         mt_op_adamw(rt, &model->adamw, 1, &tensors);
-    mt_fused_drop(rt, &weight->parameter.grad);
+    mt_tensor_drop(rt, &weight->parameter.grad);
     mt_scope_leave(rt, outer);
 }
 
-/* Tells of the weight's gradient part by part. */
-static void tell_watch(struct mt_runtime *rt, const struct mt_fused_model *model, const struct mt_fused_weight *weight)
+/* Reports the weight's gradient to the model's watch, part by part. */
+static void report_gradient(struct mt_runtime *rt, const struct mt_fused_model *model,
+                            const struct mt_fused_weight *weight)
 {
     for (int64_t i = 0; model->watch.visit != NULL && i < weight->part_count; i++) {
         const struct mt_fused_part *part = &model->parts[weight->first_part + i];
@@ -81,20 +72,22 @@ void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *mo
 {
     if (rt->status != MT_OK)
         return;
-    tell_watch(rt, model, weight);
+    report_gradient(rt, model, weight);
     if (model->config->optimizer_in_backward == MT_OPTIMIZER_IN_BACKWARD_ON)
         update_one(rt, model, weight);
 }
 
-/* The stream of the updates that go beside backward. Blocks need not be told of it: what it uses is held until the step's
- * update, and by then the model's stream follows it. */
+/* The stream of the updates beside backward. The allocator need not know of it: the blocks that it uses are held
+ * until the step's update, and by then the model's stream waits for it. */
 static const mt_stream UPDATE_STREAM = 1;
 
-/* Queues the update of a few parameters on the other stream, after what is queued so far. Their moments are there. */
+/* Queues the update of a few parameters on the other stream, after everything that is queued so far. Their moments
+ * must be there. */
 static void update_beside(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                           const struct mt_adamw_tensors *parameters)
 {
     mt_stream backward_stream = rt->stream;
+    assert(backward_stream != UPDATE_STREAM);
     mt_runtime_fail(rt, mt_device_follow(rt->device, UPDATE_STREAM, backward_stream));
     rt->stream = UPDATE_STREAM;
     model->has_updates_beside = true;
@@ -105,8 +98,8 @@ static void update_beside(struct mt_runtime *rt, struct mt_fused_model *model, i
 void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                              struct mt_fused_weight *const *weights)
 {
-    struct mt_adamw_tensors parameters[MT_FUSED_BLOCK_WEIGHTS];
-    assert(count <= MT_FUSED_BLOCK_WEIGHTS);
+    struct mt_adamw_tensors parameters[MT_FUSED_WEIGHTS_PER_LAYER];
+    assert(count > 0 && count <= MT_FUSED_WEIGHTS_PER_LAYER);
     if (rt->status != MT_OK || model->config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_BESIDE)
         return;
     struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
@@ -119,7 +112,7 @@ void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model
     mt_scope_leave(rt, outer);
 }
 
-/* All parameters that have a gradient, as one op. */
+/* Updates all parameters that have a gradient, as one op. */
 static void update_all(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
 {
     struct mt_adamw_tensors *parameters = mt_host_alloc((size_t)model->weight_count * sizeof *parameters);
@@ -139,7 +132,8 @@ static void update_all(struct mt_runtime *rt, struct mt_fused_model *model, int6
     free(parameters);
 }
 
-static mt_status follow_updates(void *context)
+/* Lets the model's stream wait for the updates beside backward. */
+static mt_status wait_for_updates(void *context)
 {
     const struct mt_runtime *rt = context;
     return mt_device_follow(rt->device, rt->stream, UPDATE_STREAM);
@@ -150,12 +144,12 @@ void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_
     if (model->config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_BESIDE)
         update_all(rt, model, step);
     if (model->has_updates_beside)
-        mt_runtime_settle(rt, follow_updates, rt);
+        mt_runtime_settle(rt, wait_for_updates, rt);
     model->has_updates_beside = false;
 }
 
 void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model)
 {
     for (int64_t i = 0; i < model->weight_count; i++)
-        mt_fused_drop(rt, &model->weights[i].parameter.grad);
+        mt_tensor_drop(rt, &model->weights[i].parameter.grad);
 }

@@ -1,32 +1,50 @@
-/* What the files of ops share: the checks before an op, its cost, and its launch. An op checks, notes what it uses
- * (use.h), spends, and then, where mt_op_launches says so, calls the device's kernel and keeps its error. */
+/* The frame that all ops share. An op checks its tensors, notes how it uses them (use.h), accounts for its cost, and
+ * then, if mt_op_launches says so, calls the device's kernel and keeps its error. */
 #ifndef MT_MODEL_OP_RULES_H
 #define MT_MODEL_OP_RULES_H
 
-#include "model/ops.h"
+#include "model/use.h"
 
-/* Whether an op may run at all: nothing has failed and every tensor is there and alive. */
+/* True if an op may run: nothing has failed and every tensor is there and alive. Fails with MT_FAILED if one is not. */
 bool mt_op_ready(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count);
 
-/* An operand may share memory with the output only if it is the very same view of it. */
+/* Returns `fits`. If that is false, fails with MT_FAILED and the shapes of both tensors. */
+bool mt_op_expect(struct mt_runtime *rt, bool fits, const char *op, const struct mt_tensor *out,
+                  const struct mt_tensor *in);
+
+/* True if `in` shares no memory with `out`, or is the very same view of it. */
 bool mt_op_alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in);
 
-/* Fails with the shapes of both. */
-void mt_op_fail_shapes(struct mt_runtime *rt, const char *op, const struct mt_tensor *out, const struct mt_tensor *in);
+/* True if several elements of a tensor are one in memory: then it can't be written. */
+bool mt_op_repeats(const struct mt_tensor *tensor);
 
-/* The view of a tensor, padded to the kernels' four dimensions; with a last dimension of 1 added, as an index has it
- * beside what it selects. */
+/* Computes the view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it
+ * can't be broadcast so. */
+bool mt_op_broadcast(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out);
+
+/* Returns the view of a tensor, padded to the kernels' four dimensions; a view without an address for NULL. */
 struct mtk_view mt_op_view(const struct mt_tensor *tensor);
+
+/* Returns the view of a tensor with a last dimension of 1 added, like an index beside the rows that it selects. */
 struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 
-/* Accounts for `operations` on the tensors, each of which is read or written once; the last one's dtype counts. */
+/* Writes the view of a tensor to *room and returns `room`; returns NULL for NULL. */
+const struct mtk_view *mt_op_optional_view(const struct mt_tensor *tensor, struct mtk_view *room);
+
+/* Accounts for `operations` on the tensors that are not NULL, each of which is read or written once. The dtype of
+ * the last one, which is not NULL, counts. */
 void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                  bool matrix_product);
 
-/* Whether `op` is to be launched; then kernels that are watched belong to it and to the current scope. */
+/* True if the device computes, so that `op` is to be launched. Kernels that are watched then belong to it and to the
+ * current scope. */
 bool mt_op_launches(struct mt_runtime *rt, const char *op);
 
 /* Keeps a launch's error. */
 void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status);
+
+/* Calls the device's kernel `kernel` with the arguments that follow, on the runtime's stream, and keeps its error. */
+#define MT_OP_LAUNCH(rt, op, kernel, ...)                                                                              \
+    mt_op_launched((rt), (op), (rt)->device->kernels->kernel(__VA_ARGS__, mt_device_queue((rt)->device, (rt)->stream)))
 
 #endif

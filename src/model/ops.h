@@ -1,14 +1,15 @@
 /* Ops: the arithmetic on tensors that exist already. Each checks shapes, dtypes, liveness and aliasing on every device,
- * then calls the device's kernel, if it has kernels, and accounts for the cost. None allocates. So a device that
- * executes nothing tests as strictly as one that does.
+ * accounts for its cost, and calls the device's kernel if the device computes. None allocates, but for the workspaces
+ * of matrix products. So a device that computes nothing tests as strictly as one that does.
  *
- * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime, and with a
- * NULL tensor, they do nothing. */
+ * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime an op
+ * does nothing. A NULL tensor that is not said to be allowed is a failure. Formulas are at kernels.h. */
 #ifndef MT_MODEL_OPS_H
 #define MT_MODEL_OPS_H
 
-#include "model/runtime.h"
+#include "model/tensor.h"
 
+/* out = value; op(in); op(a, b); op(a, b, c). Scalars s and t are those of the op's formula. */
 void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value);
 void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_tensor *out, const struct mt_tensor *in);
 void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
@@ -16,17 +17,18 @@ void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_t
 void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, double t, struct mt_tensor *out,
                    const struct mt_tensor *a, const struct mt_tensor *b, const struct mt_tensor *c);
 
-/* Over every dimension in which out, broadcast to in, has size 1. */
+/* Reduces over every dimension in which out, broadcast to in, has size 1. */
 void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in);
 
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in);
 
-/* out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions; operands of bf16 may
- * have an output of fp32. Takes the runtime's workspace. */
+/* out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions. Operands of bf16
+ * may have an output of fp32. Takes the phase's workspace at its first use. */
 void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                    const struct mt_tensor *b);
-/* out = product. */
-void mt_op_matmul(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b);
+
+/* Gives the workspaces of matrix products back. */
+void mt_op_workspaces_release(struct mt_runtime *rt);
 
 /* out (…, c) = rows of table (v, c) by index (…). */
 void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
@@ -46,15 +48,18 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out,
                   const struct mt_tensor *in);
 
-/* Softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. Like the three ops after it, it
- * fails on a device that computes and has no kernel for it. */
+/* center + (2 unit - 1) * spread. */
+void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread);
+
+/* Softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. This op and the three
+ * after it fail with MT_USAGE on a device that computes and has no kernel for them. */
 void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
                    const struct mt_tensor *in);
-/* Its gradient from `kept`: the weights if lse is NULL, else what the softmax read. */
+/* The gradient of softmax from `kept`: the weights if lse is NULL, else the input of the softmax. */
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
                         const struct mt_tensor *grad, const struct mt_tensor *kept, const struct mt_tensor *lse);
 
-/* The tensors of causal attention and, for its gradient, what comes of them: (B,H,T,D) but lse and delta, (B,H,T,1). */
+/* The tensors of causal attention and of its gradient: lse and delta are (B,H,T,1), the others (B,H,T,D). */
 struct mt_attention {
     double scale;
     struct mt_tensor *q, *k, *v, *out;
@@ -62,12 +67,57 @@ struct mt_attention {
     struct mt_tensor *grad, *delta, *dq, *dk, *dv;
 };
 
-/* out and lse of q, k, v. D is at most MTK_MOST_HEAD_FEATURES. */
+/* Writes out and lse from q, k, v. D is at most MTK_MOST_HEAD_FEATURES. */
 void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a);
-/* dq, dk, dv and the scratch delta of everything else. */
+/* Writes dq, dk, dv and the scratch delta from everything else. */
 void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a);
 
-/* center + (2 unit - 1) * spread, see kernels.h. */
-void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread);
+/* Fails with MT_USAGE if the device computes and lacks a kernel of one of the ops below, which do in one pass what an
+ * eager program does in several. */
+mt_status mt_ops_fused_check(const struct mt_device *device);
+
+/* RMSNorm of rows: sum = x + y, out = normalized sum * weight, rstd (…, 1) its scale. Without y there is no sum, and
+ * x is normalized. */
+struct mt_norm_tensors {
+    double epsilon;
+    struct mt_tensor *out;
+    struct mt_tensor *rstd; /* NULL: not wanted */
+    struct mt_tensor *sum;  /* may be x itself; unused without y */
+    struct mt_tensor *x;
+    struct mt_tensor *y; /* NULL: nothing is added */
+    struct mt_tensor *weight;
+};
+void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm);
+
+/* The gradients of RMSNorm: dx = before + the gradient through the norm, cast = dx, dweight, and `grad` becomes the
+ * norm's output again. */
+struct mt_norm_grad_tensors {
+    double beta; /* 1 adds to dweight, 0 writes it */
+    struct mt_tensor *dx;
+    struct mt_tensor *before; /* may be dx itself; NULL: 0 */
+    struct mt_tensor *cast;   /* NULL: not wanted */
+    struct mt_tensor *grad, *dweight, *x, *rstd, *weight;
+    struct mt_tensor *partial_sum; /* scratch (MTK_NORM_PARTS, C) */
+};
+void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm);
+
+/* out (…, F) = silu(a) * b of in (…, 2F), a beside b. */
+void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in);
+/* The gradient, in place: `in` becomes its gradient, and `grad`, of out, becomes out again. */
+void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *grad);
+
+/* losses (…) of logits (…, V) by targets (…). The logits become `scale` times the gradient of the sum of losses. */
+void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *logits, struct mt_tensor *losses,
+                         const struct mt_tensor *targets);
+
+/* A parameter as the optimizer takes it. */
+struct mt_adamw_tensors {
+    struct mt_tensor *value, *mean, *square;
+    struct mt_tensor *cast; /* bf16; NULL: not wanted */
+    const struct mt_tensor *grad;
+};
+/* One step of AdamW over `count` parameters. */
+void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
+                 const struct mt_adamw_tensors *parameters);
 
 #endif

@@ -1,12 +1,10 @@
-#include "model/ops_fused.h"
-
+/* Ops that do in one pass what an eager program does in several. */
 #include "base/memory.h"
 #include "model/op_rules.h"
-#include "model/use.h"
+#include "model/ops.h"
 
+#include <assert.h>
 #include <stdlib.h>
-
-enum { MOST_TENSORS = 8 };
 
 mt_status mt_ops_fused_check(const struct mt_device *device)
 {
@@ -14,14 +12,15 @@ mt_status mt_ops_fused_check(const struct mt_device *device)
     if (kernels == NULL || (kernels->rms_norm != NULL && kernels->rms_norm_grad != NULL && kernels->swiglu != NULL &&
                             kernels->swiglu_grad != NULL && kernels->cross_entropy != NULL && kernels->adamw != NULL))
         return MT_OK;
-    return mt_fail(MT_USAGE,
-                   "the kernels of %s lack the fused model's; impl eager does without, and device sim "
-                   "tells what the fused one would take",
-                   device->name);
+    return mt_fail(
+        MT_USAGE,
+        "the kernels of %s lack those of the fused model: use impl eager, or device sim for the memory of the "
+        "fused one",
+        device->name);
 }
 
-/* Whether all have the shape of the first and lie without gaps; what shares memory with the first must be the same view.
- * NULLs are left out. */
+/* Checks that all have the shape of the first and lie without gaps, and that what shares memory with the first is
+ * the same view. NULLs are left out. */
 static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -30,111 +29,70 @@ static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tens
             continue;
         if (!mt_op_ready(rt, op, &t, 1))
             return false;
-        if (mt_tensor_same_shape(t, tensors[0]) && mt_tensor_is_contiguous(t) && mt_is_floating(t->dtype) &&
-            mt_op_alias_allowed(tensors[0], t))
-            continue;
-        mt_op_fail_shapes(rt, op, tensors[0], t);
-        return false;
+        bool fits = mt_tensor_same_shape(t, tensors[0]) && mt_tensor_is_contiguous(t) && mt_is_floating(t->dtype) &&
+                    mt_op_alias_allowed(tensors[0], t);
+        if (!mt_op_expect(rt, fits, op, tensors[0], t))
+            return false;
     }
     return true;
 }
 
-/* Whether `vector` is (C) for rows of C. */
-static bool is_vector_of(const struct mt_tensor *vector, const struct mt_tensor *rows)
-{
-    return vector->dims == 1 && vector->shape[0] == rows->shape[rows->dims - 1] && mt_tensor_is_contiguous(vector) &&
-           mt_is_floating(vector->dtype);
-}
-
-/* Whether `column` has one element for each row. */
-static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor *rows)
-{
-    int last = rows->dims - 1;
-    return column->dims == rows->dims && column->shape[last] == 1 && mt_tensor_is_contiguous(column) &&
-           mt_is_floating(column->dtype) && mt_tensor_count(column) == mt_tensor_count(rows) / rows->shape[last];
-}
-
+/* Checks that `vector` is (C) for rows of C. */
 static bool vector_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *vector,
                         const struct mt_tensor *rows)
 {
     if (!mt_op_ready(rt, op, &vector, 1))
         return false;
-    if (is_vector_of(vector, rows))
-        return true;
-    mt_op_fail_shapes(rt, op, rows, vector);
-    return false;
+    bool fits = vector->dims == 1 && vector->shape[0] == rows->shape[rows->dims - 1] &&
+                mt_tensor_is_contiguous(vector) && mt_is_floating(vector->dtype);
+    return mt_op_expect(rt, fits, op, rows, vector);
 }
 
+/* Checks that `column` has one element for each row. */
 static bool column_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *column,
                         const struct mt_tensor *rows)
 {
     if (!mt_op_ready(rt, op, &column, 1))
         return false;
-    if (is_column_of(column, rows))
-        return true;
-    mt_op_fail_shapes(rt, op, rows, column);
-    return false;
+    int last = rows->dims - 1;
+    bool fits = column->dims == rows->dims && column->shape[last] == 1 && mt_tensor_is_contiguous(column) &&
+                mt_is_floating(column->dtype) && mt_tensor_count(column) == mt_tensor_count(rows) / rows->shape[last];
+    return mt_op_expect(rt, fits, op, rows, column);
 }
 
-/* Accounts for those tensors that are there. */
-static void spend_present(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count)
-{
-    const struct mt_tensor *present[MOST_TENSORS];
-    int found = 0;
-    for (int i = 0; i < count; i++)
-        if (tensors[i] != NULL)
-            present[found++] = tensors[i];
-    mt_op_spend(rt, operations, present, found, false);
-}
-
-/* A view, or one without an address for a tensor that is not there. */
-static struct mtk_view view_if(const struct mt_tensor *tensor)
-{
-    return tensor != NULL ? mt_op_view(tensor) : (struct mtk_view){0};
-}
-
-static const struct mtk_view *pointer_if(const struct mtk_view *view)
-{
-    return view->address != 0 ? view : NULL;
-}
-
-/* The sum is there where something is added, and then the norm lies elsewhere. */
+/* Checks a norm. If something is added there is a sum, and the norm lies elsewhere. */
 static bool norm_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_tensors *norm)
 {
-    const struct mt_tensor *const needed[] = {norm->x, norm->out, norm->sum}, *const rows[] = {norm->x, norm->y,
-                                                                                               norm->sum};
+    const struct mt_tensor *const needed[] = {norm->x, norm->out, norm->sum};
+    const struct mt_tensor *const rows[] = {norm->x, norm->y, norm->sum};
     bool adds = norm->y != NULL;
     if (!mt_op_ready(rt, op, needed, adds ? 3 : 2) || !rows_fit(rt, op, rows, adds ? 3 : 1) ||
         !rows_fit(rt, op, (const struct mt_tensor *[]){norm->out, norm->x}, 2) ||
         !vector_fits(rt, op, norm->weight, norm->x) ||
         (norm->rstd != NULL && !column_fits(rt, op, norm->rstd, norm->x)))
         return false;
-    if (!adds || norm->out->storage != norm->sum->storage)
-        return true;
-    mt_op_fail_shapes(rt, op, norm->out, norm->sum);
-    return false;
+    return !adds || mt_op_expect(rt, norm->out->storage != norm->sum->storage, op, norm->out, norm->sum);
 }
 
 void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm)
 {
     if (!norm_fits(rt, "rms_norm", norm))
         return;
-    mt_use_note(rt, norm->out, (const struct mt_tensor *[]){norm->x, norm->weight, norm->y}, norm->y != NULL ? 3 : 2);
-    if (norm->y != NULL)
-        mt_use_write(rt, norm->sum);
-    if (norm->rstd != NULL)
-        mt_use_write(rt, norm->rstd);
-    spend_present(rt, 4.0 * (double)mt_tensor_count(norm->x),
-                  (const struct mt_tensor *[]){norm->out, norm->y, norm->y != NULL ? norm->sum : NULL, norm->x}, 4);
+    const struct mt_tensor *written_sum = norm->y != NULL ? norm->sum : NULL;
+    mt_use_note(rt, norm->out, (const struct mt_tensor *[]){norm->x, norm->weight, norm->y}, 3);
+    mt_use_write(rt, written_sum);
+    mt_use_write(rt, norm->rstd);
+    mt_op_spend(rt, 4.0 * (double)mt_tensor_count(norm->x),
+                (const struct mt_tensor *[]){norm->out, norm->y, written_sum, norm->x}, 4, false);
     if (!mt_op_launches(rt, "rms_norm"))
         return;
     struct mtk_view out = mt_op_view(norm->out), x = mt_op_view(norm->x), weight = mt_op_view(norm->weight);
-    struct mtk_view rstd = view_if(norm->rstd), y = view_if(norm->y), sum = view_if(norm->y != NULL ? norm->sum : NULL);
-    mt_op_launched(rt, "rms_norm",
-                   rt->device->kernels->rms_norm(norm->epsilon, &out, pointer_if(&rstd), pointer_if(&sum), &x,
-                                                 pointer_if(&y), &weight, mt_device_queue(rt->device, rt->stream)));
+    struct mtk_view rstd, sum, y;
+    MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, &out, mt_op_optional_view(norm->rstd, &rstd),
+                 mt_op_optional_view(written_sum, &sum), &x, mt_op_optional_view(norm->y, &y), &weight);
 }
 
+/* Checks the gradients of a norm. Only `before` may share memory with dx. */
 static bool norm_grad_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_grad_tensors *norm)
 {
     const struct mt_tensor *const needed[] = {norm->dx, norm->grad, norm->x, norm->partial_sum};
@@ -146,26 +104,25 @@ static bool norm_grad_fits(struct mt_runtime *rt, const char *op, const struct m
     bool distinct = norm->dx->storage != norm->grad->storage && norm->dx->storage != norm->x->storage &&
                     norm->grad->storage != norm->x->storage &&
                     (norm->cast == NULL || norm->cast->storage != norm->dx->storage);
-    if (distinct && norm->partial_sum->dims == 2 && norm->partial_sum->shape[0] == MTK_NORM_PARTS &&
-        norm->partial_sum->shape[1] == norm->weight->shape[0])
-        return true;
-    mt_op_fail_shapes(rt, op, norm->dx, norm->partial_sum);
-    return false;
+    return mt_op_expect(rt,
+                        distinct && norm->partial_sum->dims == 2 && norm->partial_sum->shape[0] == MTK_NORM_PARTS &&
+                            norm->partial_sum->shape[1] == norm->weight->shape[0],
+                        op, norm->dx, norm->partial_sum);
 }
 
 static void note_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm)
 {
     mt_use_note(rt, norm->dx, (const struct mt_tensor *[]){norm->grad, norm->x, norm->rstd, norm->weight, norm->before},
-                norm->before != NULL ? 5 : 4);
+                5);
     if (norm->beta != 0)
         mt_use_read(rt, norm->dweight);
     mt_use_write(rt, norm->dweight);
     mt_use_write(rt, norm->grad);
-    if (norm->cast != NULL)
-        mt_use_write(rt, norm->cast);
+    mt_use_write(rt, norm->cast);
     mt_use_scratch(rt, norm->partial_sum);
-    spend_present(rt, 10.0 * (double)mt_tensor_count(norm->x),
-                  (const struct mt_tensor *[]){norm->grad, norm->grad, norm->dx, norm->before, norm->cast, norm->x}, 6);
+    mt_op_spend(rt, 10.0 * (double)mt_tensor_count(norm->x),
+                (const struct mt_tensor *[]){norm->grad, norm->grad, norm->dx, norm->before, norm->cast, norm->x}, 6,
+                false);
 }
 
 void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm)
@@ -176,8 +133,8 @@ void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensor
     if (!mt_op_launches(rt, "rms_norm_grad"))
         return;
     const struct mtk_norm_grad call = {.dx = mt_op_view(norm->dx),
-                                       .before = view_if(norm->before),
-                                       .cast = view_if(norm->cast),
+                                       .before = mt_op_view(norm->before),
+                                       .cast = mt_op_view(norm->cast),
                                        .grad = mt_op_view(norm->grad),
                                        .dweight = mt_op_view(norm->dweight),
                                        .x = mt_op_view(norm->x),
@@ -185,11 +142,10 @@ void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensor
                                        .weight = mt_op_view(norm->weight),
                                        .partial_sum = mt_op_view(norm->partial_sum),
                                        .beta = norm->beta};
-    mt_op_launched(rt, "rms_norm_grad",
-                   rt->device->kernels->rms_norm_grad(&call, mt_device_queue(rt->device, rt->stream)));
+    MT_OP_LAUNCH(rt, "rms_norm_grad", rms_norm_grad, &call);
 }
 
-/* Whether `both` is (…, 2F) for a `half` of (…, F). */
+/* Checks that `both` is (…, 2F) for a `half` of (…, F). */
 static bool halves_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *half,
                        const struct mt_tensor *both)
 {
@@ -198,12 +154,8 @@ static bool halves_fit(struct mt_runtime *rt, const char *op, const struct mt_te
     int last = half->dims - 1;
     bool fits = half->dims == both->dims && both->shape[last] == 2 * half->shape[last] && half->dtype == both->dtype &&
                 mt_is_floating(half->dtype) && half->storage != both->storage && mt_tensor_is_contiguous(half) &&
-                mt_tensor_is_contiguous(both);
-    for (int i = 0; fits && i < last; i++)
-        fits = half->shape[i] == both->shape[i];
-    if (!fits)
-        mt_op_fail_shapes(rt, op, half, both);
-    return fits;
+                mt_tensor_is_contiguous(both) && mt_tensor_same_leading(half, both, last);
+    return mt_op_expect(rt, fits, op, half, both);
 }
 
 void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in)
@@ -215,8 +167,7 @@ void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
     if (!mt_op_launches(rt, "swiglu"))
         return;
     struct mtk_view out_view = mt_op_view(out), in_view = mt_op_view(in);
-    mt_op_launched(rt, "swiglu",
-                   rt->device->kernels->swiglu(&out_view, &in_view, mt_device_queue(rt->device, rt->stream)));
+    MT_OP_LAUNCH(rt, "swiglu", swiglu, &out_view, &in_view);
 }
 
 void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *grad)
@@ -229,17 +180,14 @@ void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_te
     if (!mt_op_launches(rt, "swiglu_grad"))
         return;
     struct mtk_view in_view = mt_op_view(in), grad_view = mt_op_view(grad);
-    mt_op_launched(rt, "swiglu_grad",
-                   rt->device->kernels->swiglu_grad(&in_view, &grad_view, mt_device_queue(rt->device, rt->stream)));
+    MT_OP_LAUNCH(rt, "swiglu_grad", swiglu_grad, &in_view, &grad_view);
 }
 
-/* Whether each row of `rows` has one element of `narrow`. */
+/* True if each row of `rows` has one element of `narrow`. */
 static bool has_one_a_row(const struct mt_tensor *narrow, const struct mt_tensor *rows)
 {
-    bool fits = narrow->dims == rows->dims - 1 && narrow->storage != rows->storage;
-    for (int i = 0; fits && i < narrow->dims; i++)
-        fits = narrow->shape[i] == rows->shape[i];
-    return fits;
+    return narrow->dims == rows->dims - 1 && narrow->storage != rows->storage &&
+           mt_tensor_same_leading(narrow, rows, narrow->dims);
 }
 
 void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *logits, struct mt_tensor *losses,
@@ -247,11 +195,10 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
 {
     if (!mt_op_ready(rt, "cross_entropy", (const struct mt_tensor *[]){logits, losses, targets}, 3))
         return;
-    if (!has_one_a_row(losses, logits) || !has_one_a_row(targets, logits) || targets->dtype != MT_I64 ||
-        !mt_is_floating(logits->dtype) || !mt_is_floating(losses->dtype) || !mt_tensor_is_contiguous(logits)) {
-        mt_op_fail_shapes(rt, "cross_entropy", logits, mt_is_floating(losses->dtype) ? targets : losses);
+    bool fits = has_one_a_row(losses, logits) && has_one_a_row(targets, logits) && targets->dtype == MT_I64 &&
+                mt_is_floating(logits->dtype) && mt_is_floating(losses->dtype) && mt_tensor_is_contiguous(logits);
+    if (!mt_op_expect(rt, fits, "cross_entropy", logits, mt_is_floating(losses->dtype) ? targets : losses))
         return;
-    }
     mt_use_note(rt, logits, (const struct mt_tensor *[]){logits, targets}, 2);
     mt_use_write(rt, losses);
     mt_op_spend(rt, 6.0 * (double)mt_tensor_count(logits), (const struct mt_tensor *[]){logits, logits}, 2, false);
@@ -259,11 +206,10 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
         return;
     struct mtk_view logits_view = mt_op_view(logits), losses_view = mt_op_column_view(losses);
     struct mtk_view targets_view = mt_op_column_view(targets);
-    mt_op_launched(rt, "cross_entropy",
-                   rt->device->kernels->cross_entropy(scale, &logits_view, &losses_view, &targets_view,
-                                                      mt_device_queue(rt->device, rt->stream)));
+    MT_OP_LAUNCH(rt, "cross_entropy", cross_entropy, scale, &logits_view, &losses_view, &targets_view);
 }
 
+/* Checks one parameter: tensors of its shape in memory of their own, of `dtype`, but the cast of bf16. */
 static bool adamw_fits(struct mt_runtime *rt, mt_dtype dtype, const struct mt_adamw_tensors *p)
 {
     const struct mt_tensor *const tensors[] = {p->value, p->grad, p->mean, p->square, p->cast};
@@ -275,10 +221,8 @@ static bool adamw_fits(struct mt_runtime *rt, mt_dtype dtype, const struct mt_ad
                     tensors[i]->dtype == (i == 4 ? MT_BF16 : dtype);
         for (int j = 0; fits && j < i; j++)
             fits = tensors[i]->storage != tensors[j]->storage;
-        if (fits)
-            continue;
-        mt_op_fail_shapes(rt, "adamw", p->value, tensors[i]);
-        return false;
+        if (!mt_op_expect(rt, fits, "adamw", p->value, tensors[i]))
+            return false;
     }
     return true;
 }
@@ -288,8 +232,7 @@ static void note_adamw(struct mt_runtime *rt, const struct mt_adamw_tensors *p, 
     mt_use_note(rt, p->value, (const struct mt_tensor *[]){p->value, p->grad, p->mean, p->square}, 4);
     mt_use_write(rt, p->mean);
     mt_use_write(rt, p->square);
-    if (p->cast != NULL)
-        mt_use_write(rt, p->cast);
+    mt_use_write(rt, p->cast);
     work->operations += 12.0 * (double)mt_tensor_count(p->value);
     work->bytes += 7 * mt_tensor_bytes(p->value) + (p->cast != NULL ? mt_tensor_bytes(p->cast) : 0);
 }
@@ -308,6 +251,7 @@ void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
                  const struct mt_adamw_tensors *parameters)
 {
     struct mt_work work = {.dtype = how->dtype, .math = rt->math};
+    assert(count > 0);
     for (int i = 0; i < count; i++)
         if (!adamw_fits(rt, how->dtype, &parameters[i]))
             return;
@@ -319,6 +263,6 @@ void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
     struct mtk_adamw_item *items = mt_host_alloc((size_t)count * sizeof *items);
     for (int i = 0; i < count; i++)
         items[i] = item_of(&parameters[i]);
-    mt_op_launched(rt, "adamw", rt->device->kernels->adamw(how, count, items, mt_device_queue(rt->device, rt->stream)));
+    MT_OP_LAUNCH(rt, "adamw", adamw, how, count, items);
     free(items);
 }

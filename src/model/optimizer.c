@@ -2,6 +2,7 @@
 
 #include "model/ops.h"
 
+#include <assert.h>
 #include <math.h>
 
 static const double LEARNING_RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPSILON = 1e-8, WEIGHT_DECAY = 0.01;
@@ -9,6 +10,7 @@ static const double LEARNING_RATE = 1e-3, BETA1 = 0.9, BETA2 = 0.999, EPSILON = 
 struct mtk_adamw mt_adamw_of_step(int64_t step)
 {
     double t = (double)step;
+    assert(step >= 1);
     return (struct mtk_adamw){.dtype = MT_F32,
                               .beta1 = BETA1,
                               .beta2 = BETA2,
@@ -17,25 +19,12 @@ struct mtk_adamw mt_adamw_of_step(int64_t step)
                               .keep = 1 - LEARNING_RATE * WEIGHT_DECAY};
 }
 
-static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
-{
-    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
-    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
-    mt_op_fill(rt, moment, 0);
-    rt->scope = outer;
-    return moment;
-}
-
-/* Updates one parameter and returns the denominator, which the caller releases once the next one has been taken: so the
- * reference program's variable does. */
+/* Updates one parameter and returns the denominator. The caller releases it after the next one was taken, like the
+ * reference program, which assigns to one variable. */
 static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
 {
     struct mt_tensor *value = parameter->value, *grad = parameter->grad;
-    if (parameter->moments[0] == NULL) {
-        parameter->moments[0] = zero_moment(rt, "exp_avg", value);
-        parameter->moments[1] = zero_moment(rt, "exp_avg_sq", value);
-    }
-    struct mt_tensor *mean = parameter->moments[0], *square = parameter->moments[1];
+    struct mt_tensor *const *moments = mt_parameter_moments(rt, parameter), *mean = moments[0], *square = moments[1];
     mt_op_binary(rt, MTK_LERP, 1 - BETA1, mean, mean, grad);
     mt_op_binary(rt, MTK_LERP_SQUARE, 1 - BETA2, square, square, grad);
     struct mt_tensor *denominator = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "sqrt", value->dtype, value);
@@ -44,7 +33,7 @@ static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *para
     return denominator;
 }
 
-/* "layers.7.ffn.w1" of "layers.7.ffn.w1.weight": the span of an update inside of "optimizer". */
+/* Enters the span of a parameter's update, which has the parameter's name, inside of "optimizer". */
 static void enter_parameter(struct mt_runtime *rt, const struct mt_parameter *parameter, mt_span_id optimizer_span)
 {
     rt->scope.span = mt_alloc_intern_span(rt->alloc, optimizer_span, parameter->name);
@@ -73,8 +62,6 @@ void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int6
 
 void mt_optimizer_zero_grad(struct mt_runtime *rt, struct mt_transformer *model)
 {
-    for (int64_t i = 0; i < model->parameter_count; i++) {
-        mt_tensor_release(rt, model->parameters[i].grad);
-        model->parameters[i].grad = NULL;
-    }
+    for (int64_t i = 0; i < model->parameter_count; i++)
+        mt_tensor_drop(rt, &model->parameters[i].grad);
 }

@@ -4,14 +4,14 @@
 
 #include "model/transformer.h"
 
-/* Step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Moments are taken
- * at a parameter's first step. Parameters without gradient are left alone. */
+/* Makes step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Takes
+ * the moments at a parameter's first step. Skips parameters without gradient. */
 void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int64_t step);
 
-/* The numbers of step `step`, for parameters of fp32. */
+/* Returns the numbers of step `step` (from 1), for parameters of fp32. */
 struct mtk_adamw mt_adamw_of_step(int64_t step);
 
-/* Lets go of every gradient. */
+/* Releases every gradient. */
 void mt_optimizer_zero_grad(struct mt_runtime *rt, struct mt_transformer *model);
 
 #endif

@@ -4,6 +4,7 @@
 #include "model/graph.h"
 #include "model/ops.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -22,6 +23,7 @@ void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *c
     double center = 0, spread = 1;
     if (values == NULL)
         return;
+    assert(mt_tensor_is_contiguous(values));
     if (kind == MT_PARAMETER_NORM) {
         center = 1;
         spread = is_reference ? 0.1 : 0;
@@ -37,15 +39,40 @@ void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config 
 {
     const int64_t matrix[] = {shape->rows, shape->columns};
     int dims = shape->rows == 0 ? 1 : 2;
+    assert(shape->rows >= 0 && shape->columns > 0);
     struct mt_scope outer = mt_scope_enter(rt, module, MT_CATEGORY_PARAM, "parameter");
     *out = (struct mt_parameter){.span = rt->scope.span, .layer = outer.layer, .number = shape->number};
     mt_parameter_name(outer.layer, module, out->name);
     out->value =
         mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, config->parameter_dtype, dims, dims == 1 ? &shape->columns : matrix);
     mt_parameter_draw(rt, config, shape->kind, shape->number, out->value);
-    if (out->value != NULL)
-        out->value->node = mt_node_accumulator(rt, out);
+    mt_parameter_add_leaf(rt, out);
     mt_scope_leave(rt, outer);
+}
+
+void mt_parameter_add_leaf(struct mt_runtime *rt, struct mt_parameter *parameter)
+{
+    mt_graph_add_leaf(rt, parameter->value, parameter->span, parameter->layer, &parameter->grad);
+}
+
+static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
+{
+    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
+    mt_op_fill(rt, moment, 0);
+    return moment;
+}
+
+struct mt_tensor *const *mt_parameter_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
+{
+    struct mt_tensor **moments = parameter->moments;
+    assert(rt->status != MT_OK || (moments[0] == NULL) == (moments[1] == NULL));
+    if (moments[0] != NULL)
+        return moments;
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
+    moments[0] = zero_moment(rt, "exp_avg", parameter->value);
+    moments[1] = zero_moment(rt, "exp_avg_sq", parameter->value);
+    rt->scope = outer;
+    return moments;
 }
 
 uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parameter)
@@ -55,8 +82,6 @@ uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parame
 
 void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
-    mt_tensor_release(rt, parameter->moments[0]);
-    mt_tensor_release(rt, parameter->moments[1]);
-    mt_tensor_release(rt, parameter->grad);
-    mt_tensor_release(rt, parameter->value);
+    assert(parameter->cast == NULL); /* the autocast region has ended */
+    MT_RELEASE(rt, parameter->moments[0], parameter->moments[1], parameter->grad, parameter->value);
 }

@@ -1,4 +1,4 @@
-/* A parameter: the weights, their gradient, and who they are. */
+/* A parameter: the weights, their gradient, and their place in the model. */
 #ifndef MT_MODEL_PARAMETER_H
 #define MT_MODEL_PARAMETER_H
 
@@ -7,6 +7,7 @@
 
 enum { MT_PARAMETER_NAME = 64 };
 
+/* Invariants: the gradient and the moments have the shape of `value`; either both moments are there or none. */
 struct mt_parameter {
     char name[MT_PARAMETER_NAME]; /* "layers.0.attn.q_proj.weight" */
     mt_span_id span;              /* of the module that it belongs to */
@@ -18,14 +19,15 @@ struct mt_parameter {
     struct mt_tensor *moments[2]; /* of AdamW: exp_avg and exp_avg_sq, held; NULL before its first step */
 };
 
-/* What a parameter's values are drawn for. */
+/* The use of a parameter, which decides about its first values. */
 typedef enum mt_parameter_kind { MT_PARAMETER_EMBEDDING, MT_PARAMETER_LINEAR, MT_PARAMETER_NORM } mt_parameter_kind;
 
-/* The name of the weight of `module` in block `layer`, -1 outside of one: "layers.0.attn.q_proj.weight". */
+/* Writes the name of the weight of `module` in block `layer`, -1 outside of one: "layers.0.attn.q_proj.weight". */
 void mt_parameter_name(int layer, const char *module, char name[MT_PARAMETER_NAME]);
 
-/* Fills `values`, contiguous, with what parameter number `number`, counted in the order of the reference data, begins
- * with: a linear map (outputs, inputs) uniformly with variance 1 / inputs, norms with 1, or about 1 by config->init. */
+/* Fills `values`, contiguous, with the first values of parameter `number`, counted in the order of the reference
+ * data. A linear map (outputs, inputs) is uniform with variance 1 / inputs; norms are 1, or about 1, as config->init
+ * says. */
 void mt_parameter_draw(struct mt_runtime *rt, const struct mt_training_config *config, mt_parameter_kind kind,
                        uint64_t number, struct mt_tensor *values);
 
@@ -36,14 +38,22 @@ struct mt_parameter_shape {
     int64_t rows, columns; /* rows 0: of one dimension */
 };
 
-/* Takes a parameter for `module` of the current scope, and draws its values. Release it in any case. */
+/* Takes a parameter for `module` of the current scope, draws its values and makes it a leaf of the tape. Release it
+ * in any case. */
 void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config *config, const char *module,
                          const struct mt_parameter_shape *shape, struct mt_parameter *out);
 
-/* `sum`, with the address of the gradient folded in: another number for another place, or for none. */
+/* Makes the value a leaf of the tape, so that backward adds to the parameter's gradient. The parameter must stay
+ * where it is. */
+void mt_parameter_add_leaf(struct mt_runtime *rt, struct mt_parameter *parameter);
+
+/* Returns the moments of AdamW, and takes them, as zeros for the current scope, before the first step. */
+struct mt_tensor *const *mt_parameter_moments(struct mt_runtime *rt, struct mt_parameter *parameter);
+
+/* Folds the address of the gradient into `sum`: the result differs for another address, or for none. */
 uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parameter);
 
-/* Lets go of its tensors. */
+/* Releases its tensors. */
 void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter);
 
 #endif

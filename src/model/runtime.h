@@ -1,20 +1,28 @@
-/* The runtime: what every op of a run shares. Where memory comes from, which part of the model is running, and whether
- * anything has failed yet.
+/* The runtime: what every op of a run shares. It tells where memory comes from, which part of the model is running, and
+ * whether anything has failed yet.
  *
  * Failure is sticky: the first failure is kept in `status`, every op after it does nothing and returns NULL, and
- * releasing NULL is allowed. So model code reads as the formulas do, and whoever runs a step asks once. */
+ * releasing NULL is allowed. So model code reads like the formulas, and the caller of a step checks once.
+ *
+ * The files of this folder stand on each other in this order, and include only what stands before them:
+ *
+ *   runtime ← tensor ← use ← op_rules ← ops ← graph (the tape) ← parameter ← autocast ← functions ← einsum
+ *           ← attention_layer ← transformer ← optimizer ← eager_implementation, fused_* ← training
+ *
+ * Beside them stand config, operator_memory (sizes of what operators take inside) and token_source. */
 #ifndef MT_MODEL_RUNTIME_H
 #define MT_MODEL_RUNTIME_H
 
-#include "model/tensor.h"
+#include "alloc/alloc.h"
 
-/* cuBLAS takes 32 MiB on a Hopper card, one for the thread that runs forward and one for backward's. */
-#define MT_MATMUL_WORKSPACE_BYTES (32u << 20)
+#include <stdbool.h>
+
+struct mt_tensor;
 
 /* The longest name of an op in a label, its end included. */
 enum { MT_OP_TEXT = 64 };
 
-/* Which piece of model code is running: what the labels of its blocks say. */
+/* The piece of model code that is running: labels of blocks repeat it. */
 struct mt_scope {
     mt_span_id span;
     mt_category category;
@@ -22,6 +30,7 @@ struct mt_scope {
     int layer;      /* -1 outside of one */
 };
 
+/* Invariants: scope_depth >= 0; a status other than MT_OK is never replaced. */
 struct mt_runtime {
     struct mt_device *device; /* borrowed */
     struct mt_alloc *alloc;   /* borrowed */
@@ -29,40 +38,55 @@ struct mt_runtime {
     mt_status status; /* first failure */
     mt_phase phase;
     struct mt_scope scope;
+    int scope_depth;                 /* scopes that were entered and not left yet */
     mtk_math math;                   /* of matrix products of fp32 */
     mtk_choosing choosing;           /* of their kernels */
-    bool grad_enabled;               /* ops record what backward needs */
+    bool grad_enabled;               /* ops add nodes to the tape and keep what backward needs */
     struct mt_cast_cache *casts;     /* of the autocast region that is open; NULL: none */
-    struct mt_tensor *workspaces[2]; /* of matrix products: forward's and backward's, taken at their first use */
-    uint64_t next_sequence;          /* of graph nodes */
+    struct mt_tensor *workspaces[2]; /* of matrix products, forward's and backward's; NULL before their first use */
+    uint64_t next_sequence;          /* of nodes of the tape */
 };
 
-/* Begins in phase init, outside of every span. Closing gives the workspaces back; everything else was released
- * before. */
+/* Begins in phase init, outside of every span. Borrows `device` and `alloc`. A runtime ends with
+ * mt_op_workspaces_release, after everything else was released. */
 void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc);
-void mt_runtime_close(struct mt_runtime *rt);
 
-/* Keeps the first failure. Its text is the thread's last error, so nothing that may fail is called after it. */
+/* Keeps `status` if it is the first failure. Its text is the thread's last error, so call nothing that may fail after
+ * it. */
 void mt_runtime_fail(struct mt_runtime *rt, mt_status status);
 
-/* Calls `act` in any case, and keeps its failure if it is the first. Where it fails after another, the words stay
- * that one's. */
+/* Calls `act` even after a failure, and keeps its failure if that is the first. A later failure of `act` leaves the
+ * text of the first one as it is. */
 void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), void *context);
 
-/* Begins a phase: later blocks are labelled with it, and the trace is told. */
+/* Marks a place in the stream of the device's work. The marks of phases are numbered like the phases, that of a
+ * step's end is MT_STEP_END_MARK. This function and the two after it do nothing after a failure, and keep theirs. */
+void mt_runtime_mark(struct mt_runtime *rt, int number);
+enum { MT_STEP_END_MARK = MT_PHASE_COUNT };
+
+/* Waits until the device has done everything that is queued. */
+void mt_runtime_synchronize(struct mt_runtime *rt);
+
+/* Returns the device's time between two marks; 0 after a failure. */
+double mt_runtime_elapsed_ms(struct mt_runtime *rt, int from, int to);
+
+/* Begins a phase: labels of later blocks name it, and the trace and the device are told. */
 void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase);
 
 /* Enters a piece of the model: a span `name` inside of the current one. Returns the scope to go back to. */
 struct mt_scope mt_scope_enter(struct mt_runtime *rt, const char *name, mt_category category, const char *op);
 /* Enters block number `layer` of the model, a span of that name inside of the current one. */
 struct mt_scope mt_scope_enter_layer(struct mt_runtime *rt, int64_t layer, mt_category category, const char *op);
-/* Goes back to `outer`, which the entering returned; the trace is told. */
+/* Goes back to `outer`, which the matching enter returned; the trace is told. */
 void mt_scope_leave(struct mt_runtime *rt, struct mt_scope outer);
 
-/* Goes on in the same span as another category. Returns the scope to go back to, by assignment. */
+/* Continues in the same span under another category. Returns the scope to go back to, by assignment. */
 struct mt_scope mt_scope_category(struct mt_runtime *rt, mt_category category, const char *op);
 
-/* The workspace of matrix products of the current phase; NULL if it can't be had. Borrowed. */
-struct mt_tensor *mt_runtime_workspace(struct mt_runtime *rt);
+/* Returns the role of an output: without gradients nothing is kept, so that saved becomes temporary. */
+static inline mt_role mt_effective_role(const struct mt_runtime *rt, mt_role role)
+{
+    return role == MT_ROLE_SAVED && !rt->grad_enabled ? MT_ROLE_TEMPORARY : role;
+}
 
 #endif

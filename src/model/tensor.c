@@ -2,18 +2,39 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "model/graph.h"
-#include "model/runtime.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The label of a block that the current scope asks for. */
+/* Returns the bytes from the first element of a tensor to the end of the last one. */
+static uint64_t extent_bytes(const struct mt_tensor *tensor)
+{
+    uint64_t last = 0;
+    for (int i = 0; i < tensor->dims; i++)
+        last += (uint64_t)(tensor->shape[i] - 1) * (uint64_t)tensor->stride[i];
+    return (last + 1) * mt_dtype_bytes(tensor->dtype);
+}
+
+bool mt_tensor_is_sound(const struct mt_tensor *tensor)
+{
+    if (tensor->references <= 0 || tensor->storage->references <= 0 || tensor->dims < 0 || tensor->dims > MT_MAX_DIMS)
+        return false;
+    for (int i = 0; i < tensor->dims; i++)
+        if (tensor->shape[i] <= 0 || tensor->stride[i] < 0)
+            return false;
+    mt_addr begin = mt_block_address(tensor->storage->block);
+    return tensor->address >= begin &&
+           tensor->address + extent_bytes(tensor) <= begin + mt_block_requested_bytes(tensor->storage->block);
+}
+
+/* Interns the label of a block that the current scope asks for. */
 static mt_label_id scope_label(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, int dims,
                                const int64_t *shape)
 {
     char op[MT_OP_TEXT];
+    assert(rt->scope.op != NULL); /* some scope was entered */
     snprintf(op, sizeof op, "%s%s%s", rt->scope.op, name != NULL ? "." : "", name != NULL ? name : "");
     struct mt_label label = {.category = rt->scope.category,
                              .role = role,
@@ -28,6 +49,7 @@ static mt_label_id scope_label(struct mt_runtime *rt, mt_role role, const char *
     return mt_alloc_intern_label(rt->alloc, &label);
 }
 
+/* Computes the bytes of a row-major tensor. Fails with MT_USAGE if a dimension is empty or the product overflows. */
 static mt_status shape_bytes(mt_dtype dtype, int dims, const int64_t *shape, uint64_t *out)
 {
     uint64_t bytes = mt_dtype_bytes(dtype);
@@ -59,6 +81,7 @@ struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const cha
 {
     uint64_t bytes = 0;
     struct mt_block *block = NULL;
+    assert(dims >= 0 && dims <= MT_MAX_DIMS && role < MT_ROLE_COUNT && dtype < MT_DTYPE_COUNT);
     if (rt->status != MT_OK)
         return NULL;
     mt_status status = shape_bytes(dtype, dims, shape, &bytes);
@@ -76,10 +99,11 @@ struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const cha
     *tensor =
         (struct mt_tensor){.references = 1, .dtype = dtype, .storage = storage, .address = mt_block_address(block)};
     set_shape(tensor, dims, shape);
+    assert(mt_tensor_is_sound(tensor) && mt_tensor_bytes(tensor) == bytes);
     return tensor;
 }
 
-/* Whether the elements cover their block without holes or repetition, in whatever order of dimensions. */
+/* True if the elements cover their block without holes or repetition, in whatever order of dimensions. */
 static bool is_dense(const struct mt_tensor *tensor)
 {
     bool used[MT_MAX_DIMS] = {false};
@@ -113,6 +137,7 @@ struct mt_tensor *mt_tensor_view(struct mt_runtime *rt, struct mt_tensor *tensor
 {
     if (tensor == NULL || rt->status != MT_OK)
         return NULL;
+    assert(dims >= 0 && dims <= MT_MAX_DIMS && offset >= 0);
     struct mt_tensor *view = mt_host_alloc(sizeof *view);
     *view = (struct mt_tensor){.references = 1,
                                .dtype = tensor->dtype,
@@ -123,11 +148,13 @@ struct mt_tensor *mt_tensor_view(struct mt_runtime *rt, struct mt_tensor *tensor
     tensor->storage->references++;
     memcpy(view->shape, shape, (size_t)dims * sizeof shape[0]);
     memcpy(view->stride, stride, (size_t)dims * sizeof stride[0]);
+    assert(mt_tensor_is_sound(view));
     return view;
 }
 
 struct mt_tensor *mt_tensor_retain(struct mt_tensor *tensor)
 {
+    assert(tensor == NULL || tensor->references > 0);
     if (tensor != NULL)
         tensor->references++;
     return tensor;
@@ -135,6 +162,7 @@ struct mt_tensor *mt_tensor_retain(struct mt_tensor *tensor)
 
 static void storage_release(struct mt_runtime *rt, struct mt_storage *storage)
 {
+    assert(storage->references > 0);
     if (--storage->references > 0)
         return;
     mt_alloc_use(rt->alloc, &storage->use);
@@ -144,12 +172,62 @@ static void storage_release(struct mt_runtime *rt, struct mt_storage *storage)
 
 void mt_tensor_release(struct mt_runtime *rt, struct mt_tensor *tensor)
 {
+    assert(tensor == NULL || (tensor->references > 0 && tensor->storage->references > 0));
     if (tensor == NULL || --tensor->references > 0)
         return;
     struct mt_node *node = tensor->node;
     storage_release(rt, tensor->storage);
     free(tensor);
     mt_node_release(rt, node);
+}
+
+void mt_tensors_release(struct mt_runtime *rt, struct mt_tensor *const *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        mt_tensor_release(rt, tensors[i]);
+}
+
+void mt_tensor_drop(struct mt_runtime *rt, struct mt_tensor **tensor)
+{
+    mt_tensor_release(rt, *tensor);
+    *tensor = NULL;
+}
+
+void mt_node_release_saved(struct mt_runtime *rt, struct mt_node *node)
+{
+    for (int i = 0; i < MT_NODE_SAVED; i++)
+        mt_tensor_drop(rt, &node->saved[i]);
+}
+
+/* Releases what a node that nothing holds any more keeps. Its inputs' nodes that die with it are added to `dying`. */
+static struct mt_node **node_destroy(struct mt_runtime *rt, struct mt_node *node, struct mt_node **dying, size_t *count)
+{
+    assert(node->references == 0);
+    mt_node_release_saved(rt, node);
+    mt_tensor_release(rt, node->grad);
+    for (int i = 0; i < MT_NODE_EDGES; i++) {
+        struct mt_node *input = node->edges[i].node;
+        assert(input == NULL || input->references > 0);
+        if (input == NULL || --input->references > 0)
+            continue;
+        dying = mt_host_room(dying, *count, sizeof(struct mt_node *));
+        dying[(*count)++] = input;
+    }
+    free(node);
+    return dying;
+}
+
+/* A graph is as deep as the model is long, so nodes that die are listed instead of released by recursion. */
+void mt_node_release(struct mt_runtime *rt, struct mt_node *node)
+{
+    assert(node == NULL || node->references > 0);
+    if (node == NULL || --node->references > 0)
+        return;
+    struct mt_node **dying = NULL;
+    size_t count = 0;
+    for (; node != NULL; node = count > 0 ? dying[--count] : NULL)
+        dying = node_destroy(rt, node, dying, &count);
+    free(dying);
 }
 
 int64_t mt_tensor_count(const struct mt_tensor *tensor)
@@ -187,10 +265,23 @@ bool mt_tensor_is_exclusive(const struct mt_tensor *tensor)
 
 bool mt_tensor_same_shape(const struct mt_tensor *a, const struct mt_tensor *b)
 {
-    return a->dims == b->dims && memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0;
+    return a->dims == b->dims && mt_tensor_same_leading(a, b, a->dims);
 }
 
-/* Walks both shapes from the last dimension: a run of old dimensions that lie in memory as one may be cut anew. */
+bool mt_tensor_same_leading(const struct mt_tensor *a, const struct mt_tensor *b, int dims)
+{
+    assert(dims <= a->dims && dims <= b->dims);
+    return memcmp(a->shape, b->shape, (size_t)dims * sizeof a->shape[0]) == 0;
+}
+
+bool mt_tensor_same_strides(const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    assert(a->dims == b->dims);
+    return memcmp(a->stride, b->stride, (size_t)a->dims * sizeof a->stride[0]) == 0;
+}
+
+/* Walks both shapes from the last dimension. Old dimensions that lie in memory as one form a run, which the new
+ * shape may cut in another way. */
 bool mt_tensor_view_strides(const struct mt_tensor *tensor, int dims, const int64_t *shape, int64_t *out_stride)
 {
     int wanted = dims - 1;

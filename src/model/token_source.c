@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "model/use.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +17,11 @@ struct mt_token_source {
     const struct mt_training_config *config; /* borrowed */
     FILE *file;                              /* of MT_DATA_FILE */
     int64_t file_bytes;
-    int64_t width;   /* tokens of a row */
+    int64_t width;   /* tokens of a row: seq, or seq + 1 if targets are the tokens after the inputs */
     int64_t *tokens; /* room for batch rows; NULL until a device wants them */
 };
 
-/* What it is is asked first: to open a pipe would wait for somebody who writes into it. */
+/* Opens the file after a look at its kind: to open a pipe would wait for a writer. */
 static mt_status open_file(struct mt_token_source *source)
 {
     const char *path = source->config->data_file;
@@ -61,7 +62,7 @@ void mt_token_source_close(struct mt_token_source *source)
     free(source);
 }
 
-/* Token i is number first + i of the generator's stream. */
+/* Draws the tokens: token i is number first + i of the generator's stream. */
 static void generate(struct mt_token_source *source, uint64_t generator, uint64_t first)
 {
     int64_t count = source->config->batch * source->width;
@@ -70,12 +71,13 @@ static void generate(struct mt_token_source *source, uint64_t generator, uint64_
             (int64_t)(mt_random_unit(generator, first + (uint64_t)i) * (double)source->config->model.vocab);
 }
 
-/* Each row is the bytes from a random place of the file. */
+/* Reads the rows, each from a random place of the file. */
 static mt_status read_rows(struct mt_token_source *source, uint64_t first)
 {
     for (int64_t row = 0; row < source->config->batch; row++) {
         double place = mt_random_unit(0, first + (uint64_t)row);
         int64_t start = (int64_t)(place * (double)(source->file_bytes - source->width + 1));
+        assert(start >= 0 && start + source->width <= source->file_bytes);
         if (fseek(source->file, (long)start, SEEK_SET) != 0)
             return mt_fail(MT_FAILED, "can't seek in %s: %s", source->config->data_file, strerror(errno));
         for (int64_t i = 0; i < source->width; i++) {
@@ -104,7 +106,7 @@ static mt_status fill_tokens(struct mt_token_source *source, int64_t step)
     return MT_OK;
 }
 
-/* The step's tokens, written into their block where the device keeps what is written. */
+/* Writes the step's tokens into their block, if the device keeps what is written. */
 static mt_status write_tokens(struct mt_runtime *rt, struct mt_token_source *source, int64_t step,
                               const struct mt_tensor *block)
 {
@@ -124,6 +126,7 @@ void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source,
     const struct mt_training_config *config = source->config;
     const int64_t shape[] = {config->batch, source->width}, stride[] = {source->width, 1};
     const int64_t seen[] = {config->batch, config->seq};
+    assert(source->width == config->seq || source->width == config->seq + 1);
     struct mt_scope outer = mt_scope_enter(rt, "data", MT_CATEGORY_DATA, "tokens");
     struct mt_tensor *block = mt_tensor_empty(rt, MT_ROLE_DATA, NULL, MT_I64, 2, shape);
     mt_scope_leave(rt, outer);

@@ -3,9 +3,11 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "model/implementation.h"
+#include "model/ops.h"
 #include "model/token_source.h"
 #include "model/use.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +21,22 @@ struct training {
     void *model; /* of the implementation */
     struct mt_token_source *tokens;
     uint64_t reserves_before_graph; /* the device's count when the last graph began */
-    bool graph_repeats;             /* it has ended, and as one that may be repeated */
+    bool graph_repeats;             /* the last graph has ended and may be repeated */
 };
 
-/* One element of what was read back. */
+/* Returns element `i` of data that was read back. */
 static double element(const void *data, mt_dtype dtype, size_t i)
 {
     return dtype == MT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
-/* The value of a scalar; NAN where nothing is computed. */
+/* Returns the value of a scalar; NAN if nothing is computed. */
 static double read_scalar(struct mt_runtime *rt, const struct mt_tensor *scalar)
 {
     double room = 0; /* of either dtype, aligned to both */
     if (scalar == NULL || rt->status != MT_OK)
         return NAN;
+    assert(scalar->dims == 0 && (scalar->dtype == MT_F32 || scalar->dtype == MT_F64));
     mt_use_read(rt, scalar);
     if (!mt_device_executes(rt->device))
         return NAN;
@@ -41,13 +44,14 @@ static double read_scalar(struct mt_runtime *rt, const struct mt_tensor *scalar)
     return element(&room, scalar->dtype, 0);
 }
 
-/* The Euclidean norm of a contiguous tensor, read back piece by piece. */
+/* Returns the Euclidean norm of a contiguous tensor, read back piece by piece. */
 static double read_norm(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
     enum { PIECE = 1 << 18 };
     size_t size = mt_dtype_bytes(tensor->dtype), left = (size_t)mt_tensor_count(tensor);
     void *data = mt_host_alloc(PIECE * size);
     double sum = 0;
+    assert(mt_tensor_is_contiguous(tensor));
     for (mt_addr at = tensor->address; left > 0 && rt->status == MT_OK;) {
         size_t count = left < PIECE ? left : PIECE;
         mt_runtime_fail(rt, mt_device_read(rt->device, data, at, count * size, rt->stream));
@@ -70,16 +74,17 @@ static void report_grad_norm(void *context, const char *parameter, const struct 
         run->observer->grad_norm(run->observer->context, parameter, read_norm(&run->rt, grad));
 }
 
-/* Gradients are reported of the first step alone. */
+/* Returns the watch of a step's backward. Gradients are reported only in the first step. */
 static struct mt_gradient_watch watch_of_step(struct training *run, int64_t step)
 {
     bool reports = step == 0 && run->observer != NULL && run->observer->grad_norm != NULL;
     return (struct mt_gradient_watch){.visit = reports ? report_grad_norm : NULL, .context = run};
 }
 
-/* Forward and backward of a step are the same work as in an earlier one if the allocator is as it was then, and
- * gradients that go on the way lie where they lay: the model asks for the same blocks and gets them. The tokens are
- * there already, and the loss is read afterwards; in a step whose gradients are reported, they are read between. */
+/* Begins a graph of forward and backward, if they may become one. They repeat the work of an earlier step if the
+ * allocator is in the same state as then, and gradients that are released on the way lie at the same addresses: the
+ * model asks for the same blocks and gets them. The tokens are written before the graph, and the loss is read after
+ * it. A step whose gradients are reported reads them in between, and so has no graph. */
 static bool begin_graph(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
@@ -98,8 +103,8 @@ static mt_status end_or_drop_graph(void *context)
     return run->graph_repeats ? mt_device_graph_end(run->rt.device) : mt_device_graph_drop(run->rt.device);
 }
 
-/* What failed on its way is not to be done, and what asked the device for memory (which gives none back but to be
- * asked again) is not to be repeated: what was mapped then need not be when the work begins. */
+/* Ends a graph that has begun. Work that failed on its way is dropped. Work that asked the device for memory is
+ * dropped, too: that memory need not be mapped when the work is repeated. */
 static void end_graph(struct training *run, bool has_begun)
 {
     run->graph_repeats = run->rt.status == MT_OK && run->rt.device->reserve_count == run->reserves_before_graph;
@@ -107,7 +112,7 @@ static void end_graph(struct training *run, bool has_begun)
         mt_runtime_settle(&run->rt, end_or_drop_graph, run);
 }
 
-/* Backward and update; gradients of the last step go first or went before forward, as configured. */
+/* Runs backward and update. As configured, the gradients of the last step are released here or were before forward. */
 static void learn(struct training *run, int64_t step, bool in_graph)
 {
     struct mt_runtime *rt = &run->rt;
@@ -120,7 +125,7 @@ static void learn(struct training *run, int64_t step, bool in_graph)
     run->implementation->update(rt, run->model, step + 1);
 }
 
-/* One step; returns its loss, NAN without one. */
+/* Runs one step. Returns its loss, NAN without one. */
 static double run_step(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
@@ -137,23 +142,12 @@ static double run_step(struct training *run, int64_t step)
     else
         end_graph(run, in_graph);
     double value = read_scalar(rt, run->implementation->loss(run->model));
-    mt_tensor_release(rt, inputs);
-    mt_tensor_release(rt, targets);
+    MT_RELEASE(rt, inputs, targets);
     run->implementation->end_step(rt, run->model);
     return value;
 }
 
-/* The device's mark at the end of a step; the marks of its phases are numbered as they are. */
-enum { STEP_END_MARK = MT_PHASE_COUNT };
-
-static double elapsed_ms(struct mt_runtime *rt, int from, int to)
-{
-    double ms = 0;
-    mt_runtime_fail(rt, mt_device_elapsed_ms(rt->device, from, to, &ms));
-    return ms;
-}
-
-/* Tells how long each phase of a step took: up to the next one's begin. */
+/* Reports the time of each phase of a step, up to the begin of the next one. */
 static void report_phases(struct training *run, int64_t step)
 {
     const struct mt_training_observer *observer = run->observer;
@@ -161,8 +155,7 @@ static void report_phases(struct training *run, int64_t step)
     if (observer->phase_time == NULL)
         return;
     for (mt_phase phase = MT_PHASE_FORWARD; phase <= last; phase++) {
-        int end = phase == last ? STEP_END_MARK : (int)phase + 1;
-        double ms = elapsed_ms(&run->rt, (int)phase, end);
+        double ms = mt_runtime_elapsed_ms(&run->rt, (int)phase, phase == last ? MT_STEP_END_MARK : (int)phase + 1);
         if (run->rt.status == MT_OK)
             observer->phase_time(observer->context, step, phase, ms);
     }
@@ -176,7 +169,7 @@ static void report_step(struct training *run, int64_t step, int64_t total, doubl
     report_phases(run, step);
     if (observer->step_done != NULL)
         observer->step_done(observer->context, step, total, loss,
-                            elapsed_ms(&run->rt, MT_PHASE_FORWARD, STEP_END_MARK));
+                            mt_runtime_elapsed_ms(&run->rt, MT_PHASE_FORWARD, MT_STEP_END_MARK));
 }
 
 static void take_kernel(void *context, const struct mt_kernel *kernel)
@@ -189,29 +182,28 @@ static mt_status device_collect(void *context)
     return mt_device_collect(((struct training *)context)->rt.device, take_kernel, context);
 }
 
-/* Hands over what ran until now, if as much waits as is asked for; also of a run that failed, since memory that ran out
- * leaves the device as it was. */
+/* Hands over the records of kernels if at least `least` wait, also after a failure: running out of memory leaves the
+ * device as it was. */
 static void collect_kernels(struct training *run, uint64_t least)
 {
     if (mt_device_waiting_kernels(run->rt.device) >= least)
         mt_runtime_settle(&run->rt, device_collect, run);
 }
 
-/* A step that failed has no end. */
+/* Ends a step. A step that failed has no end in the trace. */
 static void end_step(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
-    if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_device_mark(rt->device, STEP_END_MARK));
-    if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+    assert(rt->scope_depth == 0 && rt->casts == NULL); /* whatever a step enters it leaves, also after a failure */
+    mt_runtime_mark(rt, MT_STEP_END_MARK);
+    mt_runtime_synchronize(rt);
     mt_device_tag_step(rt->device, MT_NO_STEP);
     if (rt->status == MT_OK)
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
 }
 
-/* Records of kernels wait until the run ends, so that their hand-over is in no step's time; only where so many are
- * there that they would take much memory, and more room than the recorder's ring has, they go before a step. */
+/* Records of kernels wait until the run ends, so that no step's time includes their hand-over. Only if more than
+ * this many wait they are handed over before a step: they would take much memory, and more room than the ring has. */
 enum { MOST_WAITING_KERNELS = 1 << 18 };
 
 static void run_steps(struct training *run)
@@ -246,13 +238,12 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
     run.rt.math = config->math;
     run.model = run.implementation->create(&run.rt, config);
-    if (run.rt.status == MT_OK)
-        mt_runtime_fail(&run.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
+    mt_runtime_synchronize(&run.rt); /* the first step begins with an idle device */
     run_steps(&run);
     collect_kernels(&run, 1);
     mt_device_graph_forget(device);
     run.implementation->destroy(&run.rt, run.model);
-    mt_runtime_close(&run.rt);
+    mt_op_workspaces_release(&run.rt);
     mt_token_source_close(run.tokens);
     return run.rt.status;
 }

@@ -1,8 +1,11 @@
 #include "model/use.h"
 
-/* A use at `moment`: the pause before it may be the longest so far. */
+#include <assert.h>
+
+/* Notes a use at `moment`; the pause before it may be the longest so far. */
 static void touch(struct mt_use *use, uint64_t moment)
 {
+    assert(moment >= use->last && moment >= use->block); /* events are in order, and a use follows its alloc */
     if (use->reads + use->writes == 0)
         use->first = use->last = moment;
     if (moment - use->last > use->idle_to - use->idle_from) {
@@ -26,9 +29,10 @@ static void write_at(struct mt_use *use, uint64_t moment)
     use->unread = true;
 }
 
-/* The sequence of the last event: there is one, since whoever is used was allocated. */
+/* Returns the sequence of the last event. */
 static uint64_t now(const struct mt_runtime *rt)
 {
+    assert(mt_alloc_events(rt->alloc) > 0); /* a tensor in use was allocated */
     return mt_alloc_events(rt->alloc) - 1;
 }
 
@@ -37,24 +41,25 @@ void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const st
 {
     uint64_t moment = now(rt);
     for (int i = 0; i < count; i++)
-        read_at(&operands[i]->storage->use, moment);
+        if (operands[i] != NULL)
+            read_at(&operands[i]->storage->use, moment);
     write_at(&output->storage->use, moment);
 }
 
 void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
-    read_at(&tensor->storage->use, now(rt));
+    if (tensor != NULL)
+        read_at(&tensor->storage->use, now(rt));
 }
 
 void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
-    write_at(&tensor->storage->use, now(rt));
+    if (tensor != NULL)
+        write_at(&tensor->storage->use, now(rt));
 }
 
 void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
 {
-    if (scratch == NULL)
-        return;
     mt_use_write(rt, scratch);
     mt_use_read(rt, scratch);
 }
@@ -62,6 +67,7 @@ void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input)
 {
     struct mt_use *use = &output->storage->use;
+    assert(use->writes > 0);
     if (output->dtype == input->dtype || !mt_is_floating(output->dtype) || !mt_is_floating(input->dtype))
         return;
     if (use->writes == 1 && use->reads == 0)

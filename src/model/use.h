@@ -1,29 +1,30 @@
-/* How ops use blocks: who notes what an op reads and writes, so that the trace knows each block's last use.
+/* Notes of how ops use blocks, so that the trace knows each block's last use.
  *
  *   op ──operands──▶ storage.use ──when the storage goes──▶ mt_alloc_use
  *
  * A view counts for the storage behind it. The notes are taken where ops check their operands, so they are the same on
- * every device, whether it computes or not.
+ * every device, also on one that computes nothing.
  *
  * Threads: the one that runs the model. */
 #ifndef MT_MODEL_USE_H
 #define MT_MODEL_USE_H
 
-#include "model/runtime.h"
+#include "model/tensor.h"
 
-/* An op read these operands, then wrote its output. One that the op adds to is among the operands, too. */
+/* Notes that an op read these operands, then wrote its output. An output that the op adds to is among the operands,
+ * too. An operand may be NULL. */
 void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const struct mt_tensor *const *operands,
                  int count);
 
-/* What is not an op: the host. */
+/* Notes one read or one write: of the host, or of a further output of an op. NULL is allowed. */
 void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor);
 void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor);
 
-/* What a kernel takes for itself: it wrote and read it. NULL is allowed. */
+/* Notes that a kernel wrote and read its scratch memory. NULL is allowed. */
 void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch);
 
-/* The op that was noted last made `output` as a copy of `input`. Keeps that of which it is a copy in another precision,
- * if this was the first that `output` was used for. */
+/* Notes that the op that was noted last made `output` as a copy of `input`. Keeps the source of a copy in another
+ * precision, if nothing else used `output` before. */
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input);
 
 #endif

@@ -1,8 +1,10 @@
-/* What an attention layer keeps for backward, by formula. The terms are those of docs/attention.md; that they are what is
- * really kept is tested against the allocator's counters. */
+/* The tensors that an attention layer keeps for backward, by formula. The terms are those of docs/attention.md. A
+ * test compares them with the allocator's counters. */
 #include "study/attention_study.h"
 
-/* The factors that terms are made of, as sizes of tensors. */
+#include <assert.h>
+
+/* The factors of the terms. */
 struct sizes {
     uint64_t activation; /* B·T·C·w */
     uint64_t square;     /* B·H·T²·w */
@@ -17,6 +19,7 @@ struct account {
 
 static void add(struct account *account, const char *what, const char *formula, uint64_t bytes)
 {
+    assert(account->count < MT_ATTENTION_MOST_TERMS);
     account->terms[account->count++] = (struct mt_attention_term){.what = what, .formula = formula, .bytes = bytes};
 }
 
@@ -26,7 +29,7 @@ static void add_square(struct account *account, const char *what, const char *fo
     account->terms[account->count - 1].is_square = true;
 }
 
-/* Where the mask is a tensor, so is the root that the scores are divided by. */
+/* Adds the tensors of an attention whose mask is a tensor. There the divisor of the scores is one, too. */
 static void add_masked(struct account *account, const struct sizes *sizes, uint64_t length)
 {
     add_square(account, "causal mask", "T²", length * length);

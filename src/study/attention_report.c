@@ -2,7 +2,7 @@
 #include "study/attention_parts.h"
 
 #include "answer/table.h"
-#include "model/runtime.h"
+#include "model/operator_memory.h"
 #include "model/settings.h"
 
 #include <inttypes.h>

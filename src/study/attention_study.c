@@ -4,10 +4,11 @@
 #include "model/graph.h"
 #include "model/ops.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
-enum { WARMUP = 1, PROJECTIONS = 4, STEP_END_MARK = MT_PHASE_COUNT };
+enum { WARMUP = 1, PROJECTIONS = 4 };
 
 /* The generator of the input's values is beyond those of the parameters. */
 enum { INPUT_NUMBER = PROJECTIONS + 1 };
@@ -17,13 +18,13 @@ struct study {
     struct mt_runtime rt;
     const struct mt_attention_case *of;
     const struct mt_training_observer *observer; /* NULL: none */
-    struct mt_training_config config;            /* what makes parameters wants to know */
+    struct mt_training_config config;            /* of the run that has such a layer */
     struct mt_parameter projections[PROJECTIONS];
-    struct mt_parameter input; /* like a parameter it gets a gradient */
+    struct mt_parameter input; /* gets a gradient, like a parameter */
     struct mt_attention_layer layer;
 };
 
-/* The training run that has such a layer: for its checks, and to draw parameters by. */
+/* Returns the training run that has such a layer, for its checks and to draw parameters. */
 static struct mt_training_config training_config(const struct mt_attention_case *study)
 {
     struct mt_training_config config = mt_training_config_default();
@@ -66,8 +67,7 @@ static void create_input(struct study *study)
     study->input =
         (struct mt_parameter){.name = "input", .span = rt->scope.span, .layer = outer.layer, .value = values};
     mt_parameter_draw(rt, &study->config, MT_PARAMETER_EMBEDDING, INPUT_NUMBER, values);
-    if (values != NULL)
-        values->node = mt_node_accumulator(rt, &study->input);
+    mt_parameter_add_leaf(rt, &study->input);
     mt_scope_leave(rt, outer);
 }
 
@@ -84,17 +84,11 @@ static void create(struct study *study)
                                                .output_proj = &p[3]};
 }
 
-static void zero_grad(struct mt_runtime *rt, struct mt_parameter *parameter)
-{
-    mt_tensor_release(rt, parameter->grad);
-    parameter->grad = NULL;
-}
-
 static void zero_grads(struct study *study)
 {
     for (int i = 0; i < PROJECTIONS; i++)
-        zero_grad(&study->rt, &study->projections[i]);
-    zero_grad(&study->rt, &study->input);
+        mt_tensor_drop(&study->rt, &study->projections[i].grad);
+    mt_tensor_drop(&study->rt, &study->input.grad);
 }
 
 static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
@@ -107,24 +101,18 @@ static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
                                       .allocated_bytes = stats.all.allocated_bytes - workspaces->allocated_bytes};
 }
 
-/* Keeps what is live before backward; what a later step finds must be what the first one did. */
+/* Notes the bytes that are live before backward. Fails with MT_FAILED if they differ from those of the step before. */
 static void note_kept(struct study *study, struct mt_attention_kept *kept)
 {
     struct mt_attention_kept now = measure_kept(study->rt.alloc);
     if (study->rt.status != MT_OK)
         return;
     if (kept->is_known && kept->requested_bytes != now.requested_bytes)
-        mt_runtime_fail(&study->rt, mt_fail(MT_FAILED,
-                                            "%" PRIu64 " bytes are live before backward, where it was %" PRIu64
-                                            " in the step before",
-                                            now.requested_bytes, kept->requested_bytes));
+        mt_runtime_fail(&study->rt,
+                        mt_fail(MT_FAILED,
+                                "%" PRIu64 " bytes are live before backward; in the step before it was %" PRIu64,
+                                now.requested_bytes, kept->requested_bytes));
     *kept = now;
-}
-
-static void mark(struct mt_runtime *rt, int number)
-{
-    if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_device_mark(rt->device, number));
 }
 
 static void run_step(struct study *study, struct mt_attention_kept *kept)
@@ -136,26 +124,19 @@ static void run_step(struct study *study, struct mt_attention_kept *kept)
     note_kept(study, kept);
     mt_runtime_phase(rt, MT_PHASE_BACKWARD);
     mt_graph_backward(rt, output);
-    mark(rt, STEP_END_MARK);
+    mt_runtime_mark(rt, MT_STEP_END_MARK);
     mt_tensor_release(rt, output);
 }
 
-static double elapsed_ms(struct mt_runtime *rt, int from, int to)
-{
-    double ms = NAN;
-    if (rt->status == MT_OK)
-        mt_runtime_fail(rt, mt_device_elapsed_ms(rt->device, from, to, &ms));
-    return ms;
-}
-
+/* Reports the times of a step, unless it is the first. */
 static void report_step(struct study *study, int64_t step)
 {
     const struct mt_training_observer *observer = study->observer;
     struct mt_runtime *rt = &study->rt;
     if (observer == NULL || step < WARMUP)
         return;
-    double forward_ms = elapsed_ms(rt, MT_PHASE_FORWARD, MT_PHASE_BACKWARD);
-    double backward_ms = elapsed_ms(rt, MT_PHASE_BACKWARD, STEP_END_MARK);
+    double forward_ms = mt_runtime_elapsed_ms(rt, MT_PHASE_FORWARD, MT_PHASE_BACKWARD);
+    double backward_ms = mt_runtime_elapsed_ms(rt, MT_PHASE_BACKWARD, MT_STEP_END_MARK);
     if (rt->status != MT_OK)
         return;
     if (observer->phase_time != NULL) {
@@ -172,8 +153,8 @@ static void run_steps(struct study *study, struct mt_attention_kept *kept)
     for (int64_t step = 0; step < WARMUP + study->of->repeats && rt->status == MT_OK; step++) {
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
         run_step(study, kept);
-        if (rt->status == MT_OK)
-            mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+        mt_runtime_synchronize(rt);
+        assert(rt->scope_depth == 0);
         if (rt->status == MT_OK)
             mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
         report_step(study, step);
@@ -199,10 +180,9 @@ mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *allo
     mt_runtime_open(&study.rt, device, alloc);
     study.rt.math = of->math;
     create(&study);
-    if (study.rt.status == MT_OK)
-        mt_runtime_fail(&study.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
+    mt_runtime_synchronize(&study.rt); /* the first step begins with an idle device */
     run_steps(&study, out);
     destroy(&study);
-    mt_runtime_close(&study.rt);
+    mt_op_workspaces_release(&study.rt);
     return study.rt.status;
 }

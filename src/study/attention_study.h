@@ -1,16 +1,16 @@
-/* One attention layer alone: what it takes, and how long, forward and backward, at sizes that a whole model would hide.
+/* One attention layer alone: its memory and its times, forward and backward. In a whole model the rest would hide them.
  *
  *   input (B,T,C) ─▶ q, k, v ─▶ causal attention ─▶ output projection ─▶ output (B,T,C)
  *
- * Input and weights are of the case's precision, without autocast. Backward starts from a gradient of ones, as that of the
- * output's sum is, and goes to the weights and to the input, as inside of a model. Gradients are gone before the next
+ * Input and weights have the case's dtype, without autocast. Backward starts from a gradient of ones, that of the
+ * output's sum, and goes to the weights and to the input, as inside of a model. Gradients are released before the next
  * repetition. B batch, T sequence, C d_model, H heads. */
 #ifndef MT_STUDY_ATTENTION_STUDY_H
 #define MT_STUDY_ATTENTION_STUDY_H
 
 #include "model/training.h"
 
-/* What is run. */
+/* The settings of a study. */
 struct mt_attention_case {
     int64_t batch, heads, d_model, seq;
     mt_attention_kind attention;
@@ -20,24 +20,25 @@ struct mt_attention_case {
     uint64_t seed;
 };
 
-/* MT_USAGE with the numbers for a case that can't be run. */
+/* Fails with MT_USAGE and the numbers for a case that can't be run. */
 mt_status mt_attention_case_check(const struct mt_attention_case *study);
 
-/* What was live just before backward, workspaces of matrix products aside: weights, input, output, and what forward kept. */
+/* The bytes that are live just before backward, without the workspaces of matrix products: weights, input, output,
+ * and what forward kept. */
 struct mt_attention_kept {
-    bool is_known; /* forward came to its end */
+    bool is_known; /* forward has ended */
     uint64_t requested_bytes, allocated_bytes;
 };
 
-/* Runs a case (checked first) on `device` with every block from `alloc`, which must have been made for that device and be
- * new. The observer, which may be NULL, is told each step but the first: its phases forward and backward, and that it is
- * done. *out is of the last step; MT_FAILED if it was not the same in each. On MT_OUT_OF_MEMORY everything that was taken
- * is given back first. */
+/* Runs a case (checked first) on `device` with every block from `alloc`, which must be new and have been made for
+ * that device. For each step but the first the observer, which may be NULL, gets the times of forward and backward,
+ * and that the step is done. *out is that of the last step. Fails with MT_FAILED if it differs between steps. Fails
+ * with MT_OUT_OF_MEMORY after everything that was taken was given back. */
 mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *alloc,
                                  const struct mt_attention_case *study, const struct mt_training_observer *observer,
                                  struct mt_attention_kept *out);
 
-/* A part of what is kept for backward. */
+/* A part of struct mt_attention_kept. */
 struct mt_attention_term {
     const char *what;    /* "masked scores" */
     const char *formula; /* "B·H·T²·w", w being the bytes of an element */
@@ -47,11 +48,11 @@ struct mt_attention_term {
 
 enum { MT_ATTENTION_MOST_TERMS = 12 };
 
-/* The bytes of struct mt_attention_kept by formula, term by term, into `out` of MT_ATTENTION_MOST_TERMS; how many there
- * are. The case must have been checked. */
+/* Writes the bytes of struct mt_attention_kept, term by term, by formula, to `out` of MT_ATTENTION_MOST_TERMS.
+ * Returns the number of terms. The case must have been checked. */
 size_t mt_attention_account(const struct mt_attention_case *study, struct mt_attention_term *out);
 
-/* Their sum; and that of the terms of size T². */
+/* Returns the sum of the terms. *out_square_bytes is the sum of those of size T². */
 uint64_t mt_attention_account_bytes(const struct mt_attention_case *study, uint64_t *out_square_bytes);
 
 #endif

@@ -1,34 +1,36 @@
-#include "model/fused_parts.h"
-
+/* Products of the fused model over its stored weights, and the weights' gradients. */
+#include "model/fused_model.h"
 #include "model/ops.h"
 
-#include <math.h>
+#include <assert.h>
 
-/* `tensor` seen as one matrix. */
-static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, mt_fused_turn turn)
+/* A matrix in a product: as it is stored, or with rows and columns exchanged. */
+enum turn { AS_IT_IS, TRANSPOSED };
+
+/* Returns `tensor` as one matrix, its last dimension by all others; a new reference. */
+static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, enum turn turn)
 {
     if (tensor == NULL)
         return NULL;
     int64_t columns = tensor->shape[tensor->dims - 1], rows = mt_tensor_count(tensor) / columns;
-    if (turn == MT_FUSED_AS_IT_IS)
+    if (turn == AS_IT_IS)
         return mt_tensor_view(rt, tensor, 3, (const int64_t[]){1, rows, columns},
                               (const int64_t[]){rows * columns, columns, 1}, 0);
     return mt_tensor_view(rt, tensor, 3, (const int64_t[]){1, columns, rows},
                           (const int64_t[]){rows * columns, 1, columns}, 0);
 }
 
-void mt_fused_product(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
-                      mt_fused_turn turn_a, struct mt_tensor *b, mt_fused_turn turn_b)
+/* Computes out = a · b + beta * out, each seen as one matrix: its last dimension by all others. */
+static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a, enum turn turn_a,
+                     struct mt_tensor *b, enum turn turn_b)
 {
-    struct mt_tensor *to = matrix_view(rt, out, MT_FUSED_AS_IT_IS);
+    struct mt_tensor *to = matrix_view(rt, out, AS_IT_IS);
     struct mt_tensor *left = matrix_view(rt, a, turn_a), *right = matrix_view(rt, b, turn_b);
     mt_op_product(rt, 1, beta, to, left, right);
-    mt_tensor_release(rt, to);
-    mt_tensor_release(rt, left);
-    mt_tensor_release(rt, right);
+    MT_RELEASE(rt, to, left, right);
 }
 
-/* A copy of the weight in bf16, a new reference. */
+/* Returns a copy of the weight in bf16; a new reference. */
 static struct mt_tensor *cast_weight(struct mt_runtime *rt, mt_category category, const struct mt_fused_weight *weight)
 {
     struct mt_scope outer = mt_scope_category(rt, category, "cast");
@@ -44,7 +46,7 @@ void mt_fused_cast_begin(struct mt_runtime *rt, struct mt_fused_weight *weight)
     weight->cast = cast_weight(rt, MT_CATEGORY_PARAM, weight);
 }
 
-/* The weight as products read it: a new reference. */
+/* Returns the weight as products read it; a new reference. */
 static struct mt_tensor *operand(struct mt_runtime *rt, const struct mt_fused_model *model,
                                  struct mt_fused_weight *weight)
 {
@@ -57,20 +59,31 @@ static struct mt_tensor *operand(struct mt_runtime *rt, const struct mt_fused_mo
     return mt_tensor_retain(weight->cast);
 }
 
+/* Computes x · weight, or x · weightᵀ, in a span `name`; `op` is appended to the output's op. */
+static struct mt_tensor *project(struct mt_runtime *rt, const struct mt_fused_model *model, const char *name,
+                                 mt_role role, const char *op, struct mt_tensor *x, struct mt_fused_weight *weight,
+                                 enum turn turn)
+{
+    const int64_t *weight_shape = weight->parameter.value->shape;
+    assert(x->dims == 3 && weight->is_multiplied && x->shape[2] == weight_shape[turn == TRANSPOSED]);
+    const int64_t shape[] = {x->shape[0], x->shape[1], weight_shape[turn != TRANSPOSED]};
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_tensor *w = operand(rt, model, weight);
+    struct mt_tensor *y = mt_tensor_empty(rt, role, op, model->compute, 3, shape);
+    multiply(rt, 0, y, x, AS_IT_IS, w, turn);
+    mt_tensor_release(rt, w);
+    if (turn == AS_IT_IS && model->config->weight_cast == MT_WEIGHT_CAST_REGION)
+        mt_tensor_drop(rt, &weight->cast); /* the gradient of the input is the last product with a weight */
+    mt_scope_leave(rt, outer);
+    return y;
+}
+
 struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, mt_role role,
                                   struct mt_tensor *x, struct mt_fused_weight *weight)
 {
     if (x == NULL || rt->status != MT_OK)
         return NULL;
-    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
-    struct mt_tensor *w = operand(rt, model, weight);
-    struct mt_tensor *y =
-        mt_tensor_empty(rt, role, NULL, model->compute, 3,
-                        (const int64_t[]){x->shape[0], x->shape[1], weight->parameter.value->shape[0]});
-    mt_fused_product(rt, 0, y, x, MT_FUSED_AS_IT_IS, w, MT_FUSED_TRANSPOSED);
-    mt_tensor_release(rt, w);
-    mt_scope_leave(rt, outer);
-    return y;
+    return project(rt, model, name, role, NULL, x, weight, TRANSPOSED);
 }
 
 struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
@@ -78,17 +91,7 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
 {
     if (grad == NULL || rt->status != MT_OK)
         return NULL;
-    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
-    struct mt_tensor *w = operand(rt, model, weight);
-    struct mt_tensor *dx =
-        mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "grad", model->compute, 3,
-                        (const int64_t[]){grad->shape[0], grad->shape[1], weight->parameter.value->shape[1]});
-    mt_fused_product(rt, 0, dx, grad, MT_FUSED_AS_IT_IS, w, MT_FUSED_AS_IT_IS);
-    mt_tensor_release(rt, w);
-    if (model->config->weight_cast == MT_WEIGHT_CAST_REGION)
-        mt_fused_drop(rt, &weight->cast);
-    mt_scope_leave(rt, outer);
-    return dx;
+    return project(rt, model, name, MT_ROLE_TEMPORARY, "grad", grad, weight, AS_IT_IS);
 }
 
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta)
@@ -100,13 +103,14 @@ struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weigh
         parameter->grad = mt_tensor_empty_like(rt, MT_ROLE_GRAD, "grad", parameter->value->dtype, parameter->value);
         rt->scope = outer;
     }
+    assert(parameter->grad == NULL || mt_tensor_same_shape(parameter->grad, parameter->value));
     return parameter->grad;
 }
 
-/* What `tensor` is as one matrix, transposed and copied so that it is dense; a new reference. */
+/* Returns a dense copy of `tensor`, transposed as one matrix; a new reference. */
 static struct mt_tensor *turned_copy(struct mt_runtime *rt, struct mt_tensor *tensor)
 {
-    struct mt_tensor *turned = matrix_view(rt, tensor, MT_FUSED_TRANSPOSED);
+    struct mt_tensor *turned = matrix_view(rt, tensor, TRANSPOSED);
     if (turned == NULL)
         return NULL;
     struct mt_tensor *copy =
@@ -116,19 +120,18 @@ static struct mt_tensor *turned_copy(struct mt_runtime *rt, struct mt_tensor *te
     return copy;
 }
 
-/* sum = gradᵀ · x + beta * sum: a product over tokens, along which neither operand is dense. Matrix units that round to tf32
- * want both to be: then copies that are take less time than they spare. */
+/* Computes sum = gradᵀ · x + beta * sum: a product over tokens, along which neither operand is dense. Matrix units
+ * that round to tf32 want dense operands; making dense copies takes less time than it saves. */
 static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_tensor *sum, struct mt_tensor *grad,
                                  struct mt_tensor *x)
 {
     if (rt->math != MTK_MATH_TF32 || grad == NULL || grad->dtype != MT_F32) {
-        mt_fused_product(rt, beta, sum, grad, MT_FUSED_TRANSPOSED, x, MT_FUSED_AS_IT_IS);
+        multiply(rt, beta, sum, grad, TRANSPOSED, x, AS_IT_IS);
         return;
     }
     struct mt_tensor *left = turned_copy(rt, grad), *right = turned_copy(rt, x);
-    mt_fused_product(rt, beta, sum, left, MT_FUSED_AS_IT_IS, right, MT_FUSED_TRANSPOSED);
-    mt_tensor_release(rt, right);
-    mt_tensor_release(rt, left);
+    multiply(rt, beta, sum, left, AS_IT_IS, right, TRANSPOSED);
+    MT_RELEASE(rt, right, left);
 }
 
 void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,

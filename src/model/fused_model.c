@@ -1,21 +1,23 @@
-/* The fused model's parameters: taken, initialized part by part with the values of the reference model's, and given back. */
-#include "base/memory.h"
-#include "model/fused_parts.h"
-#include "model/ops.h"
-#include "model/ops_fused.h"
+/* The fused model's parameters, and the model behind the table of a training run. Parameters are taken, initialized
+ * part by part with the values of the reference model's, and released. */
+#include "model/fused_model.h"
 
+#include "base/memory.h"
+#include "model/ops.h"
+
+#include <assert.h>
 #include <stdlib.h>
 
-enum { WEIGHTS_PER_LAYER = 6, PARTS_PER_LAYER = 9, OUTSIDE = 3 };
+enum { PARTS_PER_LAYER = 9, OUTSIDE = 3 };
 
-/* While a model is being made. */
+/* A model that is being made. */
 struct builder {
     struct mt_runtime *rt;
     const struct mt_training_config *config;
     struct mt_fused_model *model;
 };
 
-/* A part of a weight: its module in the reference model, its number there, and how many rows it has. */
+/* A part of a weight: its module in the reference model, its number there, and its rows. */
 struct part {
     const char *module;
     uint64_t number;
@@ -27,13 +29,14 @@ struct mt_tensor *mt_fused_part_view(struct mt_runtime *rt, const struct mt_fuse
     if (of == NULL)
         return NULL;
     int64_t columns = of->shape[of->dims - 1];
+    assert(part->first_row + part->rows <= (of->dims == 1 ? 1 : of->shape[0]));
     if (of->dims == 1)
         return mt_tensor_view(rt, of, 1, &columns, (const int64_t[]){1}, 0);
     return mt_tensor_view(rt, of, 2, (const int64_t[]){part->rows, columns}, (const int64_t[]){columns, 1},
                           part->first_row * columns);
 }
 
-/* Draws a part of `weight` that begins at `row`. */
+/* Adds the part of `weight` that begins at `row`, and draws its values. */
 static void add_part(struct builder *builder, const struct mt_fused_weight *weight, const struct part *from,
                      mt_parameter_kind kind, int64_t row)
 {
@@ -46,7 +49,7 @@ static void add_part(struct builder *builder, const struct mt_fused_weight *weig
     mt_tensor_release(rt, values);
 }
 
-/* Takes the next weight, of `count` parts below each other. */
+/* Takes the next weight, of `count` parts, each below the one before. */
 static struct mt_fused_weight *add_weight(struct builder *builder, const char *module, mt_parameter_kind kind,
                                           int64_t columns, const struct part *parts, int count)
 {
@@ -87,7 +90,7 @@ static struct mt_fused_weight *add_linear(struct builder *builder, const char *m
     return add_weight(builder, module, MT_PARAMETER_LINEAR, inputs, &whole, 1);
 }
 
-/* Numbers are those of the reference data, from `first` on; parts are listed in the order of use. */
+/* Takes the weights of a layer. Numbers are those of the reference data, from `first` on. */
 static void add_layer(struct builder *builder, struct mt_fused_layer *layer, uint64_t first)
 {
     int64_t C = builder->config->model.d_model, F = builder->config->model.d_ff;
@@ -114,7 +117,7 @@ static void add_layers(struct builder *builder)
     mt_scope_leave(rt, outer);
 }
 
-/* MT_USAGE with what is missing if the device computes and lacks a kernel that the model will call. */
+/* Fails with MT_USAGE if the device computes and lacks a kernel that the model will call. */
 static mt_status check_kernels(const struct mt_device *device, mt_attention_kind attention)
 {
     const struct mtk_table *kernels = device->kernels;
@@ -124,11 +127,9 @@ static mt_status check_kernels(const struct mt_device *device, mt_attention_kind
     bool has_flash = kernels->attention != NULL && kernels->attention_grad != NULL;
     bool has_weights = kernels->softmax != NULL && kernels->softmax_grad != NULL;
     if (attention == MT_ATTENTION_FLASH && !has_flash)
-        return mt_fail(MT_USAGE, "the kernels of %s have no flash attention; attention weights does without",
-                       device->name);
+        return mt_fail(MT_USAGE, "the kernels of %s have no flash attention; use attention weights", device->name);
     if (attention == MT_ATTENTION_WEIGHTS && !has_weights)
-        return mt_fail(MT_USAGE, "the kernels of %s have no softmax of one pass; attention flash does without",
-                       device->name);
+        return mt_fail(MT_USAGE, "the kernels of %s have no softmax of one pass; use attention flash", device->name);
     return MT_OK;
 }
 
@@ -137,12 +138,12 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
     const struct mt_model_config *model = &config->model;
     size_t layers = (size_t)model->layers;
     uint64_t after_layers = 1 + (uint64_t)model->layers * PARTS_PER_LAYER;
-    *out =
-        (struct mt_fused_model){.config = config,
-                                .compute = config->autocast ? MT_BF16 : config->parameter_dtype,
-                                .weights = mt_host_alloc((layers * WEIGHTS_PER_LAYER + OUTSIDE) * sizeof *out->weights),
-                                .parts = mt_host_alloc((layers * PARTS_PER_LAYER + OUTSIDE) * sizeof *out->parts),
-                                .layers = mt_host_alloc(layers * sizeof *out->layers)};
+    *out = (struct mt_fused_model){
+        .config = config,
+        .compute = config->autocast ? MT_BF16 : config->parameter_dtype,
+        .weights = mt_host_alloc((layers * MT_FUSED_WEIGHTS_PER_LAYER + OUTSIDE) * sizeof *out->weights),
+        .parts = mt_host_alloc((layers * PARTS_PER_LAYER + OUTSIDE) * sizeof *out->parts),
+        .layers = mt_host_alloc(layers * sizeof *out->layers)};
     rt->choosing = MTK_CHOOSING_MEASURES;
     if (rt->status == MT_OK)
         mt_runtime_fail(rt, check_kernels(rt->device, config->attention));
@@ -154,6 +155,8 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
     add_layers(&builder);
     out->ln_final = add_norm(&builder, "ln_final", after_layers);
     out->lm_head = add_linear(&builder, "lm_head", after_layers + 1, model->vocab, model->d_model);
+    assert(out->weight_count == model->layers * MT_FUSED_WEIGHTS_PER_LAYER + OUTSIDE);
+    assert(out->part_count == model->layers * PARTS_PER_LAYER + OUTSIDE);
     mt_scope_leave(rt, outer);
 }
 
@@ -172,3 +175,71 @@ void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model)
     free(model->parts);
     free(model->layers);
 }
+
+static void *create(struct mt_runtime *rt, const struct mt_training_config *config)
+{
+    struct mt_fused_model *model = mt_host_alloc(sizeof *model);
+    mt_fused_create(rt, config, model);
+    return model;
+}
+
+static void destroy(struct mt_runtime *rt, void *model)
+{
+    mt_fused_destroy(rt, model);
+    free(model);
+}
+
+static void forward(struct mt_runtime *rt, void *model, struct mt_tensor *inputs, struct mt_tensor *targets)
+{
+    mt_fused_forward(rt, model, inputs);
+    if (targets == NULL)
+        return;
+    mt_runtime_phase(rt, MT_PHASE_LOSS);
+    mt_fused_loss(rt, model, targets);
+}
+
+static const struct mt_tensor *loss(const void *model)
+{
+    return ((const struct mt_fused_model *)model)->loss;
+}
+
+static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch)
+{
+    mt_fused_backward(rt, model, step, watch);
+}
+
+static void update(struct mt_runtime *rt, void *model, int64_t step)
+{
+    mt_fused_update(rt, model, step);
+}
+
+static void zero_grad(struct mt_runtime *rt, void *model)
+{
+    mt_fused_zero_grad(rt, model);
+}
+
+static uint64_t gradient_places(const void *model)
+{
+    const struct mt_fused_model *fused = model;
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < fused->weight_count; i++)
+        sum = mt_parameter_fold_place(sum, &fused->weights[i].parameter);
+    return sum;
+}
+
+static void end_step(struct mt_runtime *rt, void *model)
+{
+    mt_fused_end_step(rt, model);
+}
+
+const struct mt_implementation mt_fused_implementation = {
+    .create = create,
+    .destroy = destroy,
+    .forward = forward,
+    .loss = loss,
+    .backward = backward,
+    .update = update,
+    .zero_grad = zero_grad,
+    .gradient_places = gradient_places,
+    .end_step = end_step,
+};
