@@ -38,7 +38,7 @@ void *mt_host_resize(void *old, size_t count, size_t size)
 void *mt_host_room(void *items, size_t count, size_t item_bytes)
 {
     bool is_full = (count & (count - 1)) == 0;
-    assert(item_bytes > 0 && (items != NULL || count <= 1)); /* a table of numbers from 1 begins with 1 */
+    assert(item_bytes > 0 && (items != NULL || count <= 1)); /* 1: of items that are numbered from 1 */
     return is_full ? mt_host_resize(items, count == 0 ? 1 : count * 2, item_bytes) : items;
 }
 
