@@ -11,7 +11,7 @@
 #include "alloc/alloc.h"
 #include "torch/torch_card.h"
 #include "torch/torch_label.h"
-#include "trace/recorder.h"
+#include "trace/store/recorder.h"
 
 struct mt_torch_memory;
 

@@ -36,11 +36,12 @@ static const struct mt_row_type time_type = MT_ROW_TYPE(struct mt_time_statistic
 
 #define ROW struct mt_steps_row
 static const struct mt_field times_fields[] = {
-#define X(part_name, text, measurement)                                                                                \
-    MT_ROW(ROW, part[MT_TIMED_##part_name], text, &time_type, "milliseconds by the device's clock"),
-    MT_TIMED_PARTS(X)
-#undef X
-        MT_FIELDS_END,
+    MT_ROW(ROW, part[MT_TIMED_FORWARD], "forward", &time_type, "milliseconds by the device's clock"),
+    MT_ROW(ROW, part[MT_TIMED_LOSS], "loss", &time_type, NULL),
+    MT_ROW(ROW, part[MT_TIMED_BACKWARD], "backward", &time_type, NULL),
+    MT_ROW(ROW, part[MT_TIMED_OPTIMIZER], "optimizer", &time_type, NULL),
+    MT_ROW(ROW, part[MT_TIMED_STEP], "step", &time_type, NULL),
+    MT_FIELDS_END,
 };
 static const struct mt_row_type times_type = MT_ROW_TYPE(ROW, times_fields);
 
