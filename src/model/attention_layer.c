@@ -54,7 +54,7 @@ static struct mt_tensor *causal_mask(struct mt_runtime *rt, int64_t length)
     return mask;
 }
 
-/* Q·Kᵀ / sqrt(D). */
+/* Computes Q·Kᵀ / sqrt(D). */
 static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k)
 {
     struct mt_tensor *scores = mt_einsum_scores(rt, q, k);
@@ -71,7 +71,7 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
     return scaled;
 }
 
-/* e^(x - max x) / sum e^(x - max x), over the last dimension. */
+/* Computes e^(x - max x) / sum e^(x - max x), over the last dimension. */
 static struct mt_tensor *softmax(struct mt_runtime *rt, struct mt_tensor *x)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
@@ -112,7 +112,7 @@ static struct mt_tensor *weighted_values(struct mt_runtime *rt, struct mt_tensor
     return mt_einsum_context(rt, merges ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY, weights, v);
 }
 
-/* softmax(where(mask, Q·Kᵀ / sqrt(D), -inf)) · V, on (B,H,T,D). */
+/* Computes softmax(where(mask, Q·Kᵀ / sqrt(D), -inf)) · V, on (B,H,T,D). */
 static struct mt_tensor *masked_attention(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q,
                                           struct mt_tensor *k, struct mt_tensor *v, struct mt_tensor *mask)
 {

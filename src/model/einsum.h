@@ -13,14 +13,14 @@ static inline mt_role mt_operand_role(const struct mt_runtime *rt)
     return rt->casts != NULL ? MT_ROLE_TEMPORARY : MT_ROLE_SAVED;
 }
 
-/* y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in), in a span `name`. `role` is that of the output. */
+/* Computes y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in), in a span `name`. `role` is that of the output. */
 struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, const char *name, mt_role role, struct mt_tensor *x,
                                    struct mt_parameter *weight);
 
-/* Q·Kᵀ: (B,H,T,D), (B,H,T,D) to (B,H,T,T). */
+/* Computes Q·Kᵀ: (B,H,T,D), (B,H,T,D) to (B,H,T,T). */
 struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k);
 
-/* Weights times values: (B,H,T,T), (B,H,T,D) to (B,H,T,D). `role` is that of the output. */
+/* Computes weights times values: (B,H,T,T), (B,H,T,D) to (B,H,T,D). `role` is that of the output. */
 struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, mt_role role, struct mt_tensor *weights,
                                     struct mt_tensor *v);
 

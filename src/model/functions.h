@@ -34,11 +34,11 @@ struct mt_tensor *mt_sigmoid(struct mt_runtime *rt, mt_role role, const char *na
 struct mt_tensor *mt_power(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double exponent);
 struct mt_tensor *mt_add_scalar(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double s);
 
-/* mask (bool) ? x : other; no gradient goes into mask or other. */
+/* Computes mask (bool) ? x : other; no gradient goes into mask or other. */
 struct mt_tensor *mt_where(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *mask,
                            struct mt_tensor *x, struct mt_tensor *other);
 
-/* A scalar tensor. */
+/* Takes a scalar tensor of `value`. */
 struct mt_tensor *mt_scalar(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, double value);
 
 /* Reductions over the last dimension, which stays as 1. Under autocast mt_sum_last and mt_logsumexp are computed in
@@ -47,44 +47,45 @@ struct mt_tensor *mt_sum_last(struct mt_runtime *rt, mt_role role, const char *n
 struct mt_tensor *mt_mean_last(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 struct mt_tensor *mt_max_last(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 
-/* ln of the sum of e^x over the last dimension, which goes. */
+/* Computes ln of the sum of e^x over the last dimension, which goes. */
 struct mt_tensor *mt_logsumexp(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 
-/* The mean of all elements: a scalar. */
+/* Computes the mean of all elements: a scalar. */
 struct mt_tensor *mt_mean_all(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 
-/* Views of the same memory. If the strides of x need a copy, mt_view fails with MT_FAILED and mt_reshape copies. */
+/* Return views of the same memory. If the strides of x need a copy, mt_view fails with MT_FAILED and mt_reshape
+ * copies. */
 struct mt_tensor *mt_view(struct mt_runtime *rt, struct mt_tensor *x, int dims, const int64_t *shape);
 struct mt_tensor *mt_permute(struct mt_runtime *rt, struct mt_tensor *x, const int *order);
 struct mt_tensor *mt_reshape(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, int dims,
                              const int64_t *shape);
 
-/* (g, m, n) = (g, m, k) · (g, k, n). */
+/* Computes (g, m, n) = (g, m, k) · (g, k, n). */
 struct mt_tensor *mt_bmm(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *a,
                          struct mt_tensor *b);
 
-/* (…, c) = rows of table (v, c). */
+/* Computes (…, c) = rows of table (v, c). */
 struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *table,
                                struct mt_tensor *index);
 
-/* (…) = elements of x (…, v). */
+/* Computes (…) = elements of x (…, v). */
 struct mt_tensor *mt_gather(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                             struct mt_tensor *index);
 
-/* Softmax of rows of x, as one op that keeps its input and each row's log-sum-exp. Under autocast it reads and
- * writes the dtype of x, which the product after it reads. */
+/* Computes the softmax of rows of x, as one op that keeps its input and each row's log-sum-exp. Under autocast it
+ * reads and writes the dtype of x, which the product after it reads. */
 struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 
-/* Softmax of rows of scale * x over the keys up to a row's query, as one op that keeps only its result. */
+/* Computes the softmax of rows of scale * x over the keys up to a row's query, as one op that keeps only its result. */
 struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                                     double scale);
 
-/* Causal attention of (B,H,T,D), as one op that keeps q, k, v, its result and each query's log-sum-exp, and
+/* Computes causal attention of (B,H,T,D), as one op that keeps q, k, v, its result and each query's log-sum-exp, and
  * computes the weights again in backward. The result lies in memory as (B,T,H,D), and so do the gradients. */
 struct mt_tensor *mt_flash_attention(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *q,
                                      struct mt_tensor *k, struct mt_tensor *v, double scale);
 
-/* RoPE over the last two dimensions (positions, features). */
+/* Computes RoPE over the last two dimensions (positions, features). */
 struct mt_tensor *mt_rotate(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, double theta);
 
 #endif

@@ -7,7 +7,7 @@
 #define MT_MODEL_IMPLEMENTATION_H
 
 #include "model/config.h"
-#include "model/tensor.h"
+#include "model/runtime.h"
 
 /* A function that is called with each parameter's gradient once it is complete, at the end of backward at the
  * latest; `grad` is contiguous and borrowed. No function is called if `visit` is NULL. */

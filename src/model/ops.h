@@ -9,7 +9,7 @@
 
 #include "model/tensor.h"
 
-/* out = value; op(in); op(a, b); op(a, b, c). Scalars s and t are those of the op's formula. */
+/* Compute out = value; op(in); op(a, b); op(a, b, c). Scalars s and t are those of the op's formula. */
 void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value);
 void mt_op_unary(struct mt_runtime *rt, mtk_unary_op op, double s, struct mt_tensor *out, const struct mt_tensor *in);
 void mt_op_binary(struct mt_runtime *rt, mtk_binary_op op, double s, struct mt_tensor *out, const struct mt_tensor *a,
@@ -20,42 +20,43 @@ void mt_op_ternary(struct mt_runtime *rt, mtk_ternary_op op, double s, double t,
 /* Reduces over every dimension in which out, broadcast to in, has size 1. */
 void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out, const struct mt_tensor *in);
 
+/* Copies the lower triangle of the last two dimensions and fills the rest with 0. */
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in);
 
-/* out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions. Operands of bf16
- * may have an output of fp32. Takes the phase's workspace at its first use. */
+/* Computes out = alpha * product + beta * out, the product of (…, m, k) and (…, k, n), of 3 or 4 dimensions.
+ * Operands of bf16 may have an output of fp32. Takes the phase's workspace at its first use. */
 void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                    const struct mt_tensor *b);
 
 /* Gives the workspaces of matrix products back. */
 void mt_op_workspaces_release(struct mt_runtime *rt);
 
-/* out (…, c) = rows of table (v, c) by index (…). */
+/* Computes out (…, c) = rows of table (v, c) by index (…). */
 void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
                        const struct mt_tensor *index);
-/* table (v, c) += rows of in (…, c), by index (…). */
+/* Computes table (v, c) += rows of in (…, c), by index (…). */
 void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, const struct mt_tensor *index,
                             const struct mt_tensor *in);
 
-/* out (…) = elements of in (…, v), by index (…). */
+/* Computes out (…) = elements of in (…, v), by index (…). */
 void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in,
                 const struct mt_tensor *index);
-/* out (…, v) += in (…) at index (…). */
+/* Computes out (…, v) += in (…) at index (…). */
 void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *index,
                      const struct mt_tensor *in);
 
-/* RoPE over the last two dimensions (positions, features); direction 1 rotates, -1 rotates back. */
+/* Computes RoPE over the last two dimensions (positions, features); direction 1 rotates, -1 rotates back. */
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out,
                   const struct mt_tensor *in);
 
-/* center + (2 unit - 1) * spread. */
+/* Fills `out` with center + (2 unit - 1) * spread, unit from the generator. */
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread);
 
-/* Softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. This op and the three
- * after it fail with MT_USAGE on a device that computes and has no kernel for them. */
+/* Computes the softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. This op and
+ * the three after it fail with MT_USAGE on a device that computes and has no kernel for them. */
 void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
                    const struct mt_tensor *in);
-/* The gradient of softmax from `kept`: the weights if lse is NULL, else the input of the softmax. */
+/* Computes the gradient of softmax from `kept`: the weights if lse is NULL, else the input of the softmax. */
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
                         const struct mt_tensor *grad, const struct mt_tensor *kept, const struct mt_tensor *lse);
 
@@ -101,12 +102,13 @@ struct mt_norm_grad_tensors {
 };
 void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm);
 
-/* out (…, F) = silu(a) * b of in (…, 2F), a beside b. */
+/* Computes out (…, F) = silu(a) * b of in (…, 2F), a beside b. */
 void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in);
-/* The gradient, in place: `in` becomes its gradient, and `grad`, of out, becomes out again. */
+/* Computes the gradient in place: `in` becomes its gradient, and `grad`, of out, becomes out again. */
 void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *grad);
 
-/* losses (…) of logits (…, V) by targets (…). The logits become `scale` times the gradient of the sum of losses. */
+/* Computes losses (…) of logits (…, V) by targets (…). The logits become `scale` times the gradient of the sum of
+ * losses. */
 void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *logits, struct mt_tensor *losses,
                          const struct mt_tensor *targets);
 
@@ -116,7 +118,7 @@ struct mt_adamw_tensors {
     struct mt_tensor *cast; /* bf16; NULL: not wanted */
     const struct mt_tensor *grad;
 };
-/* One step of AdamW over `count` parameters. */
+/* Makes one step of AdamW over `count` parameters. */
 void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
                  const struct mt_adamw_tensors *parameters);
 

@@ -3,7 +3,7 @@
 #define MT_MODEL_TOKEN_SOURCE_H
 
 #include "model/config.h"
-#include "model/tensor.h"
+#include "model/runtime.h"
 
 struct mt_token_source;
 

@@ -126,7 +126,7 @@ void mt_transformer_destroy(struct mt_runtime *rt, struct mt_transformer *model)
     free(model->layers);
 }
 
-/* RMSNorm: x / sqrt(mean(x²) + eps) * weight, over the last dimension, which is C. Zhang, Sennrich, 2019. */
+/* Computes RMSNorm, x / sqrt(mean(x²) + eps) * weight, over the last dimension, which is C. Zhang, Sennrich, 2019. */
 static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, struct mt_tensor *x,
                                       const struct mt_parameter *weight)
 {
@@ -145,7 +145,7 @@ static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, s
     return out;
 }
 
-/* SwiGLU: w2(silu(w1 x) * w3 x), silu(a) = a sigmoid(a). Shazeer, 2020. */
+/* Computes SwiGLU, w2(silu(w1 x) * w3 x), silu(a) = a sigmoid(a). Shazeer, 2020. */
 static struct mt_tensor *ffn_forward(struct mt_runtime *rt, const struct mt_layer *layer, struct mt_tensor *x)
 {
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
@@ -162,7 +162,7 @@ static struct mt_tensor *ffn_forward(struct mt_runtime *rt, const struct mt_laye
     return out;
 }
 
-/* x + attention(norm x), then that + ffn(norm of that). */
+/* Computes y = x + attention(norm x), then y + ffn(norm y). */
 static struct mt_tensor *block_forward(struct mt_runtime *rt, const struct mt_layer *layer, struct mt_tensor *x)
 {
     struct mt_tensor *attn_input = norm_forward(rt, "ln1", x, layer->ln1);
@@ -207,7 +207,7 @@ struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transf
     return logits;
 }
 
-/* ln sum e^(logits - max) - (logits - max)[target], averaged over positions. */
+/* Computes ln sum e^(logits - max) - (logits - max)[target], averaged over positions. */
 struct mt_tensor *mt_cross_entropy(struct mt_runtime *rt, struct mt_tensor *logits, struct mt_tensor *targets)
 {
     struct mt_scope outer = mt_scope_enter(rt, "loss", MT_CATEGORY_LOSS, "cross_entropy");
