@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "base/status.h"
 
@@ -129,6 +130,32 @@ static void host_memory_is_zeroed_and_keeps_its_content_when_resized(void **stat
     free(copy);
 }
 
+static void numbers_and_texts_compare_as_their_values_do(void **state)
+{
+    (void)state;
+    const uint64_t few = 3, many = UINT64_MAX;
+    const int64_t negative = INT64_MIN, positive = 1;
+    const double low = -0.5, high = 1e300;
+    const char *apple = "apple", *pear = "pear";
+    assert_int_equal(mt_compare_uint64(&few, &many), -1);
+    assert_int_equal(mt_compare_uint64(&many, &few), 1);
+    assert_int_equal(mt_compare_uint64(&many, &many), 0);
+    assert_int_equal(mt_compare_int64(&negative, &positive), -1);
+    assert_int_equal(mt_compare_double(&high, &low), 1);
+    assert_true(mt_compare_text(&apple, &pear) < 0);
+}
+
+static void the_median_is_the_middle_or_the_mean_of_two(void **state)
+{
+    (void)state;
+    double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
+    assert_true(mt_median(odd, 3) == 3);
+    assert_true(mt_median(even, 4) == 2.5);
+    assert_true(isnan(mt_median(NULL, 0)));
+    assert_true(mt_minimum(even, 4) == 1);
+    assert_true(isnan(mt_minimum(NULL, 0)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +166,8 @@ int main(void)
         cmocka_unit_test(products_and_sums_that_wrap_are_refused),
         cmocka_unit_test(the_generator_is_splitmix64),
         cmocka_unit_test(host_memory_is_zeroed_and_keeps_its_content_when_resized),
+        cmocka_unit_test(numbers_and_texts_compare_as_their_values_do),
+        cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(an_array_that_grows_one_by_one_keeps_its_items),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

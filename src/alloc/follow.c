@@ -5,6 +5,7 @@
 #include "alloc/tiling.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/random.h"
 
 #include <inttypes.h>
@@ -95,12 +96,6 @@ static mt_status check(const struct mt_alloc *alloc, uint64_t *out_blocks)
     return status;
 }
 
-static int compare_offsets(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
 /* Both ends of every place, and the arena's beginning, each once and in order. */
 static void find_borders(struct mt_follower *follower)
 {
@@ -114,7 +109,7 @@ static void find_borders(struct mt_follower *follower)
         borders[count++] = place->offset;
         borders[count++] = place->offset + place->bytes;
     }
-    qsort(borders, count, sizeof *borders, compare_offsets);
+    qsort(borders, count, sizeof *borders, mt_compare_uint64);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || borders[i] != borders[kept - 1])
             borders[kept++] = borders[i];
@@ -125,7 +120,7 @@ static void find_borders(struct mt_follower *follower)
 static uint32_t border_at(const struct mt_follower *follower, uint64_t offset)
 {
     const uint64_t *found =
-        bsearch(&offset, follower->borders, follower->border_count, sizeof *follower->borders, compare_offsets);
+        bsearch(&offset, follower->borders, follower->border_count, sizeof *follower->borders, mt_compare_uint64);
     return (uint32_t)(found - follower->borders);
 }
 

@@ -8,6 +8,7 @@
 #include "alloc/plan_pack.h"
 
 #include "base/memory.h"
+#include "base/order.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -39,11 +40,10 @@ struct rank {
 static int compare_ranks(const void *left, const void *right)
 {
     const struct rank *a = left, *b = right;
-    if (a->first != b->first)
-        return a->first < b->first ? -1 : 1;
-    if (a->second != b->second)
-        return a->second < b->second ? -1 : 1;
-    return (a->block > b->block) - (a->block < b->block);
+    int order = MT_COMPARE(a->first, b->first);
+    if (order == 0)
+        order = MT_COMPARE(a->second, b->second);
+    return order != 0 ? order : MT_COMPARE(a->block, b->block);
 }
 
 static bool meet(struct mt_pack_life a, struct mt_pack_life b)

@@ -2,6 +2,7 @@
 
 #include "base/interner.h"
 #include "base/memory.h"
+#include "base/order.h"
 
 #include <stdlib.h>
 
@@ -95,9 +96,8 @@ struct mt_sink mt_request_log_sink(struct mt_request_log *log)
 static int compare_turns(const void *left, const void *right)
 {
     const struct turn *a = left, *b = right;
-    if (a->address != b->address)
-        return a->address < b->address ? -1 : 1;
-    return (a->order > b->order) - (a->order < b->order);
+    int order = MT_COMPARE(a->address, b->address);
+    return order != 0 ? order : MT_COMPARE(a->order, b->order);
 }
 
 /* At one address begins and ends alternate, so a begin's end is what follows it there. */
