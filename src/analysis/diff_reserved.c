@@ -9,7 +9,7 @@
  * One that grows is a hole at its end, and what it grew by. */
 #include "analysis/diff_reserved.h"
 
-#include "analysis/holes.h"
+#include "analysis/fragmentation.h"
 #include "trace/query/query.h"
 
 #include <inttypes.h>

@@ -23,10 +23,10 @@ static mt_status plan_simulation(const struct mt_question *question, char *devic
     return status;
 }
 
-static bool is_named(const struct mt_advice *advice, mt_named_option option)
+static bool has_hint(const struct mt_advice *advice, mt_hint hint)
 {
     for (size_t i = 0; i < advice->count; i++)
-        if (mt_finding_option(&advice->findings[i]) == option)
+        if (mt_finding_hint(&advice->findings[i]) == hint)
             return true;
     return false;
 }
@@ -45,8 +45,7 @@ mt_status mt_simulated_advice_load(const struct mt_question *question, const str
 {
     struct mt_run_plan plan;
     *out = (struct mt_simulated_advice){0};
-    bool optimizer = is_named(advice, MT_NAMED_OPTIMIZER_IN_BACKWARD),
-         checkpoint = is_named(advice, MT_NAMED_CHECKPOINT);
+    bool optimizer = has_hint(advice, MT_HINT_UPDATE_IN_BACKWARD), checkpoint = has_hint(advice, MT_HINT_CHECKPOINT);
     if (!optimizer && !checkpoint)
         return MT_OK;
     mt_status status = plan_simulation(question, out->device, &plan);

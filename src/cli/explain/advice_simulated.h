@@ -1,9 +1,9 @@
-/* What the options that advice names would do, by simulation of the whole run: with them a run makes other requests, so
- * that no replay of its events could tell. Only a run of `memtrace run` can be made again. */
+/* The effect of options that advice names, by simulation of the whole run: with them a run makes other requests, so no
+ * replay of its events could tell. Only a run of `memtrace run` can be made again. */
 #ifndef MT_CLI_ADVICE_SIMULATED_H
 #define MT_CLI_ADVICE_SIMULATED_H
 
-#include "analysis/advice.h"
+#include "analysis/advise.h"
 #include "cli/output/question.h"
 #include "cli/run/fit_search.h"
 
@@ -13,7 +13,7 @@ struct mt_simulated_option {
     struct mt_simulation simulation;
 };
 
-enum { MT_MOST_SIMULATED_OPTIONS = MT_NAMED_COUNT };
+enum { MT_MOST_SIMULATED_OPTIONS = 3 };
 
 /* Invariant: without an option that is named there is nothing, and as_it_is was not simulated. Holds no memory. */
 struct mt_simulated_advice {

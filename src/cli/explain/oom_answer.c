@@ -1,6 +1,7 @@
 #include "cli/explain/oom_answer.h"
 
-#include "base/memory.h"
+#include "cli/explain/hint_words.h"
+#include "cli/output/way_out.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_command.h"
 #include "cli/run/run_options.h"
@@ -12,131 +13,6 @@
 const char *mt_oom_proof_name(mt_oom_proof proof)
 {
     return proof == MT_PROOF_SIMULATION ? "simulation" : "replay";
-}
-
-uint64_t mt_oom_answer_left(const struct mt_oom_answer *answer)
-{
-    const struct mt_refusal *refusal = &answer->refusal;
-    return refusal->capacity_bytes > refusal->reserved_bytes ? refusal->capacity_bytes - refusal->reserved_bytes : 0;
-}
-
-/* The event of the last refusal in the last `extent` events of the run; 0: there is none. */
-static mt_status find_refusal_in(const struct mt_question *question, int64_t extent, int64_t *out_event)
-{
-    const struct mt_run *run = question->run;
-    int64_t last = run->first_event + run->event_count - 1;
-    struct mt_mark_row *marks;
-    size_t count;
-    mt_status status = mt_trace_marks(question->trace, run, last - extent + 1, last, &marks, &count);
-    *out_event = 0;
-    for (size_t i = count; i-- > 0 && *out_event == 0;)
-        if (marks[i].kind == MT_EVENT_OOM)
-            *out_event = marks[i].event;
-    free(marks);
-    return status;
-}
-
-/* A refusal is near the end of a run, as a rule: so the end is looked at first. */
-static mt_status find_refusal(const struct mt_question *question, int64_t *out_event)
-{
-    enum { FIRST_EXTENT = 1 << 16, GROWTH = 16 };
-    const struct mt_run *run = question->run;
-    mt_status status = MT_OK;
-    *out_event = 0;
-    for (int64_t extent = FIRST_EXTENT; status == MT_OK && *out_event == 0; extent *= GROWTH) {
-        bool is_all = extent >= run->event_count;
-        status = find_refusal_in(question, is_all ? run->event_count : extent, out_event);
-        if (is_all)
-            break;
-    }
-    return status;
-}
-
-static mt_status fail_without_refusal(const struct mt_run *run)
-{
-    if (mt_run_is(run, MT_RUN_OOM))
-        return mt_fail(MT_USAGE, "run %" PRId64 " ran out of memory, but the event that says so is not in the trace",
-                       run->id);
-    return mt_fail(MT_USAGE,
-                   "run %" PRId64 " did not run out of memory (its state is %s): memtrace runs lists those that did, "
-                   "memtrace fit --run %" PRId64 " --device sim:24GiB tells whether this one fits another device",
-                   run->id, run->state, run->id);
-}
-
-/* The number of the step that the window ends in. */
-static int64_t step_at_end(const struct mt_advice_input *input)
-{
-    for (size_t i = input->mark_count; i-- > 0;) {
-        if (input->marks[i].kind == MT_EVENT_STEP_BEGIN)
-            return (int64_t)input->marks[i].value;
-        if (input->marks[i].kind == MT_EVENT_STEP_END)
-            break;
-    }
-    return MT_NO_STEP;
-}
-
-static int compare_kinds(const void *left, const void *right)
-{
-    const struct mt_oom_share *a = left, *b = right;
-    int order = strcmp(a->category, b->category);
-    return order != 0 ? order : strcmp(a->place, b->place);
-}
-
-static int compare_shares(const void *left, const void *right)
-{
-    const struct mt_oom_share *a = left, *b = right;
-    if (a->allocated_bytes != b->allocated_bytes)
-        return a->allocated_bytes < b->allocated_bytes ? 1 : -1;
-    return compare_kinds(left, right);
-}
-
-/* Makes one of those that are of one kind, drops those of no block, and orders the rest. */
-static void merge_shares(struct mt_oom_shares *shares)
-{
-    size_t count = 0;
-    qsort(shares->items, shares->count, sizeof *shares->items, compare_kinds);
-    for (size_t i = 0; i < shares->count; i++) {
-        const struct mt_oom_share *share = &shares->items[i];
-        struct mt_oom_share *last = count > 0 ? &shares->items[count - 1] : NULL;
-        if (share->blocks == 0)
-            continue;
-        if (last == NULL || compare_kinds(last, share) != 0) {
-            shares->items[count++] = *share;
-            continue;
-        }
-        last->allocated_bytes += share->allocated_bytes;
-        last->requested_bytes += share->requested_bytes;
-        last->blocks += share->blocks;
-    }
-    shares->count = count;
-    qsort(shares->items, shares->count, sizeof *shares->items, compare_shares);
-}
-
-/* A share for each label, of what is live of it at the window's end. */
-static struct mt_oom_shares share_labels(const struct mt_advice_input *input)
-{
-    struct mt_oom_shares shares = {mt_host_alloc((input->label_count + 1) * sizeof *shares.items), input->label_count};
-    for (size_t i = 0; i < input->label_count; i++)
-        shares.items[i] = (struct mt_oom_share){.category = input->labels[i].category, .place = input->labels[i].place};
-    for (size_t i = 0; i < input->block_count; i++) {
-        const struct mt_block_row *block = &input->blocks[i];
-        if (block->free_event != 0)
-            continue;
-        shares.items[block->label].allocated_bytes += block->block_bytes;
-        shares.items[block->label].requested_bytes += block->requested_bytes;
-        shares.items[block->label].blocks++;
-    }
-    return shares;
-}
-
-static void find_shares(struct mt_oom_answer *answer)
-{
-    answer->places = share_labels(&answer->material.input);
-    answer->categories = share_labels(&answer->material.input);
-    for (size_t i = 0; i < answer->categories.count; i++)
-        answer->categories.items[i].place = "";
-    merge_shares(&answer->places);
-    merge_shares(&answer->categories);
 }
 
 static void add_change(struct mt_oom_answer *answer, const struct mt_oom_change *change)
@@ -171,7 +47,7 @@ static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_pla
     return status == MT_USAGE ? MT_OK : status;
 }
 
-/* The other policy, where it is not one of the changes that are tried anyway. */
+/* Tries the other policy, which is not among the changes that are tried anyway. */
 static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_run_plan *plan)
 {
     struct mt_fit_remedy remedy = {.plan = *plan};
@@ -218,72 +94,54 @@ static mt_status simulate(struct mt_oom_answer *answer)
     return status;
 }
 
-/* What a simulation has answered for the whole run needs no replay. */
-static bool is_settled(const struct mt_oom_answer *answer, const struct mt_relief *relief)
+/* True if a simulation of the whole run has tried the change already. */
+static bool is_settled(const struct mt_oom_answer *answer, const struct mt_replayed_change *replayed)
 {
     if (!answer->is_simulated)
         return false;
-    return relief->kind == MT_RELIEF_POLICY ||
-           (relief->kind == MT_RELIEF_PATTERN && relief->finding.pattern == MT_PATTERN_KEPT_GRADIENTS);
+    return replayed->kind == MT_REPLAYED_POLICY ||
+           (replayed->kind == MT_REPLAYED_PATTERN && replayed->finding.pattern == MT_PATTERN_KEPT_GRADIENTS);
 }
 
-/* Freeing everything at its last use is told where nothing less would do. */
-static void add_reliefs(struct mt_oom_answer *answer)
+/* Adds replayed changes. Freeing everything at its last use is added only if nothing less would do. */
+static void add_replayed(struct mt_oom_answer *answer)
 {
     size_t room = answer->change_count > 1 ? 1 : MT_MOST_OOM_SIMULATED - answer->change_count;
-    for (size_t i = 0; i < answer->reliefs.count && room > 0; i++) {
-        const struct mt_relief *relief = &answer->reliefs.items[i];
+    for (size_t i = 0; i < answer->oom.replayed.count && room > 0; i++) {
+        const struct mt_replayed_change *replayed = &answer->oom.replayed.items[i];
         const struct mt_oom_change change = {
-            .proof = MT_PROOF_REPLAY, .relief = *relief, .reserved_bytes = relief->replay.reserved_bytes};
-        if (is_settled(answer, relief) || (relief->kind == MT_RELIEF_USED_ONLY && answer->change_count > 0))
+            .proof = MT_PROOF_REPLAY, .replayed = *replayed, .reserved_bytes = replayed->replay.reserved_bytes};
+        if (is_settled(answer, replayed) || (replayed->kind == MT_REPLAYED_USED_ONLY && answer->change_count > 0))
             continue;
         add_change(answer, &change);
         room--;
     }
 }
 
-static mt_status load_refusal(struct mt_oom_answer *answer)
-{
-    enum { MOST_PATTERNS = 12 };
-    int64_t event;
-    const struct mt_question *question = answer->question;
-    mt_status status = find_refusal(question, &event);
-    if (status == MT_OK && event == 0)
-        return fail_without_refusal(question->run);
-    if (status == MT_OK)
-        status = mt_advice_material_load_until(question, event, &answer->material);
-    if (status == MT_OK)
-        status = mt_refusal_create(&answer->material.input, &answer->refusal);
-    if (status == MT_OK)
-        status = mt_reliefs_create(&answer->material.input, &answer->refusal, MOST_PATTERNS, &answer->reliefs);
-    return status;
-}
-
 mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out)
 {
     *out = (struct mt_oom_answer){.question = question};
-    mt_status status = load_refusal(out);
+    mt_status status = mt_oom_load(question, &out->oom);
+    if (status == MT_USAGE && out->oom.event == 0 && !mt_run_is(question->run, MT_RUN_OOM))
+        return mt_fail_way_out(status,
+                               "memtrace runs lists those that did, memtrace fit --run %" PRId64
+                               " --device sim:24GiB tells whether this one fits another device",
+                               question->run->id);
     if (status != MT_OK)
         return status;
-    out->step = step_at_end(&out->material.input);
-    out->limit_bytes = out->reliefs.capacity_bytes;
-    find_shares(out);
+    out->limit_bytes = out->oom.replayed.capacity_bytes;
     status = simulate(out);
     if (status == MT_OK)
-        add_reliefs(out);
+        add_replayed(out);
     return status;
 }
 
 void mt_oom_answer_release(struct mt_oom_answer *answer)
 {
-    mt_reliefs_release(&answer->reliefs);
-    mt_refusal_release(&answer->refusal);
-    mt_advice_material_release(&answer->material);
-    free(answer->categories.items);
-    free(answer->places.items);
+    mt_oom_release(&answer->oom);
 }
 
-/* "Softmax of softmax.exp at model.layers.*.attn": what the blocks of a pattern have in common. */
+/* Adds the texts that the blocks of a finding have in common: "Softmax of softmax.exp at model.layers.*.attn". */
 static void add_blocks(const struct mt_finding *finding, struct mt_text *out)
 {
     bool has_category = finding->category[0] != '\0', has_op = finding->op[0] != '\0';
@@ -312,14 +170,14 @@ static void add_pattern(const struct mt_finding *finding, struct mt_text *out)
     mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
 }
 
-static void add_relief(const struct mt_relief *relief, struct mt_text *out)
+static void add_replayed_words(const struct mt_replayed_change *replayed, struct mt_text *out)
 {
-    if (relief->kind == MT_RELIEF_POLICY)
-        mt_text_add(out, "--alloc policy=%s", mt_policy_name(relief->policy));
-    else if (relief->kind == MT_RELIEF_USED_ONLY)
+    if (replayed->kind == MT_REPLAYED_POLICY)
+        mt_text_add(out, "--alloc policy=%s", mt_policy_name(replayed->policy));
+    else if (replayed->kind == MT_REPLAYED_USED_ONLY)
         mt_text_add(out, "every block from its first to its last use only");
     else
-        add_pattern(&relief->finding, out);
+        add_pattern(&replayed->finding, out);
 }
 
 void mt_oom_change_add(const struct mt_oom_change *change, struct mt_text *out)
@@ -327,20 +185,19 @@ void mt_oom_change_add(const struct mt_oom_change *change, struct mt_text *out)
     if (change->proof == MT_PROOF_SIMULATION)
         mt_fit_remedy_add_changes(&change->remedy, out);
     else
-        add_relief(&change->relief, out);
+        add_replayed_words(&change->replayed, out);
 }
 
 void mt_oom_change_add_way(const struct mt_oom_change *change, struct mt_text *out)
 {
     if (change->proof == MT_PROOF_SIMULATION)
         mt_run_command_add(&change->remedy.plan, out);
-    else if (change->relief.kind == MT_RELIEF_PATTERN)
-        mt_text_add(out, "%s", mt_finding_hint(&change->relief.finding));
-    else if (change->relief.kind == MT_RELIEF_USED_ONLY)
+    else if (change->replayed.kind == MT_REPLAYED_PATTERN)
+        mt_text_add(out, "%s", mt_hint_words(mt_finding_hint(&change->replayed.finding)));
+    else if (change->replayed.kind == MT_REPLAYED_USED_ONLY)
         mt_text_add(out, "free at the last use and allocate at the first: memtrace advise tells where that saves most");
-    else if (change->relief.policy == MT_POLICY_TIGHT)
-        mt_text_add(out, "memtrace run --alloc policy=tight; in PyTorch, "
-                         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     else
-        mt_text_add(out, "memtrace run --alloc policy=torch");
+        mt_text_add(
+            out, "%s",
+            mt_hint_words(change->replayed.policy == MT_POLICY_TIGHT ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH));
 }

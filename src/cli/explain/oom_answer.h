@@ -1,30 +1,15 @@
-/* What `memtrace oom` has found, before it is printed one way or the other.
- *
- *   trace up to the refusal ──┬─▶ refusal: what was asked, what there was
- *                             ├─▶ live:    by category and by place
- *                             └─▶ changes: by simulation of the whole run, where it is one that can be made again,
- *                                          and by replay, which knows this one request only */
+/* The answer of `memtrace oom`, before it is printed: what analysis found of the refusal, and the changes that would have
+ * sufficed. These are tried by simulation of the whole run, if it can be made again, and by replay, which knows this one
+ * request only. */
 #ifndef MT_CLI_OOM_ANSWER_H
 #define MT_CLI_OOM_ANSWER_H
 
-#include "analysis/relief.h"
-#include "cli/explain/advice_material.h"
+#include "analysis/oom.h"
+#include "base/text.h"
+#include "cli/output/question.h"
 #include "cli/run/fit_search.h"
 
-/* What some of the live blocks add up to. */
-struct mt_oom_share {
-    const char *category;
-    const char *place; /* the span with "*" for the layer's number; of a whole category "" */
-    uint64_t allocated_bytes, requested_bytes, blocks;
-};
-
-/* Largest first. Invariant: both kinds of share sum to the refusal's allocated_bytes. */
-struct mt_oom_shares {
-    struct mt_oom_share *items;
-    size_t count;
-};
-
-/* What shows that a change would have sufficed. */
+/* The proof that a change would have sufficed. */
 typedef enum mt_oom_proof {
     MT_PROOF_SIMULATION, /* the whole run was simulated with it, to the end */
     MT_PROOF_REPLAY      /* the run up to the request was replayed with it, and the request was met */
@@ -33,12 +18,12 @@ typedef enum mt_oom_proof {
 /* "simulation", "replay". */
 const char *mt_oom_proof_name(mt_oom_proof proof);
 
-/* A change that would have sufficed. Room is what its peak of reserved bytes leaves of mt_oom_answer.limit_bytes. */
+/* A change that would have sufficed. Its room is mt_oom_answer.limit_bytes less reserved_bytes. */
 struct mt_oom_change {
     mt_oom_proof proof;
-    struct mt_fit_remedy remedy; /* of a simulation; its plan is for the device that the run was on */
-    struct mt_relief relief;     /* of a replay */
-    uint64_t reserved_bytes;     /* the peak with it */
+    struct mt_fit_remedy remedy;        /* of a simulation; its plan is for the device that the run was on */
+    struct mt_replayed_change replayed; /* of a replay */
+    uint64_t reserved_bytes;            /* the peak with it */
 };
 
 enum { MT_MOST_OOM_SIMULATED = 3, MT_MOST_OOM_CHANGES = 4 };
@@ -47,14 +32,10 @@ enum { MT_MOST_OOM_SIMULATED = 3, MT_MOST_OOM_CHANGES = 4 };
  * that costs least. Ownership: everything but the question. */
 struct mt_oom_answer {
     const struct mt_question *question;
-    struct mt_advice_material material; /* its events end with the refusal */
-    struct mt_refusal refusal;
-    struct mt_reliefs reliefs;
-    int64_t step;         /* that the request was made in; MT_NO_STEP: before the first */
-    uint64_t limit_bytes; /* what changes had to do with: all of the device, or what the run held of it */
-    struct mt_oom_shares categories, places;
-    bool is_ours;             /* whether the run can be made again, so that a simulation was tried */
-    bool is_simulated;        /* and whether the simulation ran out of memory, too */
+    struct mt_oom oom;
+    uint64_t limit_bytes;     /* the most that a change could reserve: all of the device, or what the run held of it */
+    bool is_ours;             /* the run can be made again, so a simulation was tried */
+    bool is_simulated;        /* the simulation ran out of memory, too */
     struct mt_fit_answer fit; /* of the simulation; its plans are for a simulated device */
     const char
         *smallest_card; /* known card that the run as it is fits, looked for if nothing simulated does; NULL: none */
@@ -67,13 +48,10 @@ struct mt_oom_answer {
 mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out);
 void mt_oom_answer_release(struct mt_oom_answer *answer);
 
-/* What of the device is not reserved. */
-uint64_t mt_oom_answer_left(const struct mt_oom_answer *answer);
-
-/* Adds the change in words: options of memtrace run, or what is there too long. */
+/* Adds the change in words: options of memtrace run, or the blocks that are live for too long. */
 void mt_oom_change_add(const struct mt_oom_change *change, struct mt_text *out);
 
-/* Adds how to make it: a command to paste, or what to do in words. */
+/* Adds the way to make the change: a command to paste, or words. */
 void mt_oom_change_add_way(const struct mt_oom_change *change, struct mt_text *out);
 
 /* Print it: for people, or as JSON. */

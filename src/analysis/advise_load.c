@@ -1,7 +1,9 @@
-#include "cli/explain/advice_material.h"
+/* Reads the events of a run, or of a window of it, as the input of advice. */
+#include "analysis/advise.h"
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -40,7 +42,7 @@ static mt_status narrow_to_end(const struct mt_question *question, struct mt_adv
     return status;
 }
 
-/* `narrow_long` narrows the input of a run that is not looked at as a whole. */
+/* Sets the window. `narrow_long` narrows that of a run that is too long to be read as a whole. */
 static mt_status find_window(const struct mt_question *question, int64_t last_event,
                              mt_status (*narrow_long)(const struct mt_question *, struct mt_advice_material *),
                              struct mt_advice_material *material)
@@ -65,10 +67,13 @@ static mt_status find_window(const struct mt_question *question, int64_t last_ev
 
 static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)
 {
-    const char *alloc;
-    mt_status status = mt_question_setting(question, "alloc", &alloc);
+    struct mt_setting_row *settings = NULL;
+    size_t count = 0;
+    mt_status status = mt_trace_settings(question->trace, question->run, &settings, &count);
+    const char *alloc = mt_setting_find(settings, count, "alloc");
     if (status == MT_OK)
         status = mt_alloc_settings_parse(alloc[0] != '\0' ? alloc : "policy=torch", &input->settings);
+    free(settings);
     uint64_t capacity = question->run->capacity_bytes;
     input->capacity_bytes = capacity > 0 ? capacity : INT64_MAX;
     return status;
@@ -88,6 +93,7 @@ static mt_status load_blocks(const struct mt_question *question, struct mt_advic
     return status;
 }
 
+/* Loads everything but the blocks and their uses. */
 static mt_status load_rest(const struct mt_question *question, struct mt_advice_material *material)
 {
     struct mt_trace *trace = question->trace;
