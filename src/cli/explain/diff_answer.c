@@ -91,46 +91,6 @@ static void find_doubts(struct mt_diff_answer *answer)
     mt_text_add(unknown, ", so the two may differ in more than is told");
 }
 
-static struct mt_diff_category *category_of(struct mt_diff_answer *answer, const char *name)
-{
-    for (size_t i = 0; i < answer->category_count; i++)
-        if (strcmp(answer->categories[i].category, name) == 0)
-            return &answer->categories[i];
-    answer->categories = mt_host_resize(answer->categories, answer->category_count + 1, sizeof *answer->categories);
-    answer->categories[answer->category_count] = (struct mt_diff_category){.category = name};
-    return &answer->categories[answer->category_count++];
-}
-
-static uint64_t larger_of(const uint64_t bytes[])
-{
-    return bytes[MT_SIDE_A] > bytes[MT_SIDE_B] ? bytes[MT_SIDE_A] : bytes[MT_SIDE_B];
-}
-
-static int compare_categories(const void *left, const void *right)
-{
-    const struct mt_diff_category *a = left, *b = right;
-    uint64_t a_bytes = larger_of(a->max_bytes), b_bytes = larger_of(b->max_bytes);
-    if (a_bytes != b_bytes)
-        return a_bytes < b_bytes ? 1 : -1;
-    return strcmp(a->category, b->category);
-}
-
-static mt_status load_categories(struct mt_diff_answer *answer)
-{
-    mt_status status = MT_OK;
-    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
-        struct mt_category_row *rows = NULL;
-        size_t count = 0;
-        status = mt_trace_categories(answer->question[side].trace, answer->question[side].run, NULL, &rows, &count);
-        for (size_t i = 0; i < count; i++)
-            category_of(answer, rows[i].category)->max_bytes[side] = rows[i].max_bytes;
-        free(rows);
-    }
-    if (answer->category_count > 1)
-        qsort(answer->categories, answer->category_count, sizeof *answer->categories, compare_categories);
-    return status;
-}
-
 static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t seq)
 {
     for (size_t i = 0; i < answer->length_count; i++)
@@ -228,19 +188,18 @@ bool mt_diff_length_measured(const struct mt_diff_length *length, int64_t *out_b
 static mt_status load(struct mt_diff_answer *answer)
 {
     mt_status status = MT_OK;
-    struct mt_diff_run runs[MT_SIDE_COUNT];
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
         const struct mt_question *question = &answer->question[side];
-        runs[side] = (struct mt_diff_run){question->trace, question->run};
         status = mt_settings_load(question->trace, question->run, &answer->settings[side]);
     }
     if (status == MT_OK)
-        status = mt_trace_diff(&runs[MT_SIDE_A], &runs[MT_SIDE_B], &answer->diff);
+        status = mt_trace_diff(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->diff);
     if (status != MT_OK)
         return status;
     mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,
                         &answer->changes);
-    status = load_categories(answer);
+    status = mt_diff_categories(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->categories,
+                                &answer->category_count);
     return status == MT_OK ? load_lengths(answer) : status;
 }
 

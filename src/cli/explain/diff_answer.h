@@ -7,12 +7,6 @@
 #include "cli/output/settings.h"
 #include "cli/report/published.h"
 
-/* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
-struct mt_diff_category {
-    const char *category;
-    uint64_t max_bytes[MT_SIDE_COUNT];
-};
-
 /* The same two settings at one sequence length. */
 struct mt_diff_length {
     int64_t seq;
