@@ -2,6 +2,7 @@
 
 #include "cli/check/check_text.h"
 #include "cli/output/output.h"
+#include "cli/output/question.h"
 #include "cli/output/table.h"
 
 #include <stdio.h>

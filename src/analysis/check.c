@@ -1,69 +1,85 @@
-#include "cli/check/check_gate.h"
+/* Budgets, and the measurement of runs against them. */
+#include "analysis/check.h"
 
+#include "base/label.h"
 #include "base/memory.h"
-#include "cli/output/way_out.h"
+#include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is measured of one run. Zero-initialized is ready to load; release in any case. */
-struct measured {
-    struct mt_peak_row peaks[MT_MEASURE_COUNT];
-    struct mt_category_row *largest; /* by category and phase */
-    size_t largest_count;            /* 0 also where no category is bounded */
-};
+struct mt_budget mt_budget_empty(void)
+{
+    struct mt_budget budget = {.tolerance_percent = MT_NO_TOLERANCE};
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        budget.most_bytes[measure] = MT_NO_BOUND;
+    return budget;
+}
 
-#define X(name, text) text,
-static const char *const our_categories[] = {MT_CATEGORIES(X)};
-#undef X
+void mt_budget_release(struct mt_budget *budget)
+{
+    for (size_t i = 0; i < budget->bound_count; i++)
+        free(budget->bounds[i].category);
+    free(budget->bounds);
+    free(budget->against);
+    *budget = mt_budget_empty();
+}
+
+void mt_budget_set_against(struct mt_budget *budget, const char *against)
+{
+    free(budget->against);
+    budget->against = mt_host_strdup(against);
+}
+
+void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *category, uint64_t bytes)
+{
+    for (size_t i = 0; i < budget->bound_count; i++) {
+        struct mt_category_bound *bound = &budget->bounds[i];
+        if (bound->kind == kind && strcmp(bound->category, category) == 0) {
+            bound->bytes = bytes;
+            return;
+        }
+    }
+    assert(category[0] != '\0');
+    budget->bounds = mt_host_resize(budget->bounds, budget->bound_count + 1, sizeof *budget->bounds);
+    budget->bounds[budget->bound_count++] =
+        (struct mt_category_bound){.kind = kind, .category = mt_host_strdup(category), .bytes = bytes};
+}
+
+bool mt_budget_demands(const struct mt_budget *budget)
+{
+    bool demands = budget->bound_count > 0 || budget->no_leaks || budget->against != NULL;
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        demands |= budget->most_bytes[measure] != MT_NO_BOUND;
+    return demands;
+}
 
 double mt_budget_tolerance(const struct mt_budget *budget)
 {
     return budget->tolerance_percent >= 0 ? budget->tolerance_percent : MT_DEFAULT_TOLERANCE_PERCENT;
 }
 
-void mt_check_add_against(const struct mt_check *check, struct mt_text *out)
-{
-    mt_text_add(out, "run %" PRId64, check->against->run->id);
-    if (check->against->file != NULL)
-        mt_text_add(out, " of %s", check->against->file);
-}
+/* The measurements of a run. Zero-initialized is ready to load; release in any case. */
+struct measured {
+    struct mt_peak_row peaks[MT_MEASURE_COUNT];
+    struct mt_category_row *largest; /* by category and phase */
+    size_t largest_count;            /* 0 also if no category is bounded */
+};
 
-void mt_criterion_add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
-{
-    if (criterion->is_relative) {
-        mt_text_add(out, "against ");
-        mt_check_add_against(check, out);
-        mt_text_add(out, ": ");
-    }
-    switch (criterion->kind) {
-    case MT_CRITERION_ENDED:
-        mt_text_add(out, "ended well");
-        break;
-    case MT_CRITERION_PEAK:
-        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "max-", mt_measure_name(criterion->measure));
-        break;
-    case MT_CRITERION_CATEGORY:
-        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "category ", criterion->category);
-        break;
-    case MT_CRITERION_LARGEST:
-        mt_text_add(out, "largest %s", criterion->category);
-        break;
-    case MT_CRITERION_LEAKS:
-        mt_text_add(out, "no-leaks");
-        break;
-    }
-}
+#define X(name, text) text,
+static const char *const our_categories[] = {MT_CATEGORIES(X)};
+#undef X
 
-/* The largest allocations of every phase; a category may have several. */
+/* Reads the largest allocations of every phase; a category may have several. */
 static mt_status measure_largest(const struct mt_question *question, struct measured *out)
 {
     mt_status status = MT_OK;
     for (int phase = 0; phase < MT_PHASE_COUNT && status == MT_OK; phase++) {
         struct mt_category_row *rows = NULL;
         size_t count = 0;
-        status = mt_trace_categories(question->trace, question->run, mt_phase_names[phase], &rows, &count);
+        status = mt_trace_categories(question->trace, question->run, mt_phase_name((mt_phase)phase), &rows, &count);
         if (status == MT_OK && count > 0) {
             out->largest = mt_host_resize(out->largest, out->largest_count + count, sizeof *rows);
             memcpy(out->largest + out->largest_count, rows, count * sizeof *rows);
@@ -83,7 +99,8 @@ static uint64_t largest_bytes(const struct measured *measured, const char *categ
     return bytes;
 }
 
-/* What lives at the peak was allocated: a trace that knows nothing of it is damaged, and would keep to any bound. */
+/* Checks that each category that is live at the peak was allocated. In a damaged trace, one that was not would keep to any
+ * bound. */
 static mt_status check_largest(const struct mt_question *question, const struct measured *measured)
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_REQUESTED];
@@ -110,7 +127,7 @@ static void measured_release(struct measured *measured)
     free(measured->largest);
 }
 
-/* The bytes of a category that were live at the allocated peak. */
+/* Returns the bytes of a category that were live at the allocated peak. */
 static uint64_t live_bytes(const struct measured *measured, const char *category)
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_ALLOCATED];
@@ -128,7 +145,7 @@ static bool is_listed(const char *const *names, size_t count, const char *name)
     return false;
 }
 
-/* A category that neither the project nor the run knows is a slip of the pen: its bound would always be kept. */
+/* Fails for a bound of a category that is neither ours nor of the run: misspelled, it would always be kept. */
 static mt_status check_categories(const struct mt_budget *budget, const struct measured *measured)
 {
     size_t count = sizeof our_categories / sizeof our_categories[0];
@@ -147,6 +164,7 @@ static mt_status check_categories(const struct mt_budget *budget, const struct m
 
 static void add_criterion(struct mt_check *check, struct mt_criterion criterion)
 {
+    assert(criterion.kind != MT_CRITERION_LEAKS || criterion.bound_bytes == 0);
     if (criterion.kind != MT_CRITERION_ENDED)
         criterion.passed = criterion.value_bytes <= criterion.bound_bytes;
     if (criterion.category == NULL)
@@ -154,9 +172,10 @@ static void add_criterion(struct mt_check *check, struct mt_criterion criterion)
     check->criteria = mt_host_resize(check->criteria, check->count + 1, sizeof criterion);
     check->criteria[check->count++] = criterion;
     check->failed += !criterion.passed;
+    assert(check->failed <= check->count);
 }
 
-static bool ended_well(const struct mt_run *run)
+bool mt_run_ended_well(const struct mt_run *run)
 {
     return mt_run_is(run, MT_RUN_DONE);
 }
@@ -181,18 +200,17 @@ static void check_bounds(struct mt_check *check, const struct measured *measured
     }
 }
 
-/* A run that did not end well fails anyhow; if it is too short to show leaks besides, that is no reason to refuse it. */
+/* Adds the criterion of leaks. A run that did not end well fails anyway, so it need not be long enough to show leaks. */
 static mt_status check_leaks(struct mt_check *check)
 {
     const struct mt_run *run = check->question->run;
     bool too_short = run->last_full_step + 1 < MT_LEAK_LEAST_STEPS;
-    if (!check->budget->no_leaks || (too_short && !ended_well(run)))
+    if (!check->budget->no_leaks || (too_short && !mt_run_ended_well(run)))
         return MT_OK;
     mt_status status = mt_trace_leaks(check->question->trace, run, &check->leaks);
-    if (status == MT_USAGE)
-        mt_fail_way_out(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
+    check->leaks_unknown = status != MT_OK;
     if (status != MT_OK)
-        return mt_fail_context(status, "--no-leaks");
+        return status;
     uint64_t leaked = 0;
     for (size_t i = 0; i < check->leaks.row_count; i++)
         leaked += check->leaks.rows[i].last_bytes - check->leaks.rows[i].first_bytes;
@@ -200,7 +218,7 @@ static mt_status check_leaks(struct mt_check *check)
     return MT_OK;
 }
 
-/* No more than a size can be. */
+/* Returns the bytes with the tolerance added, at most INT64_MAX. */
 static uint64_t allowed(const struct mt_budget *budget, uint64_t bytes)
 {
     double more = (double)bytes * mt_budget_tolerance(budget) / 100;
@@ -217,7 +235,7 @@ static void compare_peak(struct mt_check *check, mt_measure measure, const struc
                                                .bound_bytes = allowed(check->budget, theirs->peaks[measure].bytes)});
 }
 
-/* What is live in neither run is not compared, and what is only in the other one can't be too much. */
+/* Compares peaks and categories. A category that is live only in the other run can't be too much. */
 static void compare(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
 {
     compare_peak(check, MT_MEASURE_ALLOCATED, ours, theirs);
@@ -234,31 +252,12 @@ static void compare(struct mt_check *check, const struct measured *ours, const s
     }
 }
 
-/* Whether the run may serve as the measure of the other. */
-static mt_status check_against(const struct mt_question *question, const struct mt_question *against)
-{
-    const struct mt_run *run = against->run;
-    if (against->file == NULL && run->id == question->run->id)
-        return mt_fail(MT_USAGE,
-                       "run %" PRId64 " is compared with itself, which proves nothing: name the run to check with --run"
-                       " or another one with --against",
-                       run->id);
-    if (ended_well(run))
-        return MT_OK;
-    return mt_fail(MT_USAGE,
-                   "run %" PRId64 " is no measure for others, since it is not done but %s: name one that is (memtrace"
-                   " runs lists them)",
-                   run->id, run->state);
-}
-
 static mt_status check_relative(struct mt_check *check, const struct measured *ours)
 {
     if (check->against == NULL)
         return MT_OK;
-    struct measured theirs = {0};
-    mt_status status = check_against(check->question, check->against);
-    if (status == MT_OK)
-        status = measure_peaks(check->against, &theirs);
+    struct measured theirs;
+    mt_status status = measure_peaks(check->against, &theirs);
     if (status == MT_OK)
         compare(check, ours, &theirs);
     measured_release(&theirs);
@@ -268,6 +267,7 @@ static mt_status check_relative(struct mt_check *check, const struct measured *o
 mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question *question,
                        const struct mt_question *against, struct mt_check *out)
 {
+    assert(against == NULL || mt_run_ended_well(against->run));
     *out = (struct mt_check){.budget = budget, .question = question, .against = against};
     struct measured measured;
     mt_status status = measure_peaks(question, &measured);
@@ -278,7 +278,8 @@ mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question 
     if (status == MT_OK)
         status = check_categories(budget, &measured);
     if (status == MT_OK) {
-        add_criterion(out, (struct mt_criterion){.kind = MT_CRITERION_ENDED, .passed = ended_well(question->run)});
+        add_criterion(out,
+                      (struct mt_criterion){.kind = MT_CRITERION_ENDED, .passed = mt_run_ended_well(question->run)});
         check_bounds(out, &measured);
         status = check_leaks(out);
     }
