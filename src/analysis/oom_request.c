@@ -78,12 +78,16 @@ struct hole_place {
     bool is_small;
 };
 
+static bool wants_small(const struct mt_refusal *refusal)
+{
+    return refusal->need.block_bytes <= refusal->need.small_limit_bytes;
+}
+
 static mt_hole_reason reason_of(const struct mt_refusal *refusal, struct hole_place place, uint64_t bytes)
 {
-    bool wants_small = refusal->need.block_bytes <= refusal->need.small_limit_bytes;
     if (place.stream != refusal->mark.stream)
         return MT_HOLE_OTHER_STREAM;
-    if (place.is_small != wants_small)
+    if (place.is_small != wants_small(refusal))
         return MT_HOLE_OTHER_POOL;
     return bytes < refusal->need.block_bytes ? MT_HOLE_TOO_SMALL : MT_HOLE_NOT_TAKEN;
 }
@@ -124,66 +128,15 @@ static struct hole_place place_of(const struct mt_refusal *refusal, const struct
     return (struct hole_place){holes->segment->stream, bytes <= refusal->need.small_limit_bytes};
 }
 
-static void add_holes(void *context, const struct mt_segment_holes *holes)
-{
-    struct mt_refusal *refusal = context;
-    struct hole_place place = place_of(refusal, holes);
-    for (size_t i = 0; i < holes->hole_count; i++)
-        add_hole(refusal, place, holes->holes[i]);
-    refusal->allocated_bytes += holes->allocated_bytes;
-    refusal->reserved_bytes += holes->mapped_bytes;
-}
-
-static void visit_segments(const struct mt_advice_input *input, struct mt_refusal *refusal)
-{
-    const struct mt_layout layout = mt_layout_of(input);
-    const struct mt_hole_visitor visitor = {refusal, add_holes};
-    mt_holes_visit(&layout, refusal->mark.event, &visitor);
-}
-
-static int compare_groups(const void *left, const void *right)
-{
-    const struct mt_hole_group *a = left, *b = right;
-    int order = MT_COMPARE(b->bytes, a->bytes);
-    return order != 0 ? order : MT_COMPARE(a->reason, b->reason);
-}
-
-/* True if labels are alike but for the layer. */
-static bool is_alike(const struct mt_label_row *a, const struct mt_label_row *b)
-{
-    return strcmp(a->category, b->category) == 0 && strcmp(a->role, b->role) == 0 && strcmp(a->op, b->op) == 0 &&
-           strcmp(a->phase, b->phase) == 0 && strcmp(a->dtype, b->dtype) == 0 && strcmp(a->shape, b->shape) == 0 &&
-           strcmp(a->place, b->place) == 0;
-}
-
-static void count_alike(const struct mt_advice_input *input, struct mt_refusal *refusal)
-{
-    bool *alike = mt_host_alloc((input->label_count + 1) * sizeof *alike);
-    for (size_t i = 0; i < input->label_count; i++)
-        alike[i] = is_alike(&input->labels[i], &input->labels[refusal->mark.label]);
-    for (size_t i = 0; i < input->block_count; i++) {
-        const struct mt_block_row *block = &input->blocks[i];
-        refusal->alike += alike[block->label] && block->requested_bytes == refusal->mark.value;
-    }
-    free(alike);
-}
-
-/* Where the allocator's segments are ranges of addresses that grow by pages, a request needs less than a new segment, since
- * what is free beside the new memory joins it. Each gap between live blocks, and the addresses behind the last of them, is
- * a place for the request; the one that lacks least is taken.
+/* Growth. Where the allocator's segments are ranges of addresses that grow by pages, a request needs less than a new segment,
+ * since what is free beside the new memory joins it. Each gap between live blocks, and the addresses behind the last of
+ * them, is a place for the request. The one that lacks least is taken.
  *
  *   ├ block ┼ hole ┼╌╌ no memory ╌╌┼ block ┼ hole ┼╌╌╌ addresses without end ╌╌╌
  *           ├──── the request ────┤
  *                  ├─ must grow ──┤
  */
 static const uint64_t PAGE_BYTES = 2 << 20;
-
-/* The request for which a segment is to grow. */
-struct growth_request {
-    int64_t event; /* the blocks live and the memory mapped after it count */
-    mt_stream stream;
-    uint64_t block_bytes, small_limit_bytes; /* mt_alloc_need */
-};
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -215,55 +168,27 @@ static bool has_grown(const struct mt_advice_input *input, uint32_t segment)
     return false;
 }
 
-/* True if some segment grew. Otherwise the device may have no ranges, and each segment be of one request. */
+/* True if segments are ranges. If none ever grew, the device may have none, and each segment be of one request. */
 static bool has_ranges(const struct mt_advice_input *input)
 {
+    if (input->settings.policy != MT_POLICY_TIGHT)
+        return false;
     for (size_t i = 0; i < input->segment_count; i++)
         if (has_grown(input, (uint32_t)i))
             return true;
     return false;
 }
 
-/* True if the segment is a range. The first one may not be: a plan maps it as a whole. */
-static bool may_grow(const struct mt_advice_input *input, uint32_t segment)
-{
-    return segment > 0 || has_grown(input, segment);
-}
-
-/* The live blocks of a segment, by offset. */
-struct live_blocks {
-    const struct mt_block_row **items;
-    size_t count;
-};
-
-static int compare_offsets(const void *left, const void *right)
-{
-    const struct mt_block_row *a = *(const struct mt_block_row *const *)left;
-    const struct mt_block_row *b = *(const struct mt_block_row *const *)right;
-    return MT_COMPARE(a->offset, b->offset);
-}
-
-/* The caller frees the items. */
-static struct live_blocks list_live(const struct mt_advice_input *input, uint32_t segment, int64_t event)
-{
-    struct live_blocks live = {mt_host_alloc((input->block_count + 1) * sizeof(struct mt_block_row *)), 0};
-    for (size_t i = 0; i < input->block_count; i++)
-        if (input->blocks[i].segment == segment && mt_block_is_live(&input->blocks[i], event))
-            live.items[live.count++] = &input->blocks[i];
-    qsort(live.items, live.count, sizeof(struct mt_block_row *), compare_offsets);
-    return live;
-}
-
 /* Returns the bytes of [begin, end) of the segment that have no memory, in whole pages. Parts are ordered by segment, then
  * offset. */
-static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segment, int64_t event, uint64_t begin,
-                              uint64_t end)
+static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segment, uint64_t begin, uint64_t end)
 {
     assert(begin < end);
     uint64_t at = begin, missing = 0;
     for (size_t i = 0; i < input->part_count && at < end; i++) {
         const struct mt_part_row *part = &input->parts[i];
-        if (part->segment != segment || !mt_part_has_memory(part, event) || part->offset + part->bytes <= at)
+        if (part->segment != segment || !mt_part_has_memory(part, input->last_event) ||
+            part->offset + part->bytes <= at)
             continue;
         if (part->offset > at)
             missing += whole_pages(smaller(part->offset, end) - at);
@@ -272,60 +197,90 @@ static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segm
     return at < end ? missing + whole_pages(end - at) : missing;
 }
 
-/* Returns the least that the segment lacks at one of its places. */
-static uint64_t least_missing(const struct mt_advice_input *input, uint32_t segment,
-                              const struct growth_request *request, const struct live_blocks *live)
+/* Returns the least that the segment lacks for a block of that size at one of its places. */
+static uint64_t least_missing(const struct mt_advice_input *input, const struct mt_segment_holes *holes,
+                              uint64_t block_bytes)
 {
     uint64_t least = UINT64_MAX, begin = 0;
-    for (size_t i = 0; i <= live->count; i++) {
-        uint64_t end = i < live->count ? live->items[i]->offset : UINT64_MAX;
-        if (end > begin && end - begin >= request->block_bytes)
-            least = smaller(least, missing_bytes(input, segment, request->event, begin, begin + request->block_bytes));
-        if (i < live->count)
-            begin = larger(begin, live->items[i]->offset + live->items[i]->block_bytes);
+    for (size_t i = 0; i <= holes->block_count; i++) {
+        const struct mt_block_row *block = i < holes->block_count ? holes->blocks[i] : NULL;
+        uint64_t end = block != NULL ? block->offset : UINT64_MAX;
+        if (end > begin && end - begin >= block_bytes)
+            least = smaller(least, missing_bytes(input, holes->segment->number, begin, begin + block_bytes));
+        if (block != NULL)
+            begin = larger(begin, block->offset + block->block_bytes);
     }
     return least;
 }
 
-/* True if the segment is of the request's stream and pool. One without a block has been given back. */
-static bool can_serve(const struct mt_segment_row *segment, const struct growth_request *request,
-                      const struct live_blocks *live)
+/* True if the segment may grow for the request: it is a range of its stream and pool. The first one may be none, since a
+ * plan maps it as a whole. One without a block has been given back. */
+static bool may_grow(const struct mt_advice_input *input, const struct mt_refusal *refusal,
+                     const struct mt_segment_holes *holes)
 {
-    bool wants_small = request->block_bytes <= request->small_limit_bytes;
-    return segment->stream == request->stream && live->count > 0 &&
-           (live->items[0]->block_bytes <= request->small_limit_bytes) == wants_small;
+    struct hole_place place = place_of(refusal, holes);
+    return holes->block_count > 0 && place.stream == refusal->mark.stream && place.is_small == wants_small(refusal) &&
+           (holes->segment->number > 0 || has_grown(input, 0));
 }
 
-/* Finds the least by which one of the request's segments would have to grow. False, and *out_bytes 0, if none can grow:
- * the policy has no ranges, or no segment of the run ever grew. */
-static bool find_growth(const struct mt_advice_input *input, const struct growth_request *request, uint64_t *out_bytes)
+/* A visit of the segments. */
+struct visit {
+    const struct mt_advice_input *input;
+    struct mt_refusal *refusal;
+    bool has_ranges;
+    uint64_t least_growth; /* by which one of them would have to grow; UINT64_MAX: none can */
+};
+
+static void visit_segment(void *context, const struct mt_segment_holes *holes)
 {
-    uint64_t least = UINT64_MAX;
-    *out_bytes = 0;
-    if (input->settings.policy != MT_POLICY_TIGHT || !has_ranges(input))
-        return false;
-    for (size_t i = 0; i < input->segment_count; i++) {
-        struct live_blocks live = list_live(input, (uint32_t)i, request->event);
-        if (may_grow(input, (uint32_t)i) && can_serve(&input->segments[i], request, &live))
-            least = smaller(least, least_missing(input, (uint32_t)i, request, &live));
-        free(live.items);
+    struct visit *visit = context;
+    struct mt_refusal *refusal = visit->refusal;
+    struct hole_place place = place_of(refusal, holes);
+    for (size_t i = 0; i < holes->hole_count; i++)
+        add_hole(refusal, place, holes->holes[i]);
+    refusal->allocated_bytes += holes->allocated_bytes;
+    refusal->reserved_bytes += holes->mapped_bytes;
+    if (visit->has_ranges && may_grow(visit->input, refusal, holes))
+        visit->least_growth =
+            smaller(visit->least_growth, least_missing(visit->input, holes, refusal->need.block_bytes));
+}
+
+/* Sets what the segments had, and the bytes of the device that the request needs. */
+static void visit_segments(const struct mt_advice_input *input, struct mt_refusal *refusal)
+{
+    const struct mt_layout layout = mt_layout_of(input);
+    struct visit visit = {input, refusal, has_ranges(input), UINT64_MAX};
+    const struct mt_hole_visitor visitor = {&visit, visit_segment};
+    mt_holes_visit(&layout, input->last_event, &visitor);
+    refusal->grows = visit.least_growth != UINT64_MAX && visit.least_growth > 0;
+    refusal->needed_bytes = refusal->grows ? visit.least_growth : refusal->need.segment_bytes;
+}
+
+static int compare_groups(const void *left, const void *right)
+{
+    const struct mt_hole_group *a = left, *b = right;
+    int order = MT_COMPARE(b->bytes, a->bytes);
+    return order != 0 ? order : MT_COMPARE(a->reason, b->reason);
+}
+
+/* True if labels are alike but for the layer. */
+static bool is_alike(const struct mt_label_row *a, const struct mt_label_row *b)
+{
+    return strcmp(a->category, b->category) == 0 && strcmp(a->role, b->role) == 0 && strcmp(a->op, b->op) == 0 &&
+           strcmp(a->phase, b->phase) == 0 && strcmp(a->dtype, b->dtype) == 0 && strcmp(a->shape, b->shape) == 0 &&
+           strcmp(a->place, b->place) == 0;
+}
+
+static void count_alike(const struct mt_advice_input *input, struct mt_refusal *refusal)
+{
+    bool *alike = mt_host_alloc((input->label_count + 1) * sizeof *alike);
+    for (size_t i = 0; i < input->label_count; i++)
+        alike[i] = is_alike(&input->labels[i], &input->labels[refusal->mark.label]);
+    for (size_t i = 0; i < input->block_count; i++) {
+        const struct mt_block_row *block = &input->blocks[i];
+        refusal->alike += alike[block->label] && block->requested_bytes == refusal->mark.value;
     }
-    if (least == UINT64_MAX)
-        return false;
-    *out_bytes = least;
-    return true;
-}
-
-/* Sets the bytes of the device that the request needs. */
-static void find_needed(const struct mt_advice_input *input, struct mt_refusal *refusal)
-{
-    const struct growth_request request = {.event = refusal->mark.event,
-                                           .stream = refusal->mark.stream,
-                                           .block_bytes = refusal->need.block_bytes,
-                                           .small_limit_bytes = refusal->need.small_limit_bytes};
-    uint64_t growth;
-    refusal->grows = find_growth(input, &request, &growth) && growth > 0;
-    refusal->needed_bytes = refusal->grows ? growth : refusal->need.segment_bytes;
+    free(alike);
 }
 
 uint64_t mt_refusal_left(const struct mt_refusal *refusal)
@@ -341,11 +296,11 @@ mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refus
         status = find_need(input, out);
     if (status != MT_OK)
         return status;
+    assert(out->mark.event == input->last_event);
     find_given_back(input, out);
     visit_segments(input, out);
     if (out->group_count > 0)
         qsort(out->groups, out->group_count, sizeof *out->groups, compare_groups);
-    find_needed(input, out);
     uint64_t left = mt_refusal_left(out);
     if (out->needed_bytes > left)
         out->short_bytes = out->needed_bytes - left;

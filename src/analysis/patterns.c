@@ -5,7 +5,10 @@
  *     ├── early ──┤                  ├── idle ──┤              ├── late ──┤  */
 #include "analysis/patterns.h"
 
+#include "base/order.h"
+
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct mt_block_row *block_at(const struct mt_window *window, size_t index)
@@ -197,10 +200,10 @@ struct interval {
 static struct interval extent_of(const struct mt_window *window, size_t step)
 {
     const struct mt_step_extent *steps = window->steps;
-    bool is_last = step + 1 == window->step_count;
-    return (struct interval){.from = mt_position_at(steps[step].begin),
-                             .to =
-                                 is_last ? mt_position_after(steps[step].end) : mt_position_at(steps[step + 1].begin)};
+    int64_t begin = mt_position_at(steps[step].begin);
+    if (step + 1 == window->step_count)
+        return (struct interval){begin, mt_position_after(steps[step].end)};
+    return (struct interval){begin, mt_position_at(steps[step + 1].begin)};
 }
 
 /* True if both are full steps of as many events. */
@@ -279,19 +282,16 @@ static void cut_pauses(const struct mt_window *window, size_t index, struct mt_c
     mt_cut_list_join(out, first);
 }
 
+static int compare_allocation(const void *event, const void *block)
+{
+    return MT_COMPARE(*(const int64_t *)event, ((const struct mt_block_row *)block)->alloc_event);
+}
+
 /* Returns the block that `event` allocated; NULL if none in the window is. */
 static const struct mt_block_row *find_block(const struct mt_window *window, int64_t event)
 {
-    size_t low = 0, high = window->input->block_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (block_at(window, middle)->alloc_event < event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool is_there = low < window->input->block_count && block_at(window, low)->alloc_event == event;
-    return is_there ? block_at(window, low) : NULL;
+    const struct mt_advice_input *input = window->input;
+    return bsearch(&event, input->blocks, input->block_count, sizeof *input->blocks, compare_allocation);
 }
 
 /* True if the block is a copy that can be made again when its pause ends, since its original is still live then. */
