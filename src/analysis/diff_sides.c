@@ -3,7 +3,7 @@
 #include "analysis/diff_sides.h"
 
 #include "analysis/fragmentation.h"
-#include "trace/query/query.h"
+#include "trace/query/lookup.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -34,28 +34,6 @@ static mt_status find_plan(const struct mt_question *at, int64_t mapped, struct 
     mt_status status = mt_trace_settings(at->trace, at->run, &settings, &count);
     side->is_plan = strcmp(mt_setting_find(settings, count, "plan"), "on") == 0;
     free(settings);
-    return status;
-}
-
-/* Reads the bytes requested for the block that event `mapped` took a segment for, which is that of the next event; 0 if it
- * is none. */
-static mt_status read_asked(const struct mt_question *at, int64_t mapped, uint64_t *out_bytes)
-{
-    *out_bytes = 0;
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        at->trace, at->run,
-        "SELECT kind, requested_bytes FROM event WHERE ?1 = ?1 AND id > ?2 AND id < ?3 ORDER BY id LIMIT 1",
-        &statement);
-    if (status != MT_OK)
-        return status;
-    mt_statement_bind_integer(statement, 2, mapped);
-    mt_statement_bind_integer(statement, 3, at->run->first_event + at->run->event_count);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row && mt_statement_integer(statement, 0) == MT_EVENT_ALLOC)
-        status = mt_query_natural(statement, 1, out_bytes);
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -131,13 +109,13 @@ static mt_status read_reserved_peak(const struct mt_question *at, struct mt_trac
     if (status == MT_OK) {
         side->reserved_bytes = peak.bytes;
         side->reserved_step = peak.step;
-        side->reserved_phase = mt_query_keep(keeper, peak.phase);
-        side->reserved_span = mt_query_keep(keeper, peak.span);
+        side->reserved_phase = mt_trace_keep(keeper, peak.phase);
+        side->reserved_span = mt_trace_keep(keeper, peak.span);
     }
     int64_t mapped = peak.event;
     mt_peak_row_release(&peak);
     if (status == MT_OK)
-        status = read_asked(at, mapped, &side->asked_bytes);
+        status = mt_trace_request_after(at->trace, at->run, mapped, &side->asked_bytes);
     if (status == MT_OK)
         status = find_plan(at, mapped, side);
     return status == MT_OK ? read_holes(at, mapped, side) : status;
@@ -162,8 +140,8 @@ static mt_status read_allocated_peak(const struct mt_question *at, struct mt_tra
     if (status == MT_OK) {
         side->allocated_bytes = peak.bytes;
         side->step = peak.step;
-        side->phase = mt_query_keep(keeper, peak.phase);
-        side->span = mt_query_keep(keeper, peak.span);
+        side->phase = mt_trace_keep(keeper, peak.phase);
+        side->span = mt_trace_keep(keeper, peak.span);
         *out_event = peak.event;
     }
     mt_peak_row_release(&peak);
@@ -187,7 +165,7 @@ static void keep_labels(struct mt_trace *keeper, struct diff_live *live)
         const char **texts[] = {&label->category, &label->role,  &label->op,   &label->phase,
                                 &label->dtype,    &label->shape, &label->place};
         for (size_t text = 0; text < sizeof texts / sizeof texts[0]; text++)
-            *texts[text] = mt_query_keep(keeper, *texts[text]);
+            *texts[text] = mt_trace_keep(keeper, *texts[text]);
     }
 }
 
@@ -237,35 +215,6 @@ static mt_status read_side(const struct mt_question *at, struct mt_trace *keeper
     return status == MT_OK ? check_peak(at->run, side, live) : status;
 }
 
-/* Finds the phase of the peak's step in which a block, live at the peak, was freed; "" if it was not in that step, or in no
- * known phase. */
-static mt_status find_phase_of_free(const struct mt_question *at, const struct diff_live *live, int64_t alloc_event,
-                                    const char **out_phase)
-{
-    *out_phase = "";
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        at->trace, at->run,
-        "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
-        " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
-        " ORDER BY id DESC LIMIT 1",
-        &statement);
-    if (status != MT_OK)
-        return status;
-    const int64_t values[] = {alloc_event,    live->event,   live->step_begin,
-                              live->step_end, MT_EVENT_FREE, MT_EVENT_PHASE};
-    for (int i = 0; i < (int)(sizeof values / sizeof values[0]); i++)
-        mt_statement_bind_integer(statement, i + 2, values[i]);
-    bool row;
-    status = mt_statement_step(statement, &row);
-    if (status == MT_OK && row) {
-        int64_t phase = mt_statement_integer(statement, 0);
-        *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
-    }
-    mt_statement_finalize(statement);
-    return status;
-}
-
 /* Finds gradients of an earlier step that are live at the peak; all of them live alike. */
 static mt_status find_last_gradients(const struct mt_question *at, const struct diff_live *live,
                                      struct mt_diff_side *side)
@@ -274,8 +223,9 @@ static mt_status find_last_gradients(const struct mt_question *at, const struct 
         const struct mt_block_row *block = &live->blocks[i];
         if (!diff_is_last_gradient(live, block))
             continue;
-        mt_status status = mt_query_step_of(at->trace, at->run, block->alloc_event, &side->last_gradients_step);
-        return status == MT_OK ? find_phase_of_free(at, live, block->alloc_event, &side->last_gradients_freed_in)
+        mt_status status = mt_trace_step_of(at->trace, at->run, block->alloc_event, &side->last_gradients_step);
+        const struct mt_free_search search = {block->alloc_event, live->event, live->step_begin, live->step_end};
+        return status == MT_OK ? mt_trace_phase_of_free(at->trace, at->run, &search, &side->last_gradients_freed_in)
                                : status;
     }
     return MT_OK;

@@ -191,13 +191,13 @@ static uint64_t count_blocks(const struct mt_candidate *candidate)
     return count;
 }
 
-static mt_status replay_without(const struct adviser *adviser, const struct mt_cut *cuts, size_t count,
-                                struct mt_replay_result *out)
+/* Replays the window without the cuts. */
+static mt_status replay(const struct adviser *adviser, const struct mt_cut *cuts, size_t count,
+                        const struct mt_alloc_settings *settings, struct mt_replay_result *out)
 {
-    const struct mt_advice_input *input = adviser->window.input;
     size_t lifetime_count;
     struct mt_lifetime *lifetimes = mt_lifetimes_with_cuts(&adviser->window, cuts, count, &lifetime_count);
-    mt_status status = mt_replay_run(lifetimes, lifetime_count, &input->settings, input->capacity_bytes, out);
+    mt_status status = mt_replay_run(lifetimes, lifetime_count, settings, adviser->window.input->capacity_bytes, out);
     free(lifetimes);
     return status;
 }
@@ -215,7 +215,8 @@ static mt_status make_finding(struct adviser *adviser, struct mt_candidate *cand
     if (candidate->peak_bytes == 0)
         moment = mt_usage_cut(&adviser->window.usage, candidate->cuts, candidate->count).most_position;
     describe_moment(adviser, candidate, moment, out);
-    mt_status status = replay_without(adviser, candidate->cuts, candidate->count, &out->replay);
+    mt_status status =
+        replay(adviser, candidate->cuts, candidate->count, &adviser->window.input->settings, &out->replay);
     assert(status != MT_OK || !out->replay.fits || out->replay.requested_bytes == out->claim_bytes);
     return status;
 }
@@ -245,27 +246,16 @@ static mt_status replay_unchanged(struct adviser *adviser)
 {
     struct mt_cut_list unused = {0};
     struct mt_advice *out = adviser->out;
-    mt_status status = replay_without(adviser, NULL, 0, &out->as_it_was);
+    const struct mt_alloc_settings *settings = &adviser->window.input->settings;
+    mt_status status = replay(adviser, NULL, 0, settings, &out->as_it_was);
     if (!out->knows_uses)
         return status;
     for (size_t i = 0; i < adviser->window.input->block_count && status == MT_OK; i++)
         mt_cut_unused(&adviser->window, i, &unused);
     if (status == MT_OK)
-        status = replay_without(adviser, unused.items, unused.count, &out->used_only);
+        status = replay(adviser, unused.items, unused.count, settings, &out->used_only);
     mt_cut_list_release(&unused);
     return status;
-}
-
-static mt_status replay_with_other_policy(const struct adviser *adviser, mt_policy *out_policy,
-                                          struct mt_replay_result *out)
-{
-    static const char *const other[] = {[MT_POLICY_TIGHT] = "policy=torch", [MT_POLICY_TORCH] = "policy=tight"};
-    struct mt_advice_input input = *adviser->window.input;
-    mt_status status = mt_alloc_settings_parse(other[input.settings.policy], &input.settings);
-    *out_policy = input.settings.policy;
-    struct adviser with_other = *adviser;
-    with_other.window.input = &input;
-    return status == MT_OK ? replay_without(&with_other, NULL, 0, out) : status;
 }
 
 /* Inserts a finding at its place, for which there is room, and keeps the first `limit`. */
@@ -284,12 +274,15 @@ static void insert_finding(struct mt_advice *advice, const struct mt_finding *fi
     advice->left_out++;
 }
 
+/* Adds the finding of fragmentation, if it saves something or is worthwhile. */
 static mt_status find_fragmentation(struct adviser *adviser)
 {
     struct mt_advice *out = adviser->out;
     const struct mt_advice_input *input = adviser->window.input;
     out->fragmentation = mt_fragmentation_find(input);
     const struct mt_fragmentation *found = &out->fragmentation;
+    const struct mt_alloc_settings settings = mt_replay_other_policy(&input->settings);
+    assert(found->culprit < input->label_count);
     struct mt_finding finding = {.pattern = MT_PATTERN_FRAGMENTATION,
                                  .category = input->labels[found->culprit].category,
                                  .role = input->labels[found->culprit].role,
@@ -298,8 +291,9 @@ static mt_status find_fragmentation(struct adviser *adviser)
                                  .place = input->labels[found->culprit].place,
                                  .blocks = found->hole_count,
                                  .bytes = found->idle_bytes + found->hole_bytes,
-                                 .claim_bytes = adviser->window.usage.peak_bytes};
-    mt_status status = replay_with_other_policy(adviser, &finding.policy, &finding.replay);
+                                 .claim_bytes = adviser->window.usage.peak_bytes,
+                                 .policy = settings.policy};
+    mt_status status = replay(adviser, NULL, 0, &settings, &finding.replay);
     if (status != MT_OK)
         return status;
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)

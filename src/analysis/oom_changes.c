@@ -141,14 +141,13 @@ static mt_status replay(const struct extended *extended, const struct mt_alloc_s
 static mt_status reproduce(struct extended *extended, const struct mt_refusal *refusal, struct mt_replayed_changes *out)
 {
     struct mt_replay_result result;
-    size_t count = extended->input.block_count;
     mt_status status = replay(extended, &extended->input.settings, &result);
     if (status == MT_OK && result.fits) {
         extended->input.capacity_bytes = refusal->reserved_bytes + refusal->given_back_bytes;
         status = replay(extended, &extended->input.settings, &result);
     }
     out->capacity_bytes = extended->input.capacity_bytes;
-    out->is_reproduced = status == MT_OK && !result.fits && result.unmet == count - 1;
+    out->is_reproduced = status == MT_OK && !result.fits && result.unmet == extended->input.block_count - 1;
     return status;
 }
 
@@ -161,13 +160,9 @@ static void add(struct mt_replayed_changes *changes, const struct mt_replayed_ch
 
 static mt_status try_policy(const struct extended *extended, struct mt_replayed_changes *out)
 {
-    static const char *const other[] = {[MT_POLICY_TIGHT] = "policy=torch", [MT_POLICY_TORCH] = "policy=tight"};
-    struct mt_replayed_change change = {.kind = MT_REPLAYED_POLICY};
-    struct mt_alloc_settings settings;
-    mt_status status = mt_alloc_settings_parse(other[extended->input.settings.policy], &settings);
-    if (status == MT_OK)
-        status = replay(extended, &settings, &change.replay);
-    change.policy = settings.policy;
+    const struct mt_alloc_settings settings = mt_replay_other_policy(&extended->input.settings);
+    struct mt_replayed_change change = {.kind = MT_REPLAYED_POLICY, .policy = settings.policy};
+    mt_status status = replay(extended, &settings, &change.replay);
     if (status == MT_OK && change.replay.fits)
         add(out, &change);
     return status;

@@ -244,3 +244,13 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
     replay_close(&replay);
     return status;
 }
+
+struct mt_alloc_settings mt_replay_other_policy(const struct mt_alloc_settings *settings)
+{
+    struct mt_alloc_settings other;
+    mt_status status =
+        mt_alloc_settings_parse(settings->policy == MT_POLICY_TIGHT ? "policy=torch" : "policy=tight", &other);
+    assert(status == MT_OK && other.policy != settings->policy);
+    (void)status;
+    return other;
+}

@@ -1,0 +1,27 @@
+/* Look-ups around single events: each reads a few rows, however long the run. Threads: one at a time. */
+#ifndef MT_TRACE_LOOKUP_H
+#define MT_TRACE_LOOKUP_H
+
+#include "trace/query/trace.h"
+
+/* Keeps a text until the trace is closed, and returns the copy; "" for NULL. Equal texts that a trace keeps have equal
+ * pointers. */
+const char *mt_trace_keep(struct mt_trace *trace, const char *text);
+
+/* Finds the step that an event belongs to: the last that had begun; -1 if none had. */
+mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
+
+/* Reads the bytes that the event directly after `event` requested and got; 0 if it is no allocation. */
+mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint64_t *out_bytes);
+
+/* A block that is live after `event`, and the events of the step in which its free is looked for. */
+struct mt_free_search {
+    int64_t alloc_event, event;
+    int64_t first, last;
+};
+
+/* Finds the phase of that step in which the block was freed; "" if it was not, or in no known phase. */
+mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
+                                 const char **out_phase);
+
+#endif
