@@ -16,14 +16,15 @@ alloc           base device
 trace/store     base
 trace/query     base trace/store
 trace/import    base trace/store
-trace/export    base trace/store trace/query
+answer          base trace/store trace/query
+trace/export    base trace/store trace/query answer
 model           base device alloc kernels
 record          base device trace/store trace/query
 torch           base device alloc trace/store
 analysis        base device alloc trace/store trace/query model
 page            base trace/store trace/query
 api             base device alloc trace/store trace/query kernels
-cli             base device alloc trace/store trace/query trace/import trace/export model analysis page record
+cli             base answer device alloc trace/store trace/query trace/import trace/export model analysis page record
 END
 }
 

@@ -1,5 +1,5 @@
 /* The walker itself: each kind of damage to an allocator's inside is found, and named. */
-#include "alloc/tiling.h"
+#include "alloc/block.h"
 #include "alloc_rig.h"
 
 /* One segment: a block out, a free one, a block out, the free rest. */
@@ -69,7 +69,7 @@ static void broken_tiling_is_found(void **state)
     expect_found(rig.alloc, "its blocks");
     segment->bytes -= MT_SEGMENT_UNIT;
     segment->birth++;
-    expect_found(rig.alloc, "not born");
+    expect_found(rig.alloc, "not given out");
     segment->birth--;
     segment->first->requested_bytes = 4096;
     expect_found(rig.alloc, "does not fit");
@@ -137,7 +137,7 @@ static void wrong_holes_are_found(void **state)
     expect_found(rig.alloc, "holes");
     segment->holes--;
     segment->last = segment->first;
-    expect_found(rig.alloc, "has another for it");
+    expect_found(rig.alloc, "last block is another");
     segment->last = end;
     segment->is_range = false;
     expect_found(rig.alloc, "in one piece");

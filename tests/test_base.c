@@ -36,6 +36,18 @@ static void the_first_failure_wins_over_those_of_the_cleanup(void **state)
     assert_int_equal(mt_status_keep(MT_BAD_TRACE, MT_OK), MT_BAD_TRACE);
 }
 
+static void a_saved_failure_outlives_the_cleanup_with_its_text(void **state)
+{
+    (void)state;
+    struct mt_error first = mt_error_save(mt_fail(MT_BAD_TRACE, "the first"));
+    assert_int_equal(mt_error_restore(&first, mt_fail(MT_FAILED, "of the cleanup")), MT_BAD_TRACE);
+    assert_string_equal(mt_last_error(), "the first");
+    first = mt_error_save(MT_OK);
+    assert_int_equal(mt_error_restore(&first, mt_fail(MT_FAILED, "of the cleanup")), MT_FAILED);
+    assert_string_equal(mt_last_error(), "of the cleanup");
+    assert_int_equal(mt_error_restore(&first, MT_OK), MT_OK);
+}
+
 static void long_failure_texts_are_cut_and_not_overrun(void **state)
 {
     (void)state;
@@ -161,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_keeps_its_status_and_its_text),
         cmocka_unit_test(the_first_failure_wins_over_those_of_the_cleanup),
+        cmocka_unit_test(a_saved_failure_outlives_the_cleanup_with_its_text),
         cmocka_unit_test(long_failure_texts_are_cut_and_not_overrun),
         cmocka_unit_test(each_thread_has_its_own_failure_text),
         cmocka_unit_test(products_and_sums_that_wrap_are_refused),

@@ -1,5 +1,5 @@
 /* The biased lock: one holder at a time, whoever comes first, and however the owner and others meet. */
-#include "base/biased_lock.h"
+#include "base/lock.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -105,7 +105,7 @@ static void *take_and_wait(void *context)
     counted->here = 100;
     atomic_store(&counted->is_over, true);
     for (int i = 0; i < 200; i++)
-        mt_stand_back(i);
+        mt_back_off(i);
     counted->here = 7;
     mt_biased_lock_give(&counted->lock);
     return NULL;
@@ -118,7 +118,7 @@ static void who_comes_while_the_owner_is_inside_waits(void **state)
     pthread_t owner;
     assert_int_equal(pthread_create(&owner, NULL, take_and_wait, &counted), 0);
     while (!atomic_load(&counted.is_over))
-        mt_stand_back(0);
+        mt_back_off(0);
     mt_biased_lock_take(&counted.lock);
     assert_int_equal(counted.here, 7);
     mt_biased_lock_give(&counted.lock);

@@ -7,9 +7,10 @@
 # They are compiled anew: the archive's must be real objects, and what the program's link-time optimization works on is
 # none.
 file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS src/base/*.c src/device/*.c src/alloc/*.c src/trace/*.c src/api/*.c)
+list(FILTER library_sources EXCLUDE REGEX "/trace/export/")
 list(FILTER library_sources EXCLUDE REGEX "/(cuda|cupti)/")
 add_library(memtrace_objects OBJECT ${library_sources})
-add_dependencies(memtrace_objects mt_trace) # which makes the embedded headers
+add_dependencies(memtrace_objects mt_store mt_import) # which make the embedded headers
 set_target_properties(memtrace_objects PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF C_VISIBILITY_PRESET hidden)
 target_include_directories(memtrace_objects PRIVATE include src ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/embedded)
 target_link_libraries(memtrace_objects PRIVATE PkgConfig::sqlite3 PkgConfig::zlib Threads::Threads)

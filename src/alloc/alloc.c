@@ -1,7 +1,10 @@
-/* The allocator as its callers see it: the lock, the way of a block out and back, counting, and telling the sink.
+/* The functions of alloc.h: the lock, handing out blocks and taking them back, counters and events.
  *
- * Relies on a policy for every choice and on segment.c for every change of a segment's blocks. Promises that events are
- * emitted in the order in which the changes happened, each after the change it tells of. */
+ * The policy makes every choice; segment.c and range.c change the segments. Events are emitted in the order of the changes
+ * that they are about, each after its change. */
+#include "alloc/alloc.h"
+
+#include "alloc/block.h"
 #include "alloc/follow.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -24,12 +27,14 @@ static uint64_t next_sequence(struct mt_alloc *alloc)
 
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event)
 {
+    assert(event->kind < MT_EVENT_KIND_COUNT);
     event->sequence = next_sequence(alloc);
     if (alloc->sink.emit == NULL)
         return;
     uint64_t now = mt_device_now_ns(alloc->device);
     if (now > alloc->last_ns)
         alloc->last_ns = now;
+    assert(alloc->last_ns >= alloc->start_ns);
     event->time_ns = alloc->last_ns - alloc->start_ns;
     alloc->sink.emit(alloc->sink.context, event);
 }
@@ -46,6 +51,7 @@ bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_
     if (!policy->round(settings, requested_bytes, &need.block_bytes) ||
         !policy->least_segment(need.block_bytes, &need.segment_bytes))
         return false;
+    assert(requested_bytes <= need.block_bytes && need.block_bytes <= need.segment_bytes);
     *out = need;
     return true;
 }
@@ -53,6 +59,7 @@ bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_
 mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
                           const struct mt_alloc_settings *settings, struct mt_alloc **out)
 {
+    assert(settings->policy == MT_POLICY_TIGHT || settings->policy == MT_POLICY_TORCH);
     struct mt_alloc *alloc = mt_host_alloc(sizeof *alloc);
     alloc->policy = policy_of(settings);
     alloc->index = alloc->policy->create();
@@ -64,13 +71,13 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
     return MT_OK;
 }
 
-/* Makes a segment idle, whoever has its blocks. */
+/* Makes a segment idle, even if blocks of it are out. */
 static void abandon_blocks(struct mt_alloc *alloc, struct mt_segment *segment)
 {
     for (struct mt_block *block = segment->first; block != NULL; block = block->after) {
         if (block->is_free || block->is_hole)
             continue;
-        mt_block_forget_users(alloc, block);
+        mt_block_remove_users(alloc, block);
         block->is_free = true;
         block = alloc->policy->give(alloc, block);
     }
@@ -81,14 +88,33 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
     if (alloc == NULL)
         return;
     mt_segments_release(alloc, UINT64_MAX);
-    alloc->sink.emit = NULL; /* what is left has blocks that are out, and a block lies in memory */
+    alloc->sink.emit = NULL; /* the segments that are left have live blocks, which the trace keeps as live */
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         abandon_blocks(alloc, segment);
     mt_segments_release(alloc, UINT64_MAX);
+    assert(alloc->oldest == NULL && alloc->stats.segments == 0 && alloc->stats.reserved_bytes == 0);
     alloc->policy->destroy(alloc->index);
     mt_follower_destroy(alloc->follower);
     mt_block_store_destroy(&alloc->store);
     free(alloc);
+}
+
+/* ---- counters and events ---- */
+
+/* True if the counters of a category are in order: for asserts. */
+static bool is_ordered(const struct mt_alloc_count *count)
+{
+    return count->requested_bytes <= count->allocated_bytes && count->requested_bytes <= count->peak_requested_bytes &&
+           count->allocated_bytes <= count->peak_allocated_bytes && count->blocks <= count->total_allocs;
+}
+
+/* True if the counters of an allocator are in order, as far as constant time tells: for asserts. */
+static bool is_counted(const struct mt_alloc *alloc)
+{
+    const struct mt_alloc_stats *stats = &alloc->stats;
+    return stats->all.allocated_bytes <= stats->reserved_bytes && stats->reserved_bytes <= stats->peak_reserved_bytes &&
+           stats->segments <= alloc->next_birth && (stats->segments == 0) == (alloc->oldest == NULL) &&
+           stats->reserved_bytes % MT_SEGMENT_UNIT == 0 && (alloc->oldest == NULL) == (alloc->newest == NULL);
 }
 
 static void count_out(struct mt_alloc_count *count, const struct mt_block *block)
@@ -101,19 +127,24 @@ static void count_out(struct mt_alloc_count *count, const struct mt_block *block
         count->peak_requested_bytes = count->requested_bytes;
     if (count->allocated_bytes > count->peak_allocated_bytes)
         count->peak_allocated_bytes = count->allocated_bytes;
+    assert(is_ordered(count));
 }
 
 static void count_back(struct mt_alloc_count *count, const struct mt_block *block)
 {
+    assert(count->requested_bytes >= block->requested_bytes && count->allocated_bytes >= block->bytes);
+    assert(count->blocks > 0);
     count->requested_bytes -= block->requested_bytes;
     count->allocated_bytes -= block->bytes;
     count->blocks--;
+    assert(is_ordered(count));
 }
 
-static __attribute__((noinline)) uint64_t emit_watched(struct mt_alloc *alloc, mt_event_kind kind,
-                                                       const struct mt_block *block)
+static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt_event_kind kind,
+                                                      const struct mt_block *block)
 {
     const struct mt_segment *segment = block->segment;
+    assert(block->requested_bytes <= block->bytes && block->offset + block->bytes <= segment->bytes);
     struct mt_event event = {.kind = (uint16_t)kind,
                              .stream = segment->stream,
                              .address = segment->address + block->offset,
@@ -127,23 +158,25 @@ static __attribute__((noinline)) uint64_t emit_watched(struct mt_alloc *alloc, m
     return event.sequence;
 }
 
-/* Returns the event's sequence. */
+/* Emits an alloc or free event of a block; returns its sequence. */
 static inline uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
 {
-    return alloc->sink.emit == NULL ? next_sequence(alloc) : emit_watched(alloc, kind, block);
+    return alloc->sink.emit == NULL ? next_sequence(alloc) : emit_wanted(alloc, kind, block);
 }
 
-/* A block for a request, cut to size and in no index; NULL if there is none to be had. */
+/* ---- handing out ---- */
+
+/* Returns a block for a request, cut to size and not in the index; NULL if there is none. */
 static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     struct mt_block *block = alloc->policy->take(alloc, stream, bytes, label);
     if (block != NULL)
         return block;
-    alloc->growth = MT_OUT_OF_MEMORY; /* unless the device is asked, which nobody does for more than there can be */
+    alloc->failure = MT_OUT_OF_MEMORY; /* for a request so large that the device is not even asked */
     return alloc->policy->grow(alloc, stream, bytes, label);
 }
 
-/* The same, by the plan if one is followed; that is given up before a request is refused. */
+/* The same, by the plan if one is followed. The plan is given up before a request is refused. */
 static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     struct mt_block *block = alloc->follower != NULL ? mt_follow_take(alloc, stream, bytes) : NULL;
@@ -151,10 +184,11 @@ static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t
         block = obtain(alloc, stream, bytes, label);
     if (block == NULL && mt_follow_give_up(alloc))
         block = obtain(alloc, stream, bytes, label);
+    assert(block == NULL || (block->bytes >= bytes && block->segment->stream == stream && mt_block_is_sound(block)));
     return block;
 }
 
-/* Says what there was. */
+/* Fails with the bytes that were asked and those that there are. */
 static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct mt_alloc_refusal *refusal)
 {
     const struct mt_alloc_stats *stats = &alloc->stats;
@@ -171,22 +205,23 @@ static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct m
         mt_format_bytes(stats->reserved_bytes, reserved), mt_format_bytes(alloc->device->capacity_bytes, capacity));
 }
 
-/* A device that fails otherwise is not out of memory: what it said is the news. */
+/* Fails with the device's own message, for a device that failed otherwise than by being out of memory. */
 static mt_status fail_device(const struct mt_alloc *alloc, const struct mt_alloc_refusal *refusal)
 {
     char asked[MT_BYTES_TEXT];
-    return mt_fail_context(alloc->growth, "%s of %s", mt_format_bytes(refusal->requested_bytes, asked),
+    return mt_fail_context(alloc->failure, "%s of %s", mt_format_bytes(refusal->requested_bytes, asked),
                            mt_sink_category_name(&alloc->sink, mt_label_category(refusal->label)));
 }
 
-/* Releases what is cached and emits the oom event, if it is one. What was reserved before the request tells what the
- * policy had released for it already. */
+/* Releases the cache and emits the oom event, if the device is out of memory. reserved_before is of the time before the
+ * request: the policy may have released memory since. */
 static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, mt_stream stream,
                                                         uint64_t reserved_before, struct mt_alloc_refusal refusal)
 {
-    if (alloc->growth != MT_OUT_OF_MEMORY)
+    if (alloc->failure != MT_OUT_OF_MEMORY)
         return fail_device(alloc, &refusal);
     mt_segments_release(alloc, UINT64_MAX);
+    assert(reserved_before >= alloc->stats.reserved_bytes);
     refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         refusal.live_bytes[c] = alloc->stats.category[c].allocated_bytes;
@@ -203,6 +238,7 @@ static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, 
 
 static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)
 {
+    assert(bytes > 0 && bytes <= block->bytes && !block->is_hole && block->users == NULL);
     block->is_free = false;
     block->requested_bytes = bytes;
     block->label = label;
@@ -210,6 +246,7 @@ static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t by
     count_out(&alloc->stats.all, block);
     count_out(&alloc->stats.category[mt_label_category(label)], block);
     block->sequence = emit_block(alloc, MT_EVENT_ALLOC, block);
+    assert(is_counted(alloc));
 }
 
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
@@ -225,7 +262,7 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     if (alloc->policy->round(&alloc->settings, bytes, &rounded))
         block = serve(alloc, stream, rounded, label);
     else
-        alloc->growth = MT_OUT_OF_MEMORY; /* there is no such device */
+        alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows: no device has as much */
     mt_status status = MT_OK;
     if (block != NULL)
         hand_out(alloc, block, bytes, label, span);
@@ -242,14 +279,15 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     if (block == NULL)
         return;
     mt_biased_lock_take(&alloc->lock);
-    assert(!block->is_free && !block->is_hole && block->segment != NULL);
+    assert(mt_block_is_out(block) && mt_block_is_sound(block));
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
     emit_block(alloc, MT_EVENT_FREE, block);
     if (block->users != NULL)
-        mt_block_follow_users(alloc, block);
+        mt_block_wait_for_users(alloc, block);
     block->is_free = true;
     alloc->policy->give(alloc, block);
+    assert(is_counted(alloc));
     mt_biased_lock_give(&alloc->lock);
 }
 
@@ -257,6 +295,7 @@ void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_i
 {
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
     mt_biased_lock_take(&alloc->lock);
+    assert(mt_block_is_out(block));
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
     emit_block(alloc, MT_EVENT_FREE, block);
@@ -266,18 +305,23 @@ void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_i
 
 mt_addr mt_block_address(const struct mt_block *block)
 {
+    assert(mt_block_is_out(block));
     return block->segment->address + block->offset;
 }
 
 uint64_t mt_block_requested_bytes(const struct mt_block *block)
 {
+    assert(mt_block_is_out(block));
     return block->requested_bytes;
 }
 
 uint64_t mt_block_sequence(const struct mt_block *block)
 {
+    assert(mt_block_is_out(block));
     return block->sequence;
 }
+
+/* ---- the sink, in order with the events ---- */
 
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
@@ -289,7 +333,9 @@ void mt_alloc_release_cached(struct mt_alloc *alloc)
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
 {
     mt_biased_lock_take(&alloc->lock);
+    assert(alloc->sink.intern_label != NULL);
     mt_label_id id = alloc->sink.intern_label(alloc->sink.context, label);
+    assert(mt_label_category(id) < MT_MOST_CATEGORIES);
     mt_biased_lock_give(&alloc->lock);
     return id;
 }
@@ -297,6 +343,7 @@ mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label 
 mt_span_id mt_alloc_intern_span(struct mt_alloc *alloc, mt_span_id parent, const char *name)
 {
     mt_biased_lock_take(&alloc->lock);
+    assert(alloc->sink.intern_span != NULL);
     mt_span_id id = alloc->sink.intern_span(alloc->sink.context, parent, name);
     mt_biased_lock_give(&alloc->lock);
     return id;
@@ -312,6 +359,7 @@ mt_category mt_alloc_intern_category(struct mt_alloc *alloc, const char *name)
 
 void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
+    assert(kind >= MT_EVENT_SPAN_BEGIN && kind < MT_EVENT_KIND_COUNT);
     struct mt_event event = {.kind = (uint16_t)kind, .value = value, .span = span};
     mt_biased_lock_take(&alloc->lock);
     if (kind == MT_EVENT_STEP_BEGIN)
@@ -320,7 +368,7 @@ void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, m
     mt_biased_lock_give(&alloc->lock);
 }
 
-/* On the clock of the events, of which 0 is the first moment. */
+/* Returns a time of the device on the clock of the events, which begins at 0. */
 static uint64_t since_start(const struct mt_alloc *alloc, uint64_t device_ns)
 {
     return device_ns > alloc->start_ns ? device_ns - alloc->start_ns : 0;
@@ -330,11 +378,11 @@ void mt_alloc_kernel(struct mt_alloc *alloc, const struct mt_kernel *kernel)
 {
     if (alloc->sink.kernel == NULL)
         return;
-    struct mt_kernel told = *kernel;
-    told.start_ns = since_start(alloc, kernel->start_ns);
-    told.end_ns = since_start(alloc, kernel->end_ns);
+    struct mt_kernel stored = *kernel;
+    stored.start_ns = since_start(alloc, kernel->start_ns);
+    stored.end_ns = since_start(alloc, kernel->end_ns);
     mt_biased_lock_take(&alloc->lock);
-    alloc->sink.kernel(alloc->sink.context, &told);
+    alloc->sink.kernel(alloc->sink.context, &stored);
     mt_biased_lock_give(&alloc->lock);
 }
 
@@ -356,6 +404,8 @@ mt_status mt_alloc_flush(struct mt_alloc *alloc)
     mt_biased_lock_give(&alloc->lock);
     return status;
 }
+
+/* ---- statistics ---- */
 
 static uint64_t largest_free(const struct mt_alloc *alloc)
 {
@@ -388,5 +438,6 @@ void mt_alloc_reset_peaks(struct mt_alloc *alloc)
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         reset_peak(&alloc->stats.category[c]);
     alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
+    assert(is_counted(alloc));
     mt_biased_lock_give(&alloc->lock);
 }

@@ -1,11 +1,14 @@
-/* The walker: derives every counter and index anew from the segments and their blocks, and compares. */
+/* The walks over all segments and blocks: the check, which derives every counter and index again and compares, and the
+ * fingerprint. */
+#include "alloc/alloc.h"
 #include "alloc/block.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 
-/* What a walk over all blocks finds. */
+/* The sums of a walk over all blocks. */
 struct found {
-    struct mt_alloc_stats stats; /* live and reserved figures only */
+    struct mt_alloc_stats stats; /* only of live blocks and reserved bytes */
     uint64_t free_blocks;
 };
 
@@ -39,9 +42,9 @@ static mt_status check_hole(const struct mt_block *block)
     if (block->is_free || block->users != NULL)
         return differ(block, "is a hole, and free or in use");
     if (!block->segment->is_range)
-        return differ(block, "is a hole in what was reserved in one piece");
+        return differ(block, "is a hole in a segment that was reserved in one piece");
     if (block->offset % MT_SEGMENT_UNIT != 0 || block->bytes % MT_SEGMENT_UNIT != 0)
-        return differ(block, "is a hole that is no number of pages");
+        return differ(block, "is a hole and no number of pages");
     if (block->after != NULL && block->after->is_hole)
         return differ(block, "is a hole, and so is the next");
     return MT_OK;
@@ -50,7 +53,7 @@ static mt_status check_hole(const struct mt_block *block)
 static mt_status check_live(const struct mt_block *block, struct found *found)
 {
     if (block->requested_bytes == 0 || block->requested_bytes > block->bytes)
-        return differ(block, "is out for a request that it does not fit");
+        return differ(block, "is out for a request that does not fit");
     mt_category category = mt_label_category(block->label);
     if (category >= MT_MOST_CATEGORIES)
         return differ(block, "is out without a category");
@@ -63,11 +66,11 @@ static mt_status check_block(const struct mt_alloc *alloc, const struct mt_segme
                              const struct mt_block *block, uint64_t offset, struct found *found)
 {
     if (block->segment != segment)
-        return mt_fail(MT_FAILED, "segment %u holds a block that names another", segment->birth);
+        return mt_fail(MT_FAILED, "segment %u has a block that belongs to another", segment->birth);
     if (block->offset != offset)
         return differ(block, "does not begin where the one before ends");
     if (block->bytes == 0 || block->bytes % MT_BLOCK_UNIT != 0)
-        return differ(block, "is no multiple of the unit");
+        return differ(block, "has a size that is no multiple of the unit");
     if (block->after != NULL && block->after->before != block)
         return differ(block, "is not linked back from the next");
     if (block->is_hole)
@@ -80,7 +83,7 @@ static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segm
     uint64_t offset = 0, mapped = 0;
     uint32_t holes = 0;
     if (segment->first->before != NULL)
-        return differ(segment->first, "is the first and has one before it");
+        return differ(segment->first, "is the first and has a block before it");
     for (const struct mt_block *block = segment->first; block != NULL; block = block->after) {
         mt_status status = check_block(alloc, segment, block, offset, found);
         if (status != MT_OK)
@@ -89,7 +92,7 @@ static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segm
         mapped += block->is_hole ? 0 : block->bytes;
         holes += block->is_hole;
         if (block->after == NULL && segment->last != block)
-            return differ(block, "is the last, and the segment has another for it");
+            return differ(block, "is the last, and the segment's last block is another");
     }
     if (mapped == 0 || mapped != segment->mapped_bytes || holes != segment->holes)
         return mt_fail(MT_FAILED,
@@ -111,7 +114,7 @@ static mt_status check_segment(const struct mt_alloc *alloc, const struct mt_seg
     if ((segment->newer != NULL ? segment->newer->older : alloc->newest) != segment)
         return mt_fail(MT_FAILED, "segment %u is not linked back", segment->birth);
     if (segment->birth >= alloc->next_birth)
-        return mt_fail(MT_FAILED, "segment %u is not born yet", segment->birth);
+        return mt_fail(MT_FAILED, "segment %u has a birth that was not given out yet", segment->birth);
     found->stats.segments++;
     found->stats.reserved_bytes += segment->mapped_bytes;
     return check_tiling(alloc, segment, found);
@@ -135,7 +138,7 @@ static mt_status compare_count(const char *owner, const struct mt_alloc_count *c
     if (status == MT_OK &&
         (counted->peak_requested_bytes < counted->requested_bytes ||
          counted->peak_allocated_bytes < counted->allocated_bytes || counted->total_allocs < counted->blocks))
-        status = mt_fail(MT_FAILED, "%s: a peak is lower than what it is the peak of", owner);
+        status = mt_fail(MT_FAILED, "%s: a peak is below its counter", owner);
     return status;
 }
 
@@ -151,7 +154,7 @@ static mt_status compare_stats(const struct mt_alloc *alloc, const struct found 
     if (status == MT_OK)
         status = compare("all", "reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes);
     if (status == MT_OK && counted->peak_reserved_bytes < counted->reserved_bytes)
-        status = mt_fail(MT_FAILED, "the peak of reserved bytes is lower than they are");
+        status = mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
     if (status == MT_OK && alloc->device->reserved_bytes < counted->reserved_bytes)
         status = mt_fail(MT_FAILED, "the device counts fewer reserved bytes than the allocator");
     return status;
@@ -181,4 +184,32 @@ mt_status mt_alloc_check(struct mt_alloc *alloc)
     mt_status status = check_all(alloc);
     mt_biased_lock_give(&alloc->lock);
     return status;
+}
+
+/* ---- the fingerprint ---- */
+
+static uint64_t fold(uint64_t sum, uint64_t value)
+{
+    return mt_splitmix64(sum ^ value);
+}
+
+static uint64_t fold_segment(uint64_t sum, const struct mt_segment *segment)
+{
+    sum = fold(sum, segment->birth);
+    sum = fold(sum, (uint64_t)segment->stream << 8 | (uint64_t)segment->pool);
+    for (const struct mt_block *block = segment->first; block != NULL; block = block->after)
+        sum = fold(sum, block->bytes << 2 | block->is_hole << 1 | block->is_free);
+    return sum;
+}
+
+/* Labels and times are left out, so a step that leaves all blocks as it found them has the number of the step before. */
+uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc)
+{
+    mt_biased_lock_take(&alloc->lock);
+    uint64_t sum = alloc->next_birth;
+    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
+        sum = fold_segment(sum, segment);
+    sum = fold(sum, alloc->policy->fingerprint(alloc));
+    mt_biased_lock_give(&alloc->lock);
+    return sum;
 }

@@ -1,8 +1,10 @@
-/* Settings of an allocator as people write them: "policy=torch,max_split=200MiB". */
-#include "alloc/alloc.h"
+#include "alloc/alloc_settings.h"
+
 #include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@ enum { POLICY_COUNT = sizeof policy_names / sizeof policy_names[0], KEY_COUNT = 
 
 const char *mt_policy_name(mt_policy policy)
 {
+    assert((size_t)policy < POLICY_COUNT);
     return policy_names[policy];
 }
 
@@ -95,6 +98,15 @@ static mt_status parse_item(const char *text, size_t length, struct mt_alloc_set
     return parse_pair(item, equals + 1, settings);
 }
 
+/* True if the settings have the invariants of the header. */
+static bool is_valid(const struct mt_alloc_settings *settings)
+{
+    int divisions = settings->roundup_power2_divisions;
+    return (size_t)settings->policy < POLICY_COUNT && settings->max_split_bytes > LEAST_MAX_SPLIT_BYTES &&
+           divisions >= 0 && divisions <= MOST_DIVISIONS && (divisions & (divisions - 1)) == 0 &&
+           settings->gc_threshold >= 0 && settings->gc_threshold < 1;
+}
+
 static bool has_torch_settings(const struct mt_alloc_settings *settings)
 {
     return settings->max_split_bytes != UINT64_MAX || settings->roundup_power2_divisions != 0 ||
@@ -115,11 +127,12 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
     }
     if (settings.policy != MT_POLICY_TORCH && has_torch_settings(&settings))
         return mt_fail(MT_USAGE, "max_split, roundup_power2_divisions and gc_threshold are settings of policy=torch");
+    assert(is_valid(&settings));
     *out = settings;
     return MT_OK;
 }
 
-/* The fewest digits that read back as the same number. */
+/* Adds the setting with the fewest digits that read back as the same number. */
 static void add_share(struct mt_text *out, double share)
 {
     char digits[32];

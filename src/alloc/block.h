@@ -1,33 +1,45 @@
-/* The parts that an allocator is made of, as its files share them; nobody outside of this folder includes this.
+/* The structures of an allocator that its files share, and the tiling of segments by blocks. Nothing outside of this folder
+ * includes this file.
  *
- *   oldest ─▶ segment 0 ─▶ segment 1 ─▶ …                  in birth order
+ *   oldest ─▶ segment 0 ─▶ segment 1 ─▶ …                  in order of birth
  *                │
  *              first ─▶ out ⇄ free ⇄ out ⇄ hole ◀─ last    blocks tile the segment, in order of offset
  *
- * A segment is reserved in one piece, or is a range of addresses: there, what has no memory is a hole.
+ *   ├──────── block ────────┤   split   ├─ block ─┼─── rest ───┤
+ *   ├─ block ─┼─── after ───┤   absorb  ├──────── block ────────┤
  *
- * Common to both policies are how blocks tile a segment (tiling.h), segments in one piece (segment.c), ranges
- * (range.c), who uses a block (users.c), counting and emitting (alloc.c). A policy decides sizes, finds free blocks,
- * cuts them and keeps the index over them (torch_policy.c, tight_policy.c).
+ * A segment is reserved in one piece, or is a range of addresses. In a range, addresses without memory are a hole.
  *
- * What is rare is marked cold, here and in base/lock.h: a compiler that puts it into what every event passes saves
- * registers for it there, which took a tenth of an event.
+ * Both policies share the tiling (here), segments in one piece and users (segment.c), ranges (range.c), and counters and
+ * events (alloc.c). A policy chooses sizes, finds free blocks, splits them, and keeps the index of them (torch_policy.c,
+ * tight_policy.c). While a plan is followed, follow.c puts itself before the policy.
  *
- * Everything here is called with the allocator's lock held. */
+ * The tiling is inline, because it is most of the work on a block: a policy compiles it together with its index. Rare paths
+ * are marked cold, here and in base/lock.h: where a compiler inlines them, it saves registers for them in every event,
+ * which took a tenth of an event.
+ *
+ * Everything here is called with the allocator's lock held, except by create and destroy. */
 #ifndef MT_ALLOC_BLOCK_H
 #define MT_ALLOC_BLOCK_H
 
-#include "alloc/alloc.h"
-#include "base/biased_lock.h"
+#include "alloc/alloc_settings.h"
+#include "alloc/alloc_stats.h"
+#include "base/lock.h"
+#include "base/order.h"
+#include "base/sink.h"
+#include "device/device.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 enum {
-    MT_BLOCK_UNIT = 512,              /* every block begins at, and is as long as, a multiple of this */
-    MT_SEGMENT_UNIT = MT_DEVICE_PAGE, /* every segment, and every hole, is as long as a multiple of this */
+    MT_BLOCK_UNIT = 512,              /* offsets and sizes of blocks are multiples of this */
+    MT_SEGMENT_UNIT = MT_DEVICE_PAGE, /* sizes of segments, and offsets and sizes of holes, are multiples of this */
 };
 
-/* Small blocks have segments of their own, so that they never break up what large ones need. */
+struct mt_alloc;
+
+/* Small blocks have segments of their own, so that they never break up the space of large ones. */
 typedef enum mt_pool { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_COUNT } mt_pool;
 
 /* Another stream that uses a block. */
@@ -37,16 +49,17 @@ struct mt_user {
 };
 
 /* A part of a segment: out, free, or a hole.
- * Invariants: offset and bytes are multiples of MT_BLOCK_UNIT, of a hole of MT_SEGMENT_UNIT; before->offset +
- * before->bytes == offset; of two neighbours at most one is free, and at most one a hole; a block that is out has 0 <
- * requested_bytes <= bytes; a free one is in the policy's index exactly once, a hole never. */
+ * Invariants (mt_block_is_sound asserts those of one block): offset and bytes are multiples of MT_BLOCK_UNIT, of a hole of
+ * MT_SEGMENT_UNIT; before->offset + before->bytes == offset; of two neighbours at most one is free, and at most one is a
+ * hole; a block that is out has 0 < requested_bytes <= bytes; a free block is in the policy's index exactly once, a hole
+ * never. */
 struct mt_block {
     uint64_t bytes;
     uint64_t offset; /* in the segment */
     struct mt_segment *segment;
     struct mt_block *before, *after; /* neighbours in the segment; NULL at its ends */
     union {
-        struct mt_block *link[2]; /* while free: the policy's index; while spare: [0] is the next spare one */
+        struct mt_block *link[2]; /* while free: for the policy's index; while spare: [0] is the next spare one */
         struct {
             uint64_t sequence; /* while out: of its alloc event */
             uint64_t border;   /* in a plan's arena, out or free: see follow.c */
@@ -54,27 +67,27 @@ struct mt_block {
     };
     union {
         uint64_t requested_bytes; /* while out */
-        uint64_t freed_at;        /* while free, torch: how many searches its pool had seen */
+        uint64_t freed_at;        /* while free, torch: the number of searches in its pool until then */
     };
     struct mt_user *users; /* while out: streams beside its own, each once */
-    uint32_t priority;     /* random, of the structure's place in a tree; fixed for its life */
+    uint32_t priority;     /* in a tree: random, fixed for the life of the structure */
     mt_label_id label;     /* while out */
     mt_span_id span;       /* while out */
-    bool is_free;          /* not out, and no hole */
+    bool is_free;          /* neither out nor a hole */
     bool is_hole;          /* without memory */
 };
 
-/* What was reserved from the device in one piece, or a range of addresses with memory under parts of it.
- * Invariants: bytes is a multiple of MT_SEGMENT_UNIT; first->offset == 0; the blocks tile it; births never repeat and
- * grow along the list; mapped_bytes is the sum of the blocks but for holes, and above 0; without is_range there is no
- * hole. */
+/* Memory that was reserved from the device in one piece, or a range of addresses with memory under parts of it.
+ * Invariants: bytes is a multiple of MT_SEGMENT_UNIT; first->offset == 0; the blocks tile it; births are unique and ascend
+ * along the list; mapped_bytes is the sum of the blocks that are no holes, and above 0; `holes` counts the holes, of which
+ * there are none unless is_range. */
 struct mt_segment {
     mt_addr address;
     uint64_t bytes;        /* of addresses */
-    uint64_t mapped_bytes; /* that have memory */
+    uint64_t mapped_bytes; /* with memory */
     struct mt_block *first, *last;
     struct mt_segment *older, *newer;
-    void *home; /* tight: where its free blocks are kept; NULL until one is */
+    void *free_lists; /* tight: the size classes of its free blocks; NULL until they are looked up */
     uint32_t birth;
     uint32_t holes;
     mt_stream stream;
@@ -82,8 +95,8 @@ struct mt_segment {
     bool is_range;
 };
 
-/* Structures that wait to be used again; host memory is asked for in chunks, never for a single block.
- * Invariant: chunks only grow until the allocator is destroyed, so that a structure never moves. */
+/* Structures to be used again. Host memory is taken in chunks, never for a single block.
+ * Invariant: chunks live until the allocator is destroyed, so a structure never moves. */
 struct mt_block_store {
     struct mt_block *spare;
     struct mt_block **chunks;
@@ -92,13 +105,13 @@ struct mt_block_store {
     struct mt_user *spare_user;
 };
 
-/* The part of a free block that is handed out. Invariant: skip + bytes <= the block's. */
+/* The part of a free block that is handed out. Invariant: skip + bytes is at most the block's bytes. */
 struct mt_block_part {
-    uint64_t skip; /* what stays free before it */
+    uint64_t skip; /* bytes that stay free before it */
     uint64_t bytes;
 };
 
-/* What a policy does. `index` is what its create returned. */
+/* The functions of a policy. `index` is the result of its create. */
 struct mt_policy_table {
     const char *name;
     uint64_t small_limit_bytes; /* rounded requests up to this size belong to the small pool */
@@ -106,41 +119,42 @@ struct mt_policy_table {
     void *(*create)(void);
     void (*destroy)(void *index);
 
-    /* The bytes of the block that a request gets (more, if what remains is not split off); false if that overflows. */
+    /* Sets *out_bytes to the size of the block for a request (it gets more if the rest is not split off); false if that
+     * overflows. */
     bool (*round)(const struct mt_alloc_settings *settings, uint64_t requested_bytes, uint64_t *out_bytes);
 
-    /* The bytes of the least segment for a rounded request; false if that overflows. */
+    /* Sets *out_bytes to the size of the least segment for a rounded request; false if that overflows. */
     bool (*least_segment)(uint64_t bytes, uint64_t *out_bytes);
 
-    /* Takes the free block that suits best out of the index, cut to what is handed out for a request of `bytes`; NULL
-     * if none does. */
+    /* Takes the free block that fits best out of the index, splits off what is not needed for a request of `bytes`, and
+     * returns it; NULL if none fits. */
     struct mt_block *(*take)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
-    /* The same of memory that is taken from the device, after releasing what has to go first. NULL if that has no
-     * more: alloc->growth tells why. */
+    /* The same from new memory of the device, after releasing whatever has to go first. NULL if the device has no more:
+     * alloc->failure is the reason. */
     struct mt_block *(*grow)(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label);
 
-    /* Joins a free block that is not in the index with its free neighbours, and puts the whole there. Returns that. */
+    /* Coalesces a free block that is not in the index with its free neighbours, puts the result there and returns it. */
     struct mt_block *(*give)(struct mt_alloc *alloc, struct mt_block *block);
 
-    /* One block, as it is, into the index and out of it. */
+    /* Put one block into the index, and take it out. */
     void (*insert)(struct mt_alloc *alloc, struct mt_block *block);
     void (*remove)(struct mt_alloc *alloc, struct mt_block *block);
 
-    /* Whether the index holds a free block where a search would find it. For tests: may take long. */
+    /* True if a search in the index would find a free block. For tests: may take long. */
     bool (*holds)(const struct mt_alloc *alloc, const struct mt_block *block);
 
-    /* A number for what else decides which block is found next than which blocks there are. */
-    uint64_t (*remembers)(const struct mt_alloc *alloc);
+    /* Returns a number for all the state, beyond the tiling, that decides which block is found next. */
+    uint64_t (*fingerprint)(const struct mt_alloc *alloc);
 
-    /* Compares the index with itself and counts what it holds: MT_FAILED with the first difference. */
+    /* Compares the index with itself, and counts its blocks. Fails with MT_FAILED and the first difference. */
     mt_status (*check)(const struct mt_alloc *alloc, uint64_t *out_blocks);
 };
 
 extern const struct mt_policy_table mt_policy_torch, mt_policy_tight;
 
-/* Invariants: stats.reserved_bytes is the sum over the segments; the list is in birth order; next_sequence events were
- * emitted; start_ns <= last_ns, which never shrinks. */
+/* Invariants: stats.reserved_bytes is the sum of mapped_bytes over the segments, and stats.segments their number;
+ * next_sequence is the number of events so far; start_ns <= last_ns, which never decreases. */
 struct mt_alloc {
     struct mt_biased_lock lock; /* guards everything below, the sink and its interner */
     const struct mt_policy_table *policy;
@@ -148,77 +162,210 @@ struct mt_alloc {
     struct mt_device *device;
     struct mt_sink sink;
     struct mt_alloc_settings settings;
-    uint64_t start_ns;              /* the device's clock at the creation: times are told from there */
-    uint64_t last_ns;               /* and at the last event that a sink wanted: threads' clocks differ a little */
-    _Atomic uint64_t next_sequence; /* written under the lock, read by anybody */
+    uint64_t start_ns;              /* the device's clock at the creation; times of events count from there */
+    uint64_t last_ns;               /* and at the last event for the sink: the clocks of threads differ a little */
+    _Atomic uint64_t next_sequence; /* written under the lock, read without it */
     uint32_t next_birth;
-    mt_status growth; /* of a request that is refused: why; of no meaning otherwise */
+    mt_status failure; /* of the device, for the request being served; only read if that is refused */
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
-    struct mt_follower *follower; /* of a plan (follow.h); NULL: none was given */
-    struct mt_alloc_stats stats;  /* largest_free_bytes is derived when asked for */
+    struct mt_follower *follower; /* of a plan (follow.h); NULL: there is none */
+    struct mt_alloc_stats stats;  /* largest_free_bytes is computed on demand */
 };
 
-/* Emits `event` with the next sequence number and the device's time, or that of the event before if it is later. */
+/* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
-/* Reserves a segment, and says so to the sink. Returns its one block, free and not in the index; NULL if the device
- * refuses: alloc->growth tells why. */
-struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
+/* ---- segments (segment.c) ---- */
 
-/* Gives an idle segment in one piece back, and says so. Its block must be in the index. */
-void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment);
-
-/* Bytes, rounded up to MT_SEGMENT_UNIT: of a segment or a block, where that fits. */
+/* Returns `bytes`, rounded up to MT_SEGMENT_UNIT: of a segment or a block, for which that never overflows. */
 static inline uint64_t mt_whole_pages(uint64_t bytes)
 {
+    assert(bytes <= UINT64_MAX - MT_SEGMENT_UNIT);
     return (bytes + MT_SEGMENT_UNIT - 1) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
 }
 
-/* Whether it is one free block. Not to be asked of a range, which gives back pages. */
+/* True if a segment in one piece is one free block. */
 static inline bool mt_segment_is_idle(const struct mt_segment *segment)
 {
     return segment->first->is_free && segment->first->bytes == segment->bytes;
 }
 
-/* A segment of which nothing has memory yet: one block, a hole where is_range says so and else free; and its end, of
- * which nobody is told. */
+/* Reserves a segment and emits its event. Returns its one block, free and not in the index; NULL if the device refuses:
+ * alloc->failure is the reason. */
+struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
+
+/* Gives an idle segment in one piece, whose block is in the index, back to the device and emits its event. */
+void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment);
+
+/* Adds a segment without memory: one block, a hole if like->is_range and else free. And removes one, without an event. */
 struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segment *like);
 void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment);
 
-/* Counts `bytes` at `offset` that got memory, or lost it, and says so. */
+/* Count `bytes` at `offset` that got memory, or lost it, and emit the event. */
 void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes);
 void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes);
 
-/* Gives what no block is taken from back to the device, until that amounts to `bytes`: idle segments and, of ranges,
- * every whole page; oldest first, ranges from their end. Returns what it amounts to. */
+/* Gives cached memory back to the device until it amounts to `bytes`: idle segments and the free pages of ranges, oldest
+ * first, ranges from their end. Returns the bytes given back. */
 uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes);
 
-/* Gives memory to a range of the stream and pool, until one of its free blocks has `bytes`: where the fewest pages are
- * missing, which is at its end unless pages were given back; a new range is opened where there is none, or none has the
- * room. Returns the block, not in the index; NULL if the device refuses. */
+/* ---- ranges (range.c) ---- */
+
+/* Maps memory to a range of the stream and pool until one of its free blocks has `bytes`. The place is the one that lacks
+ * the fewest pages, which is the range's end unless pages were given back. Opens a new range where none has the room.
+ * Returns the block, not in the index; NULL if the device refuses: alloc->failure is the reason. */
 struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
 
-/* Gives free whole pages of a range back, from its end on, until they amount to `bytes`; the range ends with its last
- * one. Returns what they amount to. */
+/* Gives free whole pages of a range back to the device, from its end on, until they amount to `bytes`. The range ends with
+ * its last page. Returns the bytes given back. */
 uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes);
 
-/* The block's own stream goes on after what its users have queued; then it has none. */
-__attribute__((cold, noinline)) void mt_block_follow_users(struct mt_alloc *alloc, struct mt_block *block);
-void mt_block_forget_users(struct mt_alloc *alloc, struct mt_block *block);
+/* ---- blocks ---- */
 
-/* Asks the host for more structures: none is spare. */
+/* Takes host memory for more structures, of which none is spare. */
 __attribute__((cold, noinline)) void mt_block_store_grow(struct mt_block_store *store);
 void mt_block_store_destroy(struct mt_block_store *store);
 
-/* The order in which equal sizes are told apart: by (bytes, segment birth, offset). Negative, 0, positive. */
+/* Makes the block's own stream wait for the work that its users have queued, and removes them. */
+__attribute__((cold, noinline)) void mt_block_wait_for_users(struct mt_alloc *alloc, struct mt_block *block);
+void mt_block_remove_users(struct mt_alloc *alloc, struct mt_block *block);
+
+/* Compares two blocks by bytes, then segment birth, then offset. Returns -1, 0 or 1. */
 static inline int mt_block_compare(const struct mt_block *a, const struct mt_block *b)
 {
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
     if (a->segment->birth != b->segment->birth)
         return a->segment->birth < b->segment->birth ? -1 : 1;
-    return (a->offset > b->offset) - (a->offset < b->offset);
+    return MT_COMPARE(a->offset, b->offset);
+}
+
+/* True if a block has a valid size and state and begins where the block before it ends: for asserts, in constant time. */
+static inline bool mt_block_is_sound(const struct mt_block *block)
+{
+    const struct mt_segment *segment = block->segment;
+    const struct mt_block *before = block->before, *after = block->after;
+    uint64_t unit = block->is_hole ? MT_SEGMENT_UNIT : MT_BLOCK_UNIT, end = block->offset + block->bytes;
+    bool begins = before != NULL ? before->after == block && before->offset + before->bytes == block->offset
+                                 : segment->first == block && block->offset == 0;
+    bool ends = after != NULL ? after->before == block && after->offset == end
+                              : segment->last == block && end == segment->bytes;
+    return begins && ends && block->bytes > 0 && block->bytes % unit == 0 && block->offset % unit == 0 &&
+           !(block->is_free && block->is_hole) && (!block->is_hole || segment->is_range);
+}
+
+/* True if no neighbour of a block is free, so that coalescing it is done: for asserts. */
+static inline bool mt_block_is_coalesced(const struct mt_block *block)
+{
+    return (block->before == NULL || !block->before->is_free) && (block->after == NULL || !block->after->is_free);
+}
+
+/* True if a block is out, as between take and give: for asserts. */
+static inline bool mt_block_is_out(const struct mt_block *block)
+{
+    return block->segment != NULL && !block->is_free && !block->is_hole && block->requested_bytes > 0 &&
+           block->requested_bytes <= block->bytes;
+}
+
+/* A policy's insert or remove. */
+typedef void mt_index_change(struct mt_alloc *alloc, struct mt_block *block);
+
+/* Returns a block that is linked to no other, neither free nor a hole. It is set field by field: clearing the whole
+ * structure takes longer than all the rest of a split. */
+static inline struct mt_block *mt_block_create(struct mt_block_store *store, struct mt_segment *segment,
+                                               uint64_t offset, uint64_t bytes)
+{
+    assert(bytes > 0 && offset + bytes <= segment->bytes);
+    if (store->spare == NULL)
+        mt_block_store_grow(store);
+    struct mt_block *block = store->spare;
+    assert(block->segment == NULL); /* it is spare */
+    store->spare = block->link[0];
+    block->bytes = bytes;
+    block->offset = offset;
+    block->segment = segment;
+    block->before = block->after = NULL;
+    block->users = NULL;
+    block->is_free = block->is_hole = false;
+    return block;
+}
+
+static inline void mt_block_destroy(struct mt_block_store *store, struct mt_block *block)
+{
+    assert(block->segment != NULL && block->users == NULL);
+    block->segment = NULL;
+    block->link[0] = store->spare;
+    store->spare = block;
+}
+
+/* Cuts `block` to `bytes` and returns the rest, in the same state: free and not in the index, or a hole. */
+static inline struct mt_block *mt_block_split(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
+{
+    struct mt_segment *segment = block->segment;
+    assert(bytes > 0 && bytes < block->bytes && (block->is_free || block->is_hole));
+    struct mt_block *rest = mt_block_create(&alloc->store, segment, block->offset + bytes, block->bytes - bytes);
+    rest->is_free = block->is_free;
+    rest->is_hole = block->is_hole;
+    segment->holes += block->is_hole;
+    block->bytes = bytes;
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after != NULL)
+        rest->after->before = rest;
+    else
+        segment->last = rest;
+    block->after = rest;
+    assert(mt_block_is_sound(block) && mt_block_is_sound(rest));
+    return rest;
+}
+
+/* Cuts a part out of a free block that is not in the index, and puts the rest on either side there. Returns the part. */
+static inline struct mt_block *mt_block_cut(struct mt_alloc *alloc, struct mt_block *block, struct mt_block_part part,
+                                            mt_index_change *insert)
+{
+    assert(block->is_free && part.bytes > 0 && part.skip + part.bytes <= block->bytes);
+    if (part.skip > 0) {
+        struct mt_block *before = block;
+        block = mt_block_split(alloc, before, part.skip);
+        insert(alloc, before);
+    }
+    if (block->bytes > part.bytes)
+        insert(alloc, mt_block_split(alloc, block, part.bytes));
+    return block;
+}
+
+/* Adds the bytes of the block after `block` to it, and destroys that one. Both are free and not in the index, or holes. */
+static inline void mt_block_absorb_after(struct mt_alloc *alloc, struct mt_block *block)
+{
+    struct mt_block *after = block->after;
+    assert(after->before == block && after->is_free == block->is_free && after->is_hole == block->is_hole);
+    block->segment->holes -= after->is_hole;
+    block->bytes += after->bytes;
+    block->after = after->after;
+    if (block->after != NULL)
+        block->after->before = block;
+    else
+        block->segment->last = block;
+    mt_block_destroy(&alloc->store, after);
+    assert(mt_block_is_sound(block));
+}
+
+/* Coalesces a free block that is not in the index with its free neighbours, which leave the index; returns the whole. */
+static inline struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_block *block, mt_index_change *remove)
+{
+    assert(block->is_free && mt_block_is_sound(block));
+    if (block->after != NULL && block->after->is_free) {
+        remove(alloc, block->after);
+        mt_block_absorb_after(alloc, block);
+    }
+    if (block->before != NULL && block->before->is_free) {
+        block = block->before;
+        remove(alloc, block);
+        mt_block_absorb_after(alloc, block);
+    }
+    assert(mt_block_is_coalesced(block));
+    return block;
 }
 
 #endif

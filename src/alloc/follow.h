@@ -1,8 +1,8 @@
-/* How an allocator follows a plan: an arena, one segment of the plan's size, in which each planned request gets its
- * place.
+/* Following a plan: an arena, one segment of the plan's size, in which each planned request gets its place.
  *
- * The arena's free blocks are not in the policy's index, where others would find them, but in the follower's, by place.
- * So while a plan is followed, the allocator's policy is the one it had but for the blocks of the arena.
+ * The free blocks of the arena are not in the policy's index, where other requests would find them, but in the follower's,
+ * by place. So while a plan is followed the allocator's policy is a copy of its own, in which the functions for the index
+ * treat the arena's blocks apart.
  *
  * Everything here is called with the allocator's lock held. */
 #ifndef MT_ALLOC_FOLLOW_H
@@ -10,19 +10,18 @@
 
 #include "alloc/block.h"
 
-/* For an allocator that has a follower: where the next request of `stream` lies by the plan, a block of it, out of
- * every index; NULL if the request, of `bytes` as the policy rounds it, is not the planned one, or if its place is
- * taken. Each request is told exactly once. */
+/* Returns the block at the place of the next request of `stream`, in no index. NULL if the request, of `bytes` as the
+ * policy rounds it, is not the planned one, or if its place is taken. The allocator has a follower, and calls this exactly
+ * once for each request. */
 struct mt_block *mt_follow_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes);
 
-/* From now on requests are those of a step. */
+/* Follows the plan of `step` from its first request on. */
 void mt_follow_step(struct mt_alloc *alloc, uint64_t step);
 
-/* Follows no more: hands the arena over to the policy. False if there was none to hand over. */
+/* Gives the plan up and hands the arena to the policy. False if no plan is followed. */
 bool mt_follow_give_up(struct mt_alloc *alloc);
 
-/* Called for a segment that goes back to the device, when its block has left the index: of the arena that is the plan's
- * end. */
+/* Ends the plan if `segment`, which goes back to the device, is the arena. Its block has left the index. */
 void mt_follow_unmapped(struct mt_alloc *alloc, const struct mt_segment *segment);
 
 /* NULL is allowed. */

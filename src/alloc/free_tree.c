@@ -2,7 +2,7 @@
 
 enum { LEFT, RIGHT };
 
-/* Parts `tree` at `block`: what comes before goes to *left, the rest to *right. */
+/* Parts `tree` at `block`: the blocks before it go to *left, the others to *right. */
 static void part(struct mt_block *tree, const struct mt_block *block, struct mt_block **left, struct mt_block **right)
 {
     while (tree != NULL) {
@@ -20,7 +20,7 @@ static void part(struct mt_block *tree, const struct mt_block *block, struct mt_
     *right = NULL;
 }
 
-/* One tree of two, of which every block of `left` comes before every block of `right`. */
+/* Returns the tree of both; every block of `left` comes before every block of `right`. */
 static struct mt_block *join(struct mt_block *left, struct mt_block *right)
 {
     struct mt_block *root;
@@ -43,20 +43,27 @@ static struct mt_block *join(struct mt_block *left, struct mt_block *right)
 void mt_free_tree_insert(struct mt_free_tree *tree, struct mt_block *block)
 {
     struct mt_block **place = &tree->root;
+    assert((tree->root == NULL) == (tree->count == 0));
     while (*place != NULL && (*place)->priority >= block->priority)
         place = &(*place)->link[mt_block_compare(*place, block) < 0 ? RIGHT : LEFT];
     part(*place, block, &block->link[LEFT], &block->link[RIGHT]);
     *place = block;
+    for (int side = LEFT; side <= RIGHT; side++)
+        assert(block->link[side] == NULL || block->link[side]->priority <= block->priority);
     tree->count++;
 }
 
 void mt_free_tree_remove(struct mt_free_tree *tree, struct mt_block *block)
 {
     struct mt_block **place = &tree->root;
-    while (*place != block)
+    assert(tree->count > 0);
+    while (*place != block) {
+        assert(*place != NULL); /* or the block is not in the tree */
         place = &(*place)->link[mt_block_compare(*place, block) < 0 ? RIGHT : LEFT];
+    }
     *place = join(block->link[LEFT], block->link[RIGHT]);
     tree->count--;
+    assert((tree->root == NULL) == (tree->count == 0));
 }
 
 struct mt_block *mt_free_tree_find(const struct mt_free_tree *tree, uint64_t bytes)

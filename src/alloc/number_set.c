@@ -2,12 +2,14 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { WORD_SHIFT = 6, WORD_BITS = 1 << WORD_SHIFT };
 
 struct mt_number_set mt_number_set_create(uint32_t bound)
 {
+    assert(bound > 0);
     struct mt_number_set set = {.bound = bound};
     size_t bits = bound;
     for (int level = 0; level < MT_NUMBER_LEVELS; level++) {
@@ -29,7 +31,7 @@ static uint64_t bit_of(uint32_t number)
     return UINT64_C(1) << number % WORD_BITS;
 }
 
-/* The bits of a word up to that of `number`. */
+/* Returns a word with the bits up to that of `number`. */
 static uint64_t bits_up_to(uint32_t number)
 {
     return UINT64_MAX >> (WORD_BITS - 1 - number % WORD_BITS);
@@ -42,6 +44,7 @@ static uint32_t highest_bit(uint64_t word)
 
 void mt_number_set_insert(struct mt_number_set *set, uint32_t number)
 {
+    assert(number < set->bound);
     for (int level = 0; level < MT_NUMBER_LEVELS; level++, number >>= WORD_SHIFT) {
         uint64_t *word = &set->words[level][number >> WORD_SHIFT];
         bool was_empty = *word == 0;
@@ -53,6 +56,7 @@ void mt_number_set_insert(struct mt_number_set *set, uint32_t number)
 
 void mt_number_set_remove(struct mt_number_set *set, uint32_t number)
 {
+    assert(number < set->bound);
     for (int level = 0; level < MT_NUMBER_LEVELS; level++, number >>= WORD_SHIFT) {
         uint64_t *word = &set->words[level][number >> WORD_SHIFT];
         *word &= ~bit_of(number);
@@ -66,7 +70,7 @@ bool mt_number_set_has(const struct mt_number_set *set, uint32_t number)
     return number < set->bound && (set->words[0][number >> WORD_SHIFT] & bit_of(number)) != 0;
 }
 
-/* The greatest member under word `index` of a level, which is not zero. */
+/* Returns the greatest member under word `index` of a level, which is not zero. */
 static uint32_t greatest_under(const struct mt_number_set *set, int level, uint32_t index)
 {
     for (; level >= 0; level--)
@@ -76,6 +80,7 @@ static uint32_t greatest_under(const struct mt_number_set *set, int level, uint3
 
 bool mt_number_set_find_below(const struct mt_number_set *set, uint32_t number, uint32_t *out)
 {
+    assert(number < set->bound);
     for (int level = 0; level < MT_NUMBER_LEVELS; level++) {
         uint32_t index = number >> WORD_SHIFT;
         uint64_t word = set->words[level][index] & bits_up_to(number);

@@ -1,37 +1,38 @@
-/* Packing by greed, and by learning from where greed failed.
+/* Greedy packing, repeated in better orders.
  *
- * Blocks are placed one after the other, each at the lowest offset that none of those placed before it forbids. All
- * lies in the order. Two are tried: the largest first; and what is live at the peak first, the longest-lived lowest,
- * which leaves one gap and not many. What sticks out of the bound in the better one came too late: it moves forward to
- * half its place in the order, and all are placed again, until the bound is met or the effort spent. The best packing
- * is kept. */
+ * Blocks are placed one after the other, each at the lowest offset where it overlaps no block that was placed before and is
+ * live when it is. The result depends on the order alone. Two orders are tried: the largest first; and the blocks that are
+ * live at the peak first, the longest-lived lowest, which leaves one gap instead of many. In the better one, a block that
+ * ends above the bound was placed too late: it moves forward to half its position in the order, and all are placed again,
+ * until the bound is met or the effort is spent. The best packing is kept. */
 #include "alloc/plan_pack.h"
 
 #include "base/memory.h"
 #include "base/order.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     MOST_ROUNDS = 24,
-    MOST_COMPARISONS = 400 * 1000 * 1000, /* of a block with one that was placed: about a nanosecond each */
+    MOST_COMPARISONS = 400 * 1000 * 1000, /* of a block with a placed one: about a nanosecond each */
 };
 
-/* What is placed, in order of offset; one array for each of its fields, of which most comparisons read two.
- * Invariants: no two that are live at once overlap; the bits of eras are those of the axis's 64 parts in which it
- * lives. */
+/* The placed blocks, in order of offset. Each field has an array of its own, because most comparisons read only two.
+ * Invariants: no two blocks that are live at once overlap; time has 64 parts, the eras, and eras[i] has the bits of those in
+ * which block i is live. */
 struct layout {
     uint64_t *offsets, *ends, *eras;
-    struct mt_pack_life (*lives)[2];
+    struct mt_pack_lifetime (*lifetimes)[2];
     size_t count;
     uint64_t end_bytes;   /* the highest end */
-    uint64_t comparisons; /* ever */
-    uint32_t era_moments; /* how long a part of the axis is */
+    uint64_t comparisons; /* of all packings so far */
+    uint32_t era_moments; /* the length of an era */
 };
 
-/* Where a block stands in an order. */
+/* A block with the keys of its position in an order. */
 struct rank {
     uint64_t first, second; /* ascending */
     uint32_t block;
@@ -46,39 +47,43 @@ static int compare_ranks(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->block, b->block);
 }
 
-static bool meet(struct mt_pack_life a, struct mt_pack_life b)
+/* True if two lifetimes have a moment in common. */
+static bool meet(struct mt_pack_lifetime a, struct mt_pack_lifetime b)
 {
     return a.from < b.until && b.from < a.until;
 }
 
-/* Empty second lives, which are at moment 0, meet nothing. */
-static bool live_at_once(const struct mt_pack_life a[2], const struct mt_pack_life b[2])
+/* True if two blocks are live at the same moment. An empty lifetime is at moment 0 and meets none. */
+static bool live_at_once(const struct mt_pack_lifetime a[2], const struct mt_pack_lifetime b[2])
 {
     return meet(a[0], b[0]) || meet(a[0], b[1]) || meet(a[1], b[0]) || meet(a[1], b[1]);
 }
 
-/* The bits from that of one era to that of another. */
+/* Returns the bits from that of one era to that of another. */
 static uint64_t bits_between(uint32_t from, uint32_t to)
 {
+    assert(from <= to && to < 64);
     return UINT64_MAX << from & UINT64_MAX >> (63 - to);
 }
 
-static uint64_t eras_of(const struct layout *layout, const struct mt_pack_life lives[2])
+static uint64_t eras_of(const struct layout *layout, const struct mt_pack_lifetime lifetimes[2])
 {
     uint64_t eras = 0;
     for (int i = 0; i < 2; i++)
-        if (lives[i].until > lives[i].from)
-            eras |= bits_between(lives[i].from / layout->era_moments, (lives[i].until - 1) / layout->era_moments);
+        if (lifetimes[i].until > lifetimes[i].from)
+            eras |=
+                bits_between(lifetimes[i].from / layout->era_moments, (lifetimes[i].until - 1) / layout->era_moments);
     return eras;
 }
 
-/* The lowest offset at which `block` overlaps nothing that is live when it is. */
+/* Returns the lowest offset at which `block` overlaps no placed block that is live when it is. */
 static uint64_t lowest_offset(struct layout *layout, const struct mt_pack_block *block, uint64_t eras)
 {
     uint64_t offset = 0;
     size_t i = 0;
     for (; i < layout->count && layout->offsets[i] < offset + block->bytes; i++)
-        if ((layout->eras[i] & eras) != 0 && live_at_once(layout->lives[i], block->lives) && layout->ends[i] > offset)
+        if ((layout->eras[i] & eras) != 0 && live_at_once(layout->lifetimes[i], block->lifetimes) &&
+            layout->ends[i] > offset)
             offset = layout->ends[i];
     layout->comparisons += i;
     return offset;
@@ -89,7 +94,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* How many were placed at offsets below `offset`. */
+/* Returns the number of placed blocks with offsets below `offset`. */
 static size_t count_below(const struct layout *layout, uint64_t offset)
 {
     size_t low = 0, high = layout->count;
@@ -110,18 +115,19 @@ static void open_gap(void *array, size_t size, size_t at, size_t count)
     memmove(bytes + (at + 1) * size, bytes + at * size, (count - at) * size);
 }
 
-/* Adds a block that has its offset. */
+/* Adds a block at its offset. */
 static void add(struct layout *layout, const struct mt_pack_block *block, uint64_t eras)
 {
     size_t at = count_below(layout, block->offset);
+    assert(at <= layout->count && block->bytes > 0);
     open_gap(layout->offsets, sizeof *layout->offsets, at, layout->count);
     open_gap(layout->ends, sizeof *layout->ends, at, layout->count);
     open_gap(layout->eras, sizeof *layout->eras, at, layout->count);
-    open_gap(layout->lives, sizeof *layout->lives, at, layout->count);
+    open_gap(layout->lifetimes, sizeof *layout->lifetimes, at, layout->count);
     layout->offsets[at] = block->offset;
     layout->ends[at] = block->offset + block->bytes;
     layout->eras[at] = eras;
-    memcpy(layout->lives[at], block->lives, sizeof block->lives);
+    memcpy(layout->lifetimes[at], block->lifetimes, sizeof block->lifetimes);
     layout->count++;
     layout->end_bytes = larger(layout->end_bytes, layout->ends[at]);
 }
@@ -130,7 +136,7 @@ static void place_in_order(struct layout *layout, struct mt_pack_block *blocks, 
 {
     for (size_t i = 0; i < count; i++) {
         struct mt_pack_block *block = &blocks[order[i].block];
-        uint64_t eras = eras_of(layout, block->lives);
+        uint64_t eras = eras_of(layout, block->lifetimes);
         block->offset = lowest_offset(layout, block, eras);
         add(layout, block, eras);
     }
@@ -140,21 +146,21 @@ static uint32_t last_moment(const struct mt_pack_block *blocks, size_t count)
 {
     uint32_t last = 0;
     for (size_t i = 0; i < count; i++)
-        for (int life = 0; life < 2; life++)
-            if (blocks[i].lives[life].until > last)
-                last = blocks[i].lives[life].until;
+        for (int j = 0; j < 2; j++)
+            if (blocks[i].lifetimes[j].until > last)
+                last = blocks[i].lifetimes[j].until;
     return last;
 }
 
-/* The most that is live at once, and in *out_moment the first moment when it is. */
+/* Returns the most bytes that are live at once, and sets *out_moment to the first moment when they are. */
 static uint64_t find_peak(const struct mt_pack_block *blocks, size_t count, uint32_t *out_moment)
 {
     uint32_t last = last_moment(blocks, count);
-    uint64_t *change = mt_host_alloc(((size_t)last + 1) * sizeof *change); /* wraps around where it is negative */
+    uint64_t *change = mt_host_alloc(((size_t)last + 1) * sizeof *change); /* wraps around if negative */
     for (size_t i = 0; i < count; i++)
-        for (int life = 0; life < 2; life++) {
-            change[blocks[i].lives[life].from] += blocks[i].bytes;
-            change[blocks[i].lives[life].until] -= blocks[i].bytes;
+        for (int j = 0; j < 2; j++) {
+            change[blocks[i].lifetimes[j].from] += blocks[i].bytes;
+            change[blocks[i].lifetimes[j].until] -= blocks[i].bytes;
         }
     uint64_t live = 0, peak = 0;
     *out_moment = 0;
@@ -165,6 +171,7 @@ static uint64_t find_peak(const struct mt_pack_block *blocks, size_t count, uint
             *out_moment = moment;
         }
     }
+    assert(live + change[last] == 0); /* every block was freed */
     free(change);
     return peak;
 }
@@ -175,29 +182,31 @@ uint64_t mt_pack_peak(const struct mt_pack_block *blocks, size_t count)
     return find_peak(blocks, count, &moment);
 }
 
-static uint64_t lifetime(const struct mt_pack_block *block)
+static uint64_t total_lifetime(const struct mt_pack_block *block)
 {
-    return (uint64_t)(block->lives[0].until - block->lives[0].from) + (block->lives[1].until - block->lives[1].from);
+    return (uint64_t)(block->lifetimes[0].until - block->lifetimes[0].from) +
+           (block->lifetimes[1].until - block->lifetimes[1].from);
 }
 
-/* The largest first, then the longest-lived. */
+/* Ranks the largest first, then the longest-lived. */
 static void rank_by_size(const struct mt_pack_block *blocks, size_t begin, size_t end, struct rank *out)
 {
     for (size_t i = begin; i < end; i++)
-        out[i - begin] = (struct rank){UINT64_MAX - blocks[i].bytes, UINT64_MAX - lifetime(&blocks[i]), (uint32_t)i};
+        out[i - begin] =
+            (struct rank){UINT64_MAX - blocks[i].bytes, UINT64_MAX - total_lifetime(&blocks[i]), (uint32_t)i};
     qsort(out, end - begin, sizeof *out, compare_ranks);
 }
 
-/* What is live at the peak first, of that the longest-lived; then the largest. */
+/* Ranks the blocks that are live at the peak first, by lifetime, the longest first; then the others, the largest first. */
 static void rank_by_peak(const struct mt_pack_block *blocks, size_t count, struct rank *out)
 {
     uint32_t moment;
     find_peak(blocks, count, &moment);
-    const struct mt_pack_life peak = {moment, moment + 1};
+    const struct mt_pack_lifetime peak = {moment, moment + 1};
     for (size_t i = 0; i < count; i++) {
         const struct mt_pack_block *block = &blocks[i];
-        bool at_peak = meet(block->lives[0], peak) || meet(block->lives[1], peak);
-        uint64_t size = UINT64_MAX / 2 - block->bytes / 2, age = UINT64_MAX - lifetime(block);
+        bool at_peak = meet(block->lifetimes[0], peak) || meet(block->lifetimes[1], peak);
+        uint64_t size = UINT64_MAX / 2 - block->bytes / 2, age = UINT64_MAX - total_lifetime(block);
         out[i] = at_peak ? (struct rank){0, age, (uint32_t)i} : (struct rank){1 + size, age, (uint32_t)i};
     }
     qsort(out, count, sizeof *out, compare_ranks);
@@ -209,7 +218,7 @@ static struct layout layout_create(const struct mt_pack_block *blocks, size_t co
     layout.offsets = mt_host_alloc((count + 1) * sizeof *layout.offsets);
     layout.ends = mt_host_alloc((count + 1) * sizeof *layout.ends);
     layout.eras = mt_host_alloc((count + 1) * sizeof *layout.eras);
-    layout.lives = mt_host_alloc((count + 1) * sizeof *layout.lives);
+    layout.lifetimes = mt_host_alloc((count + 1) * sizeof *layout.lifetimes);
     return layout;
 }
 
@@ -218,22 +227,22 @@ static void layout_destroy(struct layout *layout)
     free(layout->offsets);
     free(layout->ends);
     free(layout->eras);
-    free(layout->lives);
+    free(layout->lifetimes);
 }
 
-/* Moves what ends above `enough_bytes` forward to half its place in the order. */
-static void learn(const struct mt_pack_block *blocks, size_t count, uint64_t enough_bytes, struct rank *order)
+/* Moves the blocks that end above `enough_bytes` forward to half their positions in the order. */
+static void reorder(const struct mt_pack_block *blocks, size_t count, uint64_t enough_bytes, struct rank *order)
 {
     for (size_t i = 0; i < count; i++) {
         const struct mt_pack_block *block = &blocks[order[i].block];
-        bool sticks_out = block->offset + block->bytes > enough_bytes;
-        order[i].first = sticks_out ? 2 * i : 4 * i + 1;
+        bool is_too_high = block->offset + block->bytes > enough_bytes;
+        order[i].first = is_too_high ? 2 * i : 4 * i + 1;
         order[i].second = 0;
     }
     qsort(order, count, sizeof *order, compare_ranks);
 }
 
-/* A search for the order that packs best. Invariant: best_offsets are those of a packing of best_bytes. */
+/* A search for the best order. Invariant: best_offsets are those of a packing of best_bytes. */
 struct search {
     struct mt_pack_block *blocks;
     size_t count;
@@ -243,7 +252,7 @@ struct search {
     uint64_t *best_offsets;
 };
 
-/* Places all blocks in an order; true if they were never packed better. */
+/* Places all blocks in an order; true if that is the best packing so far. */
 static bool try_order(struct search *search, const struct rank *order)
 {
     struct layout *layout = &search->layout;
@@ -252,6 +261,7 @@ static bool try_order(struct search *search, const struct rank *order)
     place_in_order(layout, search->blocks, order, search->count);
     if (layout->end_bytes >= search->best_bytes)
         return false;
+    assert(layout->count == search->count);
     search->best_bytes = layout->end_bytes;
     for (size_t i = 0; i < search->count; i++)
         search->best_offsets[i] = search->blocks[i].offset;
@@ -263,19 +273,19 @@ static bool goes_on(const struct search *search)
     return search->best_bytes > search->enough_bytes && search->layout.comparisons < MOST_COMPARISONS;
 }
 
-/* Gives the blocks the offsets of the best packing so far. */
+/* Sets the offsets of the blocks to those of the best packing so far. */
 static void restore_best(struct search *search)
 {
     for (size_t i = 0; i < search->count; i++)
         search->blocks[i].offset = search->best_offsets[i];
 }
 
-/* Learns from the best packing so far, which had this order, and goes on from what comes of it. */
+/* Reorders the best packing so far, which had this order, again and again. */
 static void improve(struct search *search, struct rank *order)
 {
     restore_best(search);
     for (int round = 0; round < MOST_ROUNDS && goes_on(search); round++) {
-        learn(search->blocks, search->count, search->enough_bytes, order);
+        reorder(search->blocks, search->count, search->enough_bytes, order);
         try_order(search, order);
     }
 }
@@ -303,17 +313,18 @@ uint64_t mt_pack(struct mt_pack_block *blocks, size_t count, uint64_t enough_byt
     return search.best_bytes;
 }
 
-/* Of what is placed already only that counts which lives before the last of the others is gone. */
+/* Of the blocks that have their places, only those matter that are live before the last of the others is freed. */
 uint64_t mt_pack_around(struct mt_pack_block *blocks, size_t placed_count, size_t count)
 {
+    assert(placed_count <= count);
     struct layout layout = layout_create(blocks, count);
     struct rank *order = mt_host_alloc((count - placed_count + 1) * sizeof *order);
     uint32_t last = last_moment(&blocks[placed_count], count - placed_count);
     uint64_t end_bytes = 0;
     for (size_t i = 0; i < placed_count; i++) {
         end_bytes = larger(end_bytes, blocks[i].offset + blocks[i].bytes);
-        if (blocks[i].lives[0].from < last)
-            add(&layout, &blocks[i], eras_of(&layout, blocks[i].lives));
+        if (blocks[i].lifetimes[0].from < last)
+            add(&layout, &blocks[i], eras_of(&layout, blocks[i].lifetimes));
     }
     rank_by_size(blocks, placed_count, count, order);
     place_in_order(&layout, blocks, order, count - placed_count);

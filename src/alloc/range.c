@@ -1,15 +1,15 @@
-/* Segments that are ranges of addresses: they grow at their end, and give back any page that is wholly free.
+/* Segments that are ranges of addresses: they grow at their end, and give back any page that is free as a whole.
  *
  *   ├ out ┼ free ┼ out ┼ hole ┼ out ┼ free ┼────── hole ──────┤
  *                                          ▲                  ▲
  *                                   memory so far        the range's end
  *
- * Addresses cost nothing, so a range is as large as the device's capacity, and what it grows by joins the free block at
- * its end: nothing is left over that is too small for the next request. Holes are only made when the device refuses
- * memory, and filled again where that takes the fewest pages. */
-#include "alloc/tiling.h"
+ * Addresses cost nothing, so a range is as large as the device's capacity. New memory joins the free block at its end, so
+ * nothing is left over that is too small for the next request. Holes are only made when the device refuses memory, and
+ * filled again where that takes the fewest pages. */
+#include "alloc/block.h"
 
-/* Of addresses in one range: a card has room for those of many streams. */
+/* The addresses of one range: a card has room for the ranges of many streams. */
 static const uint64_t MOST_BYTES = UINT64_C(1) << 43;
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -19,25 +19,28 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 /* ---- growing ---- */
 
-/* A hole gets memory, at most `bytes` (whole pages), and joins its free neighbours in the index; NULL if the device
- * refuses: alloc->growth tells why. */
+/* Maps memory at the beginning of a hole, at most `bytes` (whole pages). Returns the free block that this becomes, with its
+ * free neighbours, in the index; NULL if the device refuses. */
 static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint64_t bytes)
 {
     struct mt_segment *segment = hole->segment;
+    assert(hole->is_hole && mt_block_is_sound(hole) && bytes > 0 && bytes % MT_SEGMENT_UNIT == 0);
     bytes = smaller(bytes, hole->bytes);
-    alloc->growth = mt_device_range_map(alloc->device, segment->address + hole->offset, bytes);
-    if (alloc->growth != MT_OK)
+    alloc->failure = mt_device_range_map(alloc->device, segment->address + hole->offset, bytes);
+    if (alloc->failure != MT_OK)
         return NULL;
     if (bytes < hole->bytes)
         mt_block_split(alloc, hole, bytes);
     hole->is_hole = false;
     hole->is_free = true;
+    assert(segment->holes > 0);
     segment->holes--;
     mt_segment_count_mapped(alloc, segment, hole->offset, bytes);
     return alloc->policy->give(alloc, hole);
 }
 
-/* Fills what follows `block`, free or a hole, until it has `bytes`: there is room. Takes it out of the index. */
+/* Fills a hole, or the holes behind a free block, until the free block has `bytes`, for which there is room. Returns it,
+ * out of the index; NULL if the device refuses. */
 static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
     if (block->is_hole)
@@ -46,10 +49,12 @@ static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, 
         block = fill(alloc, block->after, mt_whole_pages(bytes - block->bytes));
     if (block != NULL)
         alloc->policy->remove(alloc, block);
+    assert(block == NULL || (block->is_free && block->bytes >= bytes));
     return block;
 }
 
-/* What `bytes` from the beginning of `block` on lack of memory; UINT64_MAX if something is out there. */
+/* Returns the memory that is missing in the `bytes` from the beginning of `block` on; UINT64_MAX if a block in them is
+ * out. */
 static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
 {
     uint64_t missing = 0;
@@ -76,7 +81,7 @@ static void consider(struct place *best, struct mt_block *block, uint64_t bytes)
         *best = (struct place){block, missing};
 }
 
-/* Looks through a range where it can grow. With its end as the only hole, that is there. */
+/* Considers every place of a range where it can grow. If its end is the only hole, that is the place. */
 static void search(struct place *best, const struct mt_segment *segment, uint64_t bytes)
 {
     struct mt_block *last = segment->last;
@@ -89,8 +94,8 @@ static void search(struct place *best, const struct mt_segment *segment, uint64_
             consider(best, block, bytes);
 }
 
-/* Opens a range and gives it its first memory; NULL if the device has no more of one or the other: alloc->growth tells
- * why, but of more than any range holds. */
+/* Opens a range and maps its first memory. Returns its free block, out of the index; NULL if the device has no more
+ * addresses or memory, or if `bytes` is more than a range may have. */
 static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
     struct mt_segment like = {.bytes = mt_whole_pages(smaller(alloc->device->capacity_bytes, MOST_BYTES)),
@@ -99,14 +104,14 @@ static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_
                               .is_range = true};
     if (bytes > like.bytes)
         return NULL;
-    alloc->growth = mt_device_range_open(alloc->device, like.bytes, &like.address);
-    if (alloc->growth != MT_OK)
+    alloc->failure = mt_device_range_open(alloc->device, like.bytes, &like.address);
+    if (alloc->failure != MT_OK)
         return NULL;
     struct mt_segment *segment = mt_segment_add(alloc, &like);
     struct mt_block *block = fill_up(alloc, segment->first, bytes);
     if (block != NULL)
         return block;
-    alloc->next_birth--; /* nobody heard of it */
+    alloc->next_birth--; /* no event has it */
     mt_segment_drop(alloc, segment);
     mt_device_range_close(alloc->device, like.address, like.bytes);
     return NULL;
@@ -131,19 +136,21 @@ static void merge_holes(struct mt_alloc *alloc, struct mt_block *hole)
         mt_block_absorb_after(alloc, hole->before);
 }
 
-/* A free block of whole pages, not in the index, becomes a hole. */
-static void dig(struct mt_alloc *alloc, struct mt_block *block)
+/* Unmaps a free block of whole pages, not in the index, which becomes a hole. */
+static void unmap(struct mt_alloc *alloc, struct mt_block *block)
 {
     struct mt_segment *segment = block->segment;
+    assert(block->is_free && block->offset % MT_SEGMENT_UNIT == 0 && block->bytes % MT_SEGMENT_UNIT == 0);
     mt_device_range_unmap(alloc->device, segment->address + block->offset, block->bytes);
     block->is_free = false;
     block->is_hole = true;
     segment->holes++;
     mt_segment_count_unmapped(alloc, segment, block->offset, block->bytes);
     merge_holes(alloc, block);
+    assert(segment->holes > 0);
 }
 
-/* Gives the last whole pages of a free block back, at most `bytes` rounded up; returns what they amount to. */
+/* Gives the last whole pages of a free block back to the device, at most `bytes` rounded up. Returns their bytes. */
 static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
     uint64_t begin = mt_whole_pages(block->offset);
@@ -154,20 +161,22 @@ static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64
         begin = end - mt_whole_pages(bytes);
     alloc->policy->remove(alloc, block);
     struct mt_block_part pages = {.skip = begin - block->offset, .bytes = end - begin};
-    dig(alloc, mt_block_cut(alloc, block, pages, alloc->policy->insert));
+    unmap(alloc, mt_block_cut(alloc, block, pages, alloc->policy->insert));
     return end - begin;
 }
 
 uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes)
 {
     uint64_t released = 0;
+    assert(segment->is_range);
     for (struct mt_block *block = segment->last, *before; block != NULL && released < bytes; block = before) {
-        before = block->before; /* out or a hole, and as a hole takes over what is dug: it stays */
+        before = block->before; /* never free; if it is a hole, it absorbs the new one, and stays */
         if (block->is_free)
             released += give_back(alloc, block, bytes - released);
     }
     if (segment->mapped_bytes > 0)
         return released;
+    assert(segment->holes == 1 && segment->first->is_hole);
     mt_device_range_close(alloc->device, segment->address, segment->bytes);
     mt_segment_drop(alloc, segment);
     return released;

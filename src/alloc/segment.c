@@ -1,9 +1,11 @@
-/* Segments in one piece, the list of all segments, and the structures that they and their blocks are kept in.
+/* The store of the structures for segments, blocks and users; the list of all segments, segments in one piece; and the
+ * users of blocks.
  *
- * Structures come from chunks that are asked for by the hundred and never given back before the allocator's end, so
- * that handing out a block asks the host for nothing. */
+ * The store takes host memory in chunks of hundreds of blocks, and frees it when the allocator is destroyed. So handing out
+ * a block takes no host memory. */
+#include "alloc/alloc.h"
+#include "alloc/block.h"
 #include "alloc/follow.h"
-#include "alloc/tiling.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -17,6 +19,7 @@ void mt_block_store_grow(struct mt_block_store *store)
     store->chunks = mt_host_resize(store->chunks, store->chunk_count + 1, sizeof *store->chunks);
     uint64_t first = (uint64_t)store->chunk_count * CHUNK_BLOCKS;
     store->chunks[store->chunk_count++] = chunk;
+    assert(store->spare == NULL);
     for (uint32_t i = CHUNK_BLOCKS; i-- > 0;) {
         chunk[i].priority = (uint32_t)mt_splitmix64(first + i);
         chunk[i].link[0] = store->spare;
@@ -57,6 +60,8 @@ static void segment_destroy(struct mt_block_store *store, struct mt_segment *seg
     store->spare_segment = segment;
 }
 
+/* ---- segments ---- */
+
 static void emit_segment(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_segment *segment, uint64_t offset,
                          uint64_t bytes)
 {
@@ -71,6 +76,7 @@ static void emit_segment(struct mt_alloc *alloc, mt_event_kind kind, const struc
 
 static void append_segment(struct mt_alloc *alloc, struct mt_segment *segment)
 {
+    assert(alloc->newest == NULL || (alloc->newest->newer == NULL && alloc->newest->birth < segment->birth));
     if (alloc->newest != NULL)
         alloc->newest->newer = segment;
     else
@@ -80,6 +86,8 @@ static void append_segment(struct mt_alloc *alloc, struct mt_segment *segment)
 
 static void unlink_segment(struct mt_alloc *alloc, struct mt_segment *segment)
 {
+    assert(segment->older != NULL ? segment->older->newer == segment : alloc->oldest == segment);
+    assert(segment->newer != NULL ? segment->newer->older == segment : alloc->newest == segment);
     if (segment->older != NULL)
         segment->older->newer = segment->newer;
     else
@@ -93,7 +101,9 @@ static void unlink_segment(struct mt_alloc *alloc, struct mt_segment *segment)
 void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes)
 {
     struct mt_alloc_stats *stats = &alloc->stats;
+    assert(bytes > 0 && bytes % MT_SEGMENT_UNIT == 0 && offset % MT_SEGMENT_UNIT == 0);
     segment->mapped_bytes += bytes;
+    assert(segment->mapped_bytes <= segment->bytes && offset + bytes <= segment->bytes);
     stats->reserved_bytes += bytes;
     if (stats->reserved_bytes > stats->peak_reserved_bytes)
         stats->peak_reserved_bytes = stats->reserved_bytes;
@@ -102,6 +112,8 @@ void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment,
 
 void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes)
 {
+    assert(bytes > 0 && bytes % MT_SEGMENT_UNIT == 0 && offset % MT_SEGMENT_UNIT == 0);
+    assert(bytes <= segment->mapped_bytes && bytes <= alloc->stats.reserved_bytes);
     segment->mapped_bytes -= bytes;
     alloc->stats.reserved_bytes -= bytes;
     emit_segment(alloc, MT_EVENT_SEGMENT_UNMAP, segment, offset, bytes);
@@ -109,6 +121,7 @@ void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segmen
 
 struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segment *like)
 {
+    assert(like->bytes > 0 && like->bytes % MT_SEGMENT_UNIT == 0 && like->mapped_bytes == 0);
     struct mt_segment *segment = segment_create(&alloc->store);
     *segment = *like;
     segment->older = alloc->newest;
@@ -118,6 +131,7 @@ struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segmen
     segment->first->is_hole = segment->is_range;
     segment->first->is_free = !segment->is_range;
     segment->holes = segment->is_range;
+    assert(mt_block_is_sound(segment->first));
     append_segment(alloc, segment);
     alloc->stats.segments++;
     return segment;
@@ -125,6 +139,7 @@ struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segmen
 
 void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment)
 {
+    assert(segment->first == segment->last && segment->mapped_bytes == 0 && alloc->stats.segments > 0);
     mt_block_destroy(&alloc->store, segment->first);
     unlink_segment(alloc, segment);
     alloc->stats.segments--;
@@ -134,8 +149,8 @@ void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment)
 struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
 {
     struct mt_segment like = {.bytes = bytes, .stream = stream, .pool = pool};
-    alloc->growth = mt_device_reserve(alloc->device, bytes, &like.address);
-    if (alloc->growth != MT_OK)
+    alloc->failure = mt_device_reserve(alloc->device, bytes, &like.address);
+    if (alloc->failure != MT_OK)
         return NULL;
     struct mt_segment *segment = mt_segment_add(alloc, &like);
     mt_segment_count_mapped(alloc, segment, 0, bytes);
@@ -144,6 +159,7 @@ struct mt_block *mt_segment_map(struct mt_alloc *alloc, mt_stream stream, mt_poo
 
 void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment)
 {
+    assert(!segment->is_range && mt_segment_is_idle(segment) && segment->mapped_bytes == segment->bytes);
     alloc->policy->remove(alloc, segment->first);
     mt_follow_unmapped(alloc, segment);
     mt_device_release(alloc->device, segment->address, segment->bytes);
@@ -160,7 +176,69 @@ uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes)
             mt_range_release(alloc, segment, bytes - released);
         else if (mt_segment_is_idle(segment))
             mt_segment_unmap(alloc, segment);
+        assert(alloc->stats.reserved_bytes <= before);
         released = before - alloc->stats.reserved_bytes;
     }
     return released;
+}
+
+/* ---- users ----
+ *
+ *   own stream    ── take ── write ────────────────── (wait) ── reuse
+ *   user's stream        └─ wait ── read ── read ──┐     ▲
+ *                                     give: ───────┴─────┘
+ *
+ * The wait is in the device's queue; the host goes on at once. */
+
+static struct mt_user *user_create(struct mt_block_store *store)
+{
+    struct mt_user *user = store->spare_user;
+    if (user == NULL)
+        return mt_host_alloc(sizeof *user);
+    store->spare_user = user->next;
+    return user;
+}
+
+static bool is_used_on(const struct mt_block *block, mt_stream stream)
+{
+    if (stream == block->segment->stream)
+        return true;
+    const struct mt_user *user = block->users;
+    while (user != NULL && user->stream != stream)
+        user = user->next;
+    return user != NULL;
+}
+
+void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream)
+{
+    mt_biased_lock_take(&alloc->lock);
+    assert(mt_block_is_out(block));
+    if (!is_used_on(block, stream)) {
+        struct mt_user *user = user_create(&alloc->store);
+        *user = (struct mt_user){.next = block->users, .stream = stream};
+        block->users = user;
+    }
+    mt_biased_lock_give(&alloc->lock);
+}
+
+void mt_block_remove_users(struct mt_alloc *alloc, struct mt_block *block)
+{
+    while (block->users != NULL) {
+        struct mt_user *user = block->users;
+        block->users = user->next;
+        user->next = alloc->store.spare_user;
+        alloc->store.spare_user = user;
+    }
+}
+
+/* A queue that can't wait for another is broken, or its device is; all that is left then is to wait on the host for
+ * everything. */
+void mt_block_wait_for_users(struct mt_alloc *alloc, struct mt_block *block)
+{
+    for (const struct mt_user *user = block->users; user != NULL; user = user->next) {
+        assert(user->stream != block->segment->stream);
+        if (mt_device_follow(alloc->device, block->segment->stream, user->stream) != MT_OK)
+            (void)mt_device_synchronize(alloc->device);
+    }
+    mt_block_remove_users(alloc, block);
 }

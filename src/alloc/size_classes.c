@@ -3,8 +3,8 @@
 
 enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 8 };
 
-/* Numbers classes by level, then by step. A level's first size is MT_CLASS_STEPS units, shifted; of level 0, which has
- * those below, and of level 1 the number is that of the units. */
+/* Returns the class of a size. Classes are numbered by level, then by step. The first size of a level above 0 is
+ * MT_CLASS_STEPS units, shifted; in levels 0 and 1 the number of the class is that of the units. */
 static unsigned class_of(uint64_t bytes)
 {
     uint64_t units = bytes / MT_BLOCK_UNIT;
@@ -22,15 +22,16 @@ static unsigned step_of(unsigned at)
     return at & (MT_CLASS_STEPS - 1);
 }
 
-/* Lists change without a branch on where in them that is: no processor foretells it, and a wrong guess costs more than
- * the rest. What would be written to a neighbour that is not there goes to `nobody`. */
+/* Lists change without a branch on the block's position in its list: no processor predicts that, and a wrong prediction
+ * costs more than all the rest. The write to a neighbour that does not exist goes to `unused`. */
 void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *block)
 {
     unsigned at = class_of(block->bytes);
-    struct mt_block *next = classes->first[at], *nobody[2];
+    assert(at < MT_CLASS_COUNT && classes->first[at] != block);
+    struct mt_block *next = classes->first[at], *unused[2];
     block->link[NEXT] = next;
     block->link[PREVIOUS] = NULL;
-    (next != NULL ? next->link : nobody)[PREVIOUS] = block;
+    (next != NULL ? next->link : unused)[PREVIOUS] = block;
     classes->first[at] = block;
     classes->steps[level_of(at)] |= 1u << step_of(at);
     classes->levels |= UINT64_C(1) << level_of(at);
@@ -39,15 +40,17 @@ void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *bl
 void mt_size_classes_remove(struct mt_size_classes *classes, struct mt_block *block)
 {
     unsigned at = class_of(block->bytes), level = level_of(at);
-    struct mt_block *next = block->link[NEXT], *previous = block->link[PREVIOUS], *nobody[2];
-    (next != NULL ? next->link : nobody)[PREVIOUS] = previous;
+    struct mt_block *next = block->link[NEXT], *previous = block->link[PREVIOUS], *unused[2];
+    assert(previous != NULL ? previous->link[NEXT] == block : classes->first[at] == block);
+    assert(next == NULL || next->link[PREVIOUS] == block);
+    (next != NULL ? next->link : unused)[PREVIOUS] = previous;
     *(previous != NULL ? &previous->link[NEXT] : &classes->first[at]) = next;
     uint32_t is_empty = next == NULL && previous == NULL;
     classes->steps[level] &= ~(is_empty << step_of(at));
     classes->levels &= ~((uint64_t)(classes->steps[level] == 0) << level);
 }
 
-/* The tightest fit among the first blocks of a list. */
+/* Returns the best fit among the first SEARCH_LIMIT blocks of a list; NULL if none fits. */
 static struct mt_block *best_of_list(struct mt_block *block, uint64_t bytes)
 {
     struct mt_block *best = NULL;
@@ -61,7 +64,7 @@ static struct mt_block *best_of_list(struct mt_block *block, uint64_t bytes)
     return best;
 }
 
-/* The first class after `at` that holds a block; false if there is none. */
+/* Sets *at to the next class that has a block; false if there is none. */
 static bool next_class(const struct mt_size_classes *classes, unsigned *at)
 {
     unsigned level = level_of(*at);
@@ -73,7 +76,9 @@ static bool next_class(const struct mt_size_classes *classes, unsigned *at)
         level += 1 + (unsigned)__builtin_ctzll(levels);
         steps = classes->steps[level];
     }
+    assert(steps != 0);
     *at = (level << STEP_BITS) + (unsigned)__builtin_ctz(steps);
+    assert(classes->first[*at] != NULL);
     return true;
 }
 

@@ -5,13 +5,12 @@
  *   1:  32 to  63 units                 each class holds one size
  *   2:  64 to 127 units                 each class spans 2 units, and so on, doubling
  *
- * A unit is MT_BLOCK_UNIT. A bitmap of the levels and one of each level's classes find the next class that holds
- * anything with two instructions each. Masmano, Ripoll, Crespo, Real, "TLSF", ECRTS 2004.
+ * A unit is MT_BLOCK_UNIT. A bitmap of the levels, and one of each level's classes, find the next class that
+ * has a block with two instructions each. Masmano, Ripoll, Crespo, Real, "TLSF", ECRTS 2004.
  *
- * A class is a list, newest first, so order is that of the requests and never that of addresses. Where TLSF takes the
- * first block of the next class, this looks at a bounded number of blocks for the best fit, beginning in the request's
- * own class, whose larger half would fit: the same few sizes come again and again in training, and an exact fit is
- * nearly always there to be found. */
+ * A class is a list, newest first, so its order depends on the requests and never on addresses. TLSF takes the first block
+ * of the next class. This searches a bounded number of blocks for the best fit, beginning in the request's own class, in
+ * which some blocks fit: training repeats the same few sizes, so there is an exact fit nearly always. */
 #ifndef MT_ALLOC_SIZE_CLASSES_H
 #define MT_ALLOC_SIZE_CLASSES_H
 
@@ -19,27 +18,28 @@
 
 enum { MT_CLASS_STEPS = 32, MT_CLASS_LEVELS = 64 - 9 - 5 + 1, MT_CLASS_COUNT = MT_CLASS_LEVELS * MT_CLASS_STEPS };
 
-/* Invariants: a bit of `steps` is set where the class has a block, one of `levels` where any of its steps is set. */
+/* Invariants: a bit of `steps` is set if its class has a block, a bit of `levels` if any of its steps is set. */
 struct mt_size_classes {
     uint64_t levels;
     uint32_t steps[MT_CLASS_LEVELS];
     struct mt_block *first[MT_CLASS_COUNT];
 };
 
+/* Add a block that is in no list, and remove one that is in the list of its class. */
 void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *block);
 void mt_size_classes_remove(struct mt_size_classes *classes, struct mt_block *block);
 
-/* A block of at least `bytes`, or NULL if there is none: never NULL while there is one in a higher class. */
+/* Returns a block of at least `bytes`; NULL if there is none, but never while a higher class has a block. */
 struct mt_block *mt_size_classes_find(const struct mt_size_classes *classes, uint64_t bytes);
 
-/* Whether `block` is in the list of its class. */
+/* True if `block` is in the list of its class. */
 bool mt_size_classes_hold(const struct mt_size_classes *classes, const struct mt_block *block);
 
-/* `sum`, with the order of every list in it. */
+/* Returns `sum`, mixed with the order of every list. */
 uint64_t mt_size_classes_fold(const struct mt_size_classes *classes, uint64_t sum);
 
-/* Compares bitmaps with lists and links with one another, and adds what is there to *blocks: MT_FAILED with the first
- * difference. */
+/* Compares bitmaps with lists, and links with one another, and adds the number of blocks to *blocks. Fails with MT_FAILED
+ * and the first difference. */
 mt_status mt_size_classes_check(const struct mt_size_classes *classes, uint64_t *blocks);
 
 #endif

@@ -1,21 +1,21 @@
-/* The policy `torch`: the rules of PyTorch's caching allocator, so that what PyTorch would reserve is predicted.
+/* The policy `torch`: the rules of PyTorch's caching allocator, to predict the memory that PyTorch would reserve.
  *
- *   request        pool    segment                        cut off when what remains is
+ *   request        pool    segment                        the rest is split off if it is
  *   <= 1 MiB       small   2 MiB                          >= 512 B
  *   < 10 MiB       large   20 MiB                         > 1 MiB
  *   >= 10 MiB      large   the request, up to 2 MiB       > 1 MiB
  *
- * Sizes are rounded up to 512 B (or to steps between powers of two, if set). The best fit of (stream, pool) is taken:
- * the smallest block, then the oldest segment, then the lowest offset, where PyTorch has the lowest address.
+ * Sizes are rounded up to 512 B, or to steps between powers of two if so set. The best fit of (stream, pool) is taken: the
+ * smallest block, then the oldest segment, then the lowest offset. PyTorch has the lowest address instead of the last two.
  *
- * With max_split, a block of at least that size is "oversize": it is not cut, serves only requests that are oversize
- * too and waste less than 20 MiB of it, and when the device refuses, idle oversize blocks of the stream go before
- * everything else does. With gc_threshold, before a segment is mapped while more than that share of the capacity is
- * reserved, idle large segments go that have waited longer than the average, until the excess is gone.
+ * With max_split, a block of at least that size is oversize. It is never split, and serves only requests that are oversize,
+ * too, and waste less than 20 MiB of it. When the device refuses, idle oversize segments of the stream are released before
+ * all others. With gc_threshold, before a segment is mapped while more than that share of the capacity is reserved, idle
+ * large segments that have waited longer than the average are released, until the excess is gone.
  *
  * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
+#include "alloc/block.h"
 #include "alloc/free_tree.h"
-#include "alloc/tiling.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -36,11 +36,11 @@ struct stream_trees {
     struct mt_free_tree pool[MT_POOL_COUNT];
 };
 
-/* Invariant: stream_count is above every stream that a block was ever free on. */
+/* Invariant: stream_count is above every stream that has, or had, a free block. */
 struct torch_index {
     struct stream_trees *streams;
     uint32_t stream_count;
-    uint64_t searches[MT_POOL_COUNT]; /* what the age of a free block is counted in */
+    uint64_t searches[MT_POOL_COUNT]; /* the clock for the ages of free blocks */
 };
 
 static void *torch_create(void)
@@ -71,6 +71,7 @@ static struct mt_free_tree *tree_of(const struct mt_alloc *alloc, mt_stream stre
 /* Rounds up to the next of `divisions` (a power of two) equal steps between two powers of two. */
 static bool round_to_division(uint64_t bytes, uint64_t divisions, uint64_t *out_bytes)
 {
+    assert(bytes > 0 && divisions > 0 && (divisions & (divisions - 1)) == 0);
     uint64_t power = UINT64_C(1) << (63 - __builtin_clzll(bytes));
     return mt_checked_round_up(bytes, power / divisions, out_bytes);
 }
@@ -93,7 +94,7 @@ static bool is_oversize(const struct mt_alloc *alloc, uint64_t bytes)
     return bytes >= alloc->settings.max_split_bytes;
 }
 
-/* Whether a request may have a block that is long enough for it. */
+/* True if a request may have a block that is large enough for it. */
 static bool suits(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
 {
     if (!is_oversize(alloc, block->bytes))
@@ -103,6 +104,7 @@ static bool suits(const struct mt_alloc *alloc, const struct mt_block *block, ui
 
 static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
 {
+    assert(bytes <= block->bytes);
     uint64_t rest = block->bytes - bytes;
     if (block->segment->pool == MT_POOL_SMALL)
         return rest >= MT_BLOCK_UNIT;
@@ -113,6 +115,7 @@ static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
 {
     struct torch_index *torch = alloc->index;
     const struct mt_segment *segment = block->segment;
+    assert(segment->pool < MT_POOL_COUNT && mt_block_is_sound(block));
     block->freed_at = torch->searches[segment->pool];
     mt_free_tree_insert(tree_of(alloc, segment->stream, segment->pool), block);
 }
@@ -160,7 +163,7 @@ static bool torch_least_segment(uint64_t bytes, uint64_t *out_bytes)
     return true;
 }
 
-/* What garbage collection may release: idle large segments, and how long they have been. */
+/* The segments that garbage collection may release, idle large ones, and the sum of their ages. */
 struct idle_ages {
     uint64_t count, sum;
 };
@@ -173,6 +176,7 @@ static bool is_collectable(const struct mt_segment *segment)
 static uint64_t age_of(const struct mt_alloc *alloc, const struct mt_segment *segment)
 {
     const struct torch_index *torch = alloc->index;
+    assert(segment->first->is_free && segment->first->freed_at <= torch->searches[MT_POOL_LARGE]);
     return torch->searches[MT_POOL_LARGE] - segment->first->freed_at;
 }
 
@@ -211,8 +215,8 @@ static void collect_garbage(struct mt_alloc *alloc)
     }
 }
 
-/* Releases idle oversize segments of the stream, the largest first, until they amount to `bytes`; false if they
- * don't. */
+/* Releases idle oversize segments of the stream, the largest first, until they amount to `bytes`; false if they are
+ * fewer. */
 static bool release_largest(struct mt_alloc *alloc, struct mt_free_tree *tree, uint64_t bytes)
 {
     uint64_t released = 0;
@@ -226,7 +230,7 @@ static bool release_largest(struct mt_alloc *alloc, struct mt_free_tree *tree, u
     return true;
 }
 
-/* The first answer to a refusal: one idle oversize segment that is large enough, or several. */
+/* Releases one idle oversize segment that is large enough, or several; false if there are none to release. */
 static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t limit = alloc->settings.max_split_bytes;
@@ -241,7 +245,7 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
     return true;
 }
 
-/* Memory of the device for a request, as one free block that is not in the index. */
+/* Maps a segment for a request, as one free block that is not in the index; NULL if the device refuses. */
 static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t wanted;
@@ -265,8 +269,8 @@ static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uin
     return block != NULL ? cut(alloc, block, bytes) : NULL;
 }
 
-/* How long idle segments have waited, where that counts. */
-static uint64_t torch_remembers(const struct mt_alloc *alloc)
+/* Mixes the ages of idle segments, where they count. */
+static uint64_t torch_fingerprint(const struct mt_alloc *alloc)
 {
     uint64_t sum = 0;
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
@@ -280,7 +284,7 @@ static bool torch_holds(const struct mt_alloc *alloc, const struct mt_block *blo
     return mt_free_tree_holds(tree_of(alloc, block->segment->stream, block->segment->pool), block);
 }
 
-/* Walks a tree in order; its count must be what the walk finds. */
+/* Walks a tree in order. Fails with MT_FAILED unless the walk finds `count` blocks. */
 static mt_status check_tree(const struct mt_alloc *alloc, mt_stream stream, mt_pool pool)
 {
     const struct mt_free_tree *tree = tree_of(alloc, stream, pool);
@@ -321,6 +325,6 @@ const struct mt_policy_table mt_policy_torch = {
     .insert = torch_insert,
     .remove = torch_remove,
     .holds = torch_holds,
-    .remembers = torch_remembers,
+    .fingerprint = torch_fingerprint,
     .check = torch_check,
 };

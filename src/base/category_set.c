@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ void mt_category_set_release(struct mt_category_set *set)
     *set = (struct mt_category_set){0};
 }
 
-/* Copies as many whole characters as there is room for; a byte that is part of none counts as one. */
+/* Copies as many whole characters to `out` as fit in MT_CATEGORY_NAME_BYTES; a byte that is part of none counts as one. */
 static void cut_name(const char *name, char *out)
 {
     size_t length = 0;
@@ -24,6 +25,7 @@ static void cut_name(const char *name, char *out)
             break;
         length = next;
     }
+    assert(length < MT_CATEGORY_NAME_BYTES);
     memcpy(out, name, length);
     out[length] = '\0';
 }
@@ -35,6 +37,7 @@ mt_category mt_category_set_add(struct mt_category_set *set, const char *name)
     if (cut[0] == '\0')
         return MT_CATEGORY_OTHER;
     uint32_t count = mt_category_set_count(set);
+    assert(count <= MT_MOST_CATEGORIES);
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(mt_category_set_name(set, (mt_category)i), cut) == 0)
             return (mt_category)i;
@@ -48,6 +51,7 @@ const char *mt_category_set_name(const struct mt_category_set *set, mt_category 
 {
     if (category < MT_CATEGORY_COUNT)
         return mt_category_name(category);
+    assert(set->named <= MT_MOST_CATEGORIES - MT_CATEGORY_COUNT);
     if (category < mt_category_set_count(set))
         return set->names[category - MT_CATEGORY_COUNT];
     return mt_category_name(MT_CATEGORY_OTHER);

@@ -1,5 +1,6 @@
-/* The categories of a run: ours, and then those that a program or a file of rules names, up to MT_MOST_CATEGORIES in
- * all. Few, so that they are numbers of one byte and arrays by category stay small. One thread at a time. */
+/* The categories of a run: the built-in ones, then those that a program or a file of rules names, up to
+ * MT_MOST_CATEGORIES in all. So a category is a number of one byte, and arrays by category stay small. One thread at a
+ * time. */
 #ifndef MT_BASE_CATEGORY_SET_H
 #define MT_BASE_CATEGORY_SET_H
 
@@ -7,23 +8,25 @@
 
 #include <stdbool.h>
 
-/* Longer names are cut to this, the NUL included, and are equal if what is left is. */
+/* The most bytes of a name, with its NUL. Longer names are cut, and are equal if what is left is. */
 enum { MT_CATEGORY_NAME_BYTES = 64 };
 
-/* Invariant: names[0 .. named) are those of MT_CATEGORY_COUNT and on. */
+/* All zero: the built-in categories alone.
+ * Invariant: names[i] is that of category MT_CATEGORY_COUNT + i, for i < named; no two names are equal, or that of a
+ * built-in category. */
 struct mt_category_set {
     char *names[MT_MOST_CATEGORIES - MT_CATEGORY_COUNT];
     uint32_t named;
 };
 
-/* Zero-initialized has ours. */
+/* Frees the names. The set is all zero afterwards. */
 void mt_category_set_release(struct mt_category_set *set);
 
-/* The category of a name, the same for equal ones; ours if it is one of ours. MT_CATEGORY_OTHER for "", and for a new
- * name when there are as many as can be. Copies the name. */
+/* Returns the category of a name, the same for equal names; a built-in one by its name. Copies the name. Returns
+ * MT_CATEGORY_OTHER for "", and for a new name when the set is full. */
 mt_category mt_category_set_add(struct mt_category_set *set, const char *name);
 
-/* Its name; stays where it is as long as the set. That of MT_CATEGORY_OTHER for what is no category of the set. */
+/* Returns a category's name, which lives as long as the set; that of MT_CATEGORY_OTHER if the set has no such category. */
 const char *mt_category_set_name(const struct mt_category_set *set, mt_category category);
 
 static inline uint32_t mt_category_set_count(const struct mt_category_set *set)

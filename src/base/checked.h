@@ -1,11 +1,12 @@
-/* Arithmetic on sizes that may not wrap. Every product of a shape goes through mt_checked_mul. */
+/* Arithmetic on sizes that must not wrap around. Every product of a shape goes through mt_checked_mul. */
 #ifndef MT_BASE_CHECKED_H
 #define MT_BASE_CHECKED_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-/* *out = a * b; false (and *out untouched) if that does not fit. */
+/* Sets *out to a * b; false, and *out untouched, if that does not fit. */
 static inline bool mt_checked_mul(uint64_t a, uint64_t b, uint64_t *out)
 {
     uint64_t product;
@@ -15,7 +16,7 @@ static inline bool mt_checked_mul(uint64_t a, uint64_t b, uint64_t *out)
     return true;
 }
 
-/* *out = a + b; false (and *out untouched) if that does not fit. */
+/* Sets *out to a + b; false, and *out untouched, if that does not fit. */
 static inline bool mt_checked_add(uint64_t a, uint64_t b, uint64_t *out)
 {
     uint64_t sum;
@@ -25,10 +26,12 @@ static inline bool mt_checked_add(uint64_t a, uint64_t b, uint64_t *out)
     return true;
 }
 
-/* *out = value rounded up to a multiple of `unit` (not 0); false if that does not fit. */
+/* Sets *out to `value`, rounded up to a multiple of `unit`, which is not 0; false, and *out untouched, if that does not
+ * fit. */
 static inline bool mt_checked_round_up(uint64_t value, uint64_t unit, uint64_t *out)
 {
     uint64_t sum;
+    assert(unit > 0);
     if (!mt_checked_add(value, unit - 1, &sum))
         return false;
     *out = sum / unit * unit;

@@ -17,13 +17,13 @@ static uint64_t system_ns(void)
 }
 
 #ifdef __x86_64__
-/* Not ordered with what surrounds it: that would take as long as the reading. */
+/* Without a fence, which would take as long as the reading. */
 static uint64_t ticks(void)
 {
     return __rdtsc();
 }
 
-/* Whether the counter ticks alike whatever the processor does to save power. */
+/* True if the counter keeps its rate when the processor saves power. */
 static bool has_steady_counter(void)
 {
     enum { POWER_LEAF = 0x80000007, INVARIANT = 1 << 8 };
@@ -42,13 +42,14 @@ static bool has_steady_counter(void)
 }
 #endif
 
-/* A thread's. */
+/* The clock of one thread. */
 struct own_clock {
     struct mt_counter_clock counted;
-    bool is_examined; /* whether the counter is steady */
+    bool is_examined; /* has_steady_counter was asked */
 };
 
-/* The shortest of a few: the first after a thread was interrupted finds cold caches. */
+/* Reads the counter and the system's clock a few times and returns the shortest reading: the first one after a thread was
+ * interrupted finds cold caches, takes a microsecond or more, and would make an anchor wrong by as much. */
 static struct mt_counter_reading read_both(void)
 {
     enum { READINGS = 3 };
@@ -64,8 +65,8 @@ static struct mt_counter_reading read_both(void)
     return shortest;
 }
 
-/* Late, since asking the processor takes microseconds on a virtual machine, and most threads don't live for two
- * intervals. */
+/* Asks the processor once if its counter is steady. That takes microseconds on a virtual machine and most threads do not
+ * live for two intervals, so it waits until there is a rate. */
 static void examine(struct own_clock *own)
 {
     if (own->is_examined || own->counted.rate == 0)
@@ -75,7 +76,8 @@ static void examine(struct own_clock *own)
         mt_counter_clock_forgo(&own->counted);
 }
 
-static __attribute__((noinline)) uint64_t look(struct own_clock *own)
+/* Reads the system's clock, and corrects the counter by it where that is due. */
+static __attribute__((noinline)) uint64_t read_system(struct own_clock *own)
 {
     uint64_t ns = system_ns();
     examine(own);
@@ -91,7 +93,7 @@ uint64_t mt_clock_ns(void)
     uint64_t ns;
     if (mt_counter_clock_is_believed(&own.counted) && mt_counter_clock_tell(&own.counted, ticks(), &ns))
         return ns;
-    return look(&own);
+    return read_system(&own);
 }
 
 uint64_t mt_clock_since_ns(uint64_t start_ns)

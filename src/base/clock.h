@@ -1,17 +1,23 @@
-/* The host's monotonic clock: nanoseconds of CLOCK_MONOTONIC, the same for all programs of a machine.
+/* The host's monotonic clock: nanoseconds of CLOCK_MONOTONIC, so that times of all processes of a machine compare.
  *
- * On x86-64 with a steady counter it is told from that (counter_clock.h), which takes half as long as the system's
- * call; it then differs from the system's by tens of nanoseconds as a rule, and by two microseconds at most. */
+ * Reading CLOCK_MONOTONIC costs 20 to 25 ns, as much as all the rest of an event. On x86-64 the processor's time-stamp
+ * counter costs 10, but is no clock: nobody says its exact rate, and a virtual machine may be suspended or moved. So each
+ * thread keeps an anchor (one reading of both) and the rate of the counter, and reads the system's clock again after each
+ * millisecond (counter_clock.h). In a thread's first two milliseconds, on other machines, and where the processor does not
+ * call its counter invariant, the system's clock is read each time.
+ *
+ * The result differs from the system's clock by tens of nanoseconds as a rule, and by two microseconds at most. The state
+ * belongs to the thread: nothing is shared or locked, and a fork changes nothing. In return, two threads may read times
+ * some nanoseconds apart, so events are put in order where they get their sequence, under a lock. */
 #ifndef MT_BASE_CLOCK_H
 #define MT_BASE_CLOCK_H
 
 #include <stdint.h>
 
-/* Never less than what the same thread was told before. Two threads may be told times that differ by as much as both
- * may differ from the system's. */
+/* Returns the time, never less than an earlier result of the same thread. */
 uint64_t mt_clock_ns(void);
 
-/* What has passed since `start_ns`, which any thread was told; 0 if for this one that is still to come. */
+/* Returns the time since `start_ns`, a result of any thread's mt_clock_ns; 0 if this thread's clock is not there yet. */
 uint64_t mt_clock_since_ns(uint64_t start_ns);
 
 #endif

@@ -1,7 +1,7 @@
 #include "base/counter_clock.h"
 
 enum {
-    LONGEST_NS = 1000000000, /* anchors farther apart are not compared: who knows what happened between them */
+    LONGEST_NS = 1000000000, /* anchors farther apart are not compared: anything may have happened between them */
     TOLERANCE_BITS = 9,      /* rates that differ by less than 2^-9 agree */
 };
 
@@ -16,7 +16,7 @@ static bool is_forgone(const struct mt_counter_clock *clock)
     return clock->breaks >= MT_COUNTER_MOST_BREAKS;
 }
 
-/* Believes the counter, or not, by what it did since the last anchor. */
+/* Decides if the counter may be used, by its `ticks` in the `ns` since the last anchor. */
 static void judge(struct mt_counter_clock *clock, uint64_t ticks, uint64_t ns)
 {
     bool is_comparable = ns < LONGEST_NS;
@@ -27,6 +27,7 @@ static void judge(struct mt_counter_clock *clock, uint64_t ticks, uint64_t ns)
     clock->valid_ticks = 0;
     if (is_steady && !is_forgone(clock))
         clock->valid_ticks = ((uint64_t)MT_COUNTER_INTERVAL_NS << 32) / rate;
+    assert(!is_forgone(clock) || clock->valid_ticks == 0);
 }
 
 static void set_anchor(struct mt_counter_clock *clock, uint64_t ticks, uint64_t ns)
@@ -45,6 +46,7 @@ bool mt_counter_clock_is_due(const struct mt_counter_clock *clock, uint64_t ns)
 uint64_t mt_counter_clock_correct(struct mt_counter_clock *clock, const struct mt_counter_reading *reading)
 {
     uint64_t width = reading->ticks_after - reading->ticks_before;
+    assert(!is_forgone(clock)); /* or no reading is due */
     if (width <= MT_COUNTER_WIDEST_TICKS)
         set_anchor(clock, reading->ticks_before + width / 2, reading->ns);
     return mt_counter_clock_hold(clock, reading->ns);

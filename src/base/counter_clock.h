@@ -1,48 +1,49 @@
-/* Time told from a counter that ticks steadily, as processors have one that is read in a few nanoseconds, kept to a
- * clock that takes longer to read.
+/* A clock from a steady counter, which a processor reads in a few nanoseconds, corrected by a clock that takes longer.
  *
  *   ns of the clock │            ╱        anchors: readings of both, an interval apart or more
- *                   │        ·╱           between them time is told from the last anchor, at the rate between the
- *                   │    ·╱               last two, for one interval at most
+ *                   │        ·╱           between them the time is computed from the last anchor, at the rate between
+ *                   │    ·╱               the last two, for one interval at most
  *                   │·╱
  *                   └──────────── ticks of the counter
  *
- * Nothing is known of the counter beforehand. It is believed while the rates of two intervals in a row agree; else
- * the clock itself is told, and a counter that was wrong too often is not believed again. So a virtual machine may be
- * suspended, or moved to a processor of another frequency, and a thread to a socket that counts apart: what is told is
- * off by what the counter did wrong within one interval, as that counts it, until it is over. While the counter is
- * steady, what is told differs from the clock by 2 µs at most, for rates that agree differ by a five-hundredth, and by
- * what the ends of a reading are apart. A counter that may stand still is none to use: then time would, too.
+ * Nothing is known of the counter beforehand. It is used while the rates of two intervals in a row agree. Otherwise the
+ * clock itself is read, and a counter that broke its rate too often is never used again. So a virtual machine may be
+ * suspended or moved to a processor of another frequency, and a thread may be moved to a socket that counts apart: the
+ * time is wrong by the counter's error within one interval, and only until that is over. While the counter is steady the
+ * time differs from the clock by 2 µs at most, because rates that agree differ by at most a five-hundredth, and by the
+ * duration of a reading. A counter that may stand still must not be used: time would stand still, too.
  *
- * Only computes, from readings that the caller takes. Threads: each has one of its own. */
+ * These functions only compute; the caller takes the readings. Each thread has a counter clock of its own. */
 #ifndef MT_BASE_COUNTER_CLOCK_H
 #define MT_BASE_COUNTER_CLOCK_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum {
     MT_COUNTER_INTERVAL_NS = 1000000,
     MT_COUNTER_WIDEST_TICKS = 2048, /* a reading that took longer was interrupted, and is no anchor */
-    MT_COUNTER_MOST_BREAKS = 8,     /* of the rate, after which the counter is not believed again */
+    MT_COUNTER_MOST_BREAKS = 8,     /* of the rate, after which the counter is never used again */
 };
 
 /* All zero: nothing was read yet.
- * Invariants: last_ns never shrinks; valid_ticks * rate is at most an interval; once forgone, valid_ticks stays 0. */
+ * Invariants: last_ns never decreases; valid_ticks * rate is at most an interval; with MT_COUNTER_MOST_BREAKS breaks,
+ * valid_ticks stays 0. */
 struct mt_counter_clock {
-    uint64_t last_ns; /* what was told last */
+    uint64_t last_ns; /* the last result */
     uint64_t anchor_ticks, anchor_ns;
     uint64_t rate;        /* between the last two anchors, in 2^-32 ns a tick; 0: there are no two */
-    uint64_t valid_ticks; /* after the anchor; 0: the counter is not believed */
+    uint64_t valid_ticks; /* after the anchor; 0: the counter is not used */
     uint32_t breaks;
 };
 
-/* Both at one moment: the clock was read between two readings of the counter. */
+/* One moment on both: the clock was read between two readings of the counter. */
 struct mt_counter_reading {
     uint64_t ticks_before, ns, ticks_after;
 };
 
-/* The time that was read of the clock alone, but never less than what was told before. */
+/* Returns `ns`, which was read of the clock, or the last result if that is greater. */
 static inline uint64_t mt_counter_clock_hold(struct mt_counter_clock *clock, uint64_t ns)
 {
     if (ns > clock->last_ns)
@@ -50,13 +51,14 @@ static inline uint64_t mt_counter_clock_hold(struct mt_counter_clock *clock, uin
     return clock->last_ns;
 }
 
-/* Whether it pays to read the counter. */
+/* True if the counter may be used, so that reading it pays. */
 static inline bool mt_counter_clock_is_believed(const struct mt_counter_clock *clock)
 {
+    assert(clock->valid_ticks == 0 || (clock->rate > 0 && clock->breaks < MT_COUNTER_MOST_BREAKS));
     return clock->valid_ticks > 0;
 }
 
-/* The time at `ticks`, never less than what was told before; false if the clock has to be read. */
+/* Sets *out_ns to the time at `ticks`, never less than the last result; false if the clock has to be read. */
 static inline bool mt_counter_clock_tell(struct mt_counter_clock *clock, uint64_t ticks, uint64_t *out_ns)
 {
     uint64_t passed = ticks - clock->anchor_ticks;
@@ -66,13 +68,13 @@ static inline bool mt_counter_clock_tell(struct mt_counter_clock *clock, uint64_
     return true;
 }
 
-/* Whether, when the clock shows `ns`, a reading of both is wanted. */
+/* True if a reading of both is wanted when the clock shows `ns`. */
 bool mt_counter_clock_is_due(const struct mt_counter_clock *clock, uint64_t ns);
 
-/* Takes in the reading that was due; returns the time, never less than what was told before. */
+/* Makes the reading that was due the next anchor; returns the time, never less than the last result. */
 uint64_t mt_counter_clock_correct(struct mt_counter_clock *clock, const struct mt_counter_reading *reading);
 
-/* Lets the clock alone be told from now on, as for a counter that was wrong too often: no reading is ever due. */
+/* Gives the counter up, as one that broke its rate too often: no reading is ever due again. */
 void mt_counter_clock_forgo(struct mt_counter_clock *clock);
 
 #endif

@@ -1,4 +1,4 @@
-#include "base/error_text.h"
+#include "base/status.h"
 
 static _Thread_local char error_text[MT_ERROR_TEXT_BYTES];
 

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <time.h>
 
-static sigset_t the_signal(void)
+static sigset_t only_the_signal(void)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -13,13 +13,13 @@ static sigset_t the_signal(void)
 
 void mt_file_limit_hold(sigset_t *out_before)
 {
-    const sigset_t set = the_signal();
+    const sigset_t set = only_the_signal();
     pthread_sigmask(SIG_BLOCK, &set, out_before);
 }
 
 void mt_file_limit_let_go(const sigset_t *before)
 {
-    const sigset_t set = the_signal();
+    const sigset_t set = only_the_signal();
     const struct timespec now = {0};
     if (!sigismember(before, SIGXFSZ))
         (void)sigtimedwait(&set, NULL, &now);

@@ -1,16 +1,17 @@
-/* Where files may grow no further (RLIMIT_FSIZE) the system sends a signal beside the error, SIGXFSZ, which ends the
- * process. A trace is not what a program is there for: between these two, writing one fails with the error alone.
+/* Keeps SIGXFSZ from a thread that writes a trace. The system sends that signal, beside the error, when a file may grow no
+ * further (RLIMIT_FSIZE), and it ends the process. A program must not end because its trace can't be written, so between
+ * these two functions the write fails with the error alone.
  *
- * Threads: any, each for itself. */
+ * Any thread may call them, for itself. */
 #ifndef MT_BASE_FILE_LIMIT_H
 #define MT_BASE_FILE_LIMIT_H
 
 #include <signal.h>
 
-/* Keeps the signal from the calling thread; what was kept from it before goes to *out_before. */
+/* Blocks the signal in the calling thread and sets *out_before to its signal mask before that. */
 void mt_file_limit_hold(sigset_t *out_before);
 
-/* As it was before; a signal that came meanwhile is dropped. */
+/* Restores the signal mask; a signal that came meanwhile is dropped. */
 void mt_file_limit_let_go(const sigset_t *before);
 
 #endif

@@ -1,13 +1,14 @@
-/* Two open-addressing hash tables over two growing arrays of values.
+/* Two hash tables with open addressing over two growing arrays of values.
  *
  *   slots[hash] -> number -> values[number - 1]      number 0: free slot
  *
- * Values live in chunks that are never moved, so that a borrowed pointer stays valid. */
+ * Values live in chunks that never move, so that a borrowed pointer stays valid. */
 #include "base/interner.h"
 
 #include "base/category_set.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 enum { CHUNK_VALUES = 256, FIRST_SLOTS = 512, MOST_LABELS = (1 << MT_LABEL_NUMBER_BITS) - 1 };
 
 /* Values of one size, numbered from 1, and a hash index over them.
- * Invariants: count <= slot_count / 2; slot_count is a power of two. */
+ * Invariants: count * 2 <= slot_count, which is a power of two; each number from 1 to count is in one slot. */
 struct table {
     size_t value_bytes;
     void **chunks;
@@ -42,6 +43,7 @@ static void *table_value(const struct table *table, uint32_t number)
 {
     if (number == 0 || number > table->count)
         return NULL;
+    assert(table->count * 2 <= table->slot_count);
     uint32_t index = number - 1;
     return (char *)table->chunks[index / CHUNK_VALUES] + index % CHUNK_VALUES * table->value_bytes;
 }
@@ -57,6 +59,7 @@ static void table_destroy(struct table *table)
 
 static uint32_t table_free_slot(const struct table *table, uint64_t hash)
 {
+    assert((table->slot_count & (table->slot_count - 1)) == 0);
     uint32_t slot = (uint32_t)hash & (table->slot_count - 1);
     while (table->slots[slot] != 0)
         slot = (slot + 1) & (table->slot_count - 1);
@@ -80,7 +83,7 @@ static void table_grow(struct table *table)
     free(old.hashes);
 }
 
-/* The number of the value that `equal` accepts, or 0. */
+/* Returns the number of the value with that hash that `equal` accepts; 0 if there is none. */
 static uint32_t table_find(const struct table *table, uint64_t hash, bool (*equal)(const void *, const void *),
                            const void *key)
 {
@@ -91,7 +94,7 @@ static uint32_t table_find(const struct table *table, uint64_t hash, bool (*equa
     return 0;
 }
 
-/* Room for one more value: returns it, sets *number. */
+/* Makes room for one more value. Returns it, and sets *number. */
 static void *table_add(struct table *table, uint64_t hash, uint32_t *number)
 {
     if ((table->count + 1) * 2 > table->slot_count)
@@ -102,13 +105,14 @@ static void *table_add(struct table *table, uint64_t hash, uint32_t *number)
         table->chunks[chunk] = mt_host_alloc(CHUNK_VALUES * table->value_bytes);
     }
     *number = ++table->count;
+    assert(table->count * 2 <= table->slot_count);
     uint32_t slot = table_free_slot(table, hash);
     table->slots[slot] = *number;
     table->hashes[slot] = hash;
     return table_value(table, *number);
 }
 
-/* FNV-1a over bytes, from `hash`. */
+/* Returns `hash` continued over the bytes, by FNV-1a. */
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *byte = data;
@@ -174,11 +178,14 @@ void mt_interner_destroy(struct mt_interner *interner)
 
 static mt_label_id label_id(const struct mt_label *label, uint32_t number)
 {
+    assert(number > 0 && number <= MOST_LABELS);
     return (mt_label_id)label->category << MT_LABEL_NUMBER_BITS | number;
 }
 
 mt_label_id mt_interner_label(struct mt_interner *interner, const struct mt_label *label, bool *is_new)
 {
+    assert(label->op != NULL && label->dims >= 0 && label->dims <= MT_MAX_DIMS);
+    assert(label->category < MT_MOST_CATEGORIES);
     uint64_t hash = hash_label(label);
     uint32_t number = table_find(&interner->labels, hash, labels_equal, label);
     if (is_new != NULL)
@@ -238,6 +245,8 @@ const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, 
 {
     return table_value(&interner->spans, id);
 }
+
+/* ---- a sink without a trace ---- */
 
 static mt_label_id discard_label(void *context, const struct mt_label *label)
 {

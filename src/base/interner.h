@@ -1,6 +1,5 @@
-/* Interns labels, spans and names of categories: equal values get equal ids, ids are dense from 1 (categories: from 0)
- * and never change. Every sink that gives out ids has one of these inside. Not locked: a sink is called by one thread
- * at a time. */
+/* Interns labels, spans and names of categories: equal values get equal ids. Ids are dense from 1 (categories: from 0) and
+ * never change. Every sink that gives out ids has an interner inside. One thread at a time, as a sink is called. */
 #ifndef MT_BASE_INTERNER_H
 #define MT_BASE_INTERNER_H
 
@@ -11,25 +10,25 @@
 
 struct mt_interner;
 
-/* Running out of host memory inside an interner ends the process (abort): its ids must not fail. */
+/* Running out of host memory inside an interner ends the process, so that giving out an id never fails. */
 struct mt_interner *mt_interner_create(void);
 void mt_interner_destroy(struct mt_interner *interner);
 
-/* *is_new (may be NULL) tells whether this call made the id. */
+/* Return the id of a value, which is copied if it is new. Set *is_new, unless that is NULL. */
 mt_label_id mt_interner_label(struct mt_interner *interner, const struct mt_label *label, bool *is_new);
 mt_span_id mt_interner_span(struct mt_interner *interner, mt_span_id parent, const char *name, bool *is_new);
 
 /* As mt_category_set_add. */
 mt_category mt_interner_category(struct mt_interner *interner, const char *name);
 
-/* What a category is called, ours or named; as mt_category_set_name. */
+/* As mt_category_set_name. */
 const char *mt_interner_category_name(const struct mt_interner *interner, mt_category category);
 
-/* What an id stands for; borrowed, valid as long as the interner. NULL for an id it never gave. */
+/* Return the value of an id, which lives as long as the interner; NULL for an id that it never gave out. */
 const struct mt_label *mt_interner_find_label(const struct mt_interner *interner, mt_label_id id);
 const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, mt_span_id id);
 
-/* A sink that interns and wants no events, for runs that are not traced. `interner` is borrowed. */
+/* Returns a sink that interns and wants no events, for runs that are not traced. Borrows the interner. */
 struct mt_sink mt_sink_discarding(struct mt_interner *interner);
 
 #endif

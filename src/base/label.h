@@ -1,13 +1,13 @@
-/* Labels: what a block is for. Every block carries one; none is ever "unknown".
+/* Labels: the purpose of a block. Every block carries one; none is ever "unknown".
  *
- * A label is a value. The sink interns it once and the block, and every event about it, carry a 32-bit id. */
+ * A label is a value. The sink interns it once; the block and all its events carry a 32-bit id. */
 #ifndef MT_BASE_LABEL_H
 #define MT_BASE_LABEL_H
 
 #include "base/types.h"
 
-/* What kind of tensor a block holds, with the spelling that users see. docs/categories.md explains each. Other is for
- * what others allocated and nobody labelled. */
+/* The kinds of tensor that a block may hold, with the spelling that users see. docs/categories.md explains each. Other is
+ * for allocations of other programs that have no label. */
 #define MT_CATEGORIES(X)                                                                                               \
     X(PARAM, "Param")                                                                                                  \
     X(GRADIENT, "Gradient")                                                                                            \
@@ -27,7 +27,7 @@
     X(WORKSPACE, "Workspace")                                                                                          \
     X(OTHER, "Other")
 
-/* What a block is to the training step, whatever it holds. */
+/* The purposes of a block in the training step, whatever it holds. */
 #define MT_ROLES(X)                                                                                                    \
     X(PARAM, "param")                                                                                                  \
     X(GRAD, "grad")                                                                                                    \
@@ -38,7 +38,7 @@
     X(WORKSPACE, "workspace")                                                                                          \
     X(DATA, "data")
 
-/* When in a step it was asked for. */
+/* The phases of a step, in one of which the block was requested. */
 #define MT_PHASES(X)                                                                                                   \
     X(INIT, "init")                                                                                                    \
     X(FORWARD, "forward")                                                                                              \
@@ -47,8 +47,8 @@
     X(OPTIMIZER, "optimizer")
 
 #define X(name, text) MT_CATEGORY_##name,
-/* Categories are these and those that a program names, whose numbers follow: what counts by category has room for
- * all. */
+/* The numbers of categories that a program names follow those of the built-in ones; arrays by category have room for
+ * MT_MOST_CATEGORIES. */
 typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT, MT_MOST_CATEGORIES = 64 } mt_category;
 #undef X
 #define X(name, text) MT_ROLE_##name,
@@ -58,7 +58,8 @@ typedef enum mt_role { MT_ROLES(X) MT_ROLE_COUNT } mt_role;
 typedef enum mt_phase { MT_PHASES(X) MT_PHASE_COUNT } mt_phase;
 #undef X
 
-/* Of ours; what a named one is called, its sink knows. */
+/* Return the name of a built-in category, a role or a phase; "?" for any other number. The sink knows the names of the
+ * other categories. */
 const char *mt_category_name(mt_category category);
 const char *mt_role_name(mt_role role);
 const char *mt_phase_name(mt_phase phase);
@@ -66,8 +67,8 @@ const char *mt_phase_name(mt_phase phase);
 /* A place in the program ("model.layers.7.ffn.w1"), interned. 0 is the root, whose path is "". */
 typedef uint32_t mt_span_id;
 
-/* An interned label: the category in the upper 8 bits, a dense number from 1 below it, so that whoever counts per
- * category needs no table. 0 is no label (events that are not about a block). */
+/* An interned label: the category in the upper 8 bits and a dense number from 1 below it, so that counting by category
+ * needs no table. 0 is no label, as in events that are not about a block. */
 typedef uint32_t mt_label_id;
 
 enum { MT_LABEL_NUMBER_BITS = 24 };
@@ -82,19 +83,20 @@ static inline uint32_t mt_label_number(mt_label_id id)
     return id & ((1u << MT_LABEL_NUMBER_BITS) - 1);
 }
 
+/* Invariant: 0 <= dims <= MT_MAX_DIMS. */
 struct mt_label {
     mt_category category;
     mt_role role;
     mt_phase phase;
     mt_dtype dtype;
     const char *op;  /* the operation ("einsum", "softmax.exp"); borrowed while interning, then owned by the interner */
-    mt_span_id span; /* who asked */
-    int layer;       /* transformer layer, -1 outside of one */
+    mt_span_id span; /* the module that made the request */
+    int layer;       /* of the transformer; -1 outside of one */
     int dims;        /* 0 for a scalar */
     int64_t shape[MT_MAX_DIMS];
 };
 
-/* What a span is. */
+/* A span: a node in the tree of modules. */
 struct mt_span {
     mt_span_id parent;
     const char *name; /* "w1" */

@@ -4,13 +4,13 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariant: every value of `places` is a number of `names`; what lies at its key was that name when it was last
- * seen. */
+/* Invariant: every value of `places` is a number of `names`; at its key, a pointer, that name was found last. */
 struct mt_name_set {
-    struct mt_interner *names; /* as spans of its root */
+    struct mt_interner *names; /* as spans inside the root */
     struct mt_number_map places;
 };
 
@@ -45,5 +45,7 @@ uint32_t mt_name_set_number(struct mt_name_set *set, const char *name, bool *is_
 
 const char *mt_name_set_name(const struct mt_name_set *set, uint32_t number)
 {
-    return mt_interner_find_span(set->names, number)->name;
+    const struct mt_span *span = mt_interner_find_span(set->names, number);
+    assert(span != NULL);
+    return span->name;
 }

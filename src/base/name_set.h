@@ -1,5 +1,5 @@
-/* Texts and their numbers, for whoever is told the same few names again and again, each time by the same pointer: what
- * is known by where it lies is not hashed, only compared. One thread at a time. */
+/* A set of texts with their numbers, for callers that give the same few names again and again, each time by the same
+ * pointer: a known pointer is not hashed, only its text compared. One thread at a time. */
 #ifndef MT_BASE_NAME_SET_H
 #define MT_BASE_NAME_SET_H
 
@@ -11,11 +11,11 @@ struct mt_name_set;
 struct mt_name_set *mt_name_set_create(void);
 void mt_name_set_destroy(struct mt_name_set *set); /* may be NULL */
 
-/* The number of a name, from 1 in the order in which they came up, the same for equal ones. Copies it. The place may
- * hold another name later. `is_new` may be NULL. */
+/* Returns the number of a name, from 1 in order of first use, the same for equal names. Copies it: another name may lie at
+ * its place later. Sets *is_new, unless that is NULL. */
 uint32_t mt_name_set_number(struct mt_name_set *set, const char *name, bool *is_new);
 
-/* The name of a number that was given out; stays where it is as long as the set. */
+/* Returns the name of a number of this set; it lives as long as the set. */
 const char *mt_name_set_name(const struct mt_name_set *set, uint32_t number);
 
 #endif

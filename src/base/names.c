@@ -1,4 +1,4 @@
-/* The spelling of every enumeration that users see: one table each, from the list that declares it. */
+/* The names of every enumeration that users see: one table each, from the list that declares it. */
 #include "base/event.h"
 
 #define NAME(name, text) text,

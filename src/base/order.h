@@ -16,7 +16,7 @@
  * and MT_COMPARE(b, a) sorts in descending order. */
 #define MT_COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* Compare two elements of an array of that type, for qsort. */
+/* Compare two elements of an array of that type, for qsort and bsearch. */
 static inline int mt_compare_int64(const void *left, const void *right)
 {
     return MT_COMPARE(*(const int64_t *)left, *(const int64_t *)right);

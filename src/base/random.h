@@ -1,12 +1,12 @@
-/* The counter-based generator of the reference data: element i of stream t, from nothing but the two numbers, so that
- * any implementation, on any device, in any order, makes the same values.
+/* The random numbers of the reference data. Element i of stream t depends on these two numbers alone, so any
+ * implementation, on any device and in any order, makes the same values.
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. */
 #ifndef MT_BASE_RANDOM_H
 #define MT_BASE_RANDOM_H
 
 #include <stdint.h>
 
-/* Kernels make the same values. */
+/* Kernels call these functions, too. */
 #ifdef __CUDACC__
 #define MT_ON_DEVICE_TOO __host__ __device__
 #else
@@ -21,7 +21,7 @@ MT_ON_DEVICE_TOO static inline uint64_t mt_splitmix64(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* unit(t, i): uniform in [0, 1). */
+/* Returns element `index` of `stream`, uniform in [0, 1). */
 MT_ON_DEVICE_TOO static inline double mt_random_unit(uint64_t stream, uint64_t index)
 {
     return (double)(mt_splitmix64(index + (stream << 40)) >> 11) * 0x1p-53;

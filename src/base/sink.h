@@ -1,6 +1,6 @@
-/* Where events go. The allocator knows this and nothing of what is behind it.
+/* A receiver of events: all that the allocator knows of the trace.
  *
- * Threads: the allocator calls a sink under its own lock, so one call at a time and one order. */
+ * The allocator calls a sink under its own lock, so the calls come one at a time and in one order. */
 #ifndef MT_BASE_SINK_H
 #define MT_BASE_SINK_H
 
@@ -10,36 +10,33 @@
 struct mt_sink {
     void *context;
 
-    /* Takes one event (copies it). Returns nothing: watching must not change what is watched. A sink keeps its first
-     * error and reports it when it is closed. The labels and spans that the event names were interned before. NULL: not
-     * wanted. */
+    /* Stores a copy of the event. It can't fail, because recording must not change the program: a sink keeps its first
+     * error and reports it when it is closed. The labels and spans of the event were interned before. NULL: not wanted. */
     void (*emit)(void *context, const struct mt_event *event);
 
-    /* The id of a label, the same for equal ones. Copies it. Never 0. */
+    /* Returns the id of a label, the same for equal ones and never 0. Copies it. */
     mt_label_id (*intern_label)(void *context, const struct mt_label *label);
 
-    /* The category of a name that a program gives, the same for equal ones: ours if it is one of ours,
-     * MT_CATEGORY_OTHER if there are too many (mt_category_set_add says more). Copies it. NULL: names are not kept; see
-     * mt_sink_category. */
+    /* Returns the category of a name, as mt_category_set_add does. NULL: names are not kept; see mt_sink_category. */
     mt_category (*intern_category)(void *context, const char *name);
 
-    /* What a category is called; valid as long as the sink. NULL where intern_category is. */
+    /* Returns the name of a category, which lives as long as the sink. NULL where intern_category is. */
     const char *(*category_name)(void *context, mt_category category);
 
-    /* The id of the span `name` inside `parent` (0: the root). Copies the name. Never 0. */
+    /* Returns the id of the span `name` inside `parent` (0: the root), never 0. Copies the name. */
     mt_span_id (*intern_span)(void *context, mt_span_id parent, const char *name);
 
-    /* Takes a kernel that a device ran, some time after it did; copies its name. NULL: not wanted. */
+    /* Stores a kernel, some time after the device ran it; copies its name. NULL: not wanted. */
     void (*kernel)(void *context, const struct mt_kernel *kernel);
 
-    /* Takes how a live block was used, before the event that frees it. NULL: not wanted. */
+    /* Stores the uses of a live block, before the event that frees it. NULL: not wanted. */
     void (*use)(void *context, const struct mt_use *use);
 
-    /* Returns once everything emitted so far is where the sink keeps it, or its first error. NULL: nothing to do. */
+    /* Returns once everything so far is stored, or with the first error. NULL: nothing to do. */
     mt_status (*flush)(void *context);
 };
 
-/* As the sink's entries, for a sink that may not have them: then all names mean Other. */
+/* Call the sink's entry where it has one; elsewhere every name means MT_CATEGORY_OTHER. */
 static inline mt_category mt_sink_category(const struct mt_sink *sink, const char *name)
 {
     return sink->intern_category != NULL ? sink->intern_category(sink->context, name) : MT_CATEGORY_OTHER;

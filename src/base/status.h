@@ -1,8 +1,12 @@
-/* What a function that can fail returns, and the words for it.
+/* The status that a function returns which can fail, and the text of its failure.
  *
  * A status is also the program's exit code, so a failure keeps its meaning from where it happens to the shell. The text
- * of the last failure is kept per thread: it is set where the failure happens, with the numbers, and read once, by
- * whoever prints. */
+ * of the last failure is kept for each thread. It is set where the failure happens, with the numbers, and read once,
+ * where it is printed. A cleanup that may fail, too, saves the first failure before it and restores it afterwards:
+ *
+ *   struct mt_error error = mt_error_save(status);
+ *   mt_status closed = close_file(file);
+ *   return mt_error_restore(&error, closed); */
 #ifndef MT_BASE_STATUS_H
 #define MT_BASE_STATUS_H
 
@@ -25,24 +29,44 @@ typedef enum mt_status {
 #undef X
 } mt_status;
 
-/* The status in words ("out of device memory"). Static text. */
+/* Returns the status in words ("out of device memory"), as static text. */
 const char *mt_status_text(mt_status status);
 
-/* Records why this thread fails and returns `status`, so that `return mt_fail(MT_USAGE, "…", n);` is the whole of
- * an error path. A later call replaces the text: cleanup code that may fail must not call it (see mt_status_keep). */
+/* Sets the text of this thread's last failure and returns `status`, so that `return mt_fail(MT_USAGE, "…", n);` is the
+ * whole of an error path. `status` is not MT_OK. The arguments may quote mt_last_error(). */
 mt_status mt_fail(mt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "prefix: " before the recorded text: for callers that know what was being done. Returns `status`. */
+/* Puts "prefix: " before the text, for callers that know what was being done. Returns `status`. */
 mt_status mt_fail_context(mt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The text of this thread's last failure; "" before the first. Valid until the thread's next failure. */
+/* Returns the text of this thread's last failure; "" before the first. Valid until the thread's next failure. */
 const char *mt_last_error(void);
 
-/* The first of two outcomes that is a failure: `status = mt_status_keep(status, close(...))`. */
+/* Returns the first of two outcomes that is a failure, or MT_OK. The text stays that of the last failure: where the
+ * second may fail with one of its own, save and restore the first. */
 static inline mt_status mt_status_keep(mt_status first, mt_status second)
 {
     return first != MT_OK ? first : second;
 }
+
+/* Returns the place of this thread's text, of MT_ERROR_TEXT_BYTES, which is "" at first and never moves. It has a file of
+ * its own, error_text.c: a module that is loaded late has another one, which returns the place of the program that loaded
+ * it. */
+enum { MT_ERROR_TEXT_BYTES = 1024 };
+char *mt_error_text(void);
+
+/* An outcome with its text. All zero: MT_OK. */
+struct mt_error {
+    mt_status status;
+    char text[MT_ERROR_TEXT_BYTES]; /* "" if status is MT_OK */
+};
+
+/* Returns `status` and, if it is a failure, a copy of its text, which must be this thread's last. */
+struct mt_error mt_error_save(mt_status status);
+
+/* Returns the first of two outcomes that is a failure, or MT_OK. If that is `first`, its text is the last one again. Any
+ * thread may restore what another saved. */
+mt_status mt_error_restore(const struct mt_error *first, mt_status second);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -35,11 +36,12 @@ char *mt_format_difference(int64_t bytes, char *text)
     text[0] = bytes < 0 ? '-' : '+';
     char magnitude[MT_BYTES_TEXT];
     mt_format_bytes(bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes, magnitude);
+    assert(strlen(magnitude) + 1 < MT_BYTES_TEXT);
     memcpy(text + 1, magnitude, strlen(magnitude) + 1);
     return text;
 }
 
-/* The power of 1024 that a unit's spelling means, -1 for none. */
+/* Returns the power of 1024 that a unit stands for; -1 if it is no unit. */
 static int unit_power(const char *unit)
 {
     static const char letters[] = "kmgt";
@@ -53,7 +55,8 @@ static int unit_power(const char *unit)
     return known ? (int)(letter - letters) + 1 : -1;
 }
 
-/* The decimal number that `text` begins with, and what follows it and blanks; false if it begins with none. */
+/* Reads the decimal number at the beginning of `text`, and sets *out_rest behind it and its blanks; false if there is
+ * none. */
 static bool read_number(const char *text, double *out, const char **out_rest)
 {
     char *end;
@@ -95,6 +98,7 @@ mt_status mt_parse_percent(const char *text, double *out_percent)
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out)
 {
     char *end;
+    assert(low <= high);
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (end != text && *end == '\0' && errno == 0 && value >= low && value <= high) {
@@ -118,8 +122,8 @@ static bool is_same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* How many letters must be put in, left out, changed or swapped with the next to make one word the other (the distance
- * of optimal string alignment), without regard to case; words are cut at LONGEST_WORD. */
+/* Returns the distance of two words in optimal string alignment: the number of letters to insert, delete, change or swap
+ * with the next that makes one word the other. Ignores case; words are cut at LONGEST_WORD. */
 static int edit_distance(const char *a, const char *b)
 {
     int distance[LONGEST_WORD + 1][LONGEST_WORD + 1]; /* of the first i letters of a and the first j of b */
@@ -137,12 +141,14 @@ static int edit_distance(const char *a, const char *b)
             distance[i][j] = least;
         }
     }
+    assert(distance[rows][columns] >= 0 && distance[rows][columns] <= LONGEST_WORD);
     return distance[rows][columns];
 }
 
 const char *mt_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *nearest = NULL;
+    assert(word != NULL && (names != NULL || count == 0));
     int best = (int)(strnlen(word, LONGEST_WORD) / 2 + 1);
     for (size_t i = 0; i < count; i++) {
         int distance = edit_distance(word, names[i]);
@@ -171,6 +177,7 @@ mt_status mt_fail_unknown(const char *what, const char *word, const char *const 
 void mt_text_add(struct mt_text *text, const char *format, ...)
 {
     va_list arguments, again;
+    assert(text->length <= text->capacity && (text->data != NULL || text->capacity == 0));
     va_start(arguments, format);
     va_copy(again, arguments);
     int needed = vsnprintf(NULL, 0, format, arguments);
@@ -181,6 +188,7 @@ void mt_text_add(struct mt_text *text, const char *format, ...)
             text->capacity = (end + 1) * 2;
             text->data = mt_host_resize(text->data, text->capacity, 1);
         }
+        assert(end < text->capacity);
         vsnprintf(text->data + text->length, (size_t)needed + 1, format, again);
         text->length = end;
     }

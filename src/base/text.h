@@ -1,4 +1,4 @@
-/* Words and numbers as people write and read them. */
+/* Sizes, numbers and names as people write and read them, and text that grows. */
 #ifndef MT_BASE_TEXT_H
 #define MT_BASE_TEXT_H
 
@@ -10,39 +10,42 @@
 
 enum { MT_BYTES_TEXT = 32 };
 
-/* "1.50 GiB", "20.00 MiB", "512 B": into `text` of MT_BYTES_TEXT bytes, which it returns. */
+/* Writes a size as "1.50 GiB", "20.00 MiB" or "512 B" to `text`, of MT_BYTES_TEXT bytes. Returns `text`. */
 char *mt_format_bytes(uint64_t bytes, char *text);
 
-/* What was added or taken, always with its sign: "+1.50 GiB", "-20.00 MiB", "0 B". */
+/* Writes a difference of sizes with its sign, as "+1.50 GiB", "-20.00 MiB" or "0 B". Returns `text`. */
 char *mt_format_difference(int64_t bytes, char *text);
 
-/* "24GiB", "1.5 GB" (= GiB, as in the field's habit), "512", "64k": MT_USAGE for anything else. */
+/* Reads a size: "24GiB", "1.5 GB" (GiB is meant, as is the habit of the field), "512" or "64k". Fails with MT_USAGE for
+ * anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 
-/* "1%", "0.5 %", "2" (= 2 %): from 0 to MT_MOST_PERCENT. MT_USAGE for anything else. */
+/* Reads a percentage from 0 to MT_MOST_PERCENT: "1%", "0.5 %" or "2" (2 %). Fails with MT_USAGE for anything else. */
 enum { MT_MOST_PERCENT = 1000000 };
 mt_status mt_parse_percent(const char *text, double *out_percent);
 
-/* A whole number in [low, high]; `what` names it in the error ("batch"). */
+/* Reads a whole number from `low` to `high`. Fails with MT_USAGE for anything else; `what` names it then ("batch"). */
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out);
 
-/* The entry of `names` (count of them) that is nearest to `word` by edit distance, or NULL if none is near enough to
- * be what was meant. */
+/* Returns the name that is nearest to `word` by edit distance; NULL if none is near enough to be what was meant. */
 const char *mt_nearest(const char *word, const char *const *names, size_t count);
 
-/* Fails with MT_USAGE: `unknown model "2.7b"; did you mean "2.7B"? There are small, medium, …`. */
+/* Fails with MT_USAGE and `unknown model "2.7b"; did you mean "2.7B"? There are small, medium, …`. */
 mt_status mt_fail_unknown(const char *what, const char *word, const char *const *names, size_t count);
 
-/* Text that grows. Zero-initialized is empty and valid; mt_text_release gives its memory back. */
+/* Text that grows. All zero: empty. Invariant: length < capacity, or both are 0 and data is NULL. */
 struct mt_text {
     char *data; /* NUL-terminated once anything was added; NULL while empty */
     size_t length, capacity;
 };
 
+/* Adds formatted text at the end. */
 void mt_text_add(struct mt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Frees the memory; the text is empty afterwards. */
 void mt_text_release(struct mt_text *text);
 
-/* What was added so far, "" if nothing was. Valid until the next addition. */
+/* Returns the text so far, "" if nothing was added. Valid until the next addition. */
 static inline const char *mt_text_get(const struct mt_text *text)
 {
     return text->data != NULL ? text->data : "";

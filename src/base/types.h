@@ -1,4 +1,4 @@
-/* The small types that every floor speaks. */
+/* The small types that every folder uses. */
 #ifndef MT_BASE_TYPES_H
 #define MT_BASE_TYPES_H
 
@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-/* A place in a device's memory. A number, never a pointer: dereferencing it by mistake must not compile. */
+/* An address in a device's memory. A number, never a pointer, so that dereferencing it by mistake does not compile. */
 typedef uint64_t mt_addr;
 
-/* A queue of a device. 0 is the default one. */
+/* A queue of work of a device. 0 is the default one. */
 typedef uint16_t mt_stream;
 
 /* Element types, with their spelling in SQL, JSON and on the page, and the bytes of one element. */
@@ -32,6 +32,7 @@ typedef enum mt_dtype {
         MT_DTYPE_COUNT
 } mt_dtype;
 
+/* Return the name and the bytes of one element; "?" and 0 for a number that is no dtype. */
 const char *mt_dtype_name(mt_dtype dtype);
 size_t mt_dtype_bytes(mt_dtype dtype);
 

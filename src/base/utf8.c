@@ -1,8 +1,11 @@
 #include "base/utf8.h"
 
-/* Whether all of `byte[1]` to `byte[extra]` continue a sequence. The text's NUL does not, so none is passed. */
+#include <assert.h>
+
+/* True if byte[1] to byte[extra] all continue a sequence. NUL does not, so nothing behind it is read. */
 static bool continues(const unsigned char *byte, int extra)
 {
+    assert(extra > 0 && extra <= 3);
     for (int i = 1; i <= extra; i++)
         if ((byte[i] & 0xC0) != 0x80)
             return false;

@@ -2,9 +2,12 @@
 #ifndef MT_CLI_COMMAND_H
 #define MT_CLI_COMMAND_H
 
+#include "answer/row.h"
 #include "cli/program/options.h"
 
 #include <stdbool.h>
+
+struct mt_question;
 
 /* A command. Its options struct begins with a bool that says whether --help was asked for. */
 struct mt_command {
@@ -17,7 +20,11 @@ struct mt_command {
     const struct mt_option *options; /* ends with a NULL name */
     const void *defaults;            /* the options struct before anything is parsed */
     size_t options_bytes;
-    mt_status (*run)(const void *options); /* prints its answer; a failure's text is printed by main */
+    const struct mt_row_type *answer; /* of --json, after the members that say whose it is; NULL: see docs/json.md */
+    /* Prints its answer; main prints a failure's text. A command has one of the two: `ask` if it questions a run of a
+     * trace, which is opened for it and closed after it. */
+    mt_status (*run)(const void *options);
+    mt_status (*ask)(const struct mt_question *question, const void *options);
 };
 
 /* What every command that questions a trace takes; the first member of its options struct. */
@@ -29,6 +36,9 @@ struct mt_trace_options {
 };
 
 #define MT_DEFAULT_TRACE "memtrace.db"
+
+/* The members of a command that tell its options: the type of their struct, and its values before anything is parsed. */
+#define MT_OPTIONS_OF(type, ...) .defaults = &(const type){__VA_ARGS__}, .options_bytes = sizeof(type)
 
 #define MT_OPTION_HELP(type)                                                                                           \
     {                                                                                                                  \

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/question.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,17 @@ mt_status mt_command_find(const char *name, const struct mt_command **out)
     return mt_fail_unknown("command", name, names, COMMAND_COUNT);
 }
 
+static mt_status ask(const struct mt_command *command, const void *options)
+{
+    struct mt_question question;
+    mt_status status = mt_question_open(options, &question);
+    if (status != MT_OK)
+        return status;
+    status = command->ask(&question, options);
+    mt_question_close(&question);
+    return status;
+}
+
 static mt_status run_command(const struct mt_command *command, int count, char **arguments)
 {
     void *options = mt_host_alloc(command->options_bytes);
@@ -44,7 +56,7 @@ static mt_status run_command(const struct mt_command *command, int count, char *
     else if (wants_help)
         mt_help_print(command);
     else
-        status = command->run(options);
+        status = command->ask != NULL ? ask(command, options) : command->run(options);
     free(options);
     return status;
 }

@@ -1,6 +1,6 @@
 #include "device/module.h"
 
-#include "base/error_text.h"
+#include "base/status.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,9 +1,6 @@
 #include "model/runtime.h"
 
-#include "base/memory.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 
 void mt_runtime_open(struct mt_runtime *rt, struct mt_device *device, struct mt_alloc *alloc)
 {
@@ -24,14 +21,9 @@ void mt_runtime_fail(struct mt_runtime *rt, mt_status status)
 
 void mt_runtime_settle(struct mt_runtime *rt, mt_status (*act)(void *context), void *context)
 {
-    if (rt->status == MT_OK) {
-        mt_runtime_fail(rt, act(context));
-        return;
-    }
-    char *words = mt_host_strdup(mt_last_error());
-    (void)act(context);
-    mt_fail(rt->status, "%s", words);
-    free(words);
+    const struct mt_error first = mt_error_save(rt->status);
+    mt_status settled = act(context);
+    mt_runtime_fail(rt, mt_error_restore(&first, settled));
 }
 
 void mt_runtime_phase(struct mt_runtime *rt, mt_phase phase)

@@ -67,19 +67,18 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
 static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
                                struct mt_text *out_path, struct mt_recorder **out)
 {
-    struct mt_text command = {0}, why = {0};
+    struct mt_text command = {0};
     read_command(&command);
     mt_text_add(out_path, "%s", request->trace);
     mt_status status = open_at(request, out_path->data, card, mt_text_get(&command), out);
     if (status == MT_FAILED) {
-        mt_text_add(&why, "%s", mt_last_error());
+        struct mt_error error = mt_error_save(status);
         mt_text_add(out_path, "-%" PRId64, (int64_t)getpid());
         status = open_at(request, out_path->data, card, mt_text_get(&command), out);
-        if (status != MT_OK)
-            mt_fail(status, "%s", why.data);
+        error.status = status; /* of the second attempt, with the words of the first */
+        (void)mt_error_restore(&error, MT_OK);
     }
     mt_text_release(&command);
-    mt_text_release(&why);
     return status;
 }
 

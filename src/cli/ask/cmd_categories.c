@@ -1,7 +1,6 @@
 /* memtrace categories: what kinds of tensors were allocated. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,56 +22,45 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-static void print_json(const struct mt_question *question, const char *phase, const struct mt_category_row *rows,
-                       size_t count)
-{
-    json_t *object = mt_question_json(question, "categories"), *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list,
-                              json_pack("{s:o, s:I, s:I, s:I}", "category", mt_json_text(rows[i].category), "max_bytes",
-                                        (json_int_t)rows[i].max_bytes, "per_step", (json_int_t)rows[i].per_step,
-                                        "total_bytes", (json_int_t)rows[i].total_bytes));
-    json_object_set_new(object, "phase", mt_json_text(phase));
-    json_object_set_new(object, "rows", list);
-    mt_json_print(object);
-}
+struct categories_answer {
+    const char *phase; /* NULL: the usual cut */
+    struct mt_category_row *rows;
+    size_t count;
+};
 
-static void print_table(const struct mt_question *question, const char *phase, const struct mt_category_row *rows,
-                        size_t count)
-{
-    static const struct mt_column columns[] = {{"category", MT_ALIGN_LEFT},
-                                               {"largest", MT_ALIGN_RIGHT},
-                                               {"per step", MT_ALIGN_RIGHT},
-                                               {"total", MT_ALIGN_RIGHT}};
-    mt_question_print_title(question);
-    if (phase != NULL)
-        printf("Allocations in phase %s:\n", phase);
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < count; i++) {
-        mt_table_add(table, rows[i].category);
-        mt_table_add_bytes(table, rows[i].max_bytes);
-        mt_table_add_number(table, (int64_t)rows[i].per_step);
-        mt_table_add_bytes(table, rows[i].total_bytes);
-    }
-    mt_table_print(table);
-    mt_table_destroy(table);
-}
+#define ROW struct mt_category_row
+static const struct mt_field row_fields[] = {
+    MT_TEXT(ROW, category, "category", "category", "the kind of tensor"),
+    MT_BYTES(ROW, max_bytes, "max_bytes", "largest", "the largest one, over the run; as requested"),
+    MT_COUNT(ROW, per_step, "per_step", "per step", "how many in the last full step"),
+    MT_BYTES(ROW, total_bytes, "total_bytes", "total", "of all, over the run"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_category_row, row_fields);
 
-static mt_status run_categories(const void *given)
+static const struct mt_field answer_fields[] = {
+    MT_TEXT(struct categories_answer, phase, "phase", NULL, "of `--phase`; null: each category where it belongs"),
+    MT_ROWS(struct categories_answer, rows, count, "rows", &row_type, "the largest first"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct categories_answer, answer_fields);
+
+static mt_status ask_categories(const struct mt_question *question, const void *given)
 {
     const struct categories_options *categories = given;
     const char *phase = categories->phase == USUAL_CUT ? NULL : mt_phase_names[categories->phase];
-    struct mt_question question;
-    mt_status status = mt_question_open(&categories->trace, &question);
-    if (status != MT_OK)
-        return status;
-    struct mt_category_row *rows;
-    size_t count;
-    status = mt_trace_categories(question.trace, question.run, phase, &rows, &count);
-    if (status == MT_OK)
-        (categories->trace.json ? print_json : print_table)(&question, phase, rows, count);
-    free(rows);
-    mt_question_close(&question);
+    struct categories_answer answer = {.phase = phase};
+    mt_status status = mt_trace_categories(question->trace, question->run, phase, &answer.rows, &answer.count);
+    if (status == MT_OK && categories->trace.json) {
+        mt_question_print_json(question, "categories", &answer_type, &answer);
+    } else if (status == MT_OK) {
+        mt_question_print_title(question);
+        if (phase != NULL)
+            printf("Allocations in phase %s:\n", phase);
+        mt_rows_print(&row_type, "category max_bytes per_step total_bytes", NULL, answer.rows, answer.count);
+    }
+    free(answer.rows);
     return status;
 }
 
@@ -89,7 +77,7 @@ const struct mt_command mt_command_categories = {
                 "  memtrace categories --phase backward\n"
                 "  memtrace categories --json\n",
     .options = options,
-    .defaults = &(const struct categories_options){.trace.trace = MT_DEFAULT_TRACE, .phase = USUAL_CUT},
-    .options_bytes = sizeof(struct categories_options),
-    .run = run_categories,
+    MT_OPTIONS_OF(struct categories_options, .trace.trace = MT_DEFAULT_TRACE, .phase = USUAL_CUT),
+    .answer = &answer_type,
+    .ask = ask_categories,
 };

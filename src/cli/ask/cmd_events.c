@@ -1,10 +1,7 @@
 /* memtrace events: every allocation and free, in order. */
+#include "answer/row_stream.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 struct events_options {
     struct mt_trace_options trace;
@@ -27,106 +24,88 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-static const struct mt_column columns[] = {
-    {"n", MT_ALIGN_RIGHT},       {"action", MT_ALIGN_LEFT}, {"id", MT_ALIGN_RIGHT},   {"bytes", MT_ALIGN_RIGHT},
-    {"category", MT_ALIGN_LEFT}, {"op", MT_ALIGN_LEFT},     {"phase", MT_ALIGN_LEFT}, {"span", MT_ALIGN_LEFT}};
+#define ROW struct mt_event_row
+static const struct mt_field row_fields[] = {
+    MT_INTEGER(ROW, n, "n", "n", "from 0, in this answer"),
+    MT_TEXT(ROW, action, "action", "action", "`alloc` or `free`"),
+    MT_INTEGER(ROW, id, "id", "id", "of the allocation; a free has that of the one it ends, -1 if not known"),
+    MT_COUNT(ROW, bytes, "bytes", "bytes", "as requested"),
+    MT_TEXT(ROW, category, "category", "category", NULL),
+    MT_TEXT(ROW, op, "op", "op", NULL),
+    MT_TEXT(ROW, phase, "phase", "phase", "in which the block was allocated"),
+    MT_TEXT(ROW, span, "span", "span", NULL),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_fields);
 
-enum { COLUMN_COUNT = sizeof columns / sizeof columns[0] };
-
-/* Where rows go; the form that is not asked for has nothing. */
+/* The place of the rows: one of the two. */
 struct listing {
     const struct mt_question *question;
+    const struct events_options *options;
     struct mt_table *table;
-    struct mt_json_stream json;
+    struct mt_output_file *file;
+    struct mt_row_stream stream;
 };
-
-static mt_status begin_csv(void *context)
-{
-    (void)context;
-    for (size_t i = 0; i < COLUMN_COUNT; i++)
-        mt_csv_print(columns[i].title, i + 1 < COLUMN_COUNT ? ',' : '\n');
-    return MT_OK;
-}
-
-static mt_status print_csv_row(void *context, const struct mt_event_row *row)
-{
-    (void)context;
-    printf("%" PRId64 ",%s,%" PRId64 ",%" PRIu64 ",", row->n, row->action, row->id, row->bytes);
-    mt_csv_print(row->category, ',');
-    mt_csv_print(row->op, ',');
-    mt_csv_print(row->phase, ',');
-    mt_csv_print(row->span, '\n');
-    return mt_output_go_on();
-}
-
-static mt_status begin_json(void *context)
-{
-    struct listing *listing = context;
-    mt_json_stream_begin(&listing->json, mt_question_json(listing->question, "events"), "rows");
-    return MT_OK;
-}
-
-static mt_status print_json_row(void *context, const struct mt_event_row *row)
-{
-    struct listing *listing = context;
-    mt_json_stream_row(&listing->json,
-                       json_pack("{s:I, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "n", (json_int_t)row->n, "action",
-                                 row->action, "id", (json_int_t)row->id, "bytes", (json_int_t)row->bytes, "category",
-                                 mt_json_text(row->category), "op", mt_json_text(row->op), "phase",
-                                 mt_json_text(row->phase), "span", mt_json_text(row->span)));
-    return mt_output_go_on();
-}
 
 static mt_status begin_table(void *context)
 {
-    static const char *const spare[] = {"phase", "id", "category", NULL};
     struct listing *listing = context;
-    listing->table = mt_table_create(columns, COLUMN_COUNT);
-    mt_table_spare(listing->table, spare);
+    listing->table = mt_table_of_rows(mt_output_screen(), &row_type, "n action id bytes category op phase span",
+                                      "phase id category");
     return MT_OK;
 }
 
-static mt_status print_table_row(void *context, const struct mt_event_row *row)
+static mt_status add_to_table(void *context, const struct mt_event_row *row)
 {
-    struct mt_table *table = ((struct listing *)context)->table;
-    mt_table_add_number(table, row->n);
-    mt_table_add(table, row->action);
-    mt_table_add_number(table, row->id);
-    mt_table_add_number(table, (int64_t)row->bytes);
-    const char *texts[] = {row->category, row->op, row->phase, row->span};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        mt_table_add(table, texts[i]);
+    mt_table_add_rows(((struct listing *)context)->table, row, 1);
     return mt_output_go_on();
 }
 
-static mt_status list_events(const struct mt_question *question, const struct events_options *events)
+static mt_status begin_stream(void *context)
 {
-    struct listing listing = {.question = question};
-    struct mt_event_visitor visitor = {&listing, begin_table, print_table_row};
-    if (events->trace.json)
-        visitor = (struct mt_event_visitor){&listing, begin_json, print_json_row};
-    if (events->csv)
-        visitor = (struct mt_event_visitor){&listing, begin_csv, print_csv_row};
-    mt_status status = mt_trace_events(question->trace, question->run, events->step, &visitor);
-    if (status == MT_OK && listing.table != NULL)
-        mt_table_print(listing.table);
-    if (status == MT_OK && events->trace.json)
-        mt_json_stream_end(&listing.json);
-    mt_table_destroy(listing.table);
+    struct listing *listing = context;
+    mt_row_stream_begin(&listing->stream, listing->file, listing->options->csv ? MT_ROWS_CSV : MT_ROWS_JSON, &row_type,
+                        mt_question_json(listing->question, "events"));
+    return MT_OK;
+}
+
+static mt_status add_to_stream(void *context, const struct mt_event_row *row)
+{
+    return mt_row_stream_add(&((struct listing *)context)->stream, row);
+}
+
+static mt_status list_in_table(struct listing *listing)
+{
+    const struct mt_question *question = listing->question;
+    struct mt_event_visitor visitor = {listing, begin_table, add_to_table};
+    mt_status status = mt_trace_events(question->trace, question->run, listing->options->step, &visitor);
+    if (status == MT_OK)
+        mt_table_print(listing->table);
+    mt_table_destroy(listing->table);
     return status;
 }
 
-static mt_status run_events(const void *given)
+static mt_status list_in_stream(struct listing *listing)
 {
-    const struct events_options *events = given;
-    if (events->csv && events->trace.json)
-        return mt_fail(MT_USAGE, "--csv and --json exclude each other");
-    struct mt_question question;
-    mt_status status = mt_question_open(&events->trace, &question);
+    const struct mt_question *question = listing->question;
+    struct mt_event_visitor visitor = {listing, begin_stream, add_to_stream};
+    mt_status status = mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &listing->file);
     if (status != MT_OK)
         return status;
-    status = list_events(&question, events);
-    mt_question_close(&question);
+    status = mt_trace_events(question->trace, question->run, listing->options->step, &visitor);
+    if (status == MT_OK)
+        mt_row_stream_end(&listing->stream);
+    return mt_output_file_close(listing->file, status);
+}
+
+static mt_status ask_events(const struct mt_question *question, const void *given)
+{
+    const struct events_options *events = given;
+    struct listing listing = {.question = question, .options = events};
+    if (events->csv && events->trace.json)
+        return mt_fail(MT_USAGE, "--csv and --json exclude each other");
+    mt_status status = (events->csv || events->trace.json ? list_in_stream : list_in_table)(&listing);
     return mt_output_broken() ? MT_OK : status;
 }
 
@@ -141,7 +120,7 @@ const struct mt_command mt_command_events = {
                 "  memtrace events --csv > events.csv\n"
                 "  memtrace events --step 0 --json\n",
     .options = options,
-    .defaults = &(const struct events_options){.trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS},
-    .options_bytes = sizeof(struct events_options),
-    .run = run_events,
+    MT_OPTIONS_OF(struct events_options, .trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS),
+    .answer = &row_type,
+    .ask = ask_events,
 };

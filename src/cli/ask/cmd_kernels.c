@@ -1,8 +1,8 @@
 /* memtrace kernels: what took the GPU's time. */
-#include "cli/output/kernel_text.h"
+#include "answer/kernel_text.h"
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <math.h>

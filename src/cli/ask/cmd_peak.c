@@ -4,25 +4,20 @@
 
 static const struct mt_option options[] = {MT_TRACE_OPTIONS};
 
-static mt_status run_peak(const void *given)
+static mt_status ask_peak(const struct mt_question *question, const void *given)
 {
     const struct mt_trace_options *trace = given;
-    struct mt_question question;
-    mt_status status = mt_question_open(trace, &question);
-    if (status != MT_OK)
-        return status;
     struct mt_run_peaks peaks;
-    status = mt_run_peaks_load(&question, &peaks);
+    mt_status status = mt_run_peaks_load(question, &peaks);
     if (status == MT_OK && trace->json) {
-        json_t *answer = mt_question_json(&question, "peak");
+        json_t *answer = mt_question_json(question, "peak");
         mt_run_peaks_add_json(&peaks, answer);
         mt_json_print(answer);
     } else if (status == MT_OK) {
-        mt_question_print_title(&question);
+        mt_question_print_title(question);
         mt_run_peaks_print(&peaks);
     }
     mt_run_peaks_release(&peaks);
-    mt_question_close(&question);
     return status;
 }
 
@@ -37,7 +32,7 @@ const struct mt_command mt_command_peak = {
     .examples = "  memtrace peak\n"
                 "  memtrace peak --run 1 --json\n",
     .options = options,
-    .defaults = &(const struct mt_trace_options){.trace = MT_DEFAULT_TRACE},
-    .options_bytes = sizeof(struct mt_trace_options),
-    .run = run_peak,
+    MT_OPTIONS_OF(struct mt_trace_options, .trace = MT_DEFAULT_TRACE),
+    .answer = &mt_run_peaks_type,
+    .ask = ask_peak,
 };

@@ -1,7 +1,7 @@
 /* memtrace sql: any other question. */
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include "base/memory.h"
 #include "cli/output/way_out.h"

@@ -1,13 +1,12 @@
 /* memtrace steps: how long steps took, run by run. */
+#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 #include "cli/output/way_out.h"
 #include "device/device.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 struct steps_options {
     struct mt_trace_options trace;
@@ -22,220 +21,200 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* Where the runs go. */
-struct listing {
-    void (*add)(struct listing *listing, const struct mt_run *run, const struct mt_steps_row *steps);
-    struct mt_table *table; /* NULL: `rows` */
-    json_t *rows;           /* NULL: `table` */
-    bool has_estimates;
+#define ROW struct mt_time_statistics
+static const struct mt_field time_fields[] = {
+    MT_INTEGER(ROW, count, "count", NULL, "of steps"),
+    MT_NUMBER(ROW, mean, "mean", NULL, NULL),
+    MT_NUMBER(ROW, deviation, "std", NULL, "of a sample; null for fewer than two"),
+    MT_NUMBER(ROW, median, "median", NULL, NULL),
+    MT_NUMBER(ROW, minimum, "min", NULL, NULL),
+    MT_NUMBER(ROW, maximum, "max", NULL, NULL),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type time_type = MT_ROW_TYPE(struct mt_time_statistics, time_fields);
+
+#define ROW struct mt_steps_row
+static const struct mt_field times_fields[] = {
+#define X(part_name, text, measurement)                                                                                \
+    MT_ROW(ROW, part[MT_TIMED_##part_name], text, &time_type, "milliseconds by the device's clock"),
+    MT_TIMED_PARTS(X)
+#undef X
+        MT_FIELDS_END,
+};
+static const struct mt_row_type times_type = MT_ROW_TYPE(ROW, times_fields);
+
+static const struct mt_field oom_fields[] = {
+    MT_INTEGER(ROW, oom_bytes, "requested_bytes", NULL, "asked for last"),
+    MT_TEXT(ROW, oom_category, "category", NULL, NULL),
+    MT_TEXT(ROW, oom_phase, "phase", NULL, NULL),
+    MT_TEXT(ROW, oom_span, "span", NULL, NULL),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
+
+enum { MEANS = 4, TIME_TEXT = 2 * MT_BYTES_TEXT };
+
+/* A run, or in the full table a part of its steps. */
+struct row {
+    struct mt_run run;
+    struct mt_steps_row steps;
+    const struct mt_steps_row *oom; /* NULL: it did not run out of memory */
+    bool is_estimated;
+    const char *part;                /* its name */
+    struct mt_time_statistics time;  /* of the part */
+    char means[MEANS][TIME_TEXT];    /* of forward, backward, optimizer and step */
+    const char *shown[MEANS], *note; /* as above; the note is the row's */
 };
 
-/* Whether the times are the roofline's. */
-static bool is_estimated(const struct mt_run *run)
-{
-    return mt_device_is_simulated(run->device);
-}
+#define ROW struct row
+static const struct mt_field row_fields[] = {
+    MT_INTEGER(ROW, run.id, "run", "run", NULL),
+    MT_TEXT(ROW, run.name, "name", "name", NULL),
+    MT_TEXT(ROW, run.state, "state", NULL, NULL),
+    MT_TEXT(ROW, run.device, "device", "device", NULL),
+    MT_TEXT(ROW, steps.model, "model", "model", NULL),
+    MT_DIGITS(ROW, steps.batch, "batch", "batch", NULL),
+    MT_DIGITS(ROW, steps.seq, "seq", "seq", NULL),
+    MT_TEXT(ROW, steps.mode, "mode", "mode", NULL),
+    MT_TEXT(ROW, steps.precision, "precision", "precision", "fp32, tf32, bf16 autocast, or empty"),
+    MT_INTEGER(ROW, steps.warmup, "warmup", "warm-up", "steps that do not count"),
+    MT_FLAG(ROW, is_estimated, "estimated", NULL, "true on sim: the sum of the ops' roofline times"),
+    MT_ROW(ROW, steps, "ms", &times_type, NULL),
+    MT_ROW_OR_NULL(ROW, oom, "oom", &oom_type, "of a run that ended out of memory"),
+    MT_SHOWN(INTEGER, int64_t, ROW, time.count, "steps", "steps"),
+    MT_SHOWN(DIGITS, const char *, ROW, shown[0], "forward", "forward ms"),
+    MT_SHOWN(DIGITS, const char *, ROW, shown[1], "backward", "backward ms"),
+    MT_SHOWN(DIGITS, const char *, ROW, shown[2], "optimizer", "optimizer ms"),
+    MT_SHOWN(DIGITS, const char *, ROW, shown[3], "step", "step ms"),
+    MT_SHOWN(TEXT, const char *, ROW, note, "note", "note"),
+    MT_SHOWN(TEXT, const char *, ROW, part, "of", "of"),
+    MT_SHOWN(MS, double, ROW, time.mean, "mean", "mean ms"),
+    MT_SHOWN(MS, double, ROW, time.deviation, "std", "std"),
+    MT_SHOWN(MS, double, ROW, time.median, "median", "median"),
+    MT_SHOWN(MS, double, ROW, time.minimum, "min", "min"),
+    MT_SHOWN(MS, double, ROW, time.maximum, "max", "max"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 
-static bool is_oom(const struct mt_run *run)
-{
-    return mt_run_is(run, MT_RUN_OOM);
-}
+#define RUN_FIELDS "run name device model batch seq mode precision warmup steps "
+#define SPARE_FIELDS "warmup device mode batch steps model seq note precision name"
 
-/* "12.3 ± 0.4", "12.3" where there was one step, "OOM", "-" for a phase that the run does not have. */
-static void add_time(struct mt_table *table, const struct mt_run *run, const struct mt_time_statistics *time)
+/* The rows of all runs. */
+struct steps_answer {
+    bool is_full; /* a row for each part of a run's steps */
+    bool has_estimates;
+    struct row *rows;
+    size_t count;
+};
+static const struct mt_field answer_fields[] = {
+    MT_ROWS(struct steps_answer, rows, count, "rows", &row_type, "a run each, the oldest first"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct steps_answer, answer_fields);
+
+/* "12.30 ± 0.40", "12.30" where there was one step, "OOM", "-" for a phase that the run does not have. */
+static void write_mean(bool is_oom, const struct mt_time_statistics *time, char *text)
 {
-    char text[2 * MT_BYTES_TEXT];
     if (time->count == 0)
-        snprintf(text, sizeof text, "%s", is_oom(run) ? "OOM" : "-");
+        snprintf(text, TIME_TEXT, "%s", is_oom ? "OOM" : "-");
     else if (time->count == 1)
-        snprintf(text, sizeof text, "%.2f", time->mean);
+        snprintf(text, TIME_TEXT, "%.2f", time->mean);
     else
-        snprintf(text, sizeof text, "%.2f ± %.2f", time->mean, time->deviation);
-    mt_table_add(table, text);
+        snprintf(text, TIME_TEXT, "%.2f ± %.2f", time->mean, time->deviation);
 }
 
-static void add_number(struct mt_table *table, double ms)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, isnan(ms) ? "-" : "%.3f", ms);
-    mt_table_add(table, text);
-}
-
-/* What a reader must know of the run's times. */
-static void add_note(struct mt_table *table, const struct mt_run *run, const struct mt_steps_row *steps)
+/* Returns what a reader must know of the run's times; the caller frees it. */
+static char *note_of(const struct row *row)
 {
     struct mt_text note = {0};
     char asked[MT_BYTES_TEXT];
-    if (is_oom(run) && steps->oom_bytes >= 0)
-        mt_text_add(&note, "OOM: %s asked for %s in %s", mt_format_bytes((uint64_t)steps->oom_bytes, asked),
-                    steps->oom_category, steps->oom_phase);
-    else if (!mt_run_is(run, MT_RUN_DONE))
-        mt_text_add(&note, "%s", run->state);
-    if (is_estimated(run))
+    mt_text_add(&note, "%s", "");
+    if (row->oom != NULL)
+        mt_text_add(&note, "OOM: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
+                    row->oom->oom_category, row->oom->oom_phase);
+    else if (!mt_run_is(&row->run, MT_RUN_DONE))
+        mt_text_add(&note, "%s", row->run.state);
+    if (row->is_estimated)
         mt_text_add(&note, note.length > 0 ? "; estimate" : "estimate");
-    mt_table_add(table, mt_text_get(&note));
-    mt_text_release(&note);
+    return note.data != NULL ? note.data : mt_host_strdup("");
 }
 
-static void add_settings(struct mt_table *table, const struct mt_run *run, const struct mt_steps_row *steps)
+/* The texts of a row lie in it, so they are set once rows move no more. */
+static void write_texts(struct row *row)
 {
-    mt_table_add_number(table, run->id);
-    mt_table_add(table, run->name != NULL ? run->name : "");
-    mt_table_add(table, run->device);
-    mt_table_add(table, steps->model);
-    mt_table_add(table, steps->batch);
-    mt_table_add(table, steps->seq);
-    mt_table_add(table, steps->mode);
-    mt_table_add(table, steps->precision);
-    mt_table_add_number(table, steps->warmup);
-}
-
-#define SETTINGS_COLUMNS                                                                                               \
-    {"run", MT_ALIGN_RIGHT}, {"name", MT_ALIGN_LEFT}, {"device", MT_ALIGN_LEFT}, {"model", MT_ALIGN_LEFT},             \
-        {"batch", MT_ALIGN_RIGHT}, {"seq", MT_ALIGN_RIGHT}, {"mode", MT_ALIGN_LEFT}, {"precision", MT_ALIGN_LEFT},     \
-    {                                                                                                                  \
-        "warm-up", MT_ALIGN_RIGHT                                                                                      \
+    static const mt_timed_part parts[MEANS] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
+    row->oom = row->steps.oom_bytes >= 0 ? &row->steps : NULL;
+    for (int i = 0; i < MEANS; i++) {
+        write_mean(mt_run_is(&row->run, MT_RUN_OOM), &row->steps.part[parts[i]], row->means[i]);
+        row->shown[i] = row->means[i];
     }
-
-/* The columns that both tables can spare first. */
-#define SPARE_SETTINGS "warm-up", "device", "mode", "batch", "steps", "model", "seq", "note", "precision", "name"
-
-static void add_run(struct listing *listing, const struct mt_run *run, const struct mt_steps_row *steps)
-{
-    static const mt_timed_part parts[] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
-    add_settings(listing->table, run, steps);
-    mt_table_add_number(listing->table, steps->part[MT_TIMED_STEP].count);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        add_time(listing->table, run, &steps->part[parts[i]]);
-    add_note(listing->table, run, steps);
+    row->note = note_of(row);
 }
 
-static void add_phases(struct listing *listing, const struct mt_run *run, const struct mt_steps_row *steps)
+static void add_part(struct steps_answer *answer, const struct row *row, mt_timed_part part)
 {
-    for (int part = 0; part < MT_TIMED_PART_COUNT; part++) {
-        const struct mt_time_statistics *time = &steps->part[part];
-        if (time->count == 0 && part != MT_TIMED_STEP)
-            continue;
-        add_settings(listing->table, run, steps);
-        mt_table_add_number(listing->table, time->count);
-        mt_table_add(listing->table, mt_timed_part_name((mt_timed_part)part));
-        const double numbers[] = {time->mean, time->deviation, time->median, time->minimum, time->maximum};
-        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-            add_number(listing->table, numbers[i]);
-        add_note(listing->table, run, steps);
-    }
+    answer->rows = mt_host_room(answer->rows, answer->count, sizeof *answer->rows);
+    struct row *out = &answer->rows[answer->count++];
+    *out = *row;
+    out->part = mt_timed_part_name(part);
+    out->time = row->steps.part[part];
 }
 
-static json_t *time_json(const struct mt_time_statistics *time)
+static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_run *run)
 {
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "count", (json_int_t)time->count, "mean",
-                     mt_json_number(time->mean), "std", mt_json_number(time->deviation), "median",
-                     mt_json_number(time->median), "min", mt_json_number(time->minimum), "max",
-                     mt_json_number(time->maximum));
-}
-
-static json_t *oom_json(const struct mt_steps_row *steps)
-{
-    if (steps->oom_bytes < 0)
-        return json_null();
-    return json_pack("{s:I, s:o, s:o, s:o}", "requested_bytes", (json_int_t)steps->oom_bytes, "category",
-                     mt_json_text(steps->oom_category), "phase", mt_json_text(steps->oom_phase), "span",
-                     mt_json_text(steps->oom_span));
-}
-
-static void add_json(struct listing *listing, const struct mt_run *run, const struct mt_steps_row *steps)
-{
-    json_t *ms = json_object();
-    for (int part = 0; part < MT_TIMED_PART_COUNT; part++)
-        json_object_set_new(ms, mt_timed_part_name((mt_timed_part)part), time_json(&steps->part[part]));
-    json_array_append_new(listing->rows,
-                          json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:o, s:o}", "run",
-                                    (json_int_t)run->id, "name", mt_json_text(run->name), "state",
-                                    mt_json_text(run->state), "device", mt_json_text(run->device), "model",
-                                    mt_json_text(steps->model), "batch", mt_json_text(steps->batch), "seq",
-                                    mt_json_text(steps->seq), "mode", mt_json_text(steps->mode), "precision",
-                                    mt_json_text(steps->precision), "warmup", (json_int_t)steps->warmup, "estimated",
-                                    (int)is_estimated(run), "ms", ms, "oom", oom_json(steps)));
-}
-
-static mt_status list_run(void *context, struct mt_trace *trace, const struct mt_run *run)
-{
-    struct listing *listing = context;
-    struct mt_steps_row steps;
-    mt_status status = mt_trace_steps(trace, run, &steps);
+    struct steps_answer *answer = context;
+    struct row row = {.run = *run, .is_estimated = mt_device_is_simulated(run->device)};
+    mt_status status = mt_trace_steps(trace, run, &row.steps);
+    answer->has_estimates |= row.is_estimated;
+    for (int part = 0; part < MT_TIMED_STEP && status == MT_OK && answer->is_full; part++)
+        if (row.steps.part[part].count > 0)
+            add_part(answer, &row, (mt_timed_part)part);
     if (status == MT_OK)
-        listing->add(listing, run, &steps);
-    listing->has_estimates |= is_estimated(run);
+        add_part(answer, &row, MT_TIMED_STEP);
     return status;
 }
 
-static void print_what_estimates_are(void)
+static void print_table(const struct steps_answer *answer)
 {
+    if (answer->is_full)
+        mt_rows_print(&row_type, RUN_FIELDS "of mean std median min max note", SPARE_FIELDS, answer->rows,
+                      answer->count);
+    else
+        mt_rows_print(&row_type, RUN_FIELDS "forward backward optimizer step note",
+                      SPARE_FIELDS " optimizer forward backward", answer->rows, answer->count);
+    if (!answer->has_estimates)
+        return;
     putchar('\n');
     mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
 }
 
-static mt_status print_table(struct mt_trace *trace, const char *which, struct listing *listing)
+static void release(struct steps_answer *answer)
 {
-    mt_status status = mt_runs_visit(trace, which, list_run, listing);
-    if (status == MT_OK)
-        mt_table_print(listing->table);
-    if (status == MT_OK && listing->has_estimates)
-        print_what_estimates_are();
-    mt_table_destroy(listing->table);
-    return status;
-}
-
-static mt_status print_means(struct mt_trace *trace, const char *which)
-{
-    static const struct mt_column columns[] = {SETTINGS_COLUMNS,
-                                               {"steps", MT_ALIGN_RIGHT},
-                                               {"forward ms", MT_ALIGN_RIGHT},
-                                               {"backward ms", MT_ALIGN_RIGHT},
-                                               {"optimizer ms", MT_ALIGN_RIGHT},
-                                               {"step ms", MT_ALIGN_RIGHT},
-                                               {"note", MT_ALIGN_LEFT}};
-    static const char *const spare[] = {SPARE_SETTINGS, "optimizer ms", "forward ms", "backward ms", NULL};
-    struct listing listing = {.add = add_run, .table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
-    mt_table_spare(listing.table, spare);
-    return print_table(trace, which, &listing);
-}
-
-static mt_status print_phases(struct mt_trace *trace, const char *which)
-{
-    static const struct mt_column columns[] = {
-        SETTINGS_COLUMNS,        {"steps", MT_ALIGN_RIGHT},  {"of", MT_ALIGN_LEFT},   {"mean ms", MT_ALIGN_RIGHT},
-        {"std", MT_ALIGN_RIGHT}, {"median", MT_ALIGN_RIGHT}, {"min", MT_ALIGN_RIGHT}, {"max", MT_ALIGN_RIGHT},
-        {"note", MT_ALIGN_LEFT}};
-    static const char *const spare[] = {SPARE_SETTINGS, NULL};
-    struct listing listing = {.add = add_phases, .table = mt_table_create(columns, sizeof columns / sizeof columns[0])};
-    mt_table_spare(listing.table, spare);
-    return print_table(trace, which, &listing);
-}
-
-static mt_status print_json(struct mt_trace *trace, const char *which)
-{
-    struct listing listing = {.add = add_json, .rows = json_array()};
-    mt_status status = mt_runs_visit(trace, which, list_run, &listing);
-    json_t *answer = json_pack("{s:s, s:o}", "schema", "memtrace.steps/1", "rows", listing.rows);
-    if (status == MT_OK)
-        mt_json_print(answer);
-    else
-        json_decref(answer);
-    return status;
+    for (size_t i = 0; i < answer->count; i++)
+        free((char *)answer->rows[i].note);
+    free(answer->rows);
 }
 
 static mt_status run_steps(const void *given)
 {
     const struct steps_options *steps = given;
+    struct steps_answer answer = {.is_full = steps->full && !steps->trace.json};
     struct mt_trace *trace;
     mt_status status = mt_trace_open_to_ask(steps->trace.trace, &trace);
     if (status != MT_OK)
         return status;
-    if (steps->trace.json)
-        status = print_json(trace, steps->trace.run);
-    else
-        status = (steps->full ? print_phases : print_means)(trace, steps->trace.run);
+    status = mt_runs_visit(trace, steps->trace.run, add_run, &answer);
+    for (size_t i = 0; i < answer.count; i++)
+        write_texts(&answer.rows[i]);
+    if (status == MT_OK && steps->trace.json)
+        mt_answer_print_json("steps", &answer_type, &answer);
+    else if (status == MT_OK)
+        print_table(&answer);
+    release(&answer);
     mt_trace_close(trace);
     return status;
 }
@@ -253,7 +232,7 @@ const struct mt_command mt_command_steps = {
                 "  memtrace steps --full\n"
                 "  memtrace steps --json\n",
     .options = options,
-    .defaults = &(const struct steps_options){.trace.trace = MT_DEFAULT_TRACE},
-    .options_bytes = sizeof(struct steps_options),
+    MT_OPTIONS_OF(struct steps_options, .trace.trace = MT_DEFAULT_TRACE),
+    .answer = &answer_type,
     .run = run_steps,
 };

@@ -1,7 +1,6 @@
 /* memtrace top: the largest blocks. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <stdlib.h>
 
@@ -35,81 +34,55 @@ static const struct mt_option options[] = {
 };
 
 struct top_answer {
+    int moment; /* mt_top_moment */
     struct mt_top_row *rows;
     size_t count;
     bool complete;
 };
 
-static json_t *row_json(const struct mt_top_row *row)
-{
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "bytes", (json_int_t)row->bytes, "count",
-                     (json_int_t)row->count, "category", mt_json_text(row->category), "op", mt_json_text(row->op),
-                     "phase", mt_json_text(row->phase), "span", mt_json_text(row->span), "role",
-                     mt_json_text(row->role), "dtype", mt_json_text(row->dtype), "shape", mt_json_text(row->shape),
-                     "step", row->step >= 0 ? json_integer(row->step) : json_null());
-}
+#define ROW struct mt_top_row
+static const struct mt_field row_fields[] = {
+    MT_BYTES(ROW, bytes, "bytes", "size", "of one block, as requested"),
+    MT_COUNT(ROW, count, "count", "count", "alike blocks: of the run, or live at its peak"),
+    MT_TEXT(ROW, category, "category", "category", "the kind of tensor"),
+    MT_TEXT(ROW, op, "op", "op", "what asked for it"),
+    MT_TEXT(ROW, phase, "phase", "phase", NULL),
+    MT_TEXT(ROW, span, "span", "span", "the module that asked; `*` for the number of the layer"),
+    MT_TEXT(ROW, role, "role", "role", NULL),
+    MT_TEXT(ROW, dtype, "dtype", "dtype", NULL),
+    MT_TEXT(ROW, shape, "shape", "shape", NULL),
+    MT_STEP(ROW, step, "step", "step", "of the first of them"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
+#define FIELDS "category op phase role dtype shape span" /* that every table has */
 
-static void print_json(const struct mt_question *question, const struct top_options *top,
-                       const struct top_answer *answer)
-{
-    json_t *object = mt_question_json(question, "top"), *rows = json_array();
-    json_object_set_new(object, "at", json_string(moments[top->moment]));
-    for (size_t i = 0; i < answer->count; i++)
-        json_array_append_new(rows, row_json(&answer->rows[i]));
-    json_object_set_new(object, "complete", json_boolean(answer->complete));
-    json_object_set_new(object, "rows", rows);
-    mt_json_print(object);
-}
+static const struct mt_field answer_fields[] = {
+    MT_CHOICE(struct top_answer, moment, "at", NULL, "blocks of the whole run, or those live at its peak", moments),
+    MT_FLAG(struct top_answer, complete, "complete", NULL, "false if smaller blocks are no longer told apart"),
+    MT_ROWS(struct top_answer, rows, count, "rows", &row_type, "the largest first"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct top_answer, answer_fields);
 
-static void add_row(struct mt_table *table, const struct mt_top_row *row, bool each)
-{
-    char step[MT_BYTES_TEXT];
-    mt_table_add_bytes(table, row->bytes);
-    if (each)
-        mt_table_add(table, mt_format_step(row->step, step));
-    else
-        mt_table_add_number(table, (int64_t)row->count);
-    const char *texts[] = {row->category, row->op, row->phase, row->role, row->dtype, row->shape, row->span};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        mt_table_add(table, texts[i]);
-}
-
-static void print_table(const struct mt_question *question, const struct top_options *top,
-                        const struct top_answer *answer)
-{
-    const struct mt_column columns[] = {
-        {"size", MT_ALIGN_RIGHT},    {top->each ? "step" : "count", top->each ? MT_ALIGN_LEFT : MT_ALIGN_RIGHT},
-        {"category", MT_ALIGN_LEFT}, {"op", MT_ALIGN_LEFT},
-        {"phase", MT_ALIGN_LEFT},    {"role", MT_ALIGN_LEFT},
-        {"dtype", MT_ALIGN_LEFT},    {"shape", MT_ALIGN_LEFT},
-        {"span", MT_ALIGN_LEFT}};
-    mt_question_print_title(question);
-    static const char *const spare[] = {"role", "dtype", "phase", "shape", NULL};
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    mt_table_spare(table, spare);
-    for (size_t i = 0; i < answer->count; i++)
-        add_row(table, &answer->rows[i], top->each);
-    mt_table_print(table);
-    mt_table_destroy(table);
-}
-
-static mt_status run_top(const void *given)
+static mt_status ask_top(const struct mt_question *question, const void *given)
 {
     const struct top_options *top = given;
-    struct mt_question question;
-    mt_status status = mt_question_open(&top->trace, &question);
-    if (status != MT_OK)
-        return status;
-    struct top_answer answer;
-    status =
-        mt_trace_top(question.trace, question.run, top->each ? MT_TOP_EACH : MT_TOP_MERGED, (mt_top_moment)top->moment,
-                     (size_t)top->limit, &answer.rows, &answer.count, &answer.complete);
+    struct top_answer answer = {.moment = top->moment};
+    mt_status status =
+        mt_trace_top(question->trace, question->run, top->each ? MT_TOP_EACH : MT_TOP_MERGED,
+                     (mt_top_moment)top->moment, (size_t)top->limit, &answer.rows, &answer.count, &answer.complete);
     if (status == MT_OK && !answer.complete)
         mt_note("the run made smaller allocations too, of more kinds than a trace keeps a table of");
-    if (status == MT_OK)
-        (top->trace.json ? print_json : print_table)(&question, top, &answer);
+    if (status == MT_OK && top->trace.json) {
+        mt_question_print_json(question, "top", &answer_type, &answer);
+    } else if (status == MT_OK) {
+        mt_question_print_title(question);
+        mt_rows_print(&row_type, top->each ? "bytes step " FIELDS : "bytes count " FIELDS, "role dtype phase shape",
+                      answer.rows, answer.count);
+    }
     free(answer.rows);
-    mt_question_close(&question);
     return status;
 }
 
@@ -123,7 +96,7 @@ const struct mt_command mt_command_top = {
                 "  memtrace top 20 --at peak\n"
                 "  memtrace top 5 --each --json\n",
     .options = options,
-    .defaults = &(const struct top_options){.trace.trace = MT_DEFAULT_TRACE, .limit = 10},
-    .options_bytes = sizeof(struct top_options),
-    .run = run_top,
+    MT_OPTIONS_OF(struct top_options, .trace.trace = MT_DEFAULT_TRACE, .limit = 10),
+    .answer = &answer_type,
+    .ask = ask_top,
 };

@@ -1,8 +1,8 @@
 /* The files that continuous integration reads. Names come from whoever wrote the trace: each form escapes them. */
+#include "answer/output_file.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_text.h"
 #include "cli/output/output.h"
-#include "cli/output/output_file.h"
 
 #include <inttypes.h>
 #include <string.h>

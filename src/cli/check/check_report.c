@@ -1,9 +1,9 @@
 #include "cli/check/check_report.h"
 
+#include "answer/table.h"
 #include "cli/check/check_text.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <stdio.h>
 #include <string.h>

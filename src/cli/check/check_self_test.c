@@ -1,8 +1,8 @@
 #include "cli/check/check_self_test.h"
 
 #include "analysis/check.h"
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 /* Adds the name of the criterion that was tried: "max-allocated", "no-leaks". */
 static void add_criterion(const struct mt_check_trial *trial, struct mt_text *out)

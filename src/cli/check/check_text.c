@@ -1,7 +1,7 @@
 #include "cli/check/check_text.h"
 
+#include "analysis/run_settings.h"
 #include "cli/output/output.h"
-#include "cli/output/settings.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

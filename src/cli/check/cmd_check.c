@@ -1,9 +1,9 @@
 /* memtrace check: a gate for continuous integration. */
+#include "answer/output_file.h"
 #include "cli/check/check_budget.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_self_test.h"
 #include "cli/check/check_text.h"
-#include "cli/output/output_file.h"
 #include "cli/output/question.h"
 #include "cli/output/way_out.h"
 

@@ -1,9 +1,9 @@
 #include "cli/explain/advice_report.h"
 
+#include "answer/table.h"
 #include "base/memory.h"
 #include "cli/explain/hint_words.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 #include "cli/explain/advice_simulated.h"
 
+#include "analysis/run_settings.h"
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_command.h"
-#include "cli/run/run_options.h"
 #include "device/device.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static bool has_hint(const struct mt_advice *advice, mt_hint hint)
     return false;
 }
 
-static mt_status add_option(const struct mt_run_plan *plan, mt_fit_change change, struct mt_simulated_advice *out)
+static mt_status add_option(const struct mt_run_plan *plan, mt_setting change, struct mt_simulated_advice *out)
 {
     struct mt_simulated_option *option = &out->options[out->count];
     if (!mt_fit_remedy_make(plan, change, &option->remedy))
@@ -53,11 +53,11 @@ mt_status mt_simulated_advice_load(const struct mt_question *question, const str
         return status == MT_USAGE ? MT_OK : status;
     status = mt_simulate(&plan, &out->as_it_is);
     if (status == MT_OK)
-        status = add_option(&plan, MT_CHANGE_IMPL, out);
+        status = add_option(&plan, MT_SETTING_IMPL, out);
     if (status == MT_OK && optimizer)
-        status = add_option(&plan, MT_CHANGE_OPTIMIZER, out);
+        status = add_option(&plan, MT_SETTING_OPTIMIZER_IN_BACKWARD, out);
     if (status == MT_OK && checkpoint)
-        status = add_option(&plan, MT_CHANGE_CHECKPOINT, out);
+        status = add_option(&plan, MT_SETTING_CHECKPOINT, out);
     return status;
 }
 

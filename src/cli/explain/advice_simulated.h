@@ -4,8 +4,8 @@
 #define MT_CLI_ADVICE_SIMULATED_H
 
 #include "analysis/advise.h"
+#include "analysis/fit.h"
 #include "cli/output/question.h"
-#include "cli/run/fit_search.h"
 
 /* A run with an option. */
 struct mt_simulated_option {

@@ -3,8 +3,8 @@
 #define MT_CLI_DIFF_ANSWER_H
 
 #include "analysis/diff.h"
+#include "analysis/run_settings.h"
 #include "cli/output/question.h"
-#include "cli/output/settings.h"
 #include "cli/report/published.h"
 
 /* The same two settings at one sequence length. */

@@ -1,7 +1,7 @@
 #include "cli/explain/diff_pair.h"
 
+#include "analysis/run_settings.h"
 #include "base/memory.h"
-#include "cli/output/settings.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 #include "cli/explain/diff_answer.h"
 #include "cli/explain/diff_words.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <math.h>

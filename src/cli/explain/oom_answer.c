@@ -1,10 +1,10 @@
 #include "cli/explain/oom_answer.h"
 
+#include "analysis/run_settings.h"
 #include "cli/explain/hint_words.h"
 #include "cli/output/way_out.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_command.h"
-#include "cli/run/run_options.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_ru
         status = mt_simulate(&remedy.plan, &simulation);
     if (status != MT_OK)
         return status;
-    remedy.changes.has[MT_CHANGE_ALLOC] = true;
+    remedy.changes.has[MT_SETTING_ALLOC] = true;
     remedy.fit = (struct mt_fit){.fits = simulation.fits,
                                  .capacity_bytes = simulation.capacity_bytes,
                                  .reserved_bytes = simulation.peak_reserved_bytes};
@@ -69,7 +69,7 @@ static mt_status add_simulated(struct mt_oom_answer *answer, const struct mt_run
 {
     const struct mt_fit_answer *fit = &answer->fit;
     mt_status status = MT_OK;
-    size_t cheaper = fit->single_count > 0 && fit->single[0].changes.has[MT_CHANGE_ZERO_GRAD];
+    size_t cheaper = fit->single_count > 0 && fit->single[0].changes.has[MT_SETTING_ZERO_GRAD];
     add_remedies(answer, fit->single, cheaper);
     if (plan->alloc.policy == MT_POLICY_TIGHT)
         status = simulate_torch(answer, plan);

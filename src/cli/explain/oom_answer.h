@@ -4,10 +4,10 @@
 #ifndef MT_CLI_OOM_ANSWER_H
 #define MT_CLI_OOM_ANSWER_H
 
+#include "analysis/fit.h"
 #include "analysis/oom.h"
 #include "base/text.h"
 #include "cli/output/question.h"
-#include "cli/run/fit_search.h"
 
 /* The proof that a change would have sufficed. */
 typedef enum mt_oom_proof {

@@ -1,7 +1,7 @@
 /* The answer of `memtrace oom` on one screen. */
+#include "answer/table.h"
 #include "cli/explain/oom_answer.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "cli/run/fit_report.h"
 
 #include <inttypes.h>

@@ -1,12 +1,8 @@
 #include "cli/output/output.h"
 
-#include "base/utf8.h"
-
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,9 +14,6 @@
 
 /* More than any terminal has. */
 enum { MOST_COLUMNS = 10000 };
-
-/* A share of fewer percent rounds to 0.0. */
-static const double LEAST_PERCENT = 0.05;
 
 void mt_output_begin(void)
 {
@@ -93,20 +86,36 @@ int mt_output_columns(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+static void note_left_out(const char *titles)
+{
+    mt_note("no room in %d columns for %s (--json has all)", mt_output_columns(), titles);
+}
+
+struct mt_screen mt_output_screen(void)
+{
+    return (struct mt_screen){stdout, mt_output_columns(), mt_output_is_styled(), note_left_out};
+}
+
+struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
+{
+    return mt_table_of_cells(mt_output_screen(), columns, count);
+}
+
+void mt_rows_print(const struct mt_row_type *type, const char *fields, const char *spare, const void *rows,
+                   size_t count)
+{
+    struct mt_table *table = mt_table_of_rows(mt_output_screen(), type, fields, spare);
+    mt_table_add_rows(table, rows, count);
+    mt_table_print(table);
+    mt_table_destroy(table);
+}
+
 int mt_output_width(void)
 {
     int columns = mt_output_columns();
     if (columns == 0 || columns > MT_MOST_WIDTH)
         return MT_MOST_WIDTH;
     return columns < MT_LEAST_WIDTH ? MT_LEAST_WIDTH : columns;
-}
-
-size_t mt_text_width(const char *text, size_t bytes)
-{
-    size_t width = 0;
-    for (size_t i = 0; i < bytes; i++)
-        width += !mt_continues_character(text[i]);
-    return width;
 }
 
 void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent)
@@ -148,104 +157,6 @@ void mt_note(const char *format, ...)
     va_end(arguments);
 }
 
-/* C0 and C1 control characters and DEL. */
-static bool is_control(const char *text, int length)
-{
-    const unsigned char *byte = (const unsigned char *)text;
-    return (length == 1 && (byte[0] < 0x20 || byte[0] == 0x7F)) || (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0);
-}
-
-/* How many bytes at `name` may be shown as they are. */
-static int visible_length(const char *name)
-{
-    int length = 0;
-    for (;;) {
-        const char *at = name + length;
-        int next = *at != '\0' ? mt_utf8_length(at) : 0;
-        if (next == 0 || is_control(at, next))
-            return length;
-        length += next;
-    }
-}
-
-void mt_text_add_visible(struct mt_text *out, const char *name)
-{
-    for (;;) {
-        int plain = visible_length(name);
-        mt_text_add(out, "%.*s", plain, name);
-        name += plain;
-        if (*name == '\0')
-            return;
-        mt_text_add(out, "\\x%02x", (unsigned char)*name++);
-    }
-}
-
-void mt_text_add_markup(struct mt_text *out, const char *text)
-{
-    static const char special[] = "&<>\"'";
-    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
-    struct mt_text visible = {0};
-    mt_text_add_visible(&visible, text);
-    for (const char *rest = mt_text_get(&visible); *rest != '\0';) {
-        int plain = (int)strcspn(rest, special);
-        mt_text_add(out, "%.*s", plain, rest);
-        rest += plain;
-        if (*rest != '\0')
-            mt_text_add(out, "%s", entities[strchr(special, *rest++) - special]);
-    }
-    mt_text_release(&visible);
-}
-
-/* Whether the character at `at` of `text` would mean something. A low line inside a word does not. */
-static bool is_markdown(const char *text, size_t at)
-{
-    if (text[at] == '_')
-        return at == 0 || !isalnum((unsigned char)text[at - 1]) || !isalnum((unsigned char)text[at + 1]);
-    return strchr("\\`*[]<>&|~$", text[at]) != NULL;
-}
-
-void mt_text_add_markdown(struct mt_text *out, const char *text)
-{
-    struct mt_text visible = {0};
-    mt_text_add_visible(&visible, text);
-    const char *rest = mt_text_get(&visible);
-    for (size_t i = 0; rest[i] != '\0'; i++)
-        mt_text_add(out, is_markdown(rest, i) ? "\\%c" : "%c", rest[i]);
-    mt_text_release(&visible);
-}
-
-/* What a terminal would obey, spelled so that a shell reads it and a terminal does not: $'a\x1bb'. */
-static void add_escaped_word(struct mt_text *out, const char *word)
-{
-    mt_text_add(out, "$'");
-    while (*word != '\0') {
-        int shown = visible_length(word);
-        for (int i = 0; i < shown; i++)
-            mt_text_add(out, word[i] == '\'' || word[i] == '\\' ? "\\%c" : "%c", word[i]);
-        word += shown;
-        if (*word != '\0')
-            mt_text_add(out, "\\x%02x", (unsigned char)*word++);
-    }
-    mt_text_add(out, "'");
-}
-
-void mt_text_add_shell_word(struct mt_text *out, const char *word)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-+=:,@%";
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        mt_text_add(out, "%s", word);
-        return;
-    }
-    if (word[visible_length(word)] != '\0') {
-        add_escaped_word(out, word);
-        return;
-    }
-    mt_text_add(out, "'");
-    for (; *word != '\0'; word++)
-        mt_text_add(out, *word == '\'' ? "'\\''" : "%c", *word);
-    mt_text_add(out, "'");
-}
-
 void mt_print_name(const char *name)
 {
     if (!mt_output_is_terminal()) {
@@ -258,18 +169,6 @@ void mt_print_name(const char *name)
     mt_text_release(&visible);
 }
 
-char *mt_format_share(double part, double whole, char *text)
-{
-    double percent = 100 * part / whole;
-    if (!(whole > 0))
-        snprintf(text, MT_BYTES_TEXT, "-");
-    else if (percent != 0 && fabs(percent) < LEAST_PERCENT)
-        snprintf(text, MT_BYTES_TEXT, percent > 0 ? "<0.1 %%" : ">-0.1 %%");
-    else
-        snprintf(text, MT_BYTES_TEXT, "%.1f %%", percent);
-    return text;
-}
-
 void mt_print_parameter_count(uint64_t count)
 {
     if (count >= 1000000000)
@@ -278,28 +177,6 @@ void mt_print_parameter_count(uint64_t count)
         printf("%.2f million parameters", (double)count / 1e6);
     else
         printf("%" PRIu64 " parameters", count);
-}
-
-static json_t *json_of_damaged(const char *text)
-{
-    struct mt_text repaired = {0};
-    mt_utf8_add_repaired(&repaired, text);
-    json_t *json = json_string(mt_text_get(&repaired));
-    mt_text_release(&repaired);
-    return json;
-}
-
-json_t *mt_json_text(const char *text)
-{
-    if (text == NULL)
-        return json_null();
-    json_t *json = json_string(text);
-    return json != NULL ? json : json_of_damaged(text);
-}
-
-json_t *mt_json_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 /* Pure ASCII for a terminal: JSON lets C1 control characters pass. */
@@ -313,6 +190,15 @@ void mt_json_print(json_t *value)
     json_dumpf(value, stdout, JSON_INDENT(2) | json_flags());
     json_decref(value);
     putchar('\n');
+}
+
+void mt_answer_print_json(const char *name, const struct mt_row_type *type, const void *answer)
+{
+    char schema[64];
+    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
+    json_t *object = json_pack("{s:s}", "schema", schema);
+    mt_row_add_json(type, answer, object);
+    mt_json_print(object);
 }
 
 void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const char *key)
@@ -336,26 +222,6 @@ void mt_json_stream_row(struct mt_json_stream *stream, json_t *row)
 void mt_json_stream_end(struct mt_json_stream *stream)
 {
     fputs(stream->has_rows ? "\n]}\n" : "]}\n", stdout);
-}
-
-/* Quotes are doubled, and the field is put between two. */
-static void add_quoted(struct mt_text *out, const char *field)
-{
-    mt_text_add(out, "\"");
-    while (*field != '\0') {
-        size_t length = strcspn(field, "\"");
-        mt_text_add(out, "%.*s%s", (int)length, field, field[length] == '"' ? "\"\"" : "");
-        field += length + (field[length] == '"');
-    }
-    mt_text_add(out, "\"");
-}
-
-void mt_text_add_csv(struct mt_text *out, const char *field)
-{
-    if (field[strcspn(field, ",\"\r\n")] != '\0')
-        add_quoted(out, field);
-    else
-        mt_text_add(out, "%s", field);
 }
 
 void mt_csv_print(const char *field, char after)

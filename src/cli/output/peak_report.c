@@ -1,7 +1,7 @@
 #include "cli/output/peak_report.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,45 +37,71 @@ static bool has_moment(const struct mt_peak_row *peak)
     return peak->event != 0 && peak->bytes > 0;
 }
 
-static json_t *shares_json(const struct mt_peak_row *peak)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < peak->share_count; i++) {
-        const struct mt_peak_share *share = &peak->shares[i];
-        json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "category", mt_json_text(share->category),
-                                              "allocated_bytes", (json_int_t)share->allocated_bytes, "requested_bytes",
-                                              (json_int_t)share->requested_bytes, "blocks", (json_int_t)share->blocks));
-    }
-    return list;
-}
+static const struct mt_field share_fields[] = {
+    MT_TEXT(struct mt_peak_share, category, "category", NULL, NULL),
+    MT_BYTES(struct mt_peak_share, allocated_bytes, "allocated_bytes", NULL, NULL),
+    MT_BYTES(struct mt_peak_share, requested_bytes, "requested_bytes", NULL, NULL),
+    MT_COUNT(struct mt_peak_share, blocks, "blocks", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type share_type = MT_ROW_TYPE(struct mt_peak_share, share_fields);
 
-static json_t *moment_json(const struct mt_peak_row *peak, mt_measure measure)
-{
-    if (!has_moment(peak))
-        return json_null();
-    json_t *moment =
-        json_pack("{s:I, s:o, s:o, s:o, s:I}", "bytes", (json_int_t)peak->bytes, "step",
-                  peak->step >= 0 ? json_integer(peak->step) : json_null(), "phase", mt_json_text(peak->phase), "span",
-                  mt_json_text(peak->span), "time_ns", (json_int_t)peak->time_ns);
-    if (measure == MT_MEASURE_RESERVED)
-        json_object_set_new(moment, "cached_bytes", json_integer((json_int_t)peak->cached_bytes));
-    json_object_set_new(moment, "by_category", shares_json(peak));
-    return moment;
-}
+#define ROW struct mt_peak_row
+#define MOMENT_FIELDS                                                                                                  \
+    MT_BYTES(ROW, bytes, "bytes", NULL, NULL), MT_STEP(ROW, step, "step", NULL, "null: before the first"),             \
+        MT_TEXT(ROW, phase, "phase", NULL, NULL), MT_TEXT(ROW, span, "span", NULL, "the module that was running"),     \
+        MT_NANOSECONDS(ROW, time_ns, "time_ns", NULL, "since the run began, by the device's clock")
+static const struct mt_field moment_fields[] = {
+    MOMENT_FIELDS,
+    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "the largest first; they add up to `bytes`"),
+    MT_FIELDS_END,
+};
+static const struct mt_field reserved_fields[] = {
+    MOMENT_FIELDS,
+    MT_BYTES(ROW, cached_bytes, "cached_bytes", NULL, "segments' bytes that no block held"),
+    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "with `cached_bytes` they add up to `bytes`"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type moment_type = MT_ROW_TYPE(struct mt_peak_row, moment_fields);
+static const struct mt_row_type reserved_type = MT_ROW_TYPE(struct mt_peak_row, reserved_fields);
+
+/* The peaks as JSON has them: those whose moment is not known are NULL. */
+struct peaks_answer {
+    uint64_t bytes[MT_MEASURE_COUNT];
+    const struct mt_peak_row *of[MT_MEASURE_COUNT];
+    const struct mt_peak_share *shares; /* of the allocated peak; NULL: not known */
+    size_t share_count;
+};
+
+#define ROW struct peaks_answer
+static const struct mt_field peaks_fields[] = {
+    MT_BYTES(ROW, bytes[MT_MEASURE_ALLOCATED], "allocated_bytes", NULL, "the peak of live blocks, rounded up"),
+    MT_BYTES(ROW, bytes[MT_MEASURE_REQUESTED], "requested_bytes", NULL, "the same without rounding"),
+    MT_BYTES(ROW, bytes[MT_MEASURE_RESERVED], "reserved_bytes", NULL, "the peak of what was taken from the device"),
+    MT_SOME_ROWS(ROW, shares, share_count, "by_category", &share_type, "those of `allocated`"),
+    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &moment_type, "the moment of that peak"),
+    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &moment_type, "likewise"),
+    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_type, "likewise"),
+    MT_FIELDS_END,
+};
+#undef ROW
+const struct mt_row_type mt_run_peaks_type = MT_ROW_TYPE(struct peaks_answer, peaks_fields);
 
 void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object)
 {
-    char key[32];
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
-        snprintf(key, sizeof key, "%s_bytes", mt_measure_name((mt_measure)measure));
-        json_object_set_new(object, key, json_integer((json_int_t)peaks->of[measure].bytes));
-    }
+    static const struct mt_peak_share none[1];
     const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
-    bool is_known = has_moment(allocated) || allocated->bytes == 0;
-    json_object_set_new(object, "by_category", is_known ? shares_json(allocated) : json_null());
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        json_object_set_new(object, mt_measure_name((mt_measure)measure),
-                            moment_json(&peaks->of[measure], (mt_measure)measure));
+    struct peaks_answer answer = {.share_count = allocated->share_count};
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
+        answer.bytes[measure] = peaks->of[measure].bytes;
+        answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
+    }
+    if (has_moment(allocated))
+        answer.shares = allocated->shares;
+    else if (allocated->bytes == 0)
+        answer.shares = none;
+    mt_row_add_json(&mt_run_peaks_type, &answer, object);
 }
 
 static void add_moment(struct mt_table *table, const struct mt_peak_row *peak)

@@ -21,6 +21,9 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats);
  * peak that says when it was and what it was made of; of peaks of stats, null for what is not known. */
 void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object);
 
+/* Describes those members. */
+extern const struct mt_row_type mt_run_peaks_type;
+
 /* Two tables: the peaks, and what each was made of. */
 void mt_run_peaks_print(const struct mt_run_peaks *peaks);
 

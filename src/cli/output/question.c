@@ -1,5 +1,6 @@
 #include "cli/output/question.h"
 
+#include "answer/answer.h"
 #include "base/label.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
@@ -141,11 +142,15 @@ void mt_question_close(struct mt_question *question)
 
 json_t *mt_question_json(const struct mt_question *question, const char *name)
 {
-    char schema[64];
-    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
-    const struct mt_run *run = question->run;
-    return json_pack("{s:s, s:I, s:o, s:o, s:o}", "schema", schema, "run", (json_int_t)run->id, "name",
-                     mt_json_text(run->name), "state", mt_json_text(run->state), "device", mt_json_text(run->device));
+    return mt_answer_begin(name, question->run);
+}
+
+void mt_question_print_json(const struct mt_question *question, const char *name, const struct mt_row_type *type,
+                            const void *answer)
+{
+    json_t *object = mt_question_json(question, name);
+    mt_row_add_json(type, answer, object);
+    mt_json_print(object);
 }
 
 void mt_question_print_title(const struct mt_question *question)
@@ -172,13 +177,4 @@ mt_status mt_question_setting(const struct mt_question *question, const char *na
     *out_value = mt_setting_find(rows, count, name);
     free(rows);
     return status;
-}
-
-char *mt_format_step(int64_t step, char *text)
-{
-    if (step < 0)
-        snprintf(text, MT_BYTES_TEXT, "init");
-    else
-        snprintf(text, MT_BYTES_TEXT, "step %" PRId64, step);
-    return text;
 }

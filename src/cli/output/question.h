@@ -29,6 +29,10 @@ mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit 
 /* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name, state, device. The caller's. */
 json_t *mt_question_json(const struct mt_question *question, const char *name);
 
+/* Prints an answer as JSON: the members above, then those of its row. */
+void mt_question_print_json(const struct mt_question *question, const char *name, const struct mt_row_type *type,
+                            const void *answer);
+
 /* "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
 void mt_question_print_title(const struct mt_question *question);
 
@@ -37,8 +41,5 @@ mt_status mt_question_setting(const struct mt_question *question, const char *na
 
 /* The phases by enumeration, ending with NULL: the choices of --phase. */
 extern const char *const mt_phase_names[];
-
-/* "step 2", or "init" for what precedes the first: into `text` of MT_BYTES_TEXT bytes, which it returns. */
-char *mt_format_step(int64_t step, char *text);
 
 #endif

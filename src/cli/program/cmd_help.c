@@ -121,7 +121,9 @@ static json_t *option_json(const struct mt_option *option)
 static json_t *command_json(const struct mt_command *command)
 {
     json_t *list = json_array();
-    for (const struct mt_option *option = command->options; option->name != NULL; option++)
+    struct mt_option_table table;
+    mt_options_expand(command->options, &table);
+    for (const struct mt_option *option = table.items; option->name != NULL; option++)
         json_array_append_new(list, option_json(option));
     return json_pack("{s:s, s:s, s:o}", "name", command->name, "summary", command->summary, "options", list);
 }

@@ -89,7 +89,9 @@ static void add_takes(const struct mt_option *option, struct mt_text *out)
 static void add_takes_of(const struct mt_command *command, struct mt_text *out)
 {
     int place = 0;
-    for (const struct mt_option *option = command->options; option->name != NULL; option++) {
+    struct mt_option_table table;
+    mt_options_expand(command->options, &table);
+    for (const struct mt_option *option = table.items; option->name != NULL; option++) {
         if (option->kind == MT_OPTION_FLAG)
             continue;
         mt_text_add(out, "    %s:", command->name);
@@ -108,7 +110,9 @@ static void add_takes_of(const struct mt_command *command, struct mt_text *out)
 static void add_options_of(const struct mt_command *command, struct mt_text *out)
 {
     mt_text_add(out, "    %s) echo '", command->name);
-    for (const struct mt_option *option = command->options; option->name != NULL; option++)
+    struct mt_option_table table;
+    mt_options_expand(command->options, &table);
+    for (const struct mt_option *option = table.items; option->name != NULL; option++)
         if (!mt_option_is_positional(option))
             mt_text_add(out, "%s%s%s ", option->alias != NULL ? option->alias : "", option->alias != NULL ? " " : "",
                         option->name);

@@ -78,7 +78,10 @@ void mt_completion_add_fish(struct mt_text *out)
         add_quoted(out, mt_commands[i]->summary);
         mt_text_add(out, "\n");
     }
-    for (size_t i = 0; mt_commands[i] != NULL; i++)
-        for (const struct mt_option *option = mt_commands[i]->options; option->name != NULL; option++)
+    for (size_t i = 0; mt_commands[i] != NULL; i++) {
+        struct mt_option_table table;
+        mt_options_expand(mt_commands[i]->options, &table);
+        for (const struct mt_option *option = table.items; option->name != NULL; option++)
             add_option(mt_commands[i], option, out);
+    }
 }

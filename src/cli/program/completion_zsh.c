@@ -68,7 +68,9 @@ static void add_argument(const struct mt_option *option, const char *name, struc
 static void add_command(const struct mt_command *command, struct mt_text *out)
 {
     mt_text_add(out, "_memtrace_command_%s() {\n    _arguments -s", command->name);
-    for (const struct mt_option *option = command->options; option->name != NULL; option++) {
+    struct mt_option_table table;
+    mt_options_expand(command->options, &table);
+    for (const struct mt_option *option = table.items; option->name != NULL; option++) {
         add_argument(option, option->name, out);
         if (option->alias != NULL)
             add_argument(option, option->alias, out);

@@ -151,7 +151,9 @@ static void add_option(struct mt_text *out, const struct mt_option *option)
 static void add_options(struct mt_text *out, const struct mt_command *command)
 {
     mt_text_add(out, ".SH OPTIONS\n");
-    for (const struct mt_option *option = command->options; option->name != NULL; option++)
+    struct mt_option_table table;
+    mt_options_expand(command->options, &table);
+    for (const struct mt_option *option = table.items; option->name != NULL; option++)
         add_option(out, option);
 }
 

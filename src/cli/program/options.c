@@ -2,10 +2,9 @@
 
 #include "cli/output/output.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
-
-enum { MOST_OPTIONS = 64 };
 
 /* Where the parser stands. */
 struct parser {
@@ -20,6 +19,31 @@ struct parser {
 bool mt_option_is_positional(const struct mt_option *option)
 {
     return option->name[0] != '-';
+}
+
+/* Adds the options that the entry stands for after the `count` that there are; returns how many there are then. */
+static size_t expand(const struct mt_option *entry, size_t count, struct mt_option_table *out)
+{
+    struct mt_option made;
+    for (size_t i = 0; entry->group(i, &out->texts[count], &made); i++) {
+        made.offset += entry->offset;
+        out->items[count++] = made;
+        assert(count < MT_MOST_OPTIONS);
+    }
+    return count;
+}
+
+void mt_options_expand(const struct mt_option *options, struct mt_option_table *out)
+{
+    size_t count = 0;
+    for (const struct mt_option *option = options; option->name != NULL; option++) {
+        assert(count < MT_MOST_OPTIONS);
+        if (option->group != NULL)
+            count = expand(option, count, out);
+        else
+            out->items[count++] = *option;
+    }
+    out->items[count] = (struct mt_option){.name = NULL};
 }
 
 static size_t choice_count(const char *const *choices)
@@ -55,13 +79,10 @@ static mt_status name_option(const struct mt_option *option, mt_status status)
     return status == MT_OK ? status : mt_fail_context(status, "%s", option->name);
 }
 
-static mt_status store_value(struct parser *parser, const struct mt_option *option, const char *text)
+/* Reads `text` into the field of an option that takes one value. */
+static mt_status read_value(const struct mt_option *option, const char *text, void *field)
 {
-    void *field = parser->fields + option->offset;
     switch (option->kind) {
-    case MT_OPTION_FLAG:
-        *(bool *)field = true;
-        return MT_OK;
     case MT_OPTION_TEXT:
         *(const char **)field = text;
         return MT_OK;
@@ -75,21 +96,52 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
         return name_option(option, parse_choice(option, text, field));
     case MT_OPTION_LIST:
         return add_to_list(option, text, field);
+    case MT_OPTION_FLAG:
     case MT_OPTION_REST:
+        break;
+    }
+    assert(!"an option that takes one value");
+    return MT_OK;
+}
+
+mt_status mt_option_check(const struct mt_option *option, const char *text)
+{
+    union {
+        const char *text;
+        int64_t integer;
+        uint64_t bytes;
+        double percent;
+        int choice;
+    } ignored;
+    assert(option->kind != MT_OPTION_LIST);
+    return read_value(option, text, &ignored);
+}
+
+static mt_status store_value(struct parser *parser, const struct mt_option *option, const char *text)
+{
+    void *field = parser->fields + option->offset;
+    if (option->kind == MT_OPTION_FLAG) {
+        *(bool *)field = true;
+        return MT_OK;
+    }
+    if (option->kind == MT_OPTION_REST) {
         *(char *const **)field = parser->arguments + parser->next - 1;
         parser->next = parser->count;
         return MT_OK;
     }
-    return MT_OK;
+    if (!option->keeps_text)
+        return read_value(option, text, field);
+    *(const char **)field = text;
+    return mt_option_check(option, text);
 }
 
 /* `argument` may have a value behind the name. */
 static mt_status fail_unknown_option(const struct mt_option *options, const char *argument)
 {
     struct mt_text name = {0};
-    const char *names[MOST_OPTIONS];
+    const char *names[MT_MOST_OPTIONS];
     size_t count = 0;
-    for (const struct mt_option *option = options; option->name != NULL && count < MOST_OPTIONS; option++)
+    for (const struct mt_option *option = options; option->name != NULL; option++)
         if (!mt_option_is_positional(option))
             names[count++] = option->name;
     mt_text_add(&name, "%.*s", (int)strcspn(argument, "="), argument);
@@ -147,7 +199,9 @@ static mt_status parse_positional(struct parser *parser, const char *argument)
 
 mt_status mt_options_parse(const struct mt_option *options, int count, char **arguments, void *fields)
 {
-    struct parser parser = {.options = options, .count = count, .arguments = arguments, .fields = fields};
+    struct mt_option_table table;
+    struct parser parser = {.options = table.items, .count = count, .arguments = arguments, .fields = fields};
+    mt_options_expand(options, &table);
     mt_status status = MT_OK;
     while (status == MT_OK && parser.next < parser.count) {
         const char *argument = parser.arguments[parser.next++];
@@ -177,7 +231,9 @@ static void describe_name(const struct mt_option *option, struct mt_text *out)
 void mt_options_describe(const struct mt_option *options, struct mt_text *out)
 {
     enum { NAME_WIDTH = 30, HELP_COLUMN = 2 + NAME_WIDTH + 2 };
-    for (const struct mt_option *option = options; option->name != NULL; option++) {
+    struct mt_option_table table;
+    mt_options_expand(options, &table);
+    for (const struct mt_option *option = table.items; option->name != NULL; option++) {
         struct mt_text name = {0};
         describe_name(option, &name);
         if (name.length + 2 > NAME_WIDTH)

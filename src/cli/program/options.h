@@ -39,6 +39,17 @@ typedef enum mt_option_takes {
     MT_TAKES_DEVICE   /* a device, such as a simulated card */
 } mt_option_takes;
 
+enum { MT_MOST_OPTIONS = 64, MT_OPTION_TEXT_BYTES = 64 };
+
+/* The texts of an option that a group makes. */
+struct mt_option_texts {
+    char name[MT_OPTION_TEXT_BYTES], value[MT_OPTION_TEXT_BYTES];
+};
+
+/* Makes option `index` of a group, with its offset within the group's fields; false if there are no more. */
+struct mt_option;
+typedef bool (*mt_option_group)(size_t index, struct mt_option_texts *texts, struct mt_option *out);
+
 /* One option ("--steps") or, if the name does not begin with a dash, one positional argument ("QUERY"). Positional
  * ones are filled in the order of the table. */
 struct mt_option {
@@ -50,8 +61,18 @@ struct mt_option {
     int64_t low, high;
     const char *const *choices;
     mt_option_takes takes;
-    const char *alias; /* a second, short name ("-o"); NULL: none */
+    const char *alias;     /* a second, short name ("-o"); NULL: none */
+    bool keeps_text;       /* the field is a const char *: the text itself, checked as the kind says */
+    mt_option_group group; /* not NULL: this entry stands for all that it makes, with fields from `offset` on */
 };
+
+/* A table without groups, as it is parsed and described. Ends with a NULL name. Its entries borrow its texts: it stays
+ * where it is. */
+struct mt_option_table {
+    struct mt_option items[MT_MOST_OPTIONS + 1];
+    struct mt_option_texts texts[MT_MOST_OPTIONS];
+};
+void mt_options_expand(const struct mt_option *options, struct mt_option_table *out);
 
 /* Whether the entry is an argument without a name. */
 bool mt_option_is_positional(const struct mt_option *option);
@@ -59,6 +80,9 @@ bool mt_option_is_positional(const struct mt_option *option);
 /* Reads `count` arguments into `fields`, which holds the defaults. `options` ends with a NULL name. An unknown option,
  * a missing or wrong value or a superfluous argument is MT_USAGE with the list of what there is and the nearest. */
 mt_status mt_options_parse(const struct mt_option *options, int count, char **arguments, void *fields);
+
+/* Fails with MT_USAGE, naming the option, if `text` is no value of it. */
+mt_status mt_option_check(const struct mt_option *option, const char *text);
 
 /* Adds the list of options, aligned, with choices where there are some, as wide as sentences on stdout may be. */
 void mt_options_describe(const struct mt_option *options, struct mt_text *out);

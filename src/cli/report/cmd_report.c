@@ -1,7 +1,7 @@
 /* memtrace report: the tables of the published study, from the runs of a trace. */
+#include "answer/output_file.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/output_file.h"
 #include "cli/output/way_out.h"
 #include "cli/report/report_page.h"
 #include "cli/report/report_sections.h"

@@ -5,7 +5,7 @@
 #ifndef MT_CLI_PUBLISHED_H
 #define MT_CLI_PUBLISHED_H
 
-#include "cli/output/settings.h"
+#include "analysis/run_settings.h"
 
 /* One configuration. Texts are spelled as the settings of a run are. */
 struct mt_published_cell {

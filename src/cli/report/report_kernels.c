@@ -1,6 +1,6 @@
 /* What took the GPU's time, of runs whose kernels were watched. */
+#include "answer/kernel_text.h"
 #include "base/memory.h"
-#include "cli/output/kernel_text.h"
 #include "cli/output/output.h"
 #include "cli/report/report_sections.h"
 

@@ -6,8 +6,8 @@
 #ifndef MT_CLI_REPORT_PAGE_H
 #define MT_CLI_REPORT_PAGE_H
 
+#include "answer/table.h"
 #include "base/text.h"
-#include "cli/output/table.h"
 
 #include <jansson.h>
 

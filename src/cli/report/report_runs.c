@@ -146,39 +146,26 @@ static int compare_numbers(double a, double b)
     return (a > b) - (a < b);
 }
 
-/* In what runs differ that no table compares. */
-static const char *const axis_settings[] = {"model",     "batch", "rope",        "matmul",     "impl",
-                                            "attention", "alloc", "weight_cast", "checkpoint", "optimizer_in_backward",
-                                            "zero_grad", "plan",  "cuda_graph",  "device"};
-static const char *const axis_titles[] = {
-    "model",     "batch",     "RoPE",         "products",   "implementation",
-    "attention", "allocator", "weight casts", "checkpoint", "optimizer in backward",
-    "zero grad", "plan",      "CUDA graph",   "device"};
-enum {
-    AXES = sizeof axis_settings / sizeof axis_settings[0],
-    AXIS_MODEL = 0,
-    AXIS_BATCH = 1,
-    AXIS_ALLOCATOR = 6,
-    AXIS_DEVICE = AXES - 1
-};
-
-static const char *axis_value(const struct mt_report_run *run, int axis)
+/* Returns the value of an axis (MT_ORDER_OF_REPORT), a setting in which runs differ that no table compares. */
+static const char *axis_value(const struct mt_report_run *run, mt_setting axis)
 {
-    if (axis == AXIS_MODEL)
+    if (axis == MT_SETTING_MODEL)
         return run->model;
-    if (axis == AXIS_ALLOCATOR)
+    if (axis == MT_SETTING_ALLOC)
         return run->allocator;
-    return axis == AXIS_DEVICE ? run->run->device : setting(run, axis_settings[axis]);
+    return axis == MT_SETTING_DEVICE ? run->run->device : setting(run, mt_setting_table[axis].name);
 }
 
 /* Small models before large ones, large cards before small ones. */
 static int compare_axes(const struct mt_report_run *a, const struct mt_report_run *b)
 {
+    mt_setting axes[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_REPORT, axes);
     int order = compare_numbers(size_of(a), size_of(b));
     if (order == 0)
         order = -compare_numbers((double)a->run->capacity_bytes, (double)b->run->capacity_bytes);
-    for (int axis = 0; axis < AXES && order == 0; axis++)
-        order = strcmp(axis_value(a, axis), axis_value(b, axis));
+    for (size_t i = 0; i < count && order == 0; i++)
+        order = strcmp(axis_value(a, axes[i]), axis_value(b, axes[i]));
     return order;
 }
 
@@ -308,7 +295,7 @@ void mt_report_pairs_release(struct mt_report_pairs *pairs)
     pairs->baselines = NULL;
 }
 
-static bool axis_varies(const struct mt_report_rows *rows, int axis)
+static bool axis_varies(const struct mt_report_rows *rows, mt_setting axis)
 {
     for (size_t i = 1; i < rows->count; i++)
         if (strcmp(axis_value(rows->runs[0], axis), axis_value(rows->runs[i], axis)) != 0)
@@ -324,11 +311,14 @@ void mt_report_column(struct mt_report_columns *columns, const char *title, mt_a
 struct mt_report_columns mt_report_columns_of(const struct mt_report_rows *rows)
 {
     struct mt_report_columns columns = {0};
-    for (int axis = 0; axis < AXES; axis++) {
-        if (!axis_varies(rows, axis))
+    mt_setting axes[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_REPORT, axes);
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_setting_entry *entry = &mt_setting_table[axes[i]];
+        if (!axis_varies(rows, axes[i]))
             continue;
-        columns.axes[columns.axis_count++] = axis;
-        mt_report_column(&columns, axis_titles[axis], axis == AXIS_BATCH ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT);
+        columns.axes[columns.axis_count++] = axes[i];
+        mt_report_column(&columns, entry->title, entry->kind == MT_SETTING_IS_INTEGER ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT);
     }
     return columns;
 }
@@ -340,7 +330,7 @@ void mt_report_axis_cells(struct mt_page *page, const struct mt_report_columns *
         mt_page_cell(page, axis_value(run, columns->axes[i]));
 }
 
-static bool has_axis(const struct mt_report_columns *columns, int axis)
+static bool has_axis(const struct mt_report_columns *columns, mt_setting axis)
 {
     for (size_t i = 0; i < columns->axis_count; i++)
         if (columns->axes[i] == axis)
@@ -351,12 +341,13 @@ static bool has_axis(const struct mt_report_columns *columns, int axis)
 /* Of the axes that all rows share, those that a reader asks for first. */
 static void add_common(struct mt_text *out, const struct mt_report_rows *rows, const struct mt_report_columns *columns)
 {
-    static const int told[] = {AXIS_MODEL, AXIS_BATCH, AXIS_DEVICE};
+    static const mt_setting told[] = {MT_SETTING_MODEL, MT_SETTING_BATCH, MT_SETTING_DEVICE};
     const char *before = ": ";
     for (size_t i = 0; i < sizeof told / sizeof told[0] && rows->count > 0; i++) {
         if (has_axis(columns, told[i]))
             continue;
-        mt_text_add(out, "%s%s%s", before, told[i] == AXIS_BATCH ? "batch " : "", axis_value(rows->runs[0], told[i]));
+        mt_text_add(out, "%s%s%s", before, told[i] == MT_SETTING_BATCH ? "batch " : "",
+                    axis_value(rows->runs[0], told[i]));
         before = ", ";
     }
 }
@@ -375,8 +366,8 @@ void mt_report_describe(const struct mt_report_columns *columns, const struct mt
 {
     mt_text_add(out, "%s, %s", run->model, mt_report_mode(run));
     for (size_t i = 0; i < columns->axis_count; i++)
-        if (columns->axes[i] != AXIS_MODEL)
-            mt_text_add(out, ", %s%s", columns->axes[i] == AXIS_BATCH ? "batch " : "",
+        if (columns->axes[i] != MT_SETTING_MODEL)
+            mt_text_add(out, ", %s%s", columns->axes[i] == MT_SETTING_BATCH ? "batch " : "",
                         axis_value(run, columns->axes[i]));
 }
 

@@ -78,7 +78,7 @@ enum { MT_REPORT_COLUMNS = 32 };
 struct mt_report_columns {
     struct mt_column items[MT_REPORT_COLUMNS];
     size_t count;
-    int axes[MT_REPORT_COLUMNS]; /* of the first columns */
+    mt_setting axes[MT_REPORT_COLUMNS]; /* of the first columns */
     size_t axis_count;
 };
 struct mt_report_columns mt_report_columns_of(const struct mt_report_rows *rows);

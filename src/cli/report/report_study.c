@@ -1,10 +1,9 @@
 #include "cli/report/report_study.h"
 
+#include "analysis/run_settings.h"
 #include "base/clock.h"
 #include "cli/output/output.h"
-#include "cli/run/run_options.h"
-#include "cli/run/run_session.h"
-#include "cli/run/run_settings.h"
+#include "cli/run/told_session.h"
 #include "trace/query/trace.h"
 
 #include <stdio.h>
@@ -151,18 +150,15 @@ static mt_status is_lacking(struct mt_trace *trace, const struct study_run *run,
                             bool *out)
 {
     struct mt_device *device;
-    struct mt_run_settings wanted;
-    struct mt_setting_row rows[MT_MOST_RUN_SETTINGS];
     bool is_found = false;
-    mt_status status = mt_run_device_open(plan->device, &device);
+    mt_status status = mt_told_device_open(plan->device, &device);
     if (status != MT_OK)
         return status;
-    mt_run_settings_create(plan, device, &wanted);
-    const struct mt_settings settings = mt_run_settings_as_traced(&wanted, rows);
+    struct mt_settings settings = mt_settings_of_plan(plan, device);
     if (trace != NULL)
         status = find_in_trace(trace, run, &settings, &is_found);
     *out = !is_found;
-    mt_run_settings_release(&wanted);
+    mt_settings_release(&settings);
     mt_device_close(device);
     return status;
 }
@@ -194,7 +190,7 @@ static mt_status run_one(const struct study_run *run, const char *path, const ch
     mt_status status = plan_run(run, path, device, &plan);
     if (status != MT_OK)
         return status;
-    status = mt_run_session(&plan, &result);
+    status = mt_told_session(&plan, &result);
     if (status == MT_OK && result.status != MT_OK && result.status != MT_OUT_OF_MEMORY)
         status = mt_fail(result.status, "%s", result.error);
     mt_run_result_release(&result);

@@ -1,4 +1,5 @@
 /* memtrace fit: does a run fit a device, and what would make it? */
+#include "analysis/run_settings.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/way_out.h"
@@ -15,8 +16,6 @@ struct fit_options {
     uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
 };
 
-#define ONE(...) MT_RUN_OPTION(offsetof(struct fit_options, run), __VA_ARGS__)
-#define AXIS(axis, ...) ONE(__VA_ARGS__)
 static const struct mt_option options[] = {
     {.name = "--device",
      .value = "DEVICE",
@@ -43,11 +42,9 @@ static const struct mt_option options[] = {
      .takes = MT_TAKES_FILE},
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
-    MT_RUN_OPTIONS(AXIS, ONE),
+    MT_RUN_SETTINGS(mt_run_setting_option, offsetof(struct fit_options, run)),
     MT_OPTIONS_END,
 };
-#undef AXIS
-#undef ONE
 
 /* What is asked about: the plan's texts may be the trace's, or `device`. Its own device is the part that a run may have. */
 struct asked {

@@ -3,7 +3,44 @@
 #include "cli/run/interrupt.h"
 #include "cli/run/run_options.h"
 #include "cli/run/run_report.h"
+#include "cli/run/told_session.h"
 #include "model/token_source.h"
+
+static const struct mt_option options[] = {
+    MT_RUN_SETTINGS(mt_run_setting_option, 0),
+    {.name = "--device",
+     .value = "DEVICE",
+     .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
+     .offset = offsetof(struct mt_run_options, device)},
+    {.name = "--kernels",
+     .help = "trace each kernel of a GPU, too: memtrace kernels asks about them",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct mt_run_options, kernels)},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "where the run is added (" MT_DEFAULT_TRACE ")",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct mt_run_options, trace),
+     .takes = MT_TAKES_FILE},
+    {.name = "--name",
+     .value = "TEXT",
+     .help = "what to call the run",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct mt_run_options, name)},
+    {.name = "--no-trace",
+     .help = "write no trace",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct mt_run_options, no_trace)},
+    {.name = "--no-grad-norms",
+     .help = "with --json: read no gradients back, which takes seconds of a large model on a card",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct mt_run_options, no_grad_norms)},
+    MT_OPTION_JSON(struct mt_run_options),
+    MT_OPTION_HELP(struct mt_run_options),
+    MT_OPTIONS_END,
+};
 
 /* Ends the program as usual, and says first that nothing is lost. */
 static void on_interrupt(int number)
@@ -16,12 +53,12 @@ static mt_status run_traced(const struct mt_run_plan *plan, struct mt_run_result
 {
     struct sigaction before;
     mt_interrupt_catch(on_interrupt, &before);
-    mt_status status = mt_run_session(plan, result);
+    mt_status status = mt_told_session(plan, result);
     mt_interrupt_release(&before);
     return status;
 }
 
-/* That there is what the steps read: before the trace gets a run that could not begin. */
+/* Fails if the tokens that the steps read are not there, before the trace gets a run that could not begin. */
 static mt_status check_data(const struct mt_run_plan *plan)
 {
     struct mt_token_source *tokens = NULL;
@@ -40,7 +77,7 @@ static mt_status run_run(const void *given)
     if (status != MT_OK)
         return status;
     struct mt_run_result result;
-    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_run_session(&plan, &result);
+    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
     if (status == MT_OK)
         status = mt_run_report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)
@@ -65,8 +102,8 @@ const struct mt_command mt_command_run = {
                 "  memtrace run --model 2.7B --autocast bf16 --impl fused --plan on\n"
                 "  memtrace run --device sim:24GiB --model medium --seq 512 --json\n"
                 "  memtrace run --device cpu --vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32\n",
-    .options = mt_run_option_table,
-    .defaults = &mt_run_options_none,
+    .options = options,
+    .defaults = &(const struct mt_run_options)MT_RUN_OPTIONS_NONE,
     .options_bytes = sizeof(struct mt_run_options),
     .run = run_run,
 };

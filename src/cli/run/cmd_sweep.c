@@ -1,29 +1,24 @@
 /* memtrace sweep: a grid of runs in one trace. */
+#include "analysis/run_settings.h"
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/run/interrupt.h"
 #include "cli/run/sweep_report.h"
+#include "cli/run/told_session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct sweep_options {
-    struct mt_run_options run; /* what is the same in every cell */
-    const char *lists[MT_AXIS_COUNT];
+    struct mt_run_options run; /* lists of values of the axes, and what is the same in every cell */
     bool again;
 };
 
-#define LIST(axis, value_kind, field, flag, value_name, values, text)                                                  \
-    {                                                                                                                  \
-        .name = flag, .value = value_name ",...", .help = text, .kind = MT_OPTION_TEXT,                                \
-        .offset = offsetof(struct sweep_options, lists) + MT_AXIS_##axis * sizeof(const char *), .choices = values     \
-    }
-#define ONE(...) MT_RUN_OPTION(offsetof(struct sweep_options, run), __VA_ARGS__)
 static const struct mt_option options[] = {
-    MT_RUN_OPTIONS(LIST, ONE),
+    MT_RUN_SETTINGS(mt_sweep_setting_option, offsetof(struct sweep_options, run)),
     {.name = "--device",
      .value = "DEVICE",
      .help = "as of memtrace run (auto)",
@@ -53,8 +48,6 @@ static const struct mt_option options[] = {
     MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
 };
-#undef LIST
-#undef ONE
 
 /* The runs of the trace that a cell may be equal to, with their settings. */
 struct earlier {
@@ -99,15 +92,12 @@ static void release_earlier(struct earlier *earlier)
 static int64_t find_equal(const struct earlier *earlier, const struct mt_sweep_cell *cell,
                           const struct mt_device *device)
 {
-    struct mt_run_settings wanted;
-    struct mt_setting_row rows[MT_MOST_RUN_SETTINGS];
-    mt_run_settings_create(&cell->plan, device, &wanted);
-    const struct mt_settings settings = mt_run_settings_as_traced(&wanted, rows);
+    struct mt_settings settings = mt_settings_of_plan(&cell->plan, device);
     int64_t found = 0;
     for (size_t i = earlier->count; i-- > 0 && found == 0;)
         if (mt_settings_agree(&earlier->runs[i].settings, &settings, MT_SETTINGS_ALL, NULL))
             found = earlier->runs[i].id;
-    mt_run_settings_release(&wanted);
+    mt_settings_release(&settings);
     return found;
 }
 
@@ -132,7 +122,7 @@ static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid
 {
     const char *spelling = sweep->run.device != NULL ? sweep->run.device : MT_DEVICE_AUTO;
     struct mt_device *device;
-    mt_status status = mt_run_device_open(spelling, &device);
+    mt_status status = mt_told_device_open(spelling, &device);
     if (status != MT_OK)
         return status;
     if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
@@ -166,7 +156,7 @@ static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struc
 static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_result *out)
 {
     struct mt_run_result result;
-    mt_status status = mt_run_session(&cell->plan, &result);
+    mt_status status = mt_told_session(&cell->plan, &result);
     const char *error = status != MT_OK ? mt_last_error() : result.error;
     if (status == MT_OK && result.status != MT_OUT_OF_MEMORY)
         status = result.status;
@@ -252,7 +242,7 @@ static mt_status run_sweep(const void *given)
     struct mt_run_options base = sweep->run;
     base.json = false; /* so that no gradient is read back for an answer that does not tell of them */
     struct mt_sweep_grid grid;
-    mt_status status = mt_sweep_grid_create(&base, sweep->lists, &grid);
+    mt_status status = mt_sweep_grid_create(&base, &grid);
     if (status == MT_OK) {
         struct mt_sweep_result *results = mt_host_alloc(grid.cell_count * sizeof *results);
         status = sweep_grid(sweep, &grid, results);

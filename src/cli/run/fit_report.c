@@ -1,66 +1,36 @@
 #include "cli/run/fit_report.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 #include "cli/run/run_command.h"
-#include "cli/run/run_settings.h"
+#include "cli/run/run_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-/* The options that make the change, as the remedy's plan has it. */
-static void add_change(const struct mt_run_plan *plan, mt_fit_change change, struct mt_text *out)
+/* Adds the option that makes the change, as the remedy's plan has it. */
+static void add_change(const struct mt_run_plan *plan, mt_setting change, struct mt_text *out)
 {
-    switch (change) {
-    case MT_CHANGE_ZERO_GRAD:
-        mt_text_add(out, "--zero-grad %s", mt_zero_grad_names[plan->config.zero_grad]);
+    char option[MT_OPTION_TEXT_BYTES];
+    mt_text_add(out, "%s ", mt_run_option_spell(change, option));
+    mt_setting_format(change, plan, out);
+    if (change != MT_SETTING_IMPL || !plan->config.autocast)
         return;
-    case MT_CHANGE_ALLOC:
-        mt_text_add(out, "--alloc ");
-        mt_alloc_settings_format(&plan->alloc, out);
-        return;
-    case MT_CHANGE_AUTOCAST:
-        mt_text_add(out, "--autocast %s", mt_autocast_names[plan->config.autocast]);
-        return;
-    case MT_CHANGE_ATTENTION:
-        mt_text_add(out, "--attention %s", mt_attention_names[plan->config.attention]);
-        return;
-    case MT_CHANGE_IMPL:
-        mt_text_add(out, "--impl %s", mt_implementation_names[plan->config.implementation]);
-        if (!plan->config.autocast)
-            return;
-        mt_text_add(out, " ");
-        add_change(plan, MT_CHANGE_WEIGHT_CAST, out);
-        return;
-    case MT_CHANGE_WEIGHT_CAST:
-        mt_text_add(out, "--weight-cast %s", mt_weight_cast_names[plan->config.weight_cast]);
-        return;
-    case MT_CHANGE_OPTIMIZER:
-        mt_text_add(out, "--optimizer-in-backward %s",
-                    mt_optimizer_in_backward_names[plan->config.optimizer_in_backward]);
-        return;
-    case MT_CHANGE_CHECKPOINT:
-        mt_text_add(out, "--checkpoint %s", mt_checkpoint_names[plan->config.checkpoint]);
-        return;
-    case MT_CHANGE_BATCH:
-        mt_text_add(out, "--batch %" PRId64, plan->config.batch);
-        return;
-    case MT_CHANGE_SEQ:
-        mt_text_add(out, "--seq %" PRId64, plan->config.seq);
-        return;
-    case MT_CHANGE_COUNT:
-        return;
-    }
+    mt_text_add(out, " ");
+    add_change(plan, MT_SETTING_WEIGHT_CAST, out);
 }
 
 void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out)
 {
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings);
     const char *before = "";
-    for (mt_fit_change change = 0; change < MT_CHANGE_COUNT; change++) {
-        if (!remedy->changes.has[change])
+    for (size_t i = 0; i < count; i++) {
+        if (!remedy->changes.has[settings[i]])
             continue;
         mt_text_add(out, "%s", before);
-        add_change(&remedy->plan, change, out);
+        add_change(&remedy->plan, settings[i], out);
         before = " ";
     }
 }
@@ -215,7 +185,7 @@ static void print_advice(const struct mt_fit_question *question, const struct mt
                                     : "\nThe least change that makes it fit:");
     print_command(best);
     if (answer->has_gentler) {
-        bool cuts = answer->gentler.changes.has[MT_CHANGE_BATCH] || answer->gentler.changes.has[MT_CHANGE_SEQ];
+        bool cuts = answer->gentler.changes.has[MT_SETTING_BATCH] || answer->gentler.changes.has[MT_SETTING_SEQ];
         printf("With what computes the same in less memory, %s has to be cut:\n", cuts ? "less" : "nothing");
         print_command(&answer->gentler);
     }
@@ -348,25 +318,23 @@ static json_t *largest_json(const struct mt_fit_answer *answer)
     return object;
 }
 
-/* The run that is asked about. */
+/* Adds the run that is asked about. */
 static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
 {
-    const struct mt_training_config *config = &plan->config;
-    struct mt_text alloc = {0};
-    mt_alloc_settings_format_short(&plan->alloc, &alloc);
-    json_t *members = json_pack(
-        "{s:o, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "model", mt_json_text(config->model.name),
-        "parameters", (json_int_t)mt_model_parameter_count(&config->model), "mode", mt_mode_names[config->mode],
-        "autocast", mt_autocast_names[config->autocast], "attention", mt_attention_names[config->attention], "impl",
-        mt_implementation_names[config->implementation], "weight_cast", mt_weight_cast_names[config->weight_cast],
-        "checkpoint", mt_checkpoint_names[config->checkpoint], "optimizer_in_backward",
-        mt_optimizer_in_backward_names[config->optimizer_in_backward], "zero_grad",
-        mt_zero_grad_names[config->zero_grad], "batch", (json_int_t)config->batch, "seq", (json_int_t)config->seq,
-        "alloc", mt_text_get(&alloc));
-    json_object_set_new(members, "plan", json_string(mt_switch_names[plan->follows_plan]));
-    json_object_update(object, members);
-    json_decref(members);
-    mt_text_release(&alloc);
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_ANSWER, settings);
+    struct mt_text value = {0};
+    json_object_set_new(object, "model", mt_json_text(plan->config.model.name));
+    json_object_set_new(object, "parameters", json_integer((json_int_t)mt_model_parameter_count(&plan->config.model)));
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_setting_entry *entry = &mt_setting_table[settings[i]];
+        value.length = 0;
+        mt_setting_format_short(settings[i], plan, &value);
+        json_object_set_new(object, entry->name,
+                            entry->kind == MT_SETTING_IS_INTEGER ? json_integer(strtoll(mt_text_get(&value), NULL, 10))
+                                                                 : json_string(mt_text_get(&value)));
+    }
+    mt_text_release(&value);
 }
 
 /* The device, and what of it the run may have. */

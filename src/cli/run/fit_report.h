@@ -2,8 +2,8 @@
 #ifndef MT_CLI_FIT_REPORT_H
 #define MT_CLI_FIT_REPORT_H
 
-#include "cli/run/fit_device.h"
-#include "cli/run/fit_search.h"
+#include "analysis/fit.h"
+#include "analysis/fit_device.h"
 #include "trace/query/trace.h"
 
 /* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. The plan's device

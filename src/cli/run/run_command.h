@@ -2,11 +2,10 @@
 #ifndef MT_CLI_RUN_COMMAND_H
 #define MT_CLI_RUN_COMMAND_H
 
-#include "cli/run/run_session.h"
+#include "analysis/session.h"
 
-/* Adds "memtrace run --device … --model … …": the device, the model, sequence and batch, and what differs from what
- * `run` takes by itself. Its options are read as a plan with this configuration, allocator and device. Name and trace
- * are left out. */
+/* Adds "memtrace run --device … --model … …": the device, the model, sequence and batch, and the settings that are not
+ * usual. `run` makes a plan with this configuration, allocator and device of it. Name and trace are left out. */
 void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out);
 
 #endif

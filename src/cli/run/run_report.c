@@ -2,7 +2,7 @@
 
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
-#include "cli/run/run_settings.h"
+#include "model/settings.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,6 +34,14 @@ static void findings_release(struct findings *findings)
 {
     mt_run_peaks_release(&findings->peaks);
     mt_question_close(&findings->question);
+}
+
+static json_t *grad_norms_json(const struct mt_run_result *result)
+{
+    json_t *norms = json_object();
+    for (size_t i = 0; i < result->grad_norm_count; i++)
+        json_object_set_new(norms, result->grad_norms[i].parameter, mt_json_number(result->grad_norms[i].norm));
+    return norms;
 }
 
 static json_t *numbers_json(const double *numbers, int64_t begin, int64_t end)
@@ -76,10 +84,10 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
     json_t *peak = json_object();
     mt_run_peaks_add_json(&findings->peaks, peak);
     json_t *answer = json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o}", "schema", "memtrace.run/1", "run",
+        "{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "memtrace.run/1", "run",
         run != NULL ? json_integer(run->id) : json_null(), "name", mt_json_text(plan->name), "trace",
         mt_json_text(plan->trace), "state", outcome(result), "device", result->device, "losses",
-        numbers_json(result->losses, 0, result->step_count), "grad_norms", result->grad_norms, "step_ms",
+        numbers_json(result->losses, 0, result->step_count), "grad_norms", grad_norms_json(result), "step_ms",
         numbers_json(result->step_ms, plan->config.warmup, result->step_count), "wall_ms", wall_ms_json(plan, result),
         "events", run != NULL ? json_integer(run->event_count) : json_null(), "peak", peak);
     json_object_set_new(answer, "plan", plan_json(result));

@@ -2,7 +2,7 @@
 #ifndef MT_CLI_RUN_REPORT_H
 #define MT_CLI_RUN_REPORT_H
 
-#include "cli/run/run_session.h"
+#include "analysis/session.h"
 
 typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON } mt_report_form;
 

@@ -1,12 +1,13 @@
 #include "cli/run/sweep_report.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How many cells ended how. */
@@ -84,94 +85,52 @@ static mt_status visit_rows(const struct mt_sweep *sweep, row_visit visit, void 
     return status;
 }
 
-/* The columns of a table: those that every sweep has, and those that only some grids vary. */
-enum { MOST_COLUMNS = MT_AXIS_COUNT + 5 };
-static const struct mt_column axis_columns[MT_AXIS_COUNT] = {
-    [MT_AXIS_MODEL] = {"model", MT_ALIGN_LEFT},
-    [MT_AXIS_MODE] = {"mode", MT_ALIGN_LEFT},
-    [MT_AXIS_AUTOCAST] = {"autocast", MT_ALIGN_LEFT},
-    [MT_AXIS_ATTENTION] = {"attention", MT_ALIGN_LEFT},
-    [MT_AXIS_SEQ] = {"seq", MT_ALIGN_RIGHT},
-    [MT_AXIS_BATCH] = {"batch", MT_ALIGN_RIGHT},
-    [MT_AXIS_ZERO_GRAD] = {"zero-grad", MT_ALIGN_LEFT},
-    [MT_AXIS_IMPL] = {"impl", MT_ALIGN_LEFT},
-    [MT_AXIS_WEIGHT_CAST] = {"weight-cast", MT_ALIGN_LEFT},
-    [MT_AXIS_CHECKPOINT] = {"checkpoint", MT_ALIGN_LEFT},
-    [MT_AXIS_OPTIMIZER_IN_BACKWARD] = {"optimizer-in-backward", MT_ALIGN_LEFT},
-    [MT_AXIS_ALLOC] = {"alloc", MT_ALIGN_LEFT}};
+/* The columns of a table: axes, and what came of their values. */
 static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
                                                   {"reserved", MT_ALIGN_RIGHT},
                                                   {"step ms", MT_ALIGN_RIGHT},
                                                   {"run", MT_ALIGN_RIGHT},
                                                   {"state", MT_ALIGN_LEFT}};
+enum {
+    RESULT_COLUMNS = sizeof result_columns / sizeof result_columns[0],
+    MOST_COLUMNS = MT_SETTING_COUNT + RESULT_COLUMNS
+};
 
-static bool is_shown(const struct mt_sweep_grid *grid, mt_sweep_axis axis)
+static bool is_shown(const struct mt_sweep_grid *grid, mt_setting axis)
 {
-    return (axis <= MT_AXIS_BATCH && axis != MT_AXIS_ATTENTION) || grid->value_count[axis] > 1;
+    return mt_setting_table[axis].axis == MT_AXIS_ALWAYS || grid->value_count[axis] > 1;
 }
 
-/* What the cell has on that axis, given or not: into `text`. */
-static void add_axis_value(const struct mt_sweep_cell *cell, mt_sweep_axis axis, struct mt_text *text)
+/* Puts "zero-grad" into `text`, and returns it. */
+static const char *axis_title(mt_setting axis, char text[MT_OPTION_TEXT_BYTES])
 {
-    const struct mt_training_config *config = &cell->plan.config;
-    switch (axis) {
-    case MT_AXIS_MODEL:
-        mt_text_add(text, "%s", cell->value[axis] != NULL ? cell->value[axis] : config->model.name);
-        return;
-    case MT_AXIS_MODE:
-        mt_text_add(text, "%s", mt_mode_names[config->mode]);
-        return;
-    case MT_AXIS_AUTOCAST:
-        mt_text_add(text, "%s", mt_autocast_names[config->autocast]);
-        return;
-    case MT_AXIS_ATTENTION:
-        mt_text_add(text, "%s", mt_attention_names[config->attention]);
-        return;
-    case MT_AXIS_SEQ:
-        mt_text_add(text, "%" PRId64, config->seq);
-        return;
-    case MT_AXIS_BATCH:
-        mt_text_add(text, "%" PRId64, config->batch);
-        return;
-    case MT_AXIS_ZERO_GRAD:
-        mt_text_add(text, "%s", mt_zero_grad_names[config->zero_grad]);
-        return;
-    case MT_AXIS_IMPL:
-        mt_text_add(text, "%s", mt_implementation_names[config->implementation]);
-        return;
-    case MT_AXIS_WEIGHT_CAST:
-        mt_text_add(text, "%s", mt_weight_cast_names[config->weight_cast]);
-        return;
-    case MT_AXIS_CHECKPOINT:
-        mt_text_add(text, "%s", mt_checkpoint_names[config->checkpoint]);
-        return;
-    case MT_AXIS_OPTIMIZER_IN_BACKWARD:
-        mt_text_add(text, "%s", mt_optimizer_in_backward_names[config->optimizer_in_backward]);
-        return;
-    case MT_AXIS_ALLOC:
-        if (cell->value[axis] != NULL)
-            mt_text_add(text, "%s", cell->value[axis]);
-        else
-            mt_alloc_settings_format(&cell->plan.alloc, text);
-        return;
-    case MT_AXIS_COUNT:
-        return;
-    }
+    return mt_run_option_spell(axis, text) + strlen("--");
+}
+
+/* Adds the value of the cell on that axis, given or not; a text as it was given. */
+static void add_axis_value(const struct mt_sweep_cell *cell, mt_setting axis, struct mt_text *text)
+{
+    if (mt_setting_table[axis].kind == MT_SETTING_IS_TEXT && cell->value[axis] != NULL)
+        mt_text_add(text, "%s", cell->value[axis]);
+    else
+        mt_setting_format(axis, &cell->plan, text);
 }
 
 void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sweep_cell *cell, struct mt_text *out)
 {
-    for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++) {
+    char title[MT_OPTION_TEXT_BYTES];
+    const char *before = "";
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
         if (!is_shown(grid, axis))
             continue;
-        bool speaks_for_itself = axis == MT_AXIS_MODEL || axis == MT_AXIS_MODE || axis == MT_AXIS_ALLOC;
-        mt_text_add(out, "%s%s%s", axis > 0 ? ", " : "", speaks_for_itself ? "" : axis_columns[axis].title,
-                    speaks_for_itself ? "" : " ");
+        mt_text_add(out, "%s", before);
+        if (!mt_setting_table[axis].is_plain)
+            mt_text_add(out, "%s ", axis_title(axis, title));
         add_axis_value(cell, axis, out);
+        before = ", ";
     }
 }
 
-/* What is told of a cell in words. */
 static void add_state(const struct row *row, struct mt_text *text)
 {
     char asked[MT_BYTES_TEXT];
@@ -213,7 +172,7 @@ static void add_row(void *context, const struct row *row)
 {
     struct table_context *into = context;
     struct mt_text text = {0};
-    for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++) {
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
         if (!is_shown(into->grid, axis))
             continue;
         text.length = 0;
@@ -227,28 +186,34 @@ static void add_row(void *context, const struct row *row)
     mt_text_release(&text);
 }
 
-static size_t choose_columns(const struct mt_sweep_grid *grid, struct mt_column *out)
-{
-    size_t count = 0;
-    for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++)
-        if (is_shown(grid, axis))
-            out[count++] = axis_columns[axis];
-    for (size_t i = 0; i < sizeof result_columns / sizeof result_columns[0]; i++)
-        out[count++] = result_columns[i];
-    return count;
-}
+/* The columns of a table, and those that a narrow terminal leaves out, the first of them first. */
+struct columns {
+    struct mt_column items[MOST_COLUMNS];
+    size_t count;
+    const char *spare[MOST_COLUMNS + 1];
+    char titles[MT_SETTING_COUNT][MT_OPTION_TEXT_BYTES];
+};
 
-/* What a narrow terminal leaves out first: what is the same in all cells, then what is asked for least. */
-static void choose_spare(const struct mt_sweep_grid *grid, const char **out)
+/* Spares what is the same in all cells, then what is asked for least. */
+static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out)
 {
-    size_t count = 0;
-    for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++)
-        if (is_shown(grid, axis) && grid->value_count[axis] <= 1)
-            out[count++] = axis_columns[axis].title;
-    out[count++] = "step ms";
-    out[count++] = "run";
-    out[count++] = "reserved";
-    out[count] = NULL;
+    size_t spare = 0;
+    out->count = 0;
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
+        if (!is_shown(grid, axis))
+            continue;
+        const char *title = axis_title(axis, out->titles[axis]);
+        bool is_number = mt_setting_table[axis].kind == MT_SETTING_IS_INTEGER;
+        out->items[out->count++] = (struct mt_column){title, is_number ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT};
+        if (grid->value_count[axis] <= 1)
+            out->spare[spare++] = title;
+    }
+    for (size_t i = 0; i < RESULT_COLUMNS; i++)
+        out->items[out->count++] = result_columns[i];
+    out->spare[spare++] = "step ms";
+    out->spare[spare++] = "run";
+    out->spare[spare++] = "reserved";
+    out->spare[spare] = NULL;
 }
 
 static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
@@ -264,12 +229,10 @@ static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
 
 mt_status mt_sweep_print_table(const struct mt_sweep *sweep)
 {
-    struct mt_column columns[MOST_COLUMNS];
-    const char *spare[MOST_COLUMNS + 1];
-    size_t count = choose_columns(sweep->grid, columns);
-    struct table_context context = {mt_table_create(columns, count), sweep->grid};
-    choose_spare(sweep->grid, spare);
-    mt_table_spare(context.table, spare);
+    struct columns columns;
+    choose_columns(sweep->grid, &columns);
+    struct table_context context = {mt_table_create(columns.items, columns.count), sweep->grid};
+    mt_table_spare(context.table, columns.spare);
     struct tally tally;
     mt_status status = visit_rows(sweep, add_row, &context, &tally);
     if (status == MT_OK) {
@@ -290,29 +253,21 @@ static json_t *oom_json(const struct row *row)
                      mt_json_text(steps->oom_span));
 }
 
-/* The axes as members, numbers where they are some. */
+/* Adds the axes as members, numbers where they are some. */
 static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
 {
-    static const char *const keys[MT_AXIS_COUNT] = {"model",
-                                                    "mode",
-                                                    "autocast",
-                                                    "attention",
-                                                    "seq",
-                                                    "batch",
-                                                    "zero_grad",
-                                                    "impl",
-                                                    "weight_cast",
-                                                    "checkpoint",
-                                                    "optimizer_in_backward",
-                                                    "alloc"};
-    for (mt_sweep_axis axis = 0; axis < MT_AXIS_COUNT; axis++) {
-        struct mt_text text = {0};
+    struct mt_text text = {0};
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
+        const struct mt_setting_entry *entry = &mt_setting_table[axis];
+        if (entry->axis == MT_AXIS_NONE)
+            continue;
+        text.length = 0;
         add_axis_value(cell, axis, &text);
-        json_object_set_new(object, keys[axis], mt_json_text(mt_text_get(&text)));
-        mt_text_release(&text);
+        json_object_set_new(object, entry->name,
+                            entry->kind == MT_SETTING_IS_INTEGER ? json_integer(strtoll(mt_text_get(&text), NULL, 10))
+                                                                 : mt_json_text(mt_text_get(&text)));
     }
-    json_object_set_new(object, "seq", json_integer(cell->plan.config.seq));
-    json_object_set_new(object, "batch", json_integer(cell->plan.config.batch));
+    mt_text_release(&text);
 }
 
 static json_t *known_integer(const struct row *row, uint64_t value)

@@ -1,7 +1,7 @@
 #include "cli/study/attention_grid.h"
 
 #include "base/text.h"
-#include "cli/run/run_settings.h"
+#include "model/settings.h"
 
 #include <inttypes.h>
 

@@ -1,8 +1,9 @@
 /* The study for programs: JSON, and CSV of its cells. */
 #include "cli/output/output.h"
-#include "cli/run/run_settings.h"
 #include "cli/study/attention_peer.h"
 #include "cli/study/attention_report.h"
+#include "model/settings.h"
+#include "trace/store/trace_names.h"
 
 #include <inttypes.h>
 #include <stdio.h>

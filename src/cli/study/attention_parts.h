@@ -2,7 +2,7 @@
 #ifndef MT_CLI_ATTENTION_PARTS_H
 #define MT_CLI_ATTENTION_PARTS_H
 
-#include "cli/output/table.h"
+#include "answer/table.h"
 #include "cli/study/attention_report.h"
 
 enum { MT_STUDY_VARIANTS = MT_ATTENTION_FLASH + 1, MT_STUDY_COLUMNS = 2 + MT_STUDY_VARIANTS };

@@ -3,7 +3,7 @@
 #include "cli/study/attention_peer.h"
 
 #include "cli/output/output.h"
-#include "cli/run/run_settings.h"
+#include "model/settings.h"
 
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
 #include "cli/study/attention_parts.h"
 
 #include "cli/output/output.h"
-#include "cli/run/run_settings.h"
 #include "model/runtime.h"
+#include "model/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/output/way_out.h"
-#include "cli/run/run_settings.h"
 #include "cli/study/attention_grid.h"
+#include "model/settings.h"
 #include "trace/store/recorder.h"
 
 #include <inttypes.h>

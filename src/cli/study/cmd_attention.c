@@ -2,10 +2,10 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/run/run_session.h"
-#include "cli/run/run_settings.h"
+#include "cli/run/told_session.h"
 #include "cli/study/attention_limits.h"
 #include "cli/study/attention_report.h"
+#include "model/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,7 +189,7 @@ static mt_status run_attention(const void *options_given)
         return mt_fail(MT_USAGE, "--json and --format csv are two ways to print the same: choose one");
     mt_status status = mt_alloc_settings_parse(given_or(given->alloc, ""), &session.alloc);
     if (status == MT_OK)
-        status = mt_run_device_open(given_or(given->device, MT_DEVICE_AUTO), &session.device);
+        status = mt_told_device_open(given_or(given->device, MT_DEVICE_AUTO), &session.device);
     if (status != MT_OK)
         return status;
     status = fill_grid(given, session.device, &grid);

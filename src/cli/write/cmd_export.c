@@ -1,6 +1,7 @@
 /* memtrace export: what a trace holds, in the formats of other tools. */
 #include "cli/output/output.h"
-#include "cli/write/export_what.h"
+#include "cli/output/question.h"
+#include "trace/export/export.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -173,17 +174,17 @@ static mt_status check_options(const struct export_options *export)
     return MT_OK;
 }
 
-static mt_status write_folded(const struct export_options *export, const struct mt_question *question,
+static mt_status write_folded(const struct export_options *export, const struct mt_export_run *from,
                               struct mt_output_file *file, mt_stack_layers layers)
 {
     mt_stack_moment moment = export->moment == NOT_GIVEN ? MT_STACKS_AT_PEAK : (mt_stack_moment) export->moment;
     if (export->diff == NULL)
-        return mt_export_folded(question, NULL, file, moment, layers);
+        return mt_export_folded(from, NULL, file, moment, layers);
     struct mt_question before;
     mt_status status = mt_question_open_named(export->trace.trace, export->diff, &before);
     if (status != MT_OK)
         return status;
-    status = mt_export_folded(question, &before, file, moment, layers);
+    status = mt_export_folded(from, &(struct mt_export_run){before.trace, before.run}, file, moment, layers);
     mt_question_close(&before);
     return status;
 }
@@ -197,7 +198,7 @@ static mt_status check_terminal(const struct export_options *export, const struc
     return mt_fail(MT_USAGE, "%s is not for a terminal: name a file with -o", formats[export->format]);
 }
 
-static mt_status write_run(const struct export_options *export, const struct mt_question *question,
+static mt_status write_run(const struct export_options *export, const struct mt_export_run *from,
                            struct mt_output_file *file)
 {
     mt_status status = check_terminal(export, file);
@@ -205,41 +206,41 @@ static mt_status write_run(const struct export_options *export, const struct mt_
         return status;
     switch (export->format) {
     case FORMAT_TORCH:
-        return mt_export_torch(question, file, MT_PLAIN_JSON);
+        return mt_export_torch(from, file, MT_PLAIN_JSON);
     case FORMAT_PICKLE:
-        return mt_export_torch(question, file, MT_PLAIN_PICKLE);
+        return mt_export_torch(from, file, MT_PLAIN_PICKLE);
     case FORMAT_PERFETTO:
-        return mt_export_perfetto(question, file);
+        return mt_export_perfetto(from, file);
     case FORMAT_NSYS:
-        return mt_export_nsys(question, file);
+        return mt_export_nsys(from, file);
     default:
-        return mt_export_rmm(question, file);
+        return mt_export_rmm(from, file);
     }
 }
 
-static mt_status write_stacks(const struct export_options *export, const struct mt_question *question,
+static mt_status write_stacks(const struct export_options *export, const struct mt_export_run *from,
                               struct mt_output_file *file)
 {
     mt_stack_layers layers = export->merge_layers ? MT_LAYERS_MERGED : MT_LAYERS_EACH;
-    return export->format == FORMAT_PPROF ? mt_export_pprof(question, file, layers)
-                                          : write_folded(export, question, file, layers);
+    return export->format == FORMAT_PPROF ? mt_export_pprof(from, file, layers)
+                                          : write_folded(export, from, file, layers);
 }
 
-static mt_status write_export(const struct export_options *export, const struct mt_question *question,
+static mt_status write_export(const struct export_options *export, const struct mt_export_run *from,
                               struct mt_output_file *file)
 {
-    mt_export_form form = export->format == FORMAT_JSON ? MT_EXPORT_JSON : MT_EXPORT_CSV;
+    mt_row_form form = export->format == FORMAT_JSON ? MT_ROWS_JSON : MT_ROWS_CSV;
     switch ((export_what) export->what) {
     case WHAT_BLOCKS:
-        return mt_export_blocks(question, file, form, export->step);
+        return mt_export_blocks(from, file, form, export->step);
     case WHAT_EVENTS:
-        return mt_export_events(question, file, form, export->step);
+        return mt_export_events(from, file, form, export->step);
     case WHAT_PEAKS:
-        return mt_export_peaks(question, file, form, export->step);
+        return mt_export_peaks(from, file, form, export->step);
     case WHAT_STACKS:
-        return write_stacks(export, question, file);
+        return write_stacks(export, from, file);
     default:
-        return write_run(export, question, file);
+        return write_run(export, from, file);
     }
 }
 
@@ -253,12 +254,13 @@ static void note_size(const char *output)
 
 static mt_status export_run(const struct export_options *export, const struct mt_question *question)
 {
+    const struct mt_export_run from = {question->trace, question->run};
     struct mt_output_file *file;
     mt_output_form compression = export->format == FORMAT_PPROF ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
     mt_status status = mt_output_file_open(export->output, compression, &file);
     if (status != MT_OK)
         return status;
-    status = mt_output_file_close(file, write_export(export, question, file));
+    status = mt_output_file_close(file, write_export(export, &from, file));
     if (status == MT_OK && export->output != NULL)
         note_size(export->output);
     return status;

@@ -1,6 +1,6 @@
 /* memtrace timeline: the page that shows a run, or two. */
+#include "answer/output_file.h"
 #include "cli/output/output.h"
-#include "cli/output/output_file.h"
 #include "cli/output/question.h"
 #include "page/page.h"
 

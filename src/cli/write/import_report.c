@@ -1,7 +1,7 @@
 #include "cli/write/import_report.h"
 
+#include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/output/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

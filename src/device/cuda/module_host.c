@@ -1,7 +1,7 @@
 /* The module's end of device/module.h: its errors are kept where its opener keeps them. */
 #include "device/module.h"
 
-#include "base/error_text.h"
+#include "base/status.h"
 
 static char *(*host_error_text)(void);
 

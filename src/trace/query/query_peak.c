@@ -3,7 +3,7 @@
 #include "base/event.h"
 #include "base/memory.h"
 #include "trace/query/query.h"
-#include "trace/store/summary.h"
+#include "trace/store/trace_names.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "trace/store/measure.h"
-#include "trace/store/run_state.h"
+#include "trace/store/trace_names.h"
+#include "trace/store/trace_names.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,17 +1,98 @@
 #include "trace/store/allocations.h"
 
 #include "base/memory.h"
-#include "trace/store/summary.h"
+#include "base/order.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-enum { FIRST_ROWS = 1024 };
+enum { LEB128_MOST_BYTES = 10, FIRST_ROWS = 1024 };
+
+void mt_live_create(struct mt_live *live)
+{
+    mt_number_map_create(&live->by_address);
+    live->blocks = mt_host_alloc(sizeof *live->blocks);
+    live->used = 1;
+    live->free = 0;
+}
+
+void mt_live_release(struct mt_live *live)
+{
+    mt_number_map_release(&live->by_address);
+    free(live->blocks);
+    *live = (struct mt_live){0};
+}
+
+static uint32_t new_entry(struct mt_live *live)
+{
+    uint32_t entry = live->free;
+    if (entry != 0) {
+        live->free = live->blocks[entry].next;
+        return entry;
+    }
+    live->blocks = mt_host_room(live->blocks, live->used, sizeof *live->blocks);
+    return live->used++;
+}
+
+void mt_live_add(struct mt_live *live, mt_addr address, int64_t event)
+{
+    if (address == MT_NUMBER_MAP_NO_KEY)
+        return;
+    mt_live_take(live, address);
+    uint32_t entry = new_entry(live);
+    struct mt_live_block *end = &live->blocks[0];
+    assert(end->previous == 0 || live->blocks[end->previous].event < event);
+    live->blocks[entry] = (struct mt_live_block){.event = event, .previous = end->previous, .next = 0};
+    live->blocks[end->previous].next = entry;
+    end->previous = entry;
+    mt_number_map_put(&live->by_address, address, entry);
+    assert(live->by_address.count < live->used);
+}
+
+int64_t mt_live_take(struct mt_live *live, mt_addr address)
+{
+    uint64_t entry;
+    if (!mt_number_map_take(&live->by_address, address, &entry))
+        return 0;
+    struct mt_live_block *block = &live->blocks[entry];
+    assert(entry != 0 && entry < live->used);
+    live->blocks[block->previous].next = block->next;
+    live->blocks[block->next].previous = block->previous;
+    block->next = live->free;
+    live->free = (uint32_t)entry;
+    return block->event;
+}
+
+static unsigned char *put_leb128(unsigned char *at, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        *at++ = (unsigned char)(value | 0x80);
+    *at++ = (unsigned char)value;
+    return at;
+}
+
+size_t mt_live_encode(const struct mt_live *live, int64_t base, unsigned char **out)
+{
+    unsigned char *at = *out = mt_host_alloc(live->by_address.count * LEB128_MOST_BYTES + 1);
+    for (uint32_t entry = live->blocks[0].next; entry != 0; entry = live->blocks[entry].next) {
+        assert(live->blocks[entry].event >= base);
+        at = put_leb128(at, (uint64_t)(live->blocks[entry].event - base));
+        base = live->blocks[entry].event;
+    }
+    return (size_t)(at - *out);
+}
 
 static size_t home(const struct mt_allocations *allocations, uint32_t label, uint64_t requested_bytes)
 {
-    /* Each multiplication carries a value's bits upwards; the highest come to depend on both. */
+    /* Each multiplication carries bits upwards, so that the highest depend on both values. */
     uint64_t hash = (requested_bytes * 0x9E3779B97F4A7C15u ^ label) * 0xBF58476D1CE4E5B9u;
     return (size_t)(hash >> 32) & allocations->mask;
+}
+
+static bool is_sound(const struct mt_allocations *allocations)
+{
+    size_t size = allocations->mask + 1;
+    return (size & allocations->mask) == 0 && allocations->used * 2 <= size;
 }
 
 static void set_size(struct mt_allocations *allocations, size_t rows)
@@ -34,7 +115,7 @@ void mt_allocations_release(struct mt_allocations *allocations)
     *allocations = (struct mt_allocations){0};
 }
 
-/* The row of the pair, or the free one where it would go. */
+/* Returns the row of the pair, or the free one where it would be. */
 static struct mt_allocation_row *find(const struct mt_allocations *allocations, uint32_t label,
                                       uint64_t requested_bytes)
 {
@@ -62,13 +143,7 @@ static void rebuild(struct mt_allocations *allocations, size_t size)
     free(old.rows);
 }
 
-static int descending(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left < right) - (left > right);
-}
-
-/* Raises complete_from_bytes so that about MT_SUMMARY_ALLOCATIONS rows stay: a size is kept with all its labels or with
+/* Raises complete_from_bytes so that about MT_SUMMARY_ALLOCATIONS rows stay. A size stays with all its labels or with
  * none. */
 static void raise_bound(struct mt_allocations *allocations)
 {
@@ -77,8 +152,10 @@ static void raise_bound(struct mt_allocations *allocations)
     for (size_t i = 0; i <= allocations->mask; i++)
         if (allocations->rows[i].count != 0)
             sizes[count++] = allocations->rows[i].requested_bytes;
-    qsort(sizes, count, sizeof *sizes, descending);
-    allocations->complete_from_bytes = sizes[MT_SUMMARY_ALLOCATIONS - 1];
+    assert(count == allocations->used && count >= MT_SUMMARY_ALLOCATIONS);
+    qsort(sizes, count, sizeof *sizes, mt_compare_uint64);
+    assert(sizes[count - MT_SUMMARY_ALLOCATIONS] >= allocations->complete_from_bytes);
+    allocations->complete_from_bytes = sizes[count - MT_SUMMARY_ALLOCATIONS];
     free(sizes);
 }
 
@@ -88,12 +165,13 @@ static void make_room(struct mt_allocations *allocations)
     if (allocations->used >= allocations->limit) {
         raise_bound(allocations);
         rebuild(allocations, size);
-        /* So many labels of one size that they stay: look again only when there are twice as many. */
+        /* So many labels have one size that they stay: the next look is due when there are twice as many. */
         if (allocations->used * 2 > allocations->limit)
             allocations->limit = allocations->used * 2;
     }
     if ((allocations->used + 1) * 2 > size)
         rebuild(allocations, size * 2);
+    assert(is_sound(allocations));
 }
 
 void mt_allocations_add(struct mt_allocations *allocations, uint32_t label, uint64_t requested_bytes, int64_t event)

@@ -1,11 +1,46 @@
-/* How many allocations there were of each (label, requested bytes), and where the first was. Bounded: beyond twice
- * MT_SUMMARY_ALLOCATIONS pairs the smallest sizes are dropped, for good; what is kept is exact. */
+/* The allocations of a run: those that are live, and how many there were of each label and size. */
 #ifndef MT_TRACE_ALLOCATIONS_H
 #define MT_TRACE_ALLOCATIONS_H
 
 #include "base/label.h"
+#include "base/number_map.h"
 
-/* One pair. count 0: a free slot. */
+/* One live block. Freed entries are chained through `next` from `mt_live.free`. */
+struct mt_live_block {
+    int64_t event; /* id of its alloc */
+    uint32_t previous, next;
+};
+
+/* The live blocks, by address, and as a list in the order in which they were allocated. New blocks are added at the end
+ * and event ids only grow, so the list is sorted by id, and a checkpoint is one walk along it.
+ *
+ * Invariants: entry 0 is the list's end on both sides; by_address maps the address of every listed block to its entry;
+ * ids ascend along the list; by_address.count < used. */
+struct mt_live {
+    struct mt_number_map by_address;
+    struct mt_live_block *blocks;
+    uint32_t used; /* entries in use or chained, entry 0 included */
+    uint32_t free; /* 0: none */
+};
+
+void mt_live_create(struct mt_live *live);
+void mt_live_release(struct mt_live *live);
+
+/* Adds the block of an alloc event, whose id must be larger than every earlier one. A block that is live at this address
+ * already counts as freed. MT_NUMBER_MAP_NO_KEY, which is no address, is ignored. */
+void mt_live_add(struct mt_live *live, mt_addr address, int64_t event);
+
+/* Removes the block at this address. Returns the id of its alloc, 0 if there is none. */
+int64_t mt_live_take(struct mt_live *live, mt_addr address);
+
+/* Encodes the ids as unsigned LEB128 numbers: each as the difference to the one before, the first to `base`. Returns the
+ * number of bytes. The caller frees *out. */
+size_t mt_live_encode(const struct mt_live *live, int64_t base, unsigned char **out);
+
+/* At twice as many different (label, size) pairs, the smallest sizes are dropped. */
+enum { MT_SUMMARY_ALLOCATIONS = 1 << 16 };
+
+/* The allocations of one (label, requested bytes) pair. count 0: a free slot. */
 struct mt_allocation_row {
     uint64_t requested_bytes;
     int64_t first_event;
@@ -13,18 +48,21 @@ struct mt_allocation_row {
     uint32_t label; /* its number */
 };
 
-/* Invariants: used * 2 <= mask + 1, a power of two; every allocation of at least complete_from_bytes is counted, no
+/* The table of pairs. It is bounded: the smallest sizes are dropped for good; what is left is exact.
+ *
+ * Invariants: used * 2 <= mask + 1, a power of two; every allocation of at least complete_from_bytes is counted, no
  * smaller one is. */
 struct mt_allocations {
     struct mt_allocation_row *rows;
     size_t mask, used;
-    size_t limit; /* used rows at which the smallest sizes go */
+    size_t limit; /* used rows at which the smallest sizes are dropped */
     uint64_t complete_from_bytes;
 };
 
 void mt_allocations_create(struct mt_allocations *allocations);
 void mt_allocations_release(struct mt_allocations *allocations);
 
+/* Counts an allocation. `event` is the id of its alloc. */
 void mt_allocations_add(struct mt_allocations *allocations, uint32_t label, uint64_t requested_bytes, int64_t event);
 
 #endif

@@ -1,12 +1,28 @@
 #include "trace/store/batch.h"
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/text.h"
+#include "trace/store/record.h"
 
+#include <assert.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 
-/* Invariant: count < table->capacity, except between the filling of a row and the storing of the rows. */
+struct mt_batch_table {
+    const char *name;    /* of the virtual table */
+    const char *columns; /* of the virtual table, separated by commas */
+    const char *insert;  /* the statement that moves its rows into the table */
+    size_t row_bytes;
+    size_t capacity;                            /* rows */
+    int (*compare)(const void *, const void *); /* the order in which they are inserted; NULL: as they were added */
+
+    /* Gives SQLite one column, from 0, of the cursor's row, or nothing for NULL. Returns SQLITE_OK. Most of the cost of a
+     * row is here, so SQLite calls it without a function in between. */
+    int (*column)(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column);
+};
+
+/* Invariant: count <= table->capacity; equal only until the rows are stored. */
 struct mt_batch {
     const struct mt_batch_table *table;
     sqlite3_module module;
@@ -21,7 +37,7 @@ struct virtual_table {
     const struct mt_batch *batch;
 };
 
-/* Over the rows that were there when it was opened. */
+/* A position among the rows that the batch had when the cursor was opened. */
 struct cursor {
     sqlite3_vtab_cursor base;
     size_t row_bytes;
@@ -78,6 +94,7 @@ static int cursor_filter(sqlite3_vtab_cursor *base, int plan, const char *plan_t
     (void)values;
     struct cursor *cursor = (struct cursor *)base;
     const struct mt_batch *batch = ((struct virtual_table *)base->pVtab)->batch;
+    assert(batch->count <= batch->table->capacity);
     cursor->row_bytes = batch->table->row_bytes;
     cursor->row = batch->rows;
     cursor->end = batch->rows + batch->count * batch->table->row_bytes;
@@ -97,9 +114,11 @@ static int cursor_at_end(sqlite3_vtab_cursor *base)
     return cursor->row >= cursor->end;
 }
 
-const void *mt_batch_row(const struct sqlite3_vtab_cursor *cursor)
+static const void *current_row(const sqlite3_vtab_cursor *base)
 {
-    return ((const struct cursor *)cursor)->row;
+    const struct cursor *cursor = (const struct cursor *)base;
+    assert(cursor->row < cursor->end);
+    return cursor->row;
 }
 
 static int cursor_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
@@ -109,7 +128,7 @@ static int cursor_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
     return SQLITE_OK;
 }
 
-/* What all have in common; xColumn is the table's. */
+/* The functions of every virtual table; each adds its own xColumn. */
 static const sqlite3_module COMMON_MODULE = {
     .xConnect = connect_table,
     .xBestIndex = choose_plan,
@@ -141,6 +160,7 @@ mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_ta
 
 void *mt_batch_add(struct mt_batch *batch)
 {
+    assert(batch->count < batch->table->capacity);
     return batch->rows + batch->count++ * batch->table->row_bytes;
 }
 
@@ -167,8 +187,179 @@ void mt_batch_destroy(struct mt_batch *batch)
     sqlite3 *handle = mt_database_handle(batch->database);
     mt_statement_finalize(batch->insert);
     sqlite3_create_module(handle, batch->table->name, NULL, NULL);
-    /* SQLite calls the module once more, to let go of its table, and not before it prepares another statement. */
+    /* SQLite calls the module once more, to release its table, but only when it prepares another statement. */
     sqlite3_exec(handle, "SELECT 1", NULL, NULL, NULL);
     free(batch->rows);
     free(batch);
 }
+
+/* The columns of table event after id, which SQLite counts up itself. */
+enum event_column {
+    EVENT_TIME,
+    EVENT_KIND,
+    EVENT_STREAM,
+    EVENT_LABEL,
+    EVENT_SPAN,
+    EVENT_REQUESTED,
+    EVENT_BLOCK,
+    EVENT_SEGMENT,
+    EVENT_OFFSET,
+    EVENT_ALLOCATION
+};
+
+#define ALWAYS (1u << EVENT_TIME | 1u << EVENT_KIND | 1u << EVENT_STREAM)
+
+/* The columns that a kind fills, a bit each. The others are NULL, which takes no room in the file. */
+static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
+    [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
+    [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
+    [MT_EVENT_ALLOC] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK |
+                       1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
+    [MT_EVENT_FREE] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK | 1u << EVENT_ALLOCATION,
+    [MT_EVENT_OOM] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED,
+    [MT_EVENT_SPAN_BEGIN] = ALWAYS | 1u << EVENT_SPAN,
+    [MT_EVENT_SPAN_END] = ALWAYS | 1u << EVENT_SPAN,
+    [MT_EVENT_STEP_BEGIN] = ALWAYS | 1u << EVENT_REQUESTED,
+    [MT_EVENT_STEP_END] = ALWAYS | 1u << EVENT_REQUESTED,
+    [MT_EVENT_PHASE] = ALWAYS | 1u << EVENT_REQUESTED,
+};
+
+/* The most requested bytes that a column holds: a program may ask for any number in vain, and columns are signed. Some
+ * pages below the limit, so that a segment for it has a size, too. */
+static const uint64_t MOST_BYTES = (UINT64_C(1) << 63) - (2 << 20);
+
+static void result_bytes(sqlite3_context *context, uint64_t bytes)
+{
+    sqlite3_result_int64(context, (int64_t)(bytes < MOST_BYTES ? bytes : MOST_BYTES));
+}
+
+static void result_id(sqlite3_context *context, int64_t id)
+{
+    if (id != 0)
+        sqlite3_result_int64(context, id);
+}
+
+static int give_event_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
+{
+    const struct mt_event_row_in *row = current_row(cursor);
+    const struct mt_event *event = row->event;
+    assert(event->kind < MT_EVENT_KIND_COUNT);
+    if ((columns_of_kind[event->kind] & 1u << column) == 0)
+        return SQLITE_OK;
+    switch ((enum event_column)column) {
+    case EVENT_TIME:
+        sqlite3_result_int64(context, (int64_t)event->time_ns);
+        break;
+    case EVENT_KIND:
+        sqlite3_result_int(context, event->kind);
+        break;
+    case EVENT_STREAM:
+        sqlite3_result_int(context, event->stream);
+        break;
+    case EVENT_LABEL:
+        result_id(context, mt_label_number(event->label));
+        break;
+    case EVENT_SPAN:
+        result_id(context, row->span);
+        break;
+    case EVENT_REQUESTED:
+        result_bytes(context, event->requested_bytes);
+        break;
+    case EVENT_BLOCK:
+        sqlite3_result_int64(context, (int64_t)event->block_bytes);
+        break;
+    case EVENT_SEGMENT:
+        sqlite3_result_int64(context, event->segment);
+        break;
+    case EVENT_OFFSET:
+        sqlite3_result_int64(context, (int64_t)event->offset);
+        break;
+    case EVENT_ALLOCATION:
+        result_id(context, row->allocation);
+        break;
+    }
+    return SQLITE_OK;
+}
+
+/* The columns are in the order of table event, so that SQLite need not move them. An id of NULL is the next one. */
+const struct mt_batch_table mt_event_batch = {
+    .name = "mt_event_batch",
+    .columns = "time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation",
+    .insert = "INSERT INTO event SELECT NULL, * FROM mt_event_batch",
+    .row_bytes = sizeof(struct mt_event_row_in),
+    .capacity = 1024,
+    .column = give_event_column,
+};
+
+enum use_column {
+    USE_ALLOCATION,
+    USE_READS,
+    USE_WRITES,
+    USE_FIRST,
+    USE_LAST,
+    USE_IDLE_FROM,
+    USE_IDLE_TO,
+    USE_COPIED_FROM,
+    USE_UNREAD
+};
+
+/* Gives the id of the event with that sequence, or NULL. */
+static void result_event(sqlite3_context *context, const struct mt_use_row_in *row, uint64_t sequence, bool happened)
+{
+    if (happened)
+        sqlite3_result_int64(context, row->first_event + (int64_t)sequence);
+}
+
+static int give_use_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
+{
+    const struct mt_use_row_in *row = current_row(cursor);
+    const struct mt_use use = mt_use_of_record(row->record);
+    bool used = use.reads > 0 || use.writes > 0, paused = use.idle_to > use.idle_from;
+    switch ((enum use_column)column) {
+    case USE_ALLOCATION:
+        sqlite3_result_int64(context, row->allocation);
+        break;
+    case USE_READS:
+        sqlite3_result_int64(context, use.reads);
+        break;
+    case USE_WRITES:
+        sqlite3_result_int64(context, use.writes);
+        break;
+    case USE_FIRST:
+        result_event(context, row, use.first, used);
+        break;
+    case USE_LAST:
+        result_event(context, row, use.last, used);
+        break;
+    case USE_IDLE_FROM:
+        result_event(context, row, use.idle_from, paused);
+        break;
+    case USE_IDLE_TO:
+        result_event(context, row, use.idle_to, paused);
+        break;
+    case USE_COPIED_FROM:
+        result_event(context, row, use.copied_from, use.copied_from != 0);
+        break;
+    case USE_UNREAD:
+        sqlite3_result_int(context, use.unread);
+        break;
+    }
+    return SQLITE_OK;
+}
+
+/* By allocation, the key of the table: in order, rows cost a tenth less and fill its pages better by a fifth. */
+static int compare_uses(const void *left, const void *right)
+{
+    const struct mt_use_row_in *a = left, *b = right;
+    return MT_COMPARE(a->allocation, b->allocation);
+}
+
+const struct mt_batch_table mt_use_batch = {
+    .name = "mt_use_batch",
+    .columns = "allocation, reads, writes, first_use, last_use, idle_from, idle_to, copied_from, unread",
+    .insert = "INSERT OR REPLACE INTO block_use SELECT * FROM mt_use_batch",
+    .row_bytes = sizeof(struct mt_use_row_in),
+    .capacity = 4096,
+    .compare = compare_uses,
+    .column = give_use_column,
+};

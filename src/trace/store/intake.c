@@ -2,11 +2,10 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "trace/store/event_batch.h"
+#include "trace/store/batch.h"
 #include "trace/store/record.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
-#include "trace/store/use_batch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -149,9 +148,9 @@ static mt_status open_transaction(struct mt_intake *intake)
 
 static mt_status add_event(struct mt_intake *intake, const struct mt_event *event)
 {
-    struct mt_event_batch_row *row = mt_batch_add(intake->events);
+    struct mt_event_row_in *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
-    *row = (struct mt_event_batch_row){.event = event, .span = event->span};
+    *row = (struct mt_event_row_in){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
     if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
         row->span = 0;
@@ -263,7 +262,7 @@ static mt_status add_use(struct mt_intake *intake, const struct mt_event *record
     uint64_t block = mt_use_of_record(record).block;
     if (block >= (uint64_t)mt_summary_events(intake->summary))
         return MT_OK;
-    *(struct mt_use_batch_row *)mt_batch_add(intake->uses) = (struct mt_use_batch_row){
+    *(struct mt_use_row_in *)mt_batch_add(intake->uses) = (struct mt_use_row_in){
         .allocation = intake->first_event + (int64_t)block, .first_event = intake->first_event, .record = record};
     return mt_batch_is_full(intake->uses) ? mt_batch_store(intake->uses) : MT_OK;
 }

@@ -329,13 +329,11 @@ static mt_status open_recorder(const char *path, const struct mt_run_info *info,
         *out = recorder;
         return MT_OK;
     }
-    char *reason = mt_host_strdup(mt_last_error());
+    const struct mt_error error = mt_error_save(status);
     close_database(recorder);
     mt_ring_abandon(recorder->ring);
     destroy(recorder);
-    mt_fail(status, "%s", reason);
-    free(reason);
-    return status;
+    return mt_error_restore(&error, MT_OK);
 }
 
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out)
@@ -393,7 +391,7 @@ mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
 static mt_status close_recorder(struct mt_recorder *recorder, mt_run_state state)
 {
     mt_status status = recorder->writer != NULL ? end_run(recorder, state) : MT_OK;
-    char *reason = mt_host_strdup(mt_last_error());
+    const struct mt_error error = mt_error_save(status);
     bool is_stored = recorder->ring->header == NULL || !writer_failed(recorder);
     mt_status closed = close_database(recorder);
     if (is_stored)
@@ -401,10 +399,7 @@ static mt_status close_recorder(struct mt_recorder *recorder, mt_run_state state
     else
         mt_ring_release(recorder->ring);
     destroy(recorder);
-    if (status != MT_OK)
-        mt_fail(status, "%s", reason);
-    free(reason);
-    return mt_status_keep(status, closed);
+    return mt_error_restore(&error, closed);
 }
 
 mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)

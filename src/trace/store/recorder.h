@@ -10,7 +10,7 @@
 #define MT_TRACE_RECORDER_H
 
 #include "base/sink.h"
-#include "trace/store/run_state.h"
+#include "trace/store/trace_names.h"
 
 #include <stddef.h>
 

@@ -116,17 +116,14 @@ static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring,
  * none. */
 static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
-    char *reason = NULL;
+    struct mt_error first = {0};
     mt_status status = MT_FAILED;
     for (int place = 0; place < MT_PRIVATE_COPY_PLACES && status == MT_FAILED; place++) {
         status = open_copy_at(path, place, ring, out);
-        if (status == MT_FAILED && reason == NULL)
-            reason = mt_host_strdup(mt_last_error());
+        if (status == MT_FAILED && first.status == MT_OK)
+            first = mt_error_save(status);
     }
-    if (status == MT_FAILED)
-        mt_fail(status, "%s", reason);
-    free(reason);
-    return status;
+    return status == MT_FAILED ? mt_error_restore(&first, status) : status;
 }
 
 /* Where the file can't take what is left, since its disk is full, a copy can; the ring stays for when there is room. The
@@ -138,14 +135,10 @@ static mt_status open_recovered(const char *path, struct mt_ring *ring, struct m
         mt_ring_remove(ring);
         return mt_database_open_reading(path, out);
     }
-    char *reason = mt_host_strdup(mt_last_error());
-    if (status == MT_FAILED && open_copy(path, ring, out) == MT_OK)
-        status = MT_OK;
-    else
-        mt_fail(status, "%s", reason);
-    free(reason);
+    const struct mt_error error = mt_error_save(status);
+    bool is_copied = status == MT_FAILED && open_copy(path, ring, out) == MT_OK;
     mt_ring_abandon(ring);
-    return status;
+    return is_copied ? MT_OK : mt_error_restore(&error, MT_OK);
 }
 
 /* Nothing here can be written: as it is if it was closed in order and has no log, which SQLite can read only where it may

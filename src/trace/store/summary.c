@@ -1,16 +1,105 @@
 #include "trace/store/summary.h"
 
 #include "base/memory.h"
-#include "trace/store/summary_parts.h"
+#include "trace/store/summary_rows.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CHECKPOINT_EVENTS = 4096, CHECKPOINT_LIVE_FACTOR = 4 };
 enum { RESERVED_ONLY = 1u << MT_MEASURE_RESERVED, ALL_MEASURES = (1u << MT_MEASURE_COUNT) - 1 };
 
+/* The running totals. Invariant, unless the trace is damaged: now[allocated] and now[requested] are the sums over
+ * live.category, which is 0 from category_count on. */
+struct totals {
+    uint32_t category_count;
+    uint64_t now[MT_MEASURE_COUNT];
+    struct mt_composition live;
+};
+
+/* The category and phase of a label. */
+struct summary_label {
+    unsigned char category, phase;
+};
+
+/* Invariants: the next event has the id first_event + events; scopes[scope_count - 1] is the step under way; events <
+ * next_checkpoint; steps_stored <= step_count. Unless the trace is damaged, the run's peaks are never lower than those of
+ * its scopes. */
+struct mt_summary {
+    int64_t first_event, events;
+    struct mt_live live;
+    struct totals totals;
+    struct mt_peaks run_peaks;
+    struct mt_allocations allocations;
+
+    struct mt_category_set categories; /* in the order in which labels named them, unlike the upper bits of label ids */
+    struct summary_label *labels;      /* by number; Other, init for those that never came */
+    size_t label_count;
+
+    struct mt_summary_scope **scopes; /* in order: those that are not stored yet */
+    size_t scope_count;
+
+    struct mt_number_map segment_index; /* from birth number to the index of the latest row of that number */
+    struct mt_summary_segment *segments;
+    size_t segment_count;
+    size_t *changed_segments; /* indices of the rows that differ from what is stored */
+    size_t changed_count;
+    struct mt_parts parts; /* its rows differ from what is stored */
+
+    struct mt_summary_step *steps;
+    size_t step_count;
+    size_t steps_stored; /* rows that are stored and complete */
+
+    struct mt_summary_checkpoint *checkpoints; /* not stored yet */
+    size_t checkpoint_count;
+    int64_t next_checkpoint; /* due at this number of events */
+};
+
+static bool is_sound(const struct mt_summary *summary)
+{
+    return summary->scope_count >= 1 && summary->events < summary->next_checkpoint &&
+           summary->steps_stored <= summary->step_count && summary->changed_count <= summary->segment_count &&
+           summary->totals.category_count <= MT_MOST_CATEGORIES;
+}
+
 static struct mt_summary_scope *current_scope(struct mt_summary *summary)
 {
+    assert(summary->scope_count >= 1);
     return summary->scopes[summary->scope_count - 1];
+}
+
+/* Begins peaks at `event`, with the totals as they are now. */
+static void begin_peaks(struct mt_peaks *peaks, const struct totals *totals, int64_t event)
+{
+    *peaks = (struct mt_peaks){.stale = ALL_MEASURES};
+    for (int i = 0; i < MT_MEASURE_COUNT; i++) {
+        peaks->measure[i].bytes = totals->now[i];
+        peaks->measure[i].event = event;
+    }
+}
+
+/* Copies the composition of the stale measures in `mask`. Must come before the totals fall or their composition changes.
+ * A peak's composition is copied only then: as long as bytes grow, which is most of a step, a new peak costs a
+ * comparison. */
+static void settle_peaks(struct mt_peaks *peaks, const struct totals *totals, unsigned mask)
+{
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        if (peaks->stale & mask & 1u << i)
+            memcpy(&peaks->measure[i].at, &totals->live, totals->category_count * sizeof totals->live.category[0]);
+    peaks->stale &= ~mask;
+}
+
+/* Raises the peaks to the totals, which grew. */
+static inline void raise_to(struct mt_peaks *peaks, const struct totals *totals, int64_t event)
+{
+    for (int i = 0; i < MT_MEASURE_COUNT; i++) {
+        if (totals->now[i] <= peaks->measure[i].bytes)
+            continue;
+        peaks->measure[i].bytes = totals->now[i];
+        peaks->measure[i].event = event;
+        peaks->stale |= 1u << i;
+    }
 }
 
 static void begin_scope(struct mt_summary *summary, int64_t step, int64_t event)
@@ -18,7 +107,7 @@ static void begin_scope(struct mt_summary *summary, int64_t step, int64_t event)
     summary->scopes = mt_host_room(summary->scopes, summary->scope_count, sizeof *summary->scopes);
     struct mt_summary_scope *scope = mt_host_alloc(sizeof *scope);
     scope->step = step;
-    mt_peaks_begin(&scope->peaks, &summary->totals, event);
+    begin_peaks(&scope->peaks, &summary->totals, event);
     summary->scopes[summary->scope_count++] = scope;
 }
 
@@ -32,7 +121,7 @@ struct mt_summary *mt_summary_create(int64_t first_event)
     mt_allocations_create(&summary->allocations);
     mt_number_map_create(&summary->segment_index);
     mt_parts_create(&summary->parts);
-    mt_peaks_begin(&summary->run_peaks, &summary->totals, first_event);
+    begin_peaks(&summary->run_peaks, &summary->totals, first_event);
     begin_scope(summary, MT_STEP_BEFORE, first_event);
     return summary;
 }
@@ -69,47 +158,49 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
     return summary->allocations.complete_from_bytes;
 }
 
-/* Those between, which did not come, are labels too. */
+/* Adds entries for the numbers in between, of labels that did not come. */
 static void add_labels_up_to(struct mt_summary *summary, uint32_t number)
 {
     for (; summary->label_count <= number; summary->label_count++) {
         summary->labels = mt_host_room(summary->labels, summary->label_count, sizeof *summary->labels);
-        summary->labels[summary->label_count] = (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
+        summary->labels[summary->label_count] = (struct summary_label){.category = MT_CATEGORY_OTHER};
     }
 }
 
 void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase)
 {
+    assert(phase < MT_PHASE_COUNT);
     add_labels_up_to(summary, number);
-    summary->labels[number] = (struct mt_summary_label){
+    summary->labels[number] = (struct summary_label){
         .category = (unsigned char)mt_category_set_add(&summary->categories, category), .phase = (unsigned char)phase};
     summary->totals.category_count = mt_category_set_count(&summary->categories);
+    assert(summary->labels[number].category < summary->totals.category_count);
 }
 
-static inline struct mt_summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
+static inline struct summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
 {
     uint32_t number = mt_label_number(event->label);
     return number < summary->label_count ? summary->labels[number]
-                                         : (struct mt_summary_label){.category = MT_CATEGORY_OTHER};
+                                         : (struct summary_label){.category = MT_CATEGORY_OTHER};
 }
 
-/* Before what is live changes. */
+/* Must come before what is live changes. */
 static void settle(struct mt_summary *summary, unsigned measures)
 {
     struct mt_summary_scope *scope = current_scope(summary);
     if ((scope->peaks.stale & measures) != 0)
-        mt_peaks_settle(&scope->peaks, &summary->totals, measures);
+        settle_peaks(&scope->peaks, &summary->totals, measures);
     if ((summary->run_peaks.stale & measures) != 0)
-        mt_peaks_settle(&summary->run_peaks, &summary->totals, measures);
+        settle_peaks(&summary->run_peaks, &summary->totals, measures);
 }
 
 static void raise_peaks(struct mt_summary *summary, int64_t id)
 {
-    mt_peaks_raise(&current_scope(summary)->peaks, &summary->totals, id);
-    mt_peaks_raise(&summary->run_peaks, &summary->totals, id);
+    raise_to(&current_scope(summary)->peaks, &summary->totals, id);
+    raise_to(&summary->run_peaks, &summary->totals, id);
 }
 
-static void count_allocation(struct mt_summary *summary, const struct mt_event *event, struct mt_summary_label label,
+static void count_allocation(struct mt_summary *summary, const struct mt_event *event, struct summary_label label,
                              int64_t id)
 {
     struct mt_summary_count *count = &current_scope(summary)->counts[label.phase][label.category];
@@ -122,7 +213,7 @@ static void count_allocation(struct mt_summary *summary, const struct mt_event *
 
 static void add_alloc(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
-    const struct mt_summary_label label = label_of(summary, event);
+    const struct summary_label label = label_of(summary, event);
     struct mt_category_total *category = &summary->totals.live.category[label.category];
     settle(summary, RESERVED_ONLY);
     mt_live_add(&summary->live, event->address, id);
@@ -150,7 +241,7 @@ static int64_t add_free(struct mt_summary *summary, const struct mt_event *event
     return allocation;
 }
 
-/* A row of table segment that is not stored as it is; once, until it is stored. */
+/* Lists the row of a segment as changed, once until it is stored. */
 static void note_change(struct mt_summary *summary, size_t index)
 {
     if (summary->segments[index].changed)
@@ -161,7 +252,7 @@ static void note_change(struct mt_summary *summary, size_t index)
     summary->changed_segments[summary->changed_count++] = index;
 }
 
-/* The row of the segment that the event maps memory in, made if this begins it. */
+/* Returns the row of the segment in which the event maps memory. Adds it if the event begins the segment. */
 static size_t segment_to_map(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
     uint64_t index = summary->segment_count;
@@ -183,6 +274,7 @@ static struct mt_part part_of(const struct mt_event *event, int64_t id)
 static void map_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
     size_t index = segment_to_map(summary, event, id);
+    assert(index < summary->segment_count && summary->segments[index].unmapped_event == 0);
     struct mt_summary_segment *segment = &summary->segments[index];
     uint64_t end = event->offset + event->block_bytes;
     uint64_t bytes = mt_parts_map(&summary->parts, part_of(event, id));
@@ -201,6 +293,7 @@ static void unmap_segment(struct mt_summary *summary, const struct mt_event *eve
     settle(summary, RESERVED_ONLY);
     struct mt_summary_segment *segment = &summary->segments[index];
     uint64_t bytes = mt_parts_unmap(&summary->parts, part_of(event, id), id);
+    assert(bytes <= segment->mapped_bytes);
     segment->mapped_bytes -= bytes;
     summary->totals.now[MT_MEASURE_RESERVED] -= bytes;
     if (segment->mapped_bytes > 0)
@@ -224,18 +317,20 @@ static void end_step(struct mt_summary *summary, const struct mt_event *event, i
     if (summary->step_count == 0)
         return;
     struct mt_summary_step *step = &summary->steps[summary->step_count - 1];
+    assert(step->first_event < id);
     step->last_event = id;
     step->end_ns = event->time_ns;
 }
 
-/* A checkpoint's size grows with the live set and so does the distance to the next: they cost half a byte an event. */
+/* The distance to the next checkpoint grows with the live set, as a checkpoint's size does. So they cost half a byte an
+ * event. */
 static void add_checkpoint(struct mt_summary *summary, int64_t id)
 {
     summary->checkpoints = mt_host_room(summary->checkpoints, summary->checkpoint_count, sizeof *summary->checkpoints);
     struct mt_summary_checkpoint *checkpoint = &summary->checkpoints[summary->checkpoint_count++];
     checkpoint->event = id;
     checkpoint->live_bytes = mt_live_encode(&summary->live, summary->first_event, &checkpoint->live);
-    int64_t distance = CHECKPOINT_LIVE_FACTOR * (int64_t)mt_live_count(&summary->live);
+    int64_t distance = CHECKPOINT_LIVE_FACTOR * (int64_t)summary->live.by_address.count;
     summary->next_checkpoint += distance > CHECKPOINT_EVENTS ? distance : CHECKPOINT_EVENTS;
 }
 
@@ -269,5 +364,87 @@ int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event)
     int64_t allocation = apply(summary, event, id);
     if (summary->events == summary->next_checkpoint)
         add_checkpoint(summary, id);
+    assert(allocation <= id && is_sound(summary));
     return allocation;
+}
+
+static mt_status store_segments(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    mt_status status = mt_summary_write_segment_rows(database, run, summary->segments, summary->changed_segments,
+                                                     summary->changed_count);
+    for (size_t i = 0; i < summary->changed_count; i++)
+        summary->segments[summary->changed_segments[i]].changed = false;
+    summary->changed_count = 0;
+    return status;
+}
+
+static mt_status store_parts(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    mt_status status = mt_summary_write_part_rows(database, run, summary->parts.rows, summary->parts.row_count);
+    summary->parts.row_count = 0;
+    return status;
+}
+
+/* A step that goes on is written again when it has ended. */
+static mt_status store_steps(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    size_t stored = summary->steps_stored, count = summary->step_count;
+    if (stored == count)
+        return MT_OK;
+    mt_status status = mt_summary_write_step_rows(database, run, summary->steps + stored, count - stored);
+    summary->steps_stored = count - (summary->steps[count - 1].last_event == 0);
+    return status;
+}
+
+static mt_status store_checkpoints(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    mt_status status = mt_summary_write_checkpoint_rows(database, run, summary->checkpoints, summary->checkpoint_count);
+    for (size_t i = 0; i < summary->checkpoint_count; i++)
+        free(summary->checkpoints[i].live);
+    summary->checkpoint_count = 0;
+    return status;
+}
+
+/* Steps that are over are stored and freed, so that a long run takes no more memory than a short one. */
+static mt_status store_scopes(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    size_t over = summary->scope_count - 1;
+    if (over == 0)
+        return MT_OK;
+    mt_status status = mt_summary_write_total_rows(database, run, "",
+                                                   &(struct mt_summary_totals){.categories = &summary->categories,
+                                                                               .scopes = summary->scopes,
+                                                                               .scope_count = over});
+    for (size_t i = 0; i < over; i++)
+        free(summary->scopes[i]);
+    summary->scopes[0] = summary->scopes[over];
+    summary->scope_count = 1;
+    return status;
+}
+
+mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    mt_status status = store_segments(summary, database, run);
+    if (status == MT_OK)
+        status = store_parts(summary, database, run);
+    if (status == MT_OK)
+        status = store_steps(summary, database, run);
+    if (status == MT_OK)
+        status = store_scopes(summary, database, run);
+    if (status == MT_OK)
+        status = store_checkpoints(summary, database, run);
+    assert(is_sound(summary));
+    return status;
+}
+
+mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
+                                  const char *prefix)
+{
+    settle(summary, ALL_MEASURES); /* what is live now is the composition of every peak that was not left since */
+    return mt_summary_write_total_rows(database, run, prefix,
+                                       &(struct mt_summary_totals){.categories = &summary->categories,
+                                                                   .run_peaks = &summary->run_peaks,
+                                                                   .scopes = summary->scopes,
+                                                                   .scope_count = summary->scope_count,
+                                                                   .allocations = &summary->allocations});
 }

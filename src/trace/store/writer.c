@@ -29,10 +29,9 @@ struct mt_writer {
     pthread_cond_t done;     /* the tail moved, or the thread failed */
     _Atomic uint64_t wanted; /* somebody waits until everything below is committed */
     _Atomic bool stopping;
-    uint64_t opened_ns;  /* when the open transaction began */
-    uint64_t prefaulted; /* records */
-    mt_status status;    /* the first failure; its text below */
-    char *error;
+    uint64_t opened_ns;      /* when the open transaction began */
+    uint64_t prefaulted;     /* records */
+    struct mt_error failure; /* the first */
 };
 
 static uint64_t tail(const struct mt_writer *writer)
@@ -50,8 +49,7 @@ static void announce(struct mt_writer *writer)
 static void fail(struct mt_writer *writer, mt_status status)
 {
     pthread_mutex_lock(&writer->lock);
-    writer->status = status;
-    writer->error = mt_host_strdup(mt_last_error());
+    writer->failure = mt_error_save(status);
     atomic_store(&writer->ring->header->writer_failed, 1);
     pthread_cond_broadcast(&writer->done);
     pthread_mutex_unlock(&writer->lock);
@@ -157,7 +155,6 @@ static void destroy(struct mt_writer *writer)
     pthread_cond_destroy(&writer->done);
     pthread_cond_destroy(&writer->wake);
     pthread_mutex_destroy(&writer->lock);
-    free(writer->error);
     free(writer);
 }
 
@@ -189,7 +186,7 @@ mt_status mt_writer_start(struct mt_ring *ring, struct mt_intake *intake, struct
 
 static mt_status outcome(const struct mt_writer *writer)
 {
-    return writer->status == MT_OK ? MT_OK : mt_fail(writer->status, "%s", writer->error);
+    return mt_error_restore(&writer->failure, MT_OK);
 }
 
 mt_status mt_writer_wait(struct mt_writer *writer, uint64_t position)
@@ -197,7 +194,7 @@ mt_status mt_writer_wait(struct mt_writer *writer, uint64_t position)
     pthread_mutex_lock(&writer->lock);
     atomic_store(&writer->wanted, position);
     pthread_cond_signal(&writer->wake);
-    while (tail(writer) < position && writer->status == MT_OK)
+    while (tail(writer) < position && writer->failure.status == MT_OK)
         pthread_cond_wait(&writer->done, &writer->lock);
     mt_status status = outcome(writer);
     pthread_mutex_unlock(&writer->lock);

@@ -1,0 +1,35 @@
+/* The settings of an allocator, and their spelling: "policy=torch,max_split=200MiB". */
+#ifndef MT_ALLOC_ALLOC_SETTINGS_H
+#define MT_ALLOC_ALLOC_SETTINGS_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef enum mt_policy { MT_POLICY_TIGHT, MT_POLICY_TORCH } mt_policy;
+
+/* Returns the policy as settings spell it: "tight" or "torch". */
+const char *mt_policy_name(mt_policy policy);
+
+/* mt_alloc_settings_parse("") gives the defaults.
+ * Invariants: max_split_bytes is above 20 MiB; roundup_power2_divisions is 0 or a power of two up to 64; 0 <= gc_threshold
+ * < 1; with the policy `tight` these three are at their defaults. */
+struct mt_alloc_settings {
+    mt_policy policy;
+    uint64_t max_split_bytes;     /* torch: blocks from this size on are never split; UINT64_MAX: no such limit */
+    int roundup_power2_divisions; /* torch: sizes are rounded up to this many steps between powers of two; 0: off */
+    double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
+};
+
+/* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8"; "" is the default. Fails with MT_USAGE
+ * and the list of what there is for an unknown key or value. */
+mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out);
+
+/* Adds every setting of the policy to `out`, in the same spelling. */
+struct mt_text;
+void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out);
+
+/* Adds the policy, and those settings that differ from the default. Reads back as the same settings. */
+void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out);
+
+#endif

@@ -1,0 +1,44 @@
+/* The counters of an allocator. */
+#ifndef MT_ALLOC_ALLOC_STATS_H
+#define MT_ALLOC_ALLOC_STATS_H
+
+#include "base/label.h"
+
+#include <stdint.h>
+
+/* The blocks of one category, or all blocks.
+ * Invariants: requested <= allocated; a peak is never below the counter that it is the peak of; blocks <= total_allocs. */
+struct mt_alloc_count {
+    uint64_t requested_bytes; /* live, as asked */
+    uint64_t allocated_bytes; /* live, with rounding */
+    uint64_t blocks;          /* live */
+    uint64_t peak_requested_bytes;
+    uint64_t peak_allocated_bytes;
+    uint64_t total_allocs; /* since the allocator was created */
+};
+
+/* A request that was refused. */
+struct mt_alloc_refusal {
+    uint64_t requested_bytes;                /* 0: no request was refused so far */
+    uint64_t released_bytes;                 /* cached bytes that were released for it, in vain */
+    uint64_t live_bytes[MT_MOST_CATEGORIES]; /* allocated at that moment */
+    mt_label_id label;
+    mt_span_id span;
+};
+
+/* Invariants: `all` is the sum of the categories, but for peaks; all.allocated_bytes <= reserved_bytes <=
+ * peak_reserved_bytes. */
+struct mt_alloc_stats {
+    struct mt_alloc_count all;
+    struct mt_alloc_count category[MT_MOST_CATEGORIES];
+    uint64_t reserved_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t segments;
+    uint64_t largest_free_bytes; /* of one free block */
+    uint64_t ooms;
+    uint64_t planned_requests;   /* that got their place in the plan (plan.h) */
+    uint64_t unplanned_requests; /* that got another place while a plan was followed, or after it was given up */
+    struct mt_alloc_refusal last_refusal;
+};
+
+#endif

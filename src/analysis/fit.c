@@ -1,0 +1,460 @@
+#include "analysis/fit.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* More memory than any run asks for: a capacity that is no limit. */
+#define UNLIMITED_BYTES ((uint64_t)1 << 60)
+
+/* How many sizes in a row that do not fit end the search for a larger one. */
+enum { SCANNED = 64 };
+
+/* Simulates the run on a device with so many bytes. */
+static mt_status simulate_with(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
+{
+    char device[MT_BYTES_TEXT];
+    snprintf(device, sizeof device, "sim:%" PRIu64, capacity_bytes);
+    return mt_simulate_placed(run, device, out);
+}
+
+/* Sets *out_fits to true if the plan fits its device. A configuration that can't be run does not. */
+static mt_status check(const struct mt_run_plan *plan, bool *out_fits)
+{
+    struct mt_simulation simulation;
+    *out_fits = false;
+    if (mt_training_config_check(&plan->config) != MT_OK)
+        return MT_OK;
+    mt_status status = mt_simulate(plan, &simulation);
+    *out_fits = status == MT_OK && simulation.fits;
+    return status;
+}
+
+/* What is asked about sizes: of what, and whether a size has it, which the largest of them is searched by. */
+struct sizes {
+    const struct mt_run_plan *plan;
+    mt_setting change;
+    uint64_t capacity_bytes;
+    mt_status (*test)(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out);
+};
+
+static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
+{
+    (void)sizes;
+    return check(probe, out);
+}
+
+/* Whether what the run asks for at once is no more than there is: no allocator could do without. Two steps are enough to
+ * rule a size out, and more would tell nothing wrong. */
+static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
+{
+    struct mt_placed_run run = {.plan = *probe}; /* what is asked for is the same wherever it lies */
+    struct mt_training_config *config = &run.plan.config;
+    struct mt_simulation simulation;
+    *out = false;
+    if (mt_training_config_check(config) != MT_OK)
+        return MT_OK;
+    run.plan.follows_plan = false;
+    if (config->warmup + config->steps > 2) {
+        config->warmup = 0;
+        config->steps = 2;
+    }
+    mt_status status = simulate_with(&run, UNLIMITED_BYTES, &simulation);
+    *out = status == MT_OK && simulation.fits && simulation.peak_requested_bytes <= sizes->capacity_bytes;
+    return status;
+}
+
+static mt_status test_size(const struct sizes *sizes, int64_t size, bool *out)
+{
+    const struct mt_run_plan probe = mt_fit_with_size(*sizes->plan, sizes->change, size);
+    return sizes->test(sizes, &probe, out);
+}
+
+/* A size in [low, high) that passes the test, where one more does not; low passes, or is 0, and high does not. */
+static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t high, int64_t *out)
+{
+    mt_status status = MT_OK;
+    while (status == MT_OK && high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        bool passes;
+        status = test_size(sizes, middle, &passes);
+        *(passes ? &low : &high) = middle;
+    }
+    *out = low;
+    return status;
+}
+
+/* The most that could fit, whatever the allocator does; 0: none. It doubles until that is too much, which the range of a
+ * configuration ends. */
+static mt_status find_bound(struct sizes *sizes, int64_t *out)
+{
+    int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
+    bool passes;
+    sizes->test = test_bytes;
+    mt_status status = test_size(sizes, high, &passes);
+    while (status == MT_OK && passes) {
+        low = high;
+        high *= 2;
+        status = test_size(sizes, high, &passes);
+    }
+    return status == MT_OK ? bisect_sizes(sizes, low, high, out) : status;
+}
+
+/* Goes on above a size that fits, or 0, one by one: others may fit that are larger. */
+static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_fit_largest *out)
+{
+    mt_status status = MT_OK;
+    while (status == MT_OK && out->tried_to < bound && out->tried_to - out->size < SCANNED) {
+        bool fits;
+        status = test_size(sizes, out->tried_to + 1, &fits);
+        out->tried_to++;
+        if (fits)
+            out->size = out->tried_to;
+    }
+    out->is_certain = out->tried_to >= bound;
+    return status;
+}
+
+/* Finds the largest batch or sequence that fits the plan's device, which has capacity_bytes. The search begins with the
+ * plan's own: first a bound by what is asked for at once, then a size that fits below it, then any that fits above that. */
+static mt_status find_largest(const struct mt_run_plan *plan, mt_setting change, uint64_t capacity_bytes,
+                              struct mt_fit_largest *out)
+{
+    struct sizes sizes = {plan, change, capacity_bytes, NULL};
+    int64_t bound = 0;
+    bool fits = false;
+    *out = (struct mt_fit_largest){0};
+    mt_status status = find_bound(&sizes, &bound);
+    sizes.test = test_fit;
+    if (status == MT_OK && bound > 0)
+        status = test_size(&sizes, bound, &fits);
+    if (status == MT_OK)
+        status = fits || bound == 0 ? MT_OK : bisect_sizes(&sizes, 0, bound, &out->size);
+    if (fits)
+        out->size = bound;
+    out->tried_to = out->size;
+    return status == MT_OK ? scan_sizes(&sizes, bound, out) : status;
+}
+
+/* Raises *high until the run fits there, and *low to the last capacity before that, which does not do. The peak of reserved
+ * bytes where memory has no end does mostly; but a policy may take other segments of a card with less. */
+static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, uint64_t *high)
+{
+    if (*high <= *low)
+        *high = *low + MT_FIT_UNIT;
+    for (uint64_t stride = MT_FIT_UNIT;; stride *= 2) {
+        struct mt_simulation simulation;
+        mt_status status = simulate_with(run, *high, &simulation);
+        if (status != MT_OK || simulation.fits)
+            return status;
+        *low = *high;
+        *high += stride;
+    }
+}
+
+/* A capacity that does, above the device's, which does not, and less of which does not: between the two it is bisected. No
+ * capacity below the peak of allocated bytes can do. */
+static mt_status find_enough(const struct mt_placed_run *run, const struct mt_simulation *unlimited, struct mt_fit *fit)
+{
+    uint64_t low = fit->capacity_bytes, high = unlimited->peak_reserved_bytes;
+    if (low < unlimited->peak_allocated_bytes)
+        low = unlimited->peak_allocated_bytes - 1;
+    mt_status status = find_bracket(run, &low, &high);
+    while (status == MT_OK && high > low + MT_FIT_UNIT) {
+        uint64_t middle = low + (high - low) / 2;
+        struct mt_simulation simulation;
+        status = simulate_with(run, middle, &simulation);
+        if (status == MT_OK)
+            *(simulation.fits ? &high : &low) = middle;
+    }
+    fit->enough_bytes = high;
+    return status;
+}
+
+static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *out)
+{
+    struct mt_simulation here, unlimited;
+    mt_status status = mt_simulate_placed(run, run->plan.device, &here);
+    if (status == MT_OK)
+        status = simulate_with(run, UNLIMITED_BYTES, &unlimited);
+    if (status != MT_OK)
+        return status;
+    if (!unlimited.fits)
+        return mt_fail(MT_USAGE, "the run needs more memory than any device could have");
+    *out = (struct mt_fit){.fits = here.fits,
+                           .capacity_bytes = here.capacity_bytes,
+                           .reserved_bytes = here.fits ? here.peak_reserved_bytes : 0,
+                           .unlimited_bytes = unlimited.peak_reserved_bytes};
+    return here.fits ? MT_OK : find_enough(run, &unlimited, out);
+}
+
+static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
+{
+    struct mt_placed_run run = mt_placed_run_create(plan);
+    mt_status status = measure_placed(&run, out);
+    mt_placed_run_release(&run);
+    return status;
+}
+
+/* Names are ordered by size, so the first that fits from the end is it. */
+static mt_status find_largest_model(const struct mt_run_plan *plan, const char **out)
+{
+    size_t count = 0;
+    while (mt_model_names[count] != NULL)
+        count++;
+    *out = NULL;
+    for (size_t i = count; i-- > 0 && *out == NULL;) {
+        struct mt_run_plan probe = *plan;
+        bool fits = false;
+        mt_status status = mt_model_config_named(mt_model_names[i], &probe.config.model);
+        probe.config.model.rope = plan->config.model.rope;
+        if (status == MT_OK)
+            status = check(&probe, &fits);
+        if (status != MT_OK)
+            return status;
+        if (fits)
+            *out = mt_model_names[i];
+    }
+    return MT_OK;
+}
+
+/* What a run may take of the card's memory. */
+static mt_status card_bytes(const char *card, uint64_t reserve_bytes, uint64_t *out)
+{
+    char spelling[MT_BYTES_TEXT];
+    struct mt_device *device;
+    snprintf(spelling, sizeof spelling, "sim:%s", card);
+    mt_status status = mt_device_open(spelling, &device);
+    if (status != MT_OK)
+        return status;
+    *out = device->capacity_bytes > reserve_bytes ? device->capacity_bytes - reserve_bytes : 0;
+    mt_device_close(device);
+    return MT_OK;
+}
+
+static mt_status find_smallest_card(const struct mt_placed_run *run, uint64_t reserve_bytes, const char **out)
+{
+    uint64_t least_bytes = UINT64_MAX;
+    *out = NULL;
+    for (const char *const *card = mt_device_cards(); *card != NULL; card++) {
+        uint64_t bytes;
+        struct mt_simulation simulation = {0};
+        mt_status status = card_bytes(*card, reserve_bytes, &bytes);
+        if (status == MT_OK && bytes > 0 && bytes < least_bytes)
+            status = simulate_with(run, bytes, &simulation);
+        if (status != MT_OK)
+            return status;
+        if (!simulation.fits)
+            continue;
+        least_bytes = bytes;
+        *out = *card;
+    }
+    return MT_OK;
+}
+
+mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out)
+{
+    struct mt_placed_run run = mt_placed_run_create(plan);
+    mt_status status = find_smallest_card(&run, reserve_bytes, out);
+    mt_placed_run_release(&run);
+    return status;
+}
+
+bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out)
+{
+    *out = (struct mt_fit_remedy){.changes = mt_fit_changes_for(plan, change)};
+    out->plan = mt_fit_changes_apply(*plan, out->changes);
+    return mt_setting_can_change(change, plan) && mt_training_config_check(&out->plan.config) == MT_OK;
+}
+
+/* True of a change to a size, by which the run trains on less at once. */
+static bool is_cut(mt_setting change)
+{
+    return change != MT_SETTING_COUNT && mt_setting_table[change].change.is_cut;
+}
+
+/* Measures what comes of the remedy's changes. */
+static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_fit_remedy *remedy)
+{
+    mt_setting dearest = mt_fit_changes_dearest(remedy->changes);
+    remedy->plan = mt_fit_changes_apply(*plan, remedy->changes);
+    if (is_cut(dearest)) {
+        struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_setting_size(dearest, plan));
+        struct mt_fit_largest largest;
+        mt_status status = find_largest(&asked, dearest, capacity_bytes, &largest);
+        if (status != MT_OK)
+            return status;
+        int64_t most = mt_setting_size(dearest, plan);
+        if (largest.size > 0)
+            remedy->plan = mt_fit_with_size(remedy->plan, dearest, largest.size < most ? largest.size : most);
+    }
+    return measure(&remedy->plan, &remedy->fit);
+}
+
+/* Whether what the change brings along makes the run fit by itself. */
+static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_setting change, struct mt_fit_changes changes)
+{
+    if (change == MT_SETTING_IMPL || !changes.has[MT_SETTING_IMPL])
+        return false;
+    for (size_t i = 0; i < answer->single_count; i++)
+        if (mt_fit_changes_dearest(answer->single[i].changes) == MT_SETTING_IMPL)
+            return answer->single[i].fit.fits;
+    return false;
+}
+
+static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings);
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        mt_setting change = settings[i];
+        const struct mt_fit_changes changes = mt_fit_changes_for(plan, change);
+        if (!mt_setting_can_change(change, plan) || is_more_than_needed(answer, change, changes))
+            continue;
+        struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
+        remedy->changes = changes;
+        status = make_remedy(plan, answer->fit.capacity_bytes, remedy);
+    }
+    return status;
+}
+
+/* Adds the remedy that is all of these changes. */
+static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes changes, struct mt_fit_answer *answer)
+{
+    struct mt_fit_remedy *remedy = &answer->combined[answer->combined_count++];
+    remedy->changes = changes;
+    return make_remedy(plan, answer->fit.capacity_bytes, remedy);
+}
+
+/* The first pair that fits, by its dearer change, then by the other one. */
+static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
+{
+    for (size_t dearer = 1; dearer < answer->single_count; dearer++) {
+        for (size_t cheaper = 0; cheaper < dearer; cheaper++) {
+            const struct mt_fit_changes both =
+                mt_fit_changes_join(answer->single[cheaper].changes, answer->single[dearer].changes);
+            const struct mt_run_plan least = mt_fit_changes_apply(*plan, both);
+            bool fits;
+            mt_status status = check(&least, &fits);
+            if (status != MT_OK || fits)
+                return status == MT_OK ? combine(plan, both, answer) : status;
+        }
+    }
+    return MT_OK;
+}
+
+/* What to order runs by, whether or not they fit. */
+static uint64_t taken_bytes(const struct mt_fit *fit)
+{
+    return fit->fits ? fit->reserved_bytes : fit->enough_bytes;
+}
+
+/* The single remedy that needs least, but for `other`. */
+static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer, const struct mt_fit_remedy *other)
+{
+    const struct mt_fit_remedy *least = NULL;
+    for (const struct mt_fit_remedy *single = answer->single; single < answer->single + answer->single_count; single++)
+        if (single != other && (least == NULL || taken_bytes(&single->fit) < taken_bytes(&least->fit)))
+            least = single;
+    return least;
+}
+
+/* All changes that help each by itself; how many in *out_count. */
+static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t *out_count)
+{
+    struct mt_fit_changes all = {0};
+    *out_count = 0;
+    for (size_t i = 0; i < answer->single_count; i++) {
+        if (taken_bytes(&answer->single[i].fit) >= taken_bytes(&answer->fit))
+            continue;
+        all = mt_fit_changes_join(all, answer->single[i].changes);
+        ++*out_count;
+    }
+    return mt_fit_changes_without_overlap(all);
+}
+
+/* No pair fits: how far the two best go, and all that help together. */
+static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
+{
+    size_t helpful_count;
+    const struct mt_fit_changes all = helpful(answer, &helpful_count);
+    if (helpful_count < 2)
+        return MT_OK;
+    const struct mt_fit_remedy *best = find_least(answer, NULL), *second = find_least(answer, best);
+    mt_status status = combine(plan, mt_fit_changes_join(best->changes, second->changes), answer);
+    return status == MT_OK && helpful_count > 2 ? combine(plan, all, answer) : status;
+}
+
+/* The changes that help and cost training nothing: it computes the same with them. */
+static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
+{
+    size_t count;
+    struct mt_fit_changes changes = helpful(answer, &count);
+    for (mt_setting change = 0; change < MT_SETTING_COUNT; change++)
+        changes.has[change] = changes.has[change] && !mt_setting_table[change].change.is_felt;
+    return changes;
+}
+
+/* Where the least change is a cut, what of it remains after everything that is free: nothing, maybe. */
+static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
+{
+    const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
+    struct mt_fit_changes changes = free_changes(answer);
+    mt_setting cut = best != NULL ? mt_fit_changes_dearest(best->changes) : MT_SETTING_COUNT;
+    if (!is_cut(cut) || mt_fit_changes_dearest(changes) == MT_SETTING_COUNT)
+        return MT_OK;
+    changes.has[cut] = true;
+    answer->gentler.changes = changes;
+    mt_status status = make_remedy(plan, answer->fit.capacity_bytes, &answer->gentler);
+    answer->has_gentler = status == MT_OK && answer->gentler.fit.fits &&
+                          mt_setting_size(cut, &answer->gentler.plan) > mt_setting_size(cut, &best->plan);
+    if (mt_setting_size(cut, &answer->gentler.plan) == mt_setting_size(cut, plan))
+        answer->gentler.changes.has[cut] = false;
+    return status;
+}
+
+static mt_status add_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
+{
+    mt_status status = find_singles(plan, answer);
+    if (status == MT_OK && mt_fit_best_remedy(answer) == NULL) {
+        status = find_pair(plan, answer);
+        if (status == MT_OK && answer->combined_count == 0)
+            status = find_best_effort(plan, answer);
+    }
+    return status == MT_OK ? find_gentler(plan, answer) : status;
+}
+
+mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out)
+{
+    *out = (struct mt_fit_answer){0};
+    mt_status status = measure(plan, &out->fit);
+    return status == MT_OK && !out->fit.fits ? add_remedies(plan, out) : status;
+}
+
+mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out)
+{
+    mt_status status = mt_fit_find_remedies(plan, out);
+    if (status == MT_OK)
+        status = find_largest(plan, MT_SETTING_BATCH, out->fit.capacity_bytes, &out->batch);
+    if (status == MT_OK)
+        status = find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
+    if (status == MT_OK)
+        status = find_largest_model(plan, &out->largest_model);
+    return status == MT_OK ? mt_fit_find_smallest_card(plan, card_reserve_bytes, &out->smallest_card) : status;
+}
+
+static const struct mt_fit_remedy *first_that_fits(const struct mt_fit_remedy *remedies, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (remedies[i].fit.fits)
+            return &remedies[i];
+    return NULL;
+}
+
+const struct mt_fit_remedy *mt_fit_best_remedy(const struct mt_fit_answer *answer)
+{
+    const struct mt_fit_remedy *single = first_that_fits(answer->single, answer->single_count);
+    return single != NULL ? single : first_that_fits(answer->combined, answer->combined_count);
+}

@@ -1,0 +1,86 @@
+/* Does a run fit a device, what would make it fit, and how large may it be? Each answer is a simulation of the very run
+ * that it is about, nothing is estimated.
+ *
+ * Whether a size fits does not only depend on how much is live: a sequence a little longer may leave other holes and fit
+ * where a shorter one does not. So what is said to fit was simulated, and so was every larger size that is said not to;
+ * but that a larger batch or sequence asks for no fewer bytes at once is relied on, which bounds the search. */
+#ifndef MT_ANALYSIS_FIT_H
+#define MT_ANALYSIS_FIT_H
+
+#include "analysis/fit_changes.h"
+
+/* How a run and a device get along.
+ * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
+ * reserved_bytes is 0. */
+struct mt_fit {
+    bool fits;
+    uint64_t capacity_bytes;  /* of the device, all of it */
+    uint64_t reserved_bytes;  /* fits: its peak of reserved bytes there */
+    uint64_t enough_bytes;    /* does not fit: a capacity that was seen to do, where MT_FIT_UNIT less does not, or is no
+                                 more than the device has, or than the run allocates */
+    uint64_t unlimited_bytes; /* its peak of reserved bytes where memory has no end; above capacity_bytes it fits only
+                                 because the allocator gives cached segments back and asks anew */
+};
+
+/* What is left of the capacity; of what does not fit, what is missing, below 0. */
+static inline int64_t mt_fit_room_bytes(const struct mt_fit *fit)
+{
+    return (int64_t)fit->capacity_bytes - (int64_t)(fit->fits ? fit->reserved_bytes : fit->enough_bytes);
+}
+
+enum { MT_FIT_UNIT = 2 << 20 };
+
+/* One or several changes, and what the run would need with them. */
+struct mt_fit_remedy {
+    struct mt_fit_changes changes;
+    struct mt_run_plan plan; /* with the changes: of the dearest, if that is a size, the largest that fits, else 1 */
+    struct mt_fit fit;
+};
+
+enum { MT_MOST_COMBINED = 2 };
+
+/* How large a batch or a sequence may be.
+ * Invariants: size <= tried_to; no size above `size` up to tried_to fits. */
+struct mt_fit_largest {
+    int64_t size;     /* the largest that was seen to fit; 0: none */
+    int64_t tried_to; /* every larger size up to here was simulated */
+    bool is_certain;  /* and whatever is larger still asks for more bytes at once than there are */
+};
+
+/* All that `fit` tells.
+ * Invariants: if the run fits, there are no remedies; if a single one fits, nothing is combined. */
+struct mt_fit_answer {
+    struct mt_fit fit;
+    struct mt_fit_remedy single[MT_SETTING_COUNT]; /* those that are a change, cheapest first; one that needs the fused
+                                                     implementation with it, if that alone does not do */
+    size_t single_count;
+    struct mt_fit_remedy
+        combined[MT_MOST_COMBINED]; /* the cheapest pair that fits; or the two best, and all together */
+    size_t combined_count;
+    bool has_gentler;             /* the least change cuts the batch or the sequence, and would have to cut less with */
+    struct mt_fit_remedy gentler; /* this: all changes with which training computes the same, and the rest of the cut */
+    struct mt_fit_largest batch, seq; /* with the run as it is otherwise */
+    const char *largest_model;        /* of mt_model_names; NULL: none */
+    const char *smallest_card;        /* of mt_device_cards, that the run as it is fits; NULL: none */
+};
+
+/* Finds the first part of it, how the run fits and what would make it fit, for a plan whose device is a simulated one
+ * (simulation.h). Borrows the plan's texts. */
+mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out);
+
+/* The card with the least memory, of mt_device_cards and of several the first, that the run fits with reserve_bytes of
+ * its memory left; NULL: none. */
+mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out);
+
+/* Finds all of it for a plan whose device is a simulated one (simulation.h), of cards with reserve_bytes of their memory
+ * left. Borrows the plan's texts. */
+mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out);
+
+/* Makes a remedy of a change, and of the implementation that knows it where the run has another one: its changes and its
+ * plan, nothing is simulated. False if it would change nothing, or nothing that can be run. */
+bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out);
+
+/* The first remedy that fits, the least change; NULL if none does. */
+const struct mt_fit_remedy *mt_fit_best_remedy(const struct mt_fit_answer *answer);
+
+#endif

@@ -1,0 +1,295 @@
+#include "analysis/session.h"
+
+#include "analysis/placement.h"
+#include "analysis/run_settings.h"
+#include "base/clock.h"
+#include "base/interner.h"
+#include "base/memory.h"
+#include "trace/query/trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that is open during a run, in the order of opening. */
+struct session {
+    const struct mt_run_plan *plan;
+    const struct mt_session_observer *observer;
+    struct mt_run_result *result;
+    struct mt_device *device;
+    struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
+    const struct mt_interner *interner; /* of the sink that is used */
+    struct mt_recorder *recorder;       /* NULL: not traced */
+    struct mt_sink sink;
+    struct mt_alloc *alloc;
+    struct mt_plan *placement; /* NULL: none is followed */
+    uint64_t last_step_ns;     /* when the last step ended, by the host's clock; 0: there was none */
+};
+
+/* Tells the observer something that the caller should know, though the run goes on. */
+static void note(const struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const struct session *session, const char *format, ...)
+{
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&text, format, arguments) < 0)
+        mt_host_exhausted("a note");
+    va_end(arguments);
+    session->observer->note(session->observer->context, text);
+    free(text);
+}
+
+static void measure(struct session *session, const char *name, int64_t step, double value)
+{
+    if (session->recorder != NULL)
+        mt_recorder_measure(session->recorder, name, step, value);
+}
+
+/* What the driver says that this process holds, beside what the allocator holds at the same moment. A device without a
+ * driver to ask leaves no reading. */
+static void measure_memory(struct session *session, int64_t step)
+{
+    struct mt_device_memory memory;
+    struct mt_alloc_stats stats;
+    if (session->recorder == NULL || mt_device_memory(session->device, &memory) != MT_OK)
+        return;
+    mt_alloc_stats(session->alloc, &stats);
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } readings[] = {{"memory:driver_used", memory.used_bytes},
+                    {"memory:context", memory.context_bytes},
+                    {"memory:library", memory.library_bytes},
+                    {"memory:free", memory.free_bytes},
+                    {"memory:total", memory.total_bytes},
+                    {"memory:requested", stats.all.requested_bytes},
+                    {"memory:allocated", stats.all.allocated_bytes},
+                    {"memory:reserved", stats.reserved_bytes}};
+    for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++)
+        measure(session, readings[i].name, step, (double)readings[i].bytes);
+}
+
+static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms)
+{
+    char name[MT_BYTES_TEXT];
+    snprintf(name, sizeof name, "phase_ms:%s", mt_phase_name(phase));
+    measure(context, name, step, ms);
+}
+
+/* The host's time since the last step ended; NAN after the first. */
+static double take_wall_ms(struct session *session)
+{
+    uint64_t last_ns = session->last_step_ns;
+    session->last_step_ns = mt_clock_ns();
+    return last_ns != 0 ? (double)(session->last_step_ns - last_ns) * 1e-6 : NAN;
+}
+
+static void append(double **numbers, int64_t count, double number)
+{
+    *numbers = mt_host_resize(*numbers, (size_t)count + 1, sizeof **numbers);
+    (*numbers)[count] = number;
+}
+
+static void on_step_done(void *context, int64_t step, int64_t total, double loss, double step_ms)
+{
+    struct session *session = context;
+    struct mt_run_result *result = session->result;
+    append(&result->losses, result->step_count, loss);
+    append(&result->step_ms, result->step_count, step_ms);
+    append(&result->wall_ms, result->step_count, take_wall_ms(session));
+    result->step_count++;
+    if (!isnan(loss))
+        measure(session, "loss", step, loss);
+    measure(session, "step_ms", step, step_ms);
+    if (result->executes && !isnan(result->wall_ms[step]))
+        measure(session, "wall_ms", step, result->wall_ms[step]);
+    if (step + 1 == total)
+        measure_memory(session, step);
+    session->observer->step_done(session->observer->context, step, total, loss);
+}
+
+static void on_grad_norm(void *context, const char *parameter, double norm)
+{
+    struct session *session = context;
+    struct mt_run_result *result = session->result;
+    result->grad_norms = mt_host_room(result->grad_norms, result->grad_norm_count, sizeof *result->grad_norms);
+    result->grad_norms[result->grad_norm_count++] = (struct mt_grad_norm){mt_host_strdup(parameter), norm};
+    struct mt_text name = {0};
+    mt_text_add(&name, "grad_norm:%s", parameter);
+    measure(session, name.data, 0, norm);
+    mt_text_release(&name);
+}
+
+mt_status mt_run_device_open(const char *spelling, const struct mt_session_observer *observer, struct mt_device **out)
+{
+    if (strcmp(spelling, MT_DEVICE_AUTO) != 0)
+        return mt_device_open(spelling, out);
+    mt_status status = mt_device_open("cuda", out);
+    if (status != MT_NO_DEVICE)
+        return status;
+    status = mt_device_open("sim", out);
+    if (status == MT_OK)
+        note(&(struct session){.observer = observer},
+             "there is no usable GPU: this is %s, where memory is planned and nothing is executed", (*out)->name);
+    return status;
+}
+
+/* What can't be watched does not keep the run from running. */
+static void watch_kernels(struct session *session)
+{
+    if (session->plan->watches_kernels && mt_device_watch_kernels(session->device) != MT_OK)
+        note(session, "%s; the run goes on without records of kernels", mt_last_error());
+}
+
+static mt_status open_device(struct session *session)
+{
+    mt_status status = mt_run_device_open(session->plan->device, session->observer, &session->device);
+    if (status != MT_OK)
+        return status;
+    session->result->executes = mt_device_executes(session->device);
+    snprintf(session->result->device, sizeof session->result->device, "%s", session->device->name);
+    watch_kernels(session);
+    return MT_OK;
+}
+
+static mt_status open_trace(struct session *session)
+{
+    const struct mt_run_plan *plan = session->plan;
+    if (plan->trace == NULL) {
+        session->interner = session->own_interner = mt_interner_create();
+        session->sink = mt_sink_discarding(session->own_interner);
+        return MT_OK;
+    }
+    struct mt_settings settings = mt_settings_of_plan(plan, session->device);
+    struct mt_run_setting *stored = mt_host_alloc(settings.count * sizeof *stored);
+    for (size_t i = 0; i < settings.count; i++)
+        stored[i] = (struct mt_run_setting){settings.rows[i].name, settings.rows[i].value};
+    struct mt_run_info info = {.name = plan->name,
+                               .device = session->device->name,
+                               .capacity_bytes = session->device->capacity_bytes,
+                               .settings = stored,
+                               .setting_count = settings.count};
+    mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);
+    mt_settings_release(&settings);
+    free(stored);
+    session->result->is_untraceable = status != MT_OK;
+    if (status != MT_OK)
+        return status;
+    session->sink = *mt_recorder_sink(session->recorder);
+    session->interner = mt_recorder_interner(session->recorder);
+    session->result->run = mt_recorder_run(session->recorder);
+    return MT_OK;
+}
+
+/* The trace keeps what it lacks. */
+static void report_lost_kernels(struct session *session)
+{
+    uint64_t lost = mt_device_lost_kernels(session->device);
+    if (!mt_device_watches_kernels(session->device))
+        return;
+    measure(session, MT_LOST_KERNELS, -1, (double)lost);
+    if (lost > 0)
+        note(session, "CUPTI lost %" PRIu64 " records of kernels", lost);
+}
+
+/* The trace keeps how far the plan was followed. */
+static void report_plan(struct session *session)
+{
+    const struct mt_run_result *result = session->result;
+    if (session->placement == NULL)
+        return;
+    measure(session, "plan:bytes", MT_NO_STEP, (double)result->plan_bytes);
+    measure(session, "plan:peak_bytes", MT_NO_STEP, (double)result->plan_peak_bytes);
+    measure(session, "plan:planned_requests", MT_NO_STEP, (double)result->stats.planned_requests);
+    measure(session, "plan:unplanned_requests", MT_NO_STEP, (double)result->stats.unplanned_requests);
+}
+
+/* Why the training failed; the caller's. */
+static char *describe_failure(const struct session *session)
+{
+    const struct mt_run_result *result = session->result;
+    struct mt_text text = {0};
+    mt_text_add(&text, "%s", mt_last_error());
+    if (result->status == MT_OUT_OF_MEMORY)
+        session->observer->describe_refusal(session->observer->context, &result->stats.last_refusal, session->interner,
+                                            &text);
+    return text.data;
+}
+
+/* Training that fails leaves what it found until then; the text is kept, since more may fail before it is printed. */
+static void train(struct session *session)
+{
+    struct mt_training_observer observer = {.context = session,
+                                            .step_done = on_step_done,
+                                            .phase_time = on_phase_time,
+                                            .grad_norm = session->plan->wants_grad_norms ? on_grad_norm : NULL};
+    struct mt_run_result *result = session->result;
+    measure_memory(session, -1);
+    result->status = mt_training_run(session->device, session->alloc, &session->plan->config, &observer);
+    mt_alloc_stats(session->alloc, &result->stats);
+    if (result->status != MT_OK)
+        result->error = describe_failure(session);
+    report_lost_kernels(session);
+    report_plan(session);
+}
+
+/* What can't be planned is run all the same. */
+static void follow_plan(struct session *session)
+{
+    if (!session->plan->follows_plan)
+        return;
+    if (mt_placement_follow(session->plan, session->alloc, &session->placement) != MT_OK) {
+        note(session, "%s; the run goes on without a plan", mt_last_error());
+        return;
+    }
+    session->result->plan_bytes = mt_plan_bytes(session->placement);
+    session->result->plan_peak_bytes = mt_plan_peak_bytes(session->placement);
+}
+
+static mt_run_state end_state(const struct mt_run_result *result)
+{
+    if (result->status == MT_OK)
+        return MT_RUN_DONE;
+    return result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
+}
+
+mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session_observer *observer,
+                         struct mt_run_result *out)
+{
+    *out = (struct mt_run_result){0};
+    struct session session = {.plan = plan, .observer = observer, .result = out};
+    mt_status status = open_device(&session);
+    if (status == MT_OK)
+        status = open_trace(&session);
+    if (status == MT_OK)
+        status = mt_alloc_create(session.device, &session.sink, &plan->alloc, &session.alloc);
+    if (status == MT_OK) {
+        follow_plan(&session);
+        train(&session);
+    } else {
+        out->status = status;
+    }
+    if (session.alloc != NULL)
+        mt_alloc_destroy(session.alloc);
+    mt_plan_destroy(session.placement);
+    mt_status closed = mt_recorder_close(session.recorder, end_state(out));
+    mt_interner_destroy(session.own_interner);
+    if (session.device != NULL)
+        mt_device_close(session.device);
+    return mt_status_keep(status, closed);
+}
+
+void mt_run_result_release(struct mt_run_result *result)
+{
+    free(result->losses);
+    free(result->step_ms);
+    free(result->wall_ms);
+    free(result->error);
+    for (size_t i = 0; i < result->grad_norm_count; i++)
+        free(result->grad_norms[i].parameter);
+    free(result->grad_norms);
+}

@@ -1,0 +1,133 @@
+#include "answer/escape.h"
+
+#include "base/utf8.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+size_t mt_text_width(const char *text, size_t bytes)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < bytes; i++)
+        width += !mt_continues_character(text[i]);
+    return width;
+}
+
+/* C0 and C1 control characters and DEL. */
+static bool is_control(const char *text, int length)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    return (length == 1 && (byte[0] < 0x20 || byte[0] == 0x7F)) || (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0);
+}
+
+/* How many bytes at `name` may be shown as they are. */
+static int visible_length(const char *name)
+{
+    int length = 0;
+    for (;;) {
+        const char *at = name + length;
+        int next = *at != '\0' ? mt_utf8_length(at) : 0;
+        if (next == 0 || is_control(at, next))
+            return length;
+        length += next;
+    }
+}
+
+void mt_text_add_visible(struct mt_text *out, const char *name)
+{
+    for (;;) {
+        int plain = visible_length(name);
+        mt_text_add(out, "%.*s", plain, name);
+        name += plain;
+        if (*name == '\0')
+            return;
+        mt_text_add(out, "\\x%02x", (unsigned char)*name++);
+    }
+}
+
+void mt_text_add_markup(struct mt_text *out, const char *text)
+{
+    static const char special[] = "&<>\"'";
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"};
+    struct mt_text visible = {0};
+    mt_text_add_visible(&visible, text);
+    for (const char *rest = mt_text_get(&visible); *rest != '\0';) {
+        int plain = (int)strcspn(rest, special);
+        mt_text_add(out, "%.*s", plain, rest);
+        rest += plain;
+        if (*rest != '\0')
+            mt_text_add(out, "%s", entities[strchr(special, *rest++) - special]);
+    }
+    mt_text_release(&visible);
+}
+
+/* Whether the character at `at` of `text` would mean something. A low line inside a word does not. */
+static bool is_markdown(const char *text, size_t at)
+{
+    if (text[at] == '_')
+        return at == 0 || !isalnum((unsigned char)text[at - 1]) || !isalnum((unsigned char)text[at + 1]);
+    return strchr("\\`*[]<>&|~$", text[at]) != NULL;
+}
+
+void mt_text_add_markdown(struct mt_text *out, const char *text)
+{
+    struct mt_text visible = {0};
+    mt_text_add_visible(&visible, text);
+    const char *rest = mt_text_get(&visible);
+    for (size_t i = 0; rest[i] != '\0'; i++)
+        mt_text_add(out, is_markdown(rest, i) ? "\\%c" : "%c", rest[i]);
+    mt_text_release(&visible);
+}
+
+/* What a terminal would obey, spelled so that a shell reads it and a terminal does not: $'a\x1bb'. */
+static void add_escaped_word(struct mt_text *out, const char *word)
+{
+    mt_text_add(out, "$'");
+    while (*word != '\0') {
+        int shown = visible_length(word);
+        for (int i = 0; i < shown; i++)
+            mt_text_add(out, word[i] == '\'' || word[i] == '\\' ? "\\%c" : "%c", word[i]);
+        word += shown;
+        if (*word != '\0')
+            mt_text_add(out, "\\x%02x", (unsigned char)*word++);
+    }
+    mt_text_add(out, "'");
+}
+
+void mt_text_add_shell_word(struct mt_text *out, const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-+=:,@%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        mt_text_add(out, "%s", word);
+        return;
+    }
+    if (word[visible_length(word)] != '\0') {
+        add_escaped_word(out, word);
+        return;
+    }
+    mt_text_add(out, "'");
+    for (; *word != '\0'; word++)
+        mt_text_add(out, *word == '\'' ? "'\\''" : "%c", *word);
+    mt_text_add(out, "'");
+}
+
+/* Quotes are doubled, and the field is put between two. */
+static void add_quoted(struct mt_text *out, const char *field)
+{
+    mt_text_add(out, "\"");
+    while (*field != '\0') {
+        size_t length = strcspn(field, "\"");
+        mt_text_add(out, "%.*s%s", (int)length, field, field[length] == '"' ? "\"\"" : "");
+        field += length + (field[length] == '"');
+    }
+    mt_text_add(out, "\"");
+}
+
+void mt_text_add_csv(struct mt_text *out, const char *field)
+{
+    if (field[strcspn(field, ",\"\r\n")] != '\0')
+        add_quoted(out, field);
+    else
+        mt_text_add(out, "%s", field);
+}

@@ -1,0 +1,249 @@
+#include "answer/output_file.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "trace/store/trace_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666, ALL_MODES = 0777 };
+
+/* Invariants: `partial` is NULL if it is written or appended to under its own name, and both names are NULL if it is
+ * the standard output; `error` is the errno of the first write that failed, 0 if none has. */
+struct mt_output_file {
+    char *name, *partial;
+    gzFile stream; /* also of what is not compressed */
+    int error;
+    bool is_terminal;
+    size_t used; /* of the buffer */
+    char buffer[BUFFER_BYTES];
+};
+
+static bool ends_in_gz(const char *name)
+{
+    size_t length = name != NULL ? strlen(name) : 0;
+    return length > 3 && strcmp(name + length - 3, ".gz") == 0;
+}
+
+static void destroy(struct mt_output_file *file)
+{
+    free(file->name);
+    free(file->partial);
+    free(file);
+}
+
+static const char *what(const struct mt_output_file *file)
+{
+    return file->name != NULL ? file->name : "the output";
+}
+
+static mt_status fail_to_write(const struct mt_output_file *file, int error)
+{
+    return mt_fail(MT_NOT_WRITTEN, "can't write %s: %s", what(file), strerror(error));
+}
+
+/* Where a symbolic link leads, so that the link stays one. */
+static char *resolve(const char *name)
+{
+    char *target = realpath(name, NULL);
+    return target != NULL ? target : mt_host_strdup(name);
+}
+
+/* Of two files that are not there yet: whether both names lead to one. */
+static bool is_same_place(const char *a, const char *b)
+{
+    char *of_a = mt_host_strdup(a), *of_b = mt_host_strdup(b); /* which dirname changes */
+    const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+    struct stat folder_a, folder_b;
+    bool is_same = stat(dirname(of_a), &folder_a) == 0 && stat(dirname(of_b), &folder_b) == 0 &&
+                   folder_a.st_dev == folder_b.st_dev && folder_a.st_ino == folder_b.st_ino &&
+                   strcmp(name_a != NULL ? name_a + 1 : a, name_b != NULL ? name_b + 1 : b) == 0;
+    free(of_a);
+    free(of_b);
+    return is_same;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    bool has_a = stat(a, &of_a) == 0, has_b = stat(b, &of_b) == 0;
+    if (!has_a && !has_b)
+        return is_same_place(a, b);
+    return has_a && has_b && S_ISREG(of_a.st_mode) && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+static bool is_standard_output(const char *name)
+{
+    return name == NULL || strcmp(name, "-") == 0;
+}
+
+/* Any trace: whether the command reads it, as --trace or in a FILE:RUN, or not. */
+static mt_status check_no_trace(const char *name)
+{
+    if (is_standard_output(name) || !mt_trace_file_is_database(name))
+        return MT_OK;
+    return mt_fail(MT_USAGE, "%s is a trace or another database, which would be lost: name another file", name);
+}
+
+mt_status mt_output_file_check(const char *option, const char *name, const char *other)
+{
+    if (is_standard_output(name))
+        return MT_OK;
+    if (name[0] == '\0')
+        return mt_fail(MT_USAGE, "%s: the file's name is empty", option);
+    if (other != NULL && is_same_file(name, other))
+        return mt_fail(MT_USAGE, "%s %s is %s itself: name another file", option, name, other);
+    mt_status status = check_no_trace(name);
+    return status == MT_OK ? status : mt_fail_context(status, "%s", option);
+}
+
+/* Opens what will be renamed, or the name itself if it is appended to or is no file that could be replaced. Who may read a
+ * file may read what replaces it, and nobody else. */
+static int open_descriptor(struct mt_output_file *file, mt_output_form form)
+{
+    struct stat found;
+    if (form == MT_OUTPUT_APPENDED)
+        return open(file->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, FILE_MODE);
+    bool is_there = stat(file->name, &found) == 0;
+    if (is_there && !S_ISREG(found.st_mode))
+        return open(file->name, O_WRONLY | O_CLOEXEC);
+    struct mt_text partial = {0};
+    mt_text_add(&partial, "%s.%ld", file->name, (long)getpid());
+    file->partial = partial.data;
+    mode_t mode = is_there ? found.st_mode & ALL_MODES : FILE_MODE;
+    int descriptor = open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (is_there && descriptor >= 0)
+        fchmod(descriptor, mode); /* what the umask took; not every file system has modes */
+    return descriptor;
+}
+
+static bool is_compressed(const struct mt_output_file *file, mt_output_form form)
+{
+    return form == MT_OUTPUT_COMPRESSED || (form == MT_OUTPUT_BY_NAME && ends_in_gz(file->name));
+}
+
+static mt_status open_stream(struct mt_output_file *file, mt_output_form form)
+{
+    int descriptor = file->name != NULL ? open_descriptor(file, form) : dup(STDOUT_FILENO);
+    if (descriptor < 0)
+        return fail_to_write(file, errno);
+    file->is_terminal = isatty(descriptor) == 1;
+    if (file->is_terminal && is_compressed(file, form)) {
+        close(descriptor);
+        return mt_fail(MT_USAGE, "what is compressed is nothing for a terminal: give it a file with -o, or a pipe");
+    }
+    file->stream = gzdopen(descriptor, is_compressed(file, form) ? "wb" : "wbT");
+    if (file->stream == NULL)
+        mt_host_exhausted("memory for a compressed file");
+    return MT_OK;
+}
+
+mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_output_file **out)
+{
+    mt_status status = check_no_trace(name);
+    if (status != MT_OK)
+        return status;
+    struct mt_output_file *file = mt_host_alloc(sizeof *file);
+    file->name = is_standard_output(name) ? NULL : resolve(name);
+    status = open_stream(file, form);
+    if (status != MT_OK) {
+        destroy(file);
+        return status;
+    }
+    *out = file;
+    return MT_OK;
+}
+
+static void write_out(struct mt_output_file *file, const void *data, size_t bytes)
+{
+    if (file->error != 0 || bytes == 0)
+        return;
+    errno = 0;
+    if (gzwrite(file->stream, data, (unsigned)bytes) <= 0)
+        file->error = errno != 0 ? errno : EIO;
+}
+
+static void flush(struct mt_output_file *file)
+{
+    write_out(file, file->buffer, file->used);
+    file->used = 0;
+}
+
+void mt_output_file_write(struct mt_output_file *file, const void *data, size_t bytes)
+{
+    const char *rest = data;
+    while (bytes > 0) {
+        size_t room = BUFFER_BYTES - file->used, part = bytes < room ? bytes : room;
+        memcpy(file->buffer + file->used, rest, part);
+        file->used += part;
+        rest += part;
+        bytes -= part;
+        if (file->used == BUFFER_BYTES)
+            flush(file);
+    }
+}
+
+void mt_output_file_print(struct mt_output_file *file, const char *text)
+{
+    mt_output_file_write(file, text, strlen(text));
+}
+
+mt_status mt_output_file_go_on(const struct mt_output_file *file)
+{
+    return file->error == 0 ? MT_OK : fail_to_write(file, file->error);
+}
+
+bool mt_output_file_is_terminal(const struct mt_output_file *file)
+{
+    return file->is_terminal;
+}
+
+/* Writes what is left, of the compressed stream too. */
+static void finish_stream(struct mt_output_file *file)
+{
+    flush(file);
+    errno = 0;
+    if (gzclose(file->stream) != Z_OK && file->error == 0)
+        file->error = errno != 0 ? errno : EIO;
+}
+
+/* Gives it its name, or takes it away. */
+static mt_status settle(const struct mt_output_file *file, mt_status status)
+{
+    if (file->partial == NULL)
+        return status;
+    if (status == MT_OK && rename(file->partial, file->name) != 0)
+        status = fail_to_write(file, errno);
+    if (status != MT_OK)
+        unlink(file->partial);
+    return status;
+}
+
+mt_status mt_output_file_close(struct mt_output_file *file, mt_status status)
+{
+    finish_stream(file);
+    bool reader_has_left = file->name == NULL && file->error == EPIPE;
+    if (status == MT_OK)
+        status = mt_output_file_go_on(file);
+    status = reader_has_left ? MT_OK : settle(file, status);
+    destroy(file);
+    return status;
+}
+
+mt_status mt_output_file_put(const char *name, mt_output_form form, const char *text)
+{
+    struct mt_output_file *file;
+    mt_status status = mt_output_file_open(name, form, &file);
+    if (status != MT_OK)
+        return status;
+    mt_output_file_print(file, text);
+    return mt_output_file_close(file, MT_OK);
+}

@@ -1,0 +1,192 @@
+/* Rows of answers, described once.
+ *
+ * A row is a struct of whoever computed it. Its description lists its fields: name, kind, place in the struct, heading and
+ * meaning. JSON, CSV, tables and docs/json.md are all made from that list, so none of them can have a field that another
+ * lacks by mistake.
+ *
+ *   struct + struct mt_row_type ──┬─▶ mt_row_json      {"max_bytes": 1048576}
+ *                                 ├─▶ mt_table         1.00 MiB            (table.h)
+ *                                 ├─▶ mt_row_stream    rows as they come   (row_stream.h)
+ *                                 └─▶ mt_rows_document docs/json.md
+ *
+ * Threads: descriptions are constant; everything else belongs to its caller. */
+#ifndef MT_ANSWER_ROW_H
+#define MT_ANSWER_ROW_H
+
+#include "base/text.h"
+#include "base/types.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The kind of a field, which decides its type in the struct, in JSON and in a table. X(kind, its type in JSON). */
+#define MT_FIELD_KINDS(X)                                                                                              \
+    X(TEXT, "text")                         /* const char *; NULL is null, and empty in a table */                     \
+    X(DIGITS, "text")                       /* const char * that holds a number */                                     \
+    X(NAME, "text or null")                 /* const char *; NULL and "" are null */                                   \
+    X(INTEGER, "integer")                   /* int64_t */                                                              \
+    X(STREAM, "integer")                    /* mt_stream */                                                            \
+    X(KNOWN, "integer or null")             /* int64_t; below 0 is null, and "-" in a table */                         \
+    X(STEP, "integer or null")              /* int64_t; below 0 is null: before the first step */                      \
+    X(COUNT, "integer")                     /* uint64_t */                                                             \
+    X(BYTES, "integer")                     /* uint64_t; a table shows 1.00 MiB */                                     \
+    X(SOME_BYTES, "integer or null")        /* uint64_t; 0 is null, and "-" in a table */                              \
+    X(DIFFERENCE, "integer")                /* int64_t of bytes; a table shows +1.00 MiB */                            \
+    X(SIGNED_BYTES, "integer")              /* int64_t; a table shows -1.00 MiB */                                     \
+    X(NANOSECONDS, "integer")               /* uint64_t; a table shows milliseconds */                                 \
+    X(FLAG, "true or false")                /* bool; "yes" or "no" */                                                  \
+    X(NUMBER, "number or null")             /* double; NAN is null, and "-" in a table */                              \
+    X(MS, "number or null")                 /* double of milliseconds; a table shows three decimals */                 \
+    X(SHARE, "number or null")              /* double, of 1; a table shows 41.7 % */                                   \
+    X(CHOICE, "text")                       /* int: an index of `names` */                                             \
+    X(VALUE, "any")                         /* json_t *, borrowed; NULL is null. For what has no fixed fields */       \
+    X(ROW, "object")                        /* a struct of type `of` in the row */                                     \
+    X(ROW_OR_NULL, "object or null")        /* a pointer to one; NULL is null */                                       \
+    X(SOME_ROWS, "list of objects or null") /* as ROWS; a NULL pointer is null */                                      \
+    X(ROWS, "list of objects")              /* a pointer to the first of some, with a size_t that counts them */
+
+typedef enum mt_field_kind {
+#define X(kind, json) MT_FIELD_##kind,
+    MT_FIELD_KINDS(X)
+#undef X
+} mt_field_kind;
+
+struct mt_row_type;
+
+/* A field of a row. */
+struct mt_field {
+    const char *name;             /* in JSON and CSV */
+    const char *heading;          /* of its column in tables; NULL: tables leave it out */
+    const char *meaning;          /* for docs/json.md; NULL: the name says it */
+    size_t offset;                /* of the value in the struct */
+    size_t count_offset;          /* of the count of MT_FIELD_ROWS */
+    const struct mt_row_type *of; /* of MT_FIELD_ROW, _ROW_OR_NULL and _ROWS */
+    const char *const *names;     /* of MT_FIELD_CHOICE */
+    const char *format;           /* of MT_FIELD_NUMBER in tables, for printf; NULL: "%.2f" */
+    mt_field_kind kind;
+    bool is_shown_only; /* in tables, and not in JSON or CSV */
+};
+
+/* A kind of row. Field names are unique. */
+struct mt_row_type {
+    size_t bytes;                  /* of the struct, and so from one row of an array to the next */
+    const struct mt_field *fields; /* ends with a NULL name */
+};
+
+/* Where the member is; does not compile if it has another type than that. */
+#define MT_FIELD_AT(row, member, type) (offsetof(row, member) + 0 * sizeof((type *)0 == &((row *)0)->member))
+
+/* Entries of a list of fields: MT_FIELD(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size", "as requested"). */
+#define MT_FIELD(field_kind, type, row, member, field_name, title, words)                                              \
+    {                                                                                                                  \
+        .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, type), .name = (field_name),                 \
+        .heading = (title), .meaning = (words)                                                                         \
+    }
+/* The same of a field that tables alone have: MT_SHOWN(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size"). */
+#define MT_SHOWN(field_kind, type, row, member, field_name, title)                                                     \
+    {                                                                                                                  \
+        .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, type), .name = (field_name),                 \
+        .heading = (title), .is_shown_only = true                                                                      \
+    }
+#define MT_TEXT(...) MT_FIELD(TEXT, const char *, __VA_ARGS__)
+#define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
+#define MT_DIGITS(...) MT_FIELD(DIGITS, const char *, __VA_ARGS__)
+#define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
+#define MT_STREAM(...) MT_FIELD(STREAM, mt_stream, __VA_ARGS__)
+#define MT_KNOWN(...) MT_FIELD(KNOWN, int64_t, __VA_ARGS__)
+#define MT_STEP(...) MT_FIELD(STEP, int64_t, __VA_ARGS__)
+#define MT_COUNT(...) MT_FIELD(COUNT, uint64_t, __VA_ARGS__)
+#define MT_BYTES(...) MT_FIELD(BYTES, uint64_t, __VA_ARGS__)
+#define MT_SOME_BYTES(...) MT_FIELD(SOME_BYTES, uint64_t, __VA_ARGS__)
+#define MT_DIFFERENCE(...) MT_FIELD(DIFFERENCE, int64_t, __VA_ARGS__)
+#define MT_SIGNED_BYTES(...) MT_FIELD(SIGNED_BYTES, int64_t, __VA_ARGS__)
+#define MT_NANOSECONDS(...) MT_FIELD(NANOSECONDS, uint64_t, __VA_ARGS__)
+#define MT_FLAG(...) MT_FIELD(FLAG, bool, __VA_ARGS__)
+#define MT_NUMBER(...) MT_FIELD(NUMBER, double, __VA_ARGS__)
+#define MT_NUMBER_AS(row, member, field_name, title, shown_as, words)                                                  \
+    {                                                                                                                  \
+        .kind = MT_FIELD_NUMBER, .offset = MT_FIELD_AT(row, member, double), .name = (field_name), .heading = (title), \
+        .format = (shown_as), .meaning = (words)                                                                       \
+    }
+#define MT_SHARE(...) MT_FIELD(SHARE, double, __VA_ARGS__)
+#define MT_MS(...) MT_FIELD(MS, double, __VA_ARGS__)
+#define MT_VALUE(...) MT_FIELD(VALUE, json_t *, __VA_ARGS__)
+#define MT_CHOICE(row, member, field_name, title, words, texts)                                                        \
+    {                                                                                                                  \
+        .kind = MT_FIELD_CHOICE,                                                                                       \
+        .offset = offsetof(row, member) + 0 * sizeof(char[sizeof((row *)0)->member == 4 ? 1 : -1]),                    \
+        .name = (field_name), .heading = (title), .meaning = (words), .names = (texts)                                 \
+    }
+#define MT_ROW(row, member, field_name, type, words)                                                                   \
+    {                                                                                                                  \
+        .kind = MT_FIELD_ROW, .offset = offsetof(row, member), .name = (field_name), .of = (type), .meaning = (words)  \
+    }
+#define MT_ROW_OR_NULL(row, member, field_name, type, words)                                                           \
+    {                                                                                                                  \
+        .kind = MT_FIELD_ROW_OR_NULL, .offset = offsetof(row, member), .name = (field_name), .of = (type),             \
+        .meaning = (words)                                                                                             \
+    }
+#define MT_ROWS(row, member, count, field_name, type, words)                                                           \
+    {                                                                                                                  \
+        .kind = MT_FIELD_ROWS, .offset = offsetof(row, member), .count_offset = MT_FIELD_AT(row, count, size_t),       \
+        .name = (field_name), .of = (type), .meaning = (words)                                                         \
+    }
+#define MT_SOME_ROWS(row, member, count, field_name, type, words)                                                      \
+    {                                                                                                                  \
+        .kind = MT_FIELD_SOME_ROWS, .offset = offsetof(row, member), .count_offset = MT_FIELD_AT(row, count, size_t),  \
+        .name = (field_name), .of = (type), .meaning = (words)                                                         \
+    }
+#define MT_FIELDS_END                                                                                                  \
+    {                                                                                                                  \
+        .name = NULL                                                                                                   \
+    }
+
+/* The description of a struct by its list of fields. */
+#define MT_ROW_TYPE(row, list)                                                                                         \
+    {                                                                                                                  \
+        .bytes = sizeof(row), .fields = (list)                                                                         \
+    }
+
+/* Returns the field of that name; there must be one. */
+const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name);
+
+/* Returns the row as a JSON object, its fields in their order; the caller releases it. */
+json_t *mt_row_json(const struct mt_row_type *type, const void *row);
+
+/* Adds the row's fields to an object. */
+void mt_row_add_json(const struct mt_row_type *type, const void *row, json_t *object);
+
+/* Returns `count` rows, one behind the other, as a JSON list; the caller releases it. */
+json_t *mt_rows_json(const struct mt_row_type *type, const void *rows, size_t count);
+
+/* Returns the field as JSON; the caller releases it. */
+json_t *mt_field_json(const struct mt_field *field, const void *row);
+
+/* Adds the field as people read it: "1.00 MiB", "step 2", "-". */
+void mt_field_add_shown(const struct mt_field *field, const void *row, struct mt_text *out);
+
+/* Adds the field as JSON has it, for CSV: all digits, text unquoted, nothing for null. Not for rows in a row. */
+void mt_field_add_exact(const struct mt_field *field, const void *row, struct mt_text *out);
+
+/* True if columns of the field are aligned right, as numbers are. */
+bool mt_field_is_number(const struct mt_field *field);
+
+/* Adds a Markdown table of the fields, name, type and meaning, and those of rows within, each named by its path. */
+void mt_row_type_document(const struct mt_row_type *type, struct mt_text *out);
+
+/* Returns a JSON string of text in any encoding: bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
+json_t *mt_json_text(const char *text);
+
+/* Returns a number, or null where it is NAN or infinite. */
+json_t *mt_json_number(double value);
+
+/* Writes "step 2", or "init" for what precedes the first, into `text` of MT_BYTES_TEXT bytes, and returns it. */
+char *mt_format_step(int64_t step, char *text);
+
+/* Writes "41.7 %" into `text` of MT_BYTES_TEXT bytes and returns it: "<0.1 %" and ">-0.1 %" for what is not 0 and would
+ * round to 0.0 %; "-" for a whole that is not above 0. */
+char *mt_format_share(double part, double whole, char *text);
+
+#endif

@@ -1,0 +1,28 @@
+/* Rows written as they come, so that an answer of any length needs little memory: CSV (RFC 4180, with a header) or JSON
+ * ({…head…, "rows": [{…}, …]}). */
+#ifndef MT_ANSWER_ROW_STREAM_H
+#define MT_ANSWER_ROW_STREAM_H
+
+#include "answer/output_file.h"
+#include "answer/row.h"
+
+typedef enum mt_row_form { MT_ROWS_CSV, MT_ROWS_JSON } mt_row_form;
+
+/* Rows under way. */
+struct mt_row_stream {
+    struct mt_output_file *file;    /* borrowed */
+    const struct mt_row_type *type; /* of fields without rows in them */
+    mt_row_form form;
+    uint64_t count; /* of rows so far */
+};
+
+/* Begins the answer: a header of CSV, or the members of `head`, an object that is not empty. Takes `head`. */
+void mt_row_stream_begin(struct mt_row_stream *stream, struct mt_output_file *file, mt_row_form form,
+                         const struct mt_row_type *type, json_t *head);
+
+/* Writes a row. Fails with MT_NOT_WRITTEN once more writing is useless: what a visitor of rows returns. */
+mt_status mt_row_stream_add(struct mt_row_stream *stream, const void *row);
+
+void mt_row_stream_end(struct mt_row_stream *stream);
+
+#endif

@@ -1,0 +1,59 @@
+/* Tables for people: aligned columns, a header, names made safe for a terminal.
+ *
+ * Rows are kept until they are printed, so that the columns fit. A long table is printed part by part while it is made,
+ * and its columns only grow. So print its title before you add rows.
+ *
+ * On a terminal that is too narrow, columns of text are shortened with an ellipsis, the widest first; numbers and dates
+ * never are. Columns that can be spared are left out before texts become too short to be told apart. If nothing helps,
+ * lines break and all is shown. The same holds where the output is a file or a pipe. */
+#ifndef MT_ANSWER_TABLE_H
+#define MT_ANSWER_TABLE_H
+
+#include "answer/row.h"
+
+#include <stdio.h>
+
+typedef enum mt_align { MT_ALIGN_LEFT, MT_ALIGN_RIGHT } mt_align;
+
+struct mt_column {
+    const char *title;
+    mt_align align;
+};
+
+/* The place that tables are printed on. */
+struct mt_screen {
+    FILE *file;                     /* borrowed */
+    int columns;                    /* of the terminal; 0: it is none, or does not say */
+    bool is_styled;                 /* headers may be bold */
+    void (*note)(const char *text); /* is told once of a table which columns were left out */
+};
+
+struct mt_table;
+
+/* Creates a table with columns for those fields of a row, their names separated by blanks. `spare` names the fields that a
+ * narrow terminal may leave out, the first of them first, likewise; NULL: none. The headings are borrowed. */
+struct mt_table *mt_table_of_rows(struct mt_screen screen, const struct mt_row_type *type, const char *fields,
+                                  const char *spare);
+
+/* Adds rows of the table's type, one behind the other. */
+void mt_table_add_rows(struct mt_table *table, const void *rows, size_t count);
+
+/* Creates a table whose cells are added one by one. Borrows the columns. */
+struct mt_table *mt_table_of_cells(struct mt_screen screen, const struct mt_column *columns, size_t count);
+
+/* Names the columns that can be spared by their titles, as above; NULL ends the list, which is borrowed. Call before rows
+ * are added. */
+void mt_table_spare(struct mt_table *table, const char *const *titles);
+
+/* Adds the next cell of the row; a row is complete when every column has one. The text is copied and made visible. */
+void mt_table_add(struct mt_table *table, const char *text);
+void mt_table_add_number(struct mt_table *table, int64_t number);
+void mt_table_add_bytes(struct mt_table *table, uint64_t bytes);
+void mt_table_add_share(struct mt_table *table, double part, double whole); /* as mt_format_share writes it */
+
+/* Prints the rest of the table; the header also if it has no rows. */
+void mt_table_print(struct mt_table *table);
+
+void mt_table_destroy(struct mt_table *table); /* may be NULL */
+
+#endif

@@ -1,0 +1,134 @@
+#include "cli/run/told_session.h"
+
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/output/way_out.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_note(void *context, const char *text)
+{
+    (void)context;
+    mt_note("%s", text);
+}
+
+/* One line that overwrites itself, for a person who waits. */
+static void show_progress(void *context, int64_t step, int64_t total, double loss)
+{
+    (void)context;
+    if (!mt_notes_are_on_terminal())
+        return;
+    fprintf(stderr, "\rstep %" PRId64 " of %" PRId64, step + 1, total);
+    if (!isnan(loss))
+        fprintf(stderr, ", loss %.4f", loss);
+    fputs(step + 1 < total ? "  " : "\r\033[K", stderr);
+    fflush(stderr);
+}
+
+static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_interner *interner, struct mt_text *out)
+{
+    const struct mt_label *label = mt_interner_find_label(interner, refusal->label);
+    const struct mt_span *span = mt_interner_find_span(interner, refusal->span);
+    if (label == NULL)
+        return;
+    mt_text_add(out, "\nasked by    %s for %s: %s, %s, in %s", span != NULL ? span->path : "the program", label->op,
+                mt_interner_category_name(interner, label->category), mt_role_name(label->role),
+                mt_phase_name(label->phase));
+}
+
+/* Its largest category that is not yet told, which is then 0; MT_MOST_CATEGORIES if all are. */
+static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
+{
+    mt_category largest = MT_MOST_CATEGORIES;
+    *out_bytes = 0;
+    for (mt_category c = 0; c < MT_MOST_CATEGORIES; c++) {
+        if (live_bytes[c] <= *out_bytes)
+            continue;
+        *out_bytes = live_bytes[c];
+        largest = c;
+    }
+    if (largest != MT_MOST_CATEGORIES)
+        live_bytes[largest] = 0;
+    return largest;
+}
+
+/* Largest first, those below a hundredth together. */
+static void add_live(struct mt_alloc_refusal refusal, const struct mt_interner *interner, struct mt_text *out)
+{
+    char size[MT_BYTES_TEXT];
+    uint64_t whole = 0, told = 0, bytes;
+    for (int c = 0; c < MT_MOST_CATEGORIES; c++)
+        whole += refusal.live_bytes[c];
+    mt_text_add(out, "\nlive        %s", mt_format_bytes(whole, size));
+    for (mt_category c = take_largest(refusal.live_bytes, &bytes); c != MT_MOST_CATEGORIES && bytes >= whole / 100;
+         c = take_largest(refusal.live_bytes, &bytes)) {
+        mt_text_add(out, "%s %s %s", told == 0 ? ":" : ",", mt_interner_category_name(interner, c),
+                    mt_format_bytes(bytes, size));
+        told += bytes;
+    }
+    if (told < whole)
+        mt_text_add(out, "%s the rest %s", told == 0 ? ":" : ",", mt_format_bytes(whole - told, size));
+}
+
+static void add_next(const char *trace, struct mt_text *out)
+{
+    if (trace == NULL)
+        return;
+    mt_text_add(out, "\nask next    memtrace oom");
+    if (strcmp(trace, MT_DEFAULT_TRACE) != 0) {
+        mt_text_add(out, " --trace ");
+        mt_text_add_shell_word(out, trace);
+    }
+    mt_text_add(out, ", which tells why that was, and what would have sufficed");
+}
+
+/* Adds the lines that follow the allocator's message: who asked, what was live by category, what was given back in vain,
+ * and what to ask next of the trace, if there is one. Adds nothing if every request was met. */
+static void describe_refusal(void *context, const struct mt_alloc_refusal *refusal, const struct mt_interner *interner,
+                             struct mt_text *out)
+{
+    const struct mt_run_plan *plan = context;
+    char size[MT_BYTES_TEXT];
+    if (refusal->requested_bytes == 0)
+        return;
+    add_asker(refusal, interner, out);
+    add_live(*refusal, interner, out);
+    if (refusal->released_bytes > 0)
+        mt_text_add(out, "\ngiven back  %s of cached segments, in vain: every segment that is left has a live block",
+                    mt_format_bytes(refusal->released_bytes, size));
+    else
+        mt_text_add(out, "\ngiven back  nothing: no segment was idle");
+    add_next(plan->trace, out);
+}
+
+static struct mt_session_observer observer_of(const struct mt_run_plan *plan)
+{
+    return (struct mt_session_observer){
+        .context = (void *)plan, .note = print_note, .step_done = show_progress, .describe_refusal = describe_refusal};
+}
+
+/* Adds to a failure of opening a device what can be done about it. */
+static mt_status advise_device(mt_status status, const char *spelling)
+{
+    if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
+        return status;
+    return mt_fail_way_out(status, "--device sim plans without a GPU");
+}
+
+mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *out)
+{
+    const struct mt_session_observer observer = observer_of(plan);
+    mt_status status = mt_run_session(plan, &observer, out);
+    if (out->is_untraceable)
+        return mt_way_out_of_writing(status, "memtrace run --no-trace");
+    return advise_device(status, plan->device);
+}
+
+mt_status mt_told_device_open(const char *spelling, struct mt_device **out)
+{
+    const struct mt_session_observer observer = observer_of(NULL);
+    return advise_device(mt_run_device_open(spelling, &observer, out), spelling);
+}

@@ -1,0 +1,469 @@
+/* The table of settings, with the functions of the rows that their kind alone does not serve. */
+#include "model/settings.h"
+
+#include <stddef.h>
+#include <string.h>
+
+const char *const mt_mode_names[] = {
+    [MT_MODE_INFER] = "infer", [MT_MODE_FWD] = "fwd", [MT_MODE_FWD_BWD] = "fwd_bwd", NULL};
+const char *const mt_attention_names[] = {[MT_ATTENTION_CUSTOM] = "custom",
+                                          [MT_ATTENTION_SOFTMAX] = "softmax",
+                                          [MT_ATTENTION_WEIGHTS] = "weights",
+                                          [MT_ATTENTION_FLASH] = "flash",
+                                          NULL};
+const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", NULL};
+const char *const mt_implementation_names[] = {
+    [MT_IMPLEMENTATION_EAGER] = "eager", [MT_IMPLEMENTATION_FUSED] = "fused", NULL};
+static const char *const switch_names[] = {"off", "on", NULL};
+static const char *const autocast_names[] = {"off", "bf16", NULL};
+static const char *const zero_grad_names[] = {
+    [MT_ZERO_GRAD_BEFORE_BACKWARD] = "before-backward", [MT_ZERO_GRAD_BEFORE_FORWARD] = "before-forward", NULL};
+static const char *const init_names[] = {[MT_INIT_RANDOM] = "random", [MT_INIT_REFERENCE] = "reference", NULL};
+static const char *const data_names[] = {[MT_DATA_RANDOM] = "random", [MT_DATA_REFERENCE] = "reference", NULL};
+static const char *const weight_cast_names[] = {[MT_WEIGHT_CAST_REGION] = "region",
+                                                [MT_WEIGHT_CAST_LAYER] = "layer",
+                                                [MT_WEIGHT_CAST_PERSISTENT] = "persistent",
+                                                NULL};
+static const char *const checkpoint_names[] = {[MT_CHECKPOINT_OFF] = "off", [MT_CHECKPOINT_BLOCK] = "block", NULL};
+static const char *const optimizer_in_backward_names[] = {[MT_OPTIMIZER_IN_BACKWARD_OFF] = "off",
+                                                          [MT_OPTIMIZER_IN_BACKWARD_ON] = "on",
+                                                          [MT_OPTIMIZER_IN_BACKWARD_BESIDE] = "beside",
+                                                          NULL};
+
+static bool is_always_told(const struct mt_run_plan *plan)
+{
+    (void)plan;
+    return true;
+}
+
+static bool is_fused(const struct mt_run_plan *plan)
+{
+    return plan->config.implementation == MT_IMPLEMENTATION_FUSED;
+}
+
+static bool is_full_step(const struct mt_run_plan *plan)
+{
+    return plan->config.mode == MT_MODE_FWD_BWD;
+}
+
+/* The model, by its name or by a file of sizes. */
+
+static bool is_file(const char *model)
+{
+    const char *suffix = strrchr(model, '.');
+    return (suffix != NULL && strcmp(suffix, ".json") == 0) || strchr(model, '/') != NULL;
+}
+
+static mt_status parse_model(const char *text, struct mt_run_plan *plan)
+{
+    if (is_file(text))
+        return mt_model_config_read(text, &plan->config.model);
+    mt_status status = mt_model_config_named(text, &plan->config.model);
+    if (status == MT_OK)
+        return MT_OK;
+    return mt_fail(status, "%s; a file of sizes is given as FILE.json or ./FILE", mt_last_error());
+}
+
+static void format_model(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    mt_text_add(out, "%s", plan->config.model.name);
+}
+
+static bool has_sizes_of(const struct mt_model_config *a, const struct mt_model_config *b)
+{
+    return a->vocab == b->vocab && a->d_model == b->d_model && a->d_ff == b->d_ff && a->layers == b->layers &&
+           a->heads == b->heads;
+}
+
+/* True if the model's name stands for its sizes. */
+static bool is_named_model(const struct mt_run_plan *plan)
+{
+    const struct mt_model_config *model = &plan->config.model;
+    struct mt_model_config named;
+    for (size_t i = 0; mt_model_names[i] != NULL; i++)
+        if (strcmp(mt_model_names[i], model->name) == 0)
+            return mt_model_config_named(model->name, &named) == MT_OK && has_sizes_of(model, &named);
+    return false;
+}
+
+static bool is_model_of_sizes(const struct mt_run_plan *plan)
+{
+    return !is_named_model(plan);
+}
+
+/* The tokens, by a word or by a file. */
+
+static mt_status parse_data(const char *text, struct mt_run_plan *plan)
+{
+    struct mt_training_config *config = &plan->config;
+    config->data = MT_DATA_FILE;
+    config->data_file = text;
+    for (int i = 0; data_names[i] != NULL; i++)
+        if (strcmp(data_names[i], text) == 0)
+            config->data = (mt_data)i;
+    return MT_OK;
+}
+
+static void format_data(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    const struct mt_training_config *config = &plan->config;
+    mt_text_add(out, "%s", config->data == MT_DATA_FILE ? config->data_file : data_names[config->data]);
+}
+
+/* The allocator's settings, which are several. */
+
+static mt_status parse_alloc(const char *text, struct mt_run_plan *plan)
+{
+    return mt_alloc_settings_parse(text, &plan->alloc);
+}
+
+static void format_alloc(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    mt_alloc_settings_format(&plan->alloc, out);
+}
+
+static void format_alloc_short(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    mt_alloc_settings_format_short(&plan->alloc, out);
+}
+
+static bool is_not_tight(const struct mt_run_plan *plan)
+{
+    return plan->alloc.policy != MT_POLICY_TIGHT;
+}
+
+static void apply_tight(struct mt_run_plan *plan)
+{
+    plan->alloc = (struct mt_alloc_settings){.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX};
+}
+
+/* Attention and casts of weights, which the fused implementation has others of. */
+
+static void settle_attention(struct mt_run_plan *plan)
+{
+    if (is_fused(plan))
+        plan->config.attention =
+            mt_attention_takes_flash(&plan->config.model) ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
+}
+
+static void settle_weight_cast(struct mt_run_plan *plan)
+{
+    if (is_fused(plan))
+        plan->config.weight_cast = MT_WEIGHT_CAST_PERSISTENT;
+}
+
+static bool is_attention_told(const struct mt_run_plan *plan)
+{
+    return is_fused(plan) || !mt_setting_is_usual(MT_SETTING_ATTENTION, plan);
+}
+
+/* Without autocast there is nothing to cast. */
+static bool is_weight_cast_told(const struct mt_run_plan *plan)
+{
+    return is_fused(plan) ? plan->config.autocast : !mt_setting_is_usual(MT_SETTING_WEIGHT_CAST, plan);
+}
+
+/* Returns the attention that keeps least of those that the heads allow. */
+static mt_attention_kind least_attention(const struct mt_training_config *config)
+{
+    struct mt_training_config flash = *config;
+    flash.attention = MT_ATTENTION_FLASH;
+    return mt_training_config_check(&flash) == MT_OK ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
+}
+
+static bool keeps_more_than_least(const struct mt_run_plan *plan)
+{
+    return plan->config.attention < least_attention(&plan->config);
+}
+
+static void apply_least_attention(struct mt_run_plan *plan)
+{
+    plan->config.attention = least_attention(&plan->config);
+}
+
+static bool can_cast_by_layer(const struct mt_run_plan *plan)
+{
+    return is_fused(plan) && plan->config.autocast && plan->config.weight_cast != MT_WEIGHT_CAST_LAYER;
+}
+
+/* Attention and casts as they are by themselves, but under autocast the casts that take least. */
+static void apply_fused(struct mt_run_plan *plan)
+{
+    struct mt_training_config *config = &plan->config;
+    config->implementation = MT_IMPLEMENTATION_FUSED;
+    config->attention = least_attention(config);
+    config->weight_cast = config->autocast ? MT_WEIGHT_CAST_LAYER : MT_WEIGHT_CAST_PERSISTENT;
+}
+
+/* Autocast may cost more than it saves, so off is a change, too; not of fused, where casts of a layer take less. */
+static bool can_change_precision(const struct mt_run_plan *plan)
+{
+    return plan->config.parameter_dtype == MT_F32 && !(is_fused(plan) && plan->config.autocast);
+}
+
+/* Takes casts of weights that the implementation knows. */
+static void apply_other_precision(struct mt_run_plan *plan)
+{
+    plan->config.autocast = !plan->config.autocast;
+    if (!is_fused(plan))
+        plan->config.weight_cast = MT_WEIGHT_CAST_REGION;
+}
+
+/* What backward leaves. */
+
+static bool keeps_gradients(const struct mt_run_plan *plan)
+{
+    return is_full_step(plan) && plan->config.zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD &&
+           plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
+}
+
+static bool updates_after_backward(const struct mt_run_plan *plan)
+{
+    return is_full_step(plan) && plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
+}
+
+static bool keeps_blocks(const struct mt_run_plan *plan)
+{
+    return plan->config.mode != MT_MODE_INFER && plan->config.checkpoint != MT_CHECKPOINT_BLOCK;
+}
+
+#define FIELD(member) .offset = offsetof(struct mt_run_plan, member)
+#define CHOICE(member) FIELD(member), .kind = MT_SETTING_IS_CHOICE
+#define SWITCH(member) FIELD(member), .kind = MT_SETTING_IS_SWITCH
+#define INTEGER(member) FIELD(member), .kind = MT_SETTING_IS_INTEGER, .value = "N"
+/* The place in a command, in a report, among changes and in an answer. */
+#define RANKS(...) .rank = {__VA_ARGS__}
+
+const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
+    [MT_SETTING_MODEL] = {.name = "model",
+                          .kind = MT_SETTING_IS_TEXT,
+                          .value = "NAME|FILE.json",
+                          .help = "small, medium, large, xl, 2.7B (the default), or a file with sizes",
+                          .choices = mt_model_names,
+                          .title = "model",
+                          .axis = MT_AXIS_ALWAYS,
+                          .is_plain = true,
+                          RANKS(20, 10, 0, 0),
+                          .parse = parse_model,
+                          .format = format_model,
+                          .is_told = is_named_model},
+    [MT_SETTING_VOCAB] = {.name = "vocab",
+                          INTEGER(config.model.vocab),
+                          .help = "size of the vocabulary, in place of the model's",
+                          .is_size = true,
+                          RANKS(30, 0, 0, 0),
+                          .is_told = is_model_of_sizes},
+    [MT_SETTING_D_MODEL] = {.name = "d_model",
+                            INTEGER(config.model.d_model),
+                            .help = "width of the residual stream",
+                            .is_size = true,
+                            .goes_by_model = true,
+                            RANKS(31, 0, 0, 0),
+                            .is_told = is_model_of_sizes},
+    [MT_SETTING_D_FF] = {.name = "d_ff",
+                         INTEGER(config.model.d_ff),
+                         .help = "width of the feed-forward net",
+                         .is_size = true,
+                         .goes_by_model = true,
+                         RANKS(32, 0, 0, 0),
+                         .is_told = is_model_of_sizes},
+    [MT_SETTING_LAYERS] = {.name = "layers",
+                           INTEGER(config.model.layers),
+                           .help = "how many layers",
+                           .is_size = true,
+                           .goes_by_model = true,
+                           RANKS(33, 0, 0, 0),
+                           .is_told = is_model_of_sizes},
+    [MT_SETTING_HEADS] = {.name = "heads",
+                          INTEGER(config.model.heads),
+                          .help = "attention heads of a layer",
+                          .is_size = true,
+                          .goes_by_model = true,
+                          RANKS(34, 0, 0, 0),
+                          .is_told = is_model_of_sizes},
+    [MT_SETTING_ROPE] = {.name = "rope",
+                         SWITCH(config.model.rope),
+                         .choices = switch_names,
+                         .value = "CHOICE",
+                         .help = "rotary position embedding (off)",
+                         .title = "RoPE",
+                         RANKS(40, 30, 0, 0)},
+    [MT_SETTING_MODE] = {.name = "mode",
+                         CHOICE(config.mode),
+                         .choices = mt_mode_names,
+                         .value = "infer|fwd|fwd_bwd",
+                         .help = "no gradients, gradients kept, or a full training step (fwd_bwd)",
+                         .axis = MT_AXIS_ALWAYS,
+                         .is_plain = true,
+                         RANKS(100, 0, 0, 10)},
+    [MT_SETTING_AUTOCAST] = {.name = "autocast",
+                             SWITCH(config.autocast),
+                             .choices = autocast_names,
+                             .value = "off|bf16",
+                             .help = "mixed precision (off)",
+                             .axis = MT_AXIS_ALWAYS,
+                             RANKS(110, 0, 30, 20),
+                             .change = {.is_one = can_change_precision,
+                                        .apply = apply_other_precision,
+                                        .is_felt = true}},
+    [MT_SETTING_ATTENTION] = {.name = "attention",
+                              CHOICE(config.attention),
+                              .choices = mt_attention_names,
+                              .value = "custom|softmax|weights|flash",
+                              .help = "its steps that are one op: 3, 2, 1 or no matrices are kept; fused has the last "
+                                      "two (custom; of fused: flash, or weights where flash does not take the heads)",
+                              .former = "custom",
+                              .title = "attention",
+                              .axis = MT_AXIS_IF_VARIED,
+                              RANKS(170, 60, 40, 30),
+                              .change = {.is_one = keeps_more_than_least, .apply = apply_least_attention},
+                              .settle = settle_attention,
+                              .is_told = is_attention_told},
+    [MT_SETTING_SEQ] = {.name = "seq",
+                        INTEGER(config.seq),
+                        .help = "tokens in a sequence (256)",
+                        .axis = MT_AXIS_ALWAYS,
+                        RANKS(50, 0, 100, 100),
+                        .change = {.value = 1, .is_cut = true, .is_felt = true},
+                        .is_told = is_always_told},
+    [MT_SETTING_BATCH] = {.name = "batch",
+                          INTEGER(config.batch),
+                          .help = "sequences in a step (4)",
+                          .title = "batch",
+                          .axis = MT_AXIS_ALWAYS,
+                          RANKS(60, 20, 90, 90),
+                          .change = {.value = 1, .is_cut = true, .is_felt = true},
+                          .is_told = is_always_told},
+    [MT_SETTING_ZERO_GRAD] = {.name = "zero_grad",
+                              CHOICE(config.zero_grad),
+                              .choices = zero_grad_names,
+                              .value = "before-backward|before-forward",
+                              .help = "when the last step's gradients go (before-backward)",
+                              .title = "zero grad",
+                              .axis = MT_AXIS_IF_VARIED,
+                              RANKS(190, 110, 10, 80),
+                              .change = {.is_one = keeps_gradients, .value = MT_ZERO_GRAD_BEFORE_FORWARD}},
+    [MT_SETTING_MATMUL] = {.name = "matmul",
+                           CHOICE(config.math),
+                           .choices = mt_matmul_names,
+                           .value = "CHOICE",
+                           .help = "how matrix products of fp32 are computed (fp32)",
+                           .title = "products",
+                           RANKS(180, 40, 0, 0)},
+    [MT_SETTING_STEPS] = {.name = "steps",
+                          INTEGER(config.steps),
+                          .help = "how many steps (3)",
+                          .effect = MT_EFFECT_OF_MEMORY,
+                          RANKS(70, 0, 0, 0)},
+    [MT_SETTING_WARMUP] = {.name = "warmup",
+                           INTEGER(config.warmup),
+                           .help = "steps before them; traced, numbered first, not timed (0)",
+                           .effect = MT_EFFECT_OF_STEPS,
+                           RANKS(80, 0, 0, 0)},
+    [MT_SETTING_INIT] = {.name = "init",
+                         CHOICE(config.init),
+                         .choices = init_names,
+                         .value = "CHOICE",
+                         .help = "how parameters begin (random)",
+                         .effect = MT_EFFECT_NONE,
+                         RANKS(200, 0, 0, 0)},
+    [MT_SETTING_DATA] = {.name = "data",
+                         .kind = MT_SETTING_IS_TEXT,
+                         .choices = data_names,
+                         .value = "random|reference|FILE",
+                         .help = "the tokens (random), or the bytes of a file",
+                         .effect = MT_EFFECT_OF_MEMORY,
+                         RANKS(210, 0, 0, 0),
+                         .parse = parse_data,
+                         .format = format_data},
+    [MT_SETTING_SEED] = {.name = "seed",
+                         INTEGER(config.seed),
+                         .help = "of random parameters and tokens (0)",
+                         .effect = MT_EFFECT_NONE,
+                         RANKS(90, 0, 0, 0)},
+    [MT_SETTING_IMPL] = {.name = "impl",
+                         CHOICE(config.implementation),
+                         .choices = mt_implementation_names,
+                         .value = "eager|fused",
+                         .help = "op by op, or by hand for speed and size (eager)",
+                         .title = "implementation",
+                         .axis = MT_AXIS_IF_VARIED,
+                         RANKS(120, 50, 50, 40),
+                         .change = {.value = MT_IMPLEMENTATION_FUSED, .apply = apply_fused}},
+    [MT_SETTING_WEIGHT_CAST] = {.name = "weight_cast",
+                                CHOICE(config.weight_cast),
+                                .choices = weight_cast_names,
+                                .value = "persistent|region|layer",
+                                .help = "how long bf16 copies of weights live (persistent; of eager: region)",
+                                .former = "region",
+                                .title = "weight casts",
+                                .axis = MT_AXIS_IF_VARIED,
+                                RANKS(130, 80, 60, 50),
+                                .change = {.is_one = can_cast_by_layer, .value = MT_WEIGHT_CAST_LAYER},
+                                .settle = settle_weight_cast,
+                                .is_told = is_weight_cast_told},
+    [MT_SETTING_CHECKPOINT] = {.name = "checkpoint",
+                               CHOICE(config.checkpoint),
+                               .choices = checkpoint_names,
+                               .value = "off|block",
+                               .help = "of fused: keep of a block its input alone, and compute it again in backward "
+                                       "(off)",
+                               .former = "off",
+                               .title = "checkpoint",
+                               .axis = MT_AXIS_IF_VARIED,
+                               .is_of_fused = true,
+                               RANKS(140, 90, 80, 60),
+                               .change = {.is_one = keeps_blocks, .value = MT_CHECKPOINT_BLOCK}},
+    [MT_SETTING_OPTIMIZER_IN_BACKWARD] =
+        {.name = "optimizer_in_backward",
+         CHOICE(config.optimizer_in_backward),
+         .choices = optimizer_in_backward_names,
+         .value = "off|on|beside",
+         .help = "of fused: a complete gradient updates its parameter and goes; beside: on a second stream (off)",
+         .former = "off",
+         .title = "optimizer in backward",
+         .axis = MT_AXIS_IF_VARIED,
+         .is_of_fused = true,
+         RANKS(150, 100, 70, 70),
+         .change = {.is_one = updates_after_backward, .value = MT_OPTIMIZER_IN_BACKWARD_ON}},
+    [MT_SETTING_CUDA_GRAPH] = {.name = "cuda_graph",
+                               SWITCH(config.cuda_graph),
+                               .choices = switch_names,
+                               .value = "CHOICE",
+                               .help = "queue forward and backward as one, once they repeat (off)",
+                               .former = "off",
+                               .title = "CUDA graph",
+                               .effect = MT_EFFECT_OF_STEPS,
+                               RANKS(160, 130, 0, 0)},
+    [MT_SETTING_ALLOC] = {.name = "alloc",
+                          .kind = MT_SETTING_IS_TEXT,
+                          .value = "SETTINGS",
+                          .help = "policy=tight or policy=torch,max_split=…,… (policy=tight)",
+                          .title = "allocator",
+                          .list_begin = "policy=",
+                          .axis = MT_AXIS_IF_VARIED,
+                          .is_plain = true,
+                          RANKS(220, 70, 20, 110),
+                          .change = {.is_one = is_not_tight, .apply = apply_tight},
+                          .parse = parse_alloc,
+                          .format = format_alloc,
+                          .format_short = format_alloc_short},
+    [MT_SETTING_PLAN] = {.name = "plan",
+                         SWITCH(follows_plan),
+                         .choices = switch_names,
+                         .value = "CHOICE",
+                         .help = "find the place of every block beforehand, by simulating the first steps (off)",
+                         .former = "off",
+                         .title = "plan",
+                         RANKS(230, 120, 0, 120)},
+    [MT_SETTING_DEVICE] = {.name = "device",
+                           FIELD(device),
+                           .kind = MT_SETTING_IS_TEXT,
+                           .title = "device",
+                           RANKS(10, 140, 0, 0),
+                           .is_told = is_always_told},
+    [MT_SETTING_KERNELS] = {.name = "kernels",
+                            SWITCH(watches_kernels),
+                            .choices = switch_names,
+                            .effect = MT_EFFECT_NONE},
+};

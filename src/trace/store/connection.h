@@ -1,0 +1,141 @@
+/* SQLite as the trace's rooms use it: a connection and its statements. Failures are an mt_status with their text.
+ *
+ * Failures: MT_BAD_TRACE if the file is no SQLite database or is damaged; for a statement that SQLite does not understand,
+ * MT_USAGE if a user wrote it and MT_BAD_TRACE if it is one of ours, since every trace has their tables and columns;
+ * MT_FAILED for everything else (disk full, locked, …).
+ *
+ * Reading the rows of a query takes one shape. No step of it needs a check, because a failure passes through all of them:
+ *
+ *   struct mt_statement *statement;
+ *   mt_status status = mt_database_prepare(database, "SELECT … WHERE run = ?", &statement);
+ *   mt_statement_bind_integer(statement, 1, run);
+ *   while (mt_statement_next(statement, &status))
+ *       … mt_statement_integer(statement, 0) …
+ *   mt_statement_finalize(statement);
+ *   return status;
+ *
+ * Threads: a connection and its statements are used by one thread at a time. */
+#ifndef MT_TRACE_CONNECTION_H
+#define MT_TRACE_CONNECTION_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mt_database;
+struct mt_statement;
+struct sqlite3;
+
+typedef enum mt_access {
+    MT_ACCESS_READ,
+    MT_ACCESS_READ_UNCHANGING, /* nobody writes the file: SQLite puts nothing beside it */
+    MT_ACCESS_WRITE,           /* makes the file if there is none */
+} mt_access;
+
+/* Connects to the database at `path`, which is copied, with SQLite's defensive settings. Nothing that the file's own
+ * schema says is trusted. The caller closes *out, also after a failure. */
+mt_status mt_database_connect(const char *path, mt_access access, struct mt_database **out);
+
+/* Frees the connection; its statements must have been finalized. `database` may be NULL. */
+void mt_database_close(struct mt_database *database);
+
+/* Closes as mt_database_close does, for a writer: first folds the WAL into the file. Then the trace is one file, and a
+ * reader without write permission can open it. If a reader is in the way, the WAL stays until the next writer closes. */
+mt_status mt_database_close_as_one_file(struct mt_database *database);
+
+/* Returns the path as it was given to connect; borrowed. */
+const char *mt_database_path(const struct mt_database *database);
+
+/* Returns SQLite's connection, for what this header does not offer. */
+struct sqlite3 *mt_database_handle(struct mt_database *database);
+
+/* Runs statements without parameters or results, separated by semicolons. */
+mt_status mt_database_execute(struct mt_database *database, const char *sql);
+
+/* Begin and end a transaction; it can't be nested. Rollback does nothing if there is none. */
+mt_status mt_database_begin(struct mt_database *database);
+mt_status mt_database_commit(struct mt_database *database);
+void mt_database_rollback(struct mt_database *database);
+
+/* Begin and end reading one state of the file. SQLite then locks the file once and not for every statement, which would
+ * take longer than to read a row. May be nested, and lie in a transaction. */
+mt_status mt_database_begin_reading(struct mt_database *database);
+void mt_database_end_reading(struct mt_database *database);
+
+/* Runs a statement without parameters; *out is the first column of its first row, 0 if that is NULL or absent. */
+mt_status mt_database_integer(struct mt_database *database, const char *sql, int64_t *out);
+
+/* Prepares one statement. Fails with MT_USAGE if `sql` has another one after it. The caller finalizes *out before the
+ * connection is closed; it is NULL after a failure. */
+mt_status mt_database_prepare(struct mt_database *database, const char *sql, struct mt_statement **out);
+
+/* Prepares a statement that a user wrote: if SQLite makes no sense of it, that is MT_USAGE. */
+mt_status mt_database_prepare_question(struct mt_database *database, const char *sql, struct mt_statement **out);
+
+/* Prepares "INSERT OR REPLACE INTO table (columns) VALUES (?, …)" with a parameter for each of the `columns`, which commas
+ * separate, in their order. */
+mt_status mt_database_prepare_insert(struct mt_database *database, const char *table, const char *columns,
+                                     struct mt_statement **out);
+
+/* Bind parameter `index`, from 1, of a statement that is reset. Text and blobs are copied. The next step reports the first
+ * failure. A statement that is NULL, because its preparation failed, is passed over. */
+void mt_statement_bind_integer(struct mt_statement *statement, int index, int64_t value);
+void mt_statement_bind_real(struct mt_statement *statement, int index, double value);
+void mt_statement_bind_text(struct mt_statement *statement, int index, const char *value); /* NULL binds NULL */
+void mt_statement_bind_blob(struct mt_statement *statement, int index, const void *data, size_t bytes);
+void mt_statement_bind_null(struct mt_statement *statement, int index);
+
+/* Binds the parameters from `index` on to `count` values. */
+void mt_statement_bind_integers(struct mt_statement *statement, int index, const int64_t *values, int count);
+
+/* Binds NULL if `value` is `none`. */
+void mt_statement_bind_optional(struct mt_statement *statement, int index, int64_t value, int64_t none);
+
+/* Returns the index of the parameter of that name (":run"), 0 if the statement has none. */
+int mt_statement_parameter(const struct mt_statement *statement, const char *name);
+
+/* Advances to the next row; *out_row is false if there is none. After the last row or a failure the statement is reset,
+ * and can be bound and stepped anew. */
+mt_status mt_statement_step(struct mt_statement *statement, bool *out_row);
+
+/* Advances if *status is MT_OK, and sets it. True if there is a row. */
+bool mt_statement_next(struct mt_statement *statement, mt_status *status);
+
+/* Steps a statement once and resets it: for one that returns no rows. */
+mt_status mt_statement_run(struct mt_statement *statement);
+
+void mt_statement_reset(struct mt_statement *statement);
+void mt_statement_finalize(struct mt_statement *statement); /* may be NULL */
+
+/* Return the current row's columns, from 0. Text and blobs are borrowed until the next step, reset or finalize; text is
+ * NULL where the column is. Values are converted as SQLite converts them. */
+int64_t mt_statement_integer(const struct mt_statement *statement, int column);
+double mt_statement_real(const struct mt_statement *statement, int column);
+const char *mt_statement_text(const struct mt_statement *statement, int column);
+const void *mt_statement_blob(const struct mt_statement *statement, int column, size_t *out_bytes);
+bool mt_statement_is_null(const struct mt_statement *statement, int column);
+
+/* The type of a value, for callers that did not write the statement. */
+typedef enum mt_column_type {
+    MT_COLUMN_NULL,
+    MT_COLUMN_INTEGER,
+    MT_COLUMN_REAL,
+    MT_COLUMN_TEXT,
+    MT_COLUMN_BLOB
+} mt_column_type;
+
+/* Returns the number of columns of the statement's rows. */
+int mt_statement_columns(const struct mt_statement *statement);
+
+/* Returns a column's name; borrowed until finalize. */
+const char *mt_statement_column_name(const struct mt_statement *statement, int column);
+
+/* Returns the type of the current row's value. */
+mt_column_type mt_statement_column_type(const struct mt_statement *statement, int column);
+
+/* True if the statement leaves the database as it is. */
+bool mt_statement_is_read_only(const struct mt_statement *statement);
+
+#endif

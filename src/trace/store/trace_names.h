@@ -1,0 +1,35 @@
+/* Words and numbers that columns of a trace hold: the states of runs, the measures of memory, the steps that are none. */
+#ifndef MT_TRACE_NAMES_H
+#define MT_TRACE_NAMES_H
+
+typedef enum mt_run_state {
+    MT_RUN_RUNNING,
+    MT_RUN_DONE,
+    MT_RUN_FAILED,
+    MT_RUN_OOM,
+    MT_RUN_INTERRUPTED,
+    MT_RUN_STATE_COUNT
+} mt_run_state;
+
+/* Returns "running", "done", …: the text of run.state. */
+const char *mt_run_state_name(mt_run_state state);
+
+/* Returns the words that follow "run 3": "is done", "ended out of memory". `stored` is the text of run.state. If it is none
+ * of ours, as in a file of others, it is returned itself. */
+const char *mt_run_state_words(const char *stored);
+
+/* The measures of memory that have a peak. */
+typedef enum mt_measure {
+    MT_MEASURE_ALLOCATED, /* live blocks, with rounding */
+    MT_MEASURE_REQUESTED, /* live blocks, as asked */
+    MT_MEASURE_RESERVED,  /* segments */
+    MT_MEASURE_COUNT
+} mt_measure;
+
+/* Returns "allocated", …: the text of summary_peak.measure. */
+const char *mt_measure_name(mt_measure measure);
+
+/* Numbers in the column `step` of the summary tables: of what precedes the first step, and of the run as a whole. */
+enum { MT_STEP_BEFORE = -1, MT_STEP_WHOLE_RUN = -2 };
+
+#endif
