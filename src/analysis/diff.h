@@ -125,6 +125,11 @@ struct mt_diff {
 mt_status mt_trace_diff(const struct mt_question *a, const struct mt_question *b, struct mt_diff *out);
 void mt_diff_release(struct mt_diff *diff);
 
+/* Finds the newest two finished runs that are known to differ in one setting and in no other that could change memory, the
+ * older one first. Of all that differ so from the newest run with such a partner, it is the newest. Sets *out_a to NULL if
+ * there are none. Fails with MT_USAGE if the trace has no run. */
+mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a, const struct mt_run **out_b);
+
 /* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
 struct mt_diff_category {
     const char *category;

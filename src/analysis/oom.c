@@ -1,11 +1,13 @@
-/* Loads a run up to its last refused request, and sums up what was live then. */
+/* Loads a run up to its last refused request, sums up what was live then, and tries changes. */
 #include "analysis/oom.h"
 
+#include "analysis/run_settings.h"
 #include "base/memory.h"
 #include "base/order.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,43 +117,164 @@ static struct mt_oom_shares share_labels(const struct mt_advice_input *input)
     return shares;
 }
 
-static void find_shares(struct mt_oom *oom)
+static void find_shares(struct mt_oom_answer *answer)
 {
-    oom->places = share_labels(&oom->material.input);
-    oom->categories = share_labels(&oom->material.input);
-    for (size_t i = 0; i < oom->categories.count; i++)
-        oom->categories.items[i].place = "";
-    merge_shares(&oom->places);
-    merge_shares(&oom->categories);
+    answer->places = share_labels(&answer->material.input);
+    answer->categories = share_labels(&answer->material.input);
+    for (size_t i = 0; i < answer->categories.count; i++)
+        answer->categories.items[i].place = "";
+    merge_shares(&answer->places);
+    merge_shares(&answer->categories);
 }
 
-mt_status mt_oom_load(const struct mt_question *question, struct mt_oom *out)
+const char *mt_oom_proof_name(mt_oom_proof proof)
 {
-    enum { MOST_FINDINGS = 12 };
-    *out = (struct mt_oom){0};
-    mt_status status = find_refusal(question, &out->event);
-    if (status == MT_OK && out->event == 0)
-        return fail_without_refusal(question->run);
+    assert(proof == MT_PROOF_SIMULATION || proof == MT_PROOF_REPLAY);
+    return proof == MT_PROOF_SIMULATION ? "simulation" : "replay";
+}
+
+static void add_change(struct mt_oom_answer *answer, const struct mt_oom_change *change)
+{
+    assert(change->reserved_bytes <= answer->limit_bytes);
+    if (answer->change_count < MT_MOST_OOM_CHANGES)
+        answer->changes[answer->change_count++] = *change;
+}
+
+/* Adds the remedies that fit, as far as there is room. */
+static void add_remedies(struct mt_oom_answer *answer, const struct mt_fit_remedy *remedies, size_t count)
+{
+    for (size_t i = 0; i < count && answer->change_count < MT_MOST_OOM_SIMULATED; i++) {
+        struct mt_oom_change change = {
+            .proof = MT_PROOF_SIMULATION, .remedy = remedies[i], .reserved_bytes = remedies[i].fit.reserved_bytes};
+        change.remedy.plan.device = answer->device;
+        if (remedies[i].fit.fits)
+            add_change(answer, &change);
+    }
+}
+
+/* Plans the run as it was, for a simulated device of the bytes that it could have had. */
+static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_plan *plan)
+{
+    const struct mt_run *run = answer->question->run;
+    bool is_simulated = mt_device_is_simulated(run->device);
+    mt_status status = mt_run_plan_of_run(answer->question->trace, run, plan);
+    snprintf(answer->device, sizeof answer->device, "%.*s", (int)strcspn(run->device, " "), run->device);
+    mt_device_spell_simulated(answer->limit_bytes, answer->simulated_device);
+    if (is_simulated && answer->limit_bytes == run->capacity_bytes)
+        strcpy(answer->simulated_device, answer->device);
+    plan->device = answer->simulated_device;
+    answer->is_ours = status == MT_OK;
+    return status == MT_USAGE ? MT_OK : status;
+}
+
+/* Tries the other policy, which is not among the changes that are tried anyway. */
+static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_run_plan *plan)
+{
+    struct mt_fit_remedy remedy = {.plan = *plan};
+    struct mt_simulation simulation;
+    mt_status status = mt_alloc_settings_parse("policy=torch", &remedy.plan.alloc);
     if (status == MT_OK)
-        status = mt_advice_material_load_until(question, out->event, &out->material);
-    const struct mt_advice_input *input = &out->material.input;
-    if (status == MT_OK)
-        status = mt_refusal_create(input, &out->refusal);
-    if (status == MT_OK)
-        status = mt_replayed_changes_create(input, &out->refusal, MOST_FINDINGS, &out->replayed);
+        status = mt_simulate(&remedy.plan, &simulation);
     if (status != MT_OK)
         return status;
-    out->step = step_at_end(input);
-    find_shares(out);
+    remedy.changes.has[MT_SETTING_ALLOC] = true;
+    remedy.fit = (struct mt_fit){.fits = simulation.fits,
+                                 .capacity_bytes = simulation.capacity_bytes,
+                                 .reserved_bytes = simulation.peak_reserved_bytes};
+    add_remedies(answer, &remedy, 1);
     return MT_OK;
 }
 
-void mt_oom_release(struct mt_oom *oom)
+/* Adds simulated changes from the one that costs least: gradients cleared early, the policy, and the others. */
+static mt_status add_simulated(struct mt_oom_answer *answer, const struct mt_run_plan *plan)
 {
-    mt_replayed_changes_release(&oom->replayed);
-    mt_refusal_release(&oom->refusal);
-    mt_advice_material_release(&oom->material);
-    free(oom->categories.items);
-    free(oom->places.items);
-    *oom = (struct mt_oom){0};
+    const struct mt_fit_answer *fit = &answer->fit;
+    mt_status status = MT_OK;
+    size_t cheaper = fit->single_count > 0 && fit->single[0].changes.has[MT_SETTING_ZERO_GRAD];
+    add_remedies(answer, fit->single, cheaper);
+    if (plan->alloc.policy == MT_POLICY_TIGHT)
+        status = simulate_torch(answer, plan);
+    add_remedies(answer, fit->single + cheaper, fit->single_count - cheaper);
+    add_remedies(answer, fit->combined, fit->combined_count);
+    return status;
+}
+
+/* Simulates the run, if it can be made again, and with changes if it runs out of memory there, too. */
+static mt_status simulate(struct mt_oom_answer *answer)
+{
+    struct mt_run_plan plan;
+    mt_status status = plan_simulation(answer, &plan);
+    if (status != MT_OK || !answer->is_ours)
+        return status;
+    status = mt_fit_find_remedies(&plan, &answer->fit);
+    answer->is_simulated = status == MT_OK && !answer->fit.fit.fits;
+    if (!answer->is_simulated)
+        return status;
+    status = add_simulated(answer, &plan);
+    if (status == MT_OK && answer->change_count == 0)
+        status = mt_fit_find_smallest_card(&plan, 0, &answer->smallest_card);
+    return status;
+}
+
+/* True if a simulation of the whole run has tried the change already. */
+static bool is_settled(const struct mt_oom_answer *answer, const struct mt_replayed_change *replayed)
+{
+    if (!answer->is_simulated)
+        return false;
+    return replayed->kind == MT_REPLAYED_POLICY ||
+           (replayed->kind == MT_REPLAYED_PATTERN && replayed->finding.pattern == MT_PATTERN_KEPT_GRADIENTS);
+}
+
+/* Adds replayed changes. Freeing everything at its last use is added only if nothing less would do. */
+static void add_replayed(struct mt_oom_answer *answer)
+{
+    size_t room = answer->change_count > 1 ? 1 : MT_MOST_OOM_SIMULATED - answer->change_count;
+    for (size_t i = 0; i < answer->replayed.count && room > 0; i++) {
+        const struct mt_replayed_change *replayed = &answer->replayed.items[i];
+        const struct mt_oom_change change = {
+            .proof = MT_PROOF_REPLAY, .replayed = *replayed, .reserved_bytes = replayed->replay.reserved_bytes};
+        if (is_settled(answer, replayed) || (replayed->kind == MT_REPLAYED_USED_ONLY && answer->change_count > 0))
+            continue;
+        add_change(answer, &change);
+        room--;
+    }
+}
+
+static mt_status load(struct mt_oom_answer *answer)
+{
+    enum { MOST_FINDINGS = 12 };
+    const struct mt_advice_input *input = &answer->material.input;
+    mt_status status = find_refusal(answer->question, &answer->event);
+    if (status == MT_OK && answer->event == 0)
+        return fail_without_refusal(answer->question->run);
+    if (status == MT_OK)
+        status = mt_advice_material_load_until(answer->question, answer->event, &answer->material);
+    if (status == MT_OK)
+        status = mt_refusal_create(input, &answer->refusal);
+    return status == MT_OK ? mt_replayed_changes_create(input, &answer->refusal, MOST_FINDINGS, &answer->replayed)
+                           : status;
+}
+
+mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out)
+{
+    *out = (struct mt_oom_answer){.question = question};
+    mt_status status = load(out);
+    if (status != MT_OK)
+        return status;
+    out->step = step_at_end(&out->material.input);
+    out->limit_bytes = out->replayed.capacity_bytes;
+    find_shares(out);
+    status = simulate(out);
+    if (status == MT_OK)
+        add_replayed(out);
+    return status;
+}
+
+void mt_oom_answer_release(struct mt_oom_answer *answer)
+{
+    mt_replayed_changes_release(&answer->replayed);
+    mt_refusal_release(&answer->refusal);
+    mt_advice_material_release(&answer->material);
+    free(answer->categories.items);
+    free(answer->places.items);
 }

@@ -2,13 +2,15 @@
  *
  *   trace up to the refusal ──┬─▶ refusal: what was asked for, and what there was
  *                             ├─▶ shares:  what was live, by category and by place
- *                             └─▶ changes: those with which a replay meets the request
+ *                             └─▶ changes: by simulation of the whole run, if it can be made again, and by replay,
+ *                                          which knows this one request only
  *
  * Threads: any. An input is only read. */
 #ifndef MT_ANALYSIS_OOM_H
 #define MT_ANALYSIS_OOM_H
 
 #include "analysis/advise.h"
+#include "analysis/fit.h"
 
 /* The reason for which a hole could not serve. */
 typedef enum mt_hole_reason {
@@ -109,19 +111,49 @@ struct mt_oom_shares {
     size_t count;
 };
 
-/* A run up to its last refused request. Owns everything. */
-struct mt_oom {
-    int64_t event; /* of the refusal; 0: no request was refused */
-    int64_t step;  /* in which it was made; MT_NO_STEP: before the first */
-    struct mt_advice_material material;
+/* The proof that a change would have sufficed. */
+typedef enum mt_oom_proof {
+    MT_PROOF_SIMULATION, /* the whole run was simulated with it, to the end */
+    MT_PROOF_REPLAY      /* the run up to the request was replayed with it, and the request was met */
+} mt_oom_proof;
+
+/* Returns "simulation" or "replay". */
+const char *mt_oom_proof_name(mt_oom_proof proof);
+
+/* A change that would have sufficed. Its room is mt_oom_answer.limit_bytes less reserved_bytes. */
+struct mt_oom_change {
+    mt_oom_proof proof;
+    struct mt_fit_remedy remedy;        /* of a simulation; its plan is for the device that the run was on */
+    struct mt_replayed_change replayed; /* of a replay */
+    uint64_t reserved_bytes;            /* the peak with it */
+};
+
+enum { MT_MOST_OOM_SIMULATED = 3, MT_MOST_OOM_CHANGES = 4 };
+
+/* A run up to its last refused request, and changes. Plans borrow the spellings of devices, so it is not to be copied.
+ * Invariants: with is_simulated, fit.fit.fits is false; changes that were simulated come first, and those of each proof
+ * from the one that costs least. Ownership: everything but the question. */
+struct mt_oom_answer {
+    const struct mt_question *question;
+    int64_t event;                      /* of the refusal; 0: no request was refused */
+    int64_t step;                       /* in which it was made; MT_NO_STEP: before the first */
+    struct mt_advice_material material; /* its events end with the refusal */
     struct mt_refusal refusal;
     struct mt_replayed_changes replayed;
     struct mt_oom_shares categories, places;
+    uint64_t limit_bytes;      /* the most that a change could reserve: all of the device, or what the run held of it */
+    bool is_ours;              /* the run can be made again, so a simulation was tried */
+    bool is_simulated;         /* the simulation ran out of memory, too */
+    struct mt_fit_answer fit;  /* of the simulation; its plans are for a simulated device */
+    const char *smallest_card; /* known card that the run as it is fits, looked for if no change does; NULL: none */
+    char device[64], simulated_device[64]; /* spellings to open them by */
+    struct mt_oom_change changes[MT_MOST_OOM_CHANGES];
+    size_t change_count;
 };
 
-/* Loads the run and tries changes. Fails with MT_USAGE, and event = 0, for a run in which no request was refused. Release
- * in any case. */
-mt_status mt_oom_load(const struct mt_question *question, struct mt_oom *out);
-void mt_oom_release(struct mt_oom *oom);
+/* Loads the run and tries changes. Borrows the question. Fails with MT_USAGE, and event = 0, for a run in which no request
+ * was refused. Release in any case. */
+mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out);
+void mt_oom_answer_release(struct mt_oom_answer *answer);
 
 #endif

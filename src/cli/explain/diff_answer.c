@@ -1,7 +1,7 @@
 #include "cli/explain/diff_answer.h"
 
 #include "base/memory.h"
-#include "cli/explain/diff_pair.h"
+#include "base/order.h"
 #include "cli/output/output.h"
 #include "cli/output/way_out.h"
 
@@ -20,7 +20,17 @@ static mt_status open_side(const char *trace, const char *which, struct mt_quest
     return status;
 }
 
-/* Two runs named by nobody are those that are best compared. */
+static mt_status fail_no_pair(const struct mt_trace *trace)
+{
+    size_t count;
+    mt_trace_runs(trace, &count);
+    return mt_fail(MT_USAGE,
+                   "no two finished runs of this trace, which has %zu, differ in one setting only: repeat one with one "
+                   "option changed, such as --autocast bf16, or name two: memtrace diff A B (memtrace runs lists them)",
+                   count);
+}
+
+/* Opens the two runs that are compared if none is named. */
 static mt_status open_pair(const char *trace, struct mt_question question[])
 {
     struct mt_trace *opened;
@@ -30,6 +40,8 @@ static mt_status open_pair(const char *trace, struct mt_question question[])
     if (status != MT_OK)
         return status;
     status = mt_diff_pair_find(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
+    if (status == MT_OK && runs[MT_SIDE_A] == NULL)
+        status = fail_no_pair(opened);
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++)
         snprintf(numbers[side], sizeof numbers[side], "%" PRId64, runs[side]->id);
     mt_trace_close(opened);
@@ -76,7 +88,7 @@ static void doubt_ends(struct mt_diff_answer *answer)
                     a->steps, b->steps);
 }
 
-/* What makes two runs hard to compare is said, and not refused: the bytes add up all the same. */
+/* Runs that are hard to compare are compared all the same, with notes: the bytes add up anyway. */
 static void find_doubts(struct mt_diff_answer *answer)
 {
     const struct mt_settings_difference *changes = &answer->changes;
@@ -101,7 +113,7 @@ static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t s
     return &answer->lengths[answer->length_count++];
 }
 
-/* Notes the run for its length, if it is a side's but for that. Later ones take the place of earlier ones. */
+/* Enters the run for its length, if it agrees with the side's in all else. Later ones replace earlier ones. */
 static mt_status add_length(struct mt_diff_answer *answer, int side, const struct mt_run *run)
 {
     struct mt_trace *trace = answer->question[side].trace;
@@ -125,11 +137,10 @@ static mt_status add_length(struct mt_diff_answer *answer, int side, const struc
 
 static int compare_lengths(const void *left, const void *right)
 {
-    const struct mt_diff_length *a = left, *b = right;
-    return (a->seq > b->seq) - (a->seq < b->seq);
+    return MT_COMPARE(((const struct mt_diff_length *)left)->seq, ((const struct mt_diff_length *)right)->seq);
 }
 
-/* Those that both sides have. */
+/* Keeps the lengths that both sides have. */
 static void keep_whole_lengths(struct mt_diff_answer *answer)
 {
     size_t kept = 0;

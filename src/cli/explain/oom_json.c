@@ -1,5 +1,5 @@
 /* The answer of `memtrace oom` as memtrace.oom/1 of docs/json.md. */
-#include "cli/explain/oom_answer.h"
+#include "cli/explain/oom_words.h"
 #include "cli/output/output.h"
 
 static json_t *bytes_json(uint64_t bytes)
@@ -15,14 +15,13 @@ static json_t *text_json(const char *text)
 
 static json_t *asked_json(const struct mt_oom_answer *answer)
 {
-    const struct mt_refusal *refusal = &answer->oom.refusal;
-    const struct mt_label_row *label = &answer->oom.material.input.labels[refusal->mark.label];
-    json_t *asked = json_pack("{s:I, s:I, s:I, s:b, s:I, s:i, s:o, s:I}", "requested_bytes",
-                              (json_int_t)refusal->mark.value, "block_bytes", (json_int_t)refusal->need.block_bytes,
-                              "segment_bytes", (json_int_t)refusal->needed_bytes, "grows", (int)refusal->grows, "event",
-                              (json_int_t)refusal->mark.event, "stream", (int)refusal->mark.stream, "step",
-                              answer->oom.step >= 0 ? json_integer(answer->oom.step) : json_null(), "alike_before",
-                              (json_int_t)refusal->alike);
+    const struct mt_refusal *refusal = &answer->refusal;
+    const struct mt_label_row *label = &answer->material.input.labels[refusal->mark.label];
+    json_t *asked = json_pack(
+        "{s:I, s:I, s:I, s:b, s:I, s:i, s:o, s:I}", "requested_bytes", (json_int_t)refusal->mark.value, "block_bytes",
+        (json_int_t)refusal->need.block_bytes, "segment_bytes", (json_int_t)refusal->needed_bytes, "grows",
+        (int)refusal->grows, "event", (json_int_t)refusal->mark.event, "stream", (int)refusal->mark.stream, "step",
+        answer->step >= 0 ? json_integer(answer->step) : json_null(), "alike_before", (json_int_t)refusal->alike);
     const struct {
         const char *key, *text;
     } texts[] = {{"category", label->category}, {"role", label->role},   {"op", label->op},
@@ -35,7 +34,7 @@ static json_t *asked_json(const struct mt_oom_answer *answer)
 
 static json_t *memory_json(const struct mt_oom_answer *answer)
 {
-    const struct mt_refusal *refusal = &answer->oom.refusal;
+    const struct mt_refusal *refusal = &answer->refusal;
     bool knows_capacity = answer->question->run->capacity_bytes > 0;
     json_t *memory =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "reserved_bytes", (json_int_t)refusal->reserved_bytes,
@@ -45,7 +44,7 @@ static json_t *memory_json(const struct mt_oom_answer *answer)
                   "given_back_segments", (json_int_t)refusal->given_back_segments);
     json_object_set_new(memory, "capacity_bytes", knows_capacity ? bytes_json(refusal->capacity_bytes) : json_null());
     json_object_set_new(memory, "left_bytes",
-                        knows_capacity ? bytes_json(mt_refusal_left(&answer->oom.refusal)) : json_null());
+                        knows_capacity ? bytes_json(mt_refusal_left(&answer->refusal)) : json_null());
     json_object_set_new(memory, "short_bytes",
                         refusal->short_bytes > 0 ? bytes_json(refusal->short_bytes) : json_null());
     json_object_set_new(memory, "limit_bytes", bytes_json(answer->limit_bytes));
@@ -120,13 +119,13 @@ void mt_oom_answer_print_json(const struct mt_oom_answer *answer)
     json_t *object = mt_question_json(answer->question, "oom");
     json_object_set_new(object, "asked", asked_json(answer));
     json_object_set_new(object, "memory", memory_json(answer));
-    json_object_set_new(object, "holes", holes_json(&answer->oom.refusal));
-    json_object_set_new(object, "by_category", shares_json(&answer->oom.categories, NULL));
-    json_object_set_new(object, "by_place", shares_json(&answer->oom.places, "place"));
+    json_object_set_new(object, "holes", holes_json(&answer->refusal));
+    json_object_set_new(object, "by_category", shares_json(&answer->categories, NULL));
+    json_object_set_new(object, "by_place", shares_json(&answer->places, "place"));
     json_object_set_new(object, "changes", changes_json(answer));
     json_object_set_new(object, "needs_bytes",
                         answer->is_simulated ? bytes_json(answer->fit.fit.enough_bytes) : json_null());
-    json_object_set_new(object, "replayed", json_boolean(answer->oom.replayed.is_reproduced));
+    json_object_set_new(object, "replayed", json_boolean(answer->replayed.is_reproduced));
     json_object_set_new(object, "smallest_card", mt_json_text(answer->smallest_card));
     mt_json_print(object);
 }

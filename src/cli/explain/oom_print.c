@@ -1,6 +1,6 @@
 /* The answer of `memtrace oom` on one screen. */
 #include "answer/table.h"
-#include "cli/explain/oom_answer.h"
+#include "cli/explain/oom_words.h"
 #include "cli/output/output.h"
 #include "cli/run/fit_report.h"
 
@@ -11,7 +11,7 @@ enum { SHARE_ROWS = 6 };
 
 static const struct mt_label_row *label_of(const struct mt_oom_answer *answer)
 {
-    return &answer->oom.material.input.labels[answer->oom.refusal.mark.label];
+    return &answer->material.input.labels[answer->refusal.mark.label];
 }
 
 static bool knows_capacity(const struct mt_oom_answer *answer)
@@ -33,7 +33,7 @@ static void print_what(const struct mt_oom_answer *answer)
     char asked[MT_BYTES_TEXT];
     struct mt_text line = {0};
     mt_text_add(&line, "It asked for %s (%" PRIu64 " bytes) of %s, for %s: %s",
-                mt_format_bytes(answer->oom.refusal.mark.value, asked), answer->oom.refusal.mark.value, label->category,
+                mt_format_bytes(answer->refusal.mark.value, asked), answer->refusal.mark.value, label->category,
                 label->op, label->role);
     if (label->dtype[0] != '\0')
         mt_text_add(&line, ", %s", label->dtype);
@@ -47,18 +47,18 @@ static void print_where(const struct mt_oom_answer *answer)
     const struct mt_label_row *label = label_of(answer);
     char step[MT_BYTES_TEXT];
     struct mt_text line = {0};
-    const char *span = label->span[0] != '\0' ? label->span : answer->oom.refusal.mark.span;
+    const char *span = label->span[0] != '\0' ? label->span : answer->refusal.mark.span;
     mt_text_add(&line, "%s%s%sin %s", span[0] != '\0' ? "at " : "", span, span[0] != '\0' ? ", " : "", label->phase);
-    if (answer->oom.step != MT_NO_STEP)
-        mt_text_add(&line, " of %s", mt_format_step(answer->oom.step, step));
+    if (answer->step != MT_NO_STEP)
+        mt_text_add(&line, " of %s", mt_format_step(answer->step, step));
     mt_text_add(&line, ". ");
-    if (answer->oom.refusal.alike == 0)
+    if (answer->refusal.alike == 0)
         mt_text_add(&line, "It was the first such request");
     else
-        mt_text_add(&line, "%" PRIu64 " such request%s had been met", answer->oom.refusal.alike,
-                    answer->oom.refusal.alike == 1 ? "" : "s");
-    if (!answer->oom.material.is_whole)
-        mt_text_add(&line, " since step %" PRId64, answer->oom.material.first_step);
+        mt_text_add(&line, "%" PRIu64 " such request%s had been met", answer->refusal.alike,
+                    answer->refusal.alike == 1 ? "" : "s");
+    if (!answer->material.is_whole)
+        mt_text_add(&line, " since step %" PRId64, answer->material.first_step);
     mt_text_add(&line, ".");
     print_line(&line);
 }
@@ -95,7 +95,7 @@ static void print_memory(const struct mt_oom_answer *answer)
 {
     static const struct mt_column columns[] = {
         {"memory", MT_ALIGN_LEFT}, {"size", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT}, {"", MT_ALIGN_LEFT}};
-    const struct mt_refusal *refusal = &answer->oom.refusal;
+    const struct mt_refusal *refusal = &answer->refusal;
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
     struct mt_text given_back = {0}, holes = {0};
     add_given_back(refusal, &given_back);
@@ -106,7 +106,7 @@ static void print_memory(const struct mt_oom_answer *answer)
     add_memory(table, "  live", refusal->allocated_bytes, "");
     add_memory(table, "  holes", refusal->hole_bytes, mt_text_get(&holes));
     if (knows_capacity(answer))
-        add_memory(table, "not reserved", mt_refusal_left(&answer->oom.refusal), "");
+        add_memory(table, "not reserved", mt_refusal_left(&answer->refusal), "");
     add_memory(table, "needed", refusal->needed_bytes,
                refusal->grows ? "by so much a segment would have grown, since no hole served"
                               : "a new segment, since no hole served");
@@ -122,8 +122,8 @@ static void print_memory(const struct mt_oom_answer *answer)
 /* Whether it was for want of bytes, or of bytes in one piece. */
 static void print_verdict(const struct mt_oom_answer *answer)
 {
-    const struct mt_refusal *refusal = &answer->oom.refusal;
-    uint64_t left = mt_refusal_left(&answer->oom.refusal), all = left + refusal->hole_bytes,
+    const struct mt_refusal *refusal = &answer->refusal;
+    uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
              needed = refusal->need.block_bytes;
     char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
     if (!knows_capacity(answer))
@@ -217,7 +217,7 @@ static void add_share(struct mt_table *table, const struct mt_oom_share *share, 
 static void print_shares(const struct mt_oom_answer *answer, const struct mt_oom_shares *shares,
                          const struct mt_column *columns)
 {
-    uint64_t whole = answer->oom.refusal.allocated_bytes;
+    uint64_t whole = answer->refusal.allocated_bytes;
     size_t shown = shares->count <= SHARE_ROWS ? shares->count : SHARE_ROWS - 1;
     struct mt_oom_share others = {0};
     struct mt_table *table = mt_table_create(columns, 4);
@@ -255,12 +255,12 @@ static void print_live(const struct mt_oom_answer *answer)
                                               {"allocated", MT_ALIGN_RIGHT},
                                               {"share", MT_ALIGN_RIGHT},
                                               {"blocks", MT_ALIGN_RIGHT}};
-    if (answer->oom.categories.count == 0) {
+    if (answer->categories.count == 0) {
         puts("\nNothing was live.");
         return;
     }
-    print_shares(answer, &answer->oom.categories, categories);
-    print_shares(answer, &answer->oom.places, places);
+    print_shares(answer, &answer->categories, categories);
+    print_shares(answer, &answer->places, places);
 }
 
 static void print_changes(const struct mt_oom_answer *answer)
@@ -338,9 +338,8 @@ static void print_nothing_suffices(const struct mt_oom_answer *answer)
 {
     char size[MT_BYTES_TEXT];
     printf("\nNo change that was tried would have sufficed: ");
-    if (answer->oom.refusal.short_bytes > 0)
-        printf("at least %s of what was live would have to go.\n",
-               mt_format_bytes(answer->oom.refusal.short_bytes, size));
+    if (answer->refusal.short_bytes > 0)
+        printf("at least %s of what was live would have to go.\n", mt_format_bytes(answer->refusal.short_bytes, size));
     else
         puts("what others held of the device may have to go.");
 }
@@ -351,9 +350,9 @@ static void print_notes(const struct mt_oom_answer *answer)
     if (answer->is_ours && !answer->is_simulated)
         printf("Simulated on %s, the run as it is does not run out of memory: changes to it were not simulated.\n",
                answer->simulated_device);
-    if (!answer->oom.replayed.is_reproduced)
+    if (!answer->replayed.is_reproduced)
         puts("A replay does not run out of memory where the run did: changes were not replayed.");
-    if (knows_capacity(answer) && answer->limit_bytes != answer->oom.refusal.capacity_bytes)
+    if (knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
         printf("Changes had to do with the %s that the run held when it asked: others held the rest.\n",
                mt_format_bytes(answer->limit_bytes, limit));
 }
@@ -367,7 +366,7 @@ void mt_oom_answer_print(const struct mt_oom_answer *answer)
     print_verdict(answer);
     print_need_of_run(answer);
     putchar('\n');
-    print_holes(&answer->oom.refusal);
+    print_holes(&answer->refusal);
     print_live(answer);
     if (answer->change_count > 0) {
         print_changes(answer);

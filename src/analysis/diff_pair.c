@@ -1,5 +1,5 @@
-#include "cli/explain/diff_pair.h"
-
+/* The pair of runs that is compared if none is named. */
+#include "analysis/diff.h"
 #include "analysis/run_settings.h"
 #include "base/memory.h"
 
@@ -10,7 +10,7 @@ static bool is_candidate(const struct mt_run *run)
     return mt_run_is(run, MT_RUN_DONE) && run->event_count > 0;
 }
 
-/* The newest run before `newer` that differs from it in one setting; NULL: none. */
+/* Returns the newest run before `newer` that differs from it in one setting only; NULL if there is none. */
 static const struct mt_run *find_partner(const struct mt_run *runs, const struct mt_settings *settings, size_t newer)
 {
     struct mt_settings_difference difference;
@@ -24,25 +24,17 @@ static const struct mt_run *find_partner(const struct mt_run *runs, const struct
     return NULL;
 }
 
-static mt_status fail_no_pair(size_t run_count)
-{
-    return mt_fail(MT_USAGE,
-                   "no two finished runs of this trace, which has %zu, differ in one setting only: repeat one with one "
-                   "option changed, such as --autocast bf16, or name two: memtrace diff A B (memtrace runs lists them)",
-                   run_count);
-}
-
 mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a, const struct mt_run **out_b)
 {
+    *out_a = *out_b = NULL;
     size_t count;
     const struct mt_run *runs = mt_trace_runs(trace, &count), *newest;
-    mt_status status = mt_trace_find_run(trace, NULL, &newest); /* says so if there is none */
+    mt_status status = mt_trace_find_run(trace, NULL, &newest); /* fails if there is none */
     if (status != MT_OK)
         return status;
     struct mt_settings *settings = mt_host_alloc(count * sizeof *settings);
     for (size_t i = 0; i < count && status == MT_OK; i++)
         status = mt_settings_load(trace, &runs[i], &settings[i]);
-    *out_a = NULL;
     for (size_t newer = count; status == MT_OK && *out_a == NULL && newer-- > 0;) {
         *out_b = &runs[newer];
         if (is_candidate(*out_b))
@@ -51,7 +43,5 @@ mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a,
     for (size_t i = 0; i < count; i++)
         mt_settings_release(&settings[i]);
     free(settings);
-    if (status == MT_OK && *out_a == NULL)
-        status = fail_no_pair(count);
     return status;
 }
