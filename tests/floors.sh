@@ -22,9 +22,11 @@ model           base device alloc kernels
 record          base device trace/store trace/query
 torch           base device alloc trace/store
 analysis        base device alloc trace/store trace/query model
+words           base analysis
+study           base words device alloc trace/store trace/query model analysis answer kernels
 page            base trace/store trace/query
 api             base device alloc trace/store trace/query kernels
-cli             base answer device alloc trace/store trace/query trace/import trace/export model analysis page record
+cli             base answer words device alloc trace/store trace/query trace/import trace/export model analysis study page record
 END
 }
 

@@ -3,10 +3,10 @@
  * holds on a card. */
 #include "base/random.h"
 #include "gpu.h"
-#include "model/attention_study.h"
 #include "program.h"
 #include "recording.h"
 #include "seed.h"
+#include "study/attention_study.h"
 
 #include <inttypes.h>
 #include <math.h>

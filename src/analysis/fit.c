@@ -8,7 +8,7 @@
 /* More memory than any run asks for: a capacity that is no limit. */
 #define UNLIMITED_BYTES ((uint64_t)1 << 60)
 
-/* How many sizes in a row that do not fit end the search for a larger one. */
+/* The count of sizes in a row that do not fit which ends the search for a larger one. */
 enum { SCANNED = 64 };
 
 /* Simulates the run on a device with so many bytes. */
@@ -31,7 +31,7 @@ static mt_status check(const struct mt_run_plan *plan, bool *out_fits)
     return status;
 }
 
-/* What is asked about sizes: of what, and whether a size has it, which the largest of them is searched by. */
+/* A search for the largest size that passes a test. */
 struct sizes {
     const struct mt_run_plan *plan;
     mt_setting change;
@@ -45,8 +45,8 @@ static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *p
     return check(probe, out);
 }
 
-/* Whether what the run asks for at once is no more than there is: no allocator could do without. Two steps are enough to
- * rule a size out, and more would tell nothing wrong. */
+/* True if the run asks for no more bytes at once than there are, since no allocator could do with less. Two steps are
+ * enough to rule a size out. */
 static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
 {
     struct mt_placed_run run = {.plan = *probe}; /* what is asked for is the same wherever it lies */
@@ -137,8 +137,8 @@ static mt_status find_largest(const struct mt_run_plan *plan, mt_setting change,
     return status == MT_OK ? scan_sizes(&sizes, bound, out) : status;
 }
 
-/* Raises *high until the run fits there, and *low to the last capacity before that, which does not do. The peak of reserved
- * bytes where memory has no end does mostly; but a policy may take other segments of a card with less. */
+/* Raises *high until the run fits there, and *low to the last capacity before that, where it does not. It mostly fits a
+ * capacity of its peak of reserved bytes without a limit; but a policy may take other segments of a card with less. */
 static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, uint64_t *high)
 {
     if (*high <= *low)
@@ -153,8 +153,8 @@ static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, ui
     }
 }
 
-/* A capacity that does, above the device's, which does not, and less of which does not: between the two it is bisected. No
- * capacity below the peak of allocated bytes can do. */
+/* Bisects between a capacity that suffices and the device's, which does not. No capacity below the peak of allocated bytes
+ * can suffice. */
 static mt_status find_enough(const struct mt_placed_run *run, const struct mt_simulation *unlimited, struct mt_fit *fit)
 {
     uint64_t low = fit->capacity_bytes, high = unlimited->peak_reserved_bytes;
@@ -197,7 +197,7 @@ static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
     return status;
 }
 
-/* Names are ordered by size, so the first that fits from the end is it. */
+/* Finds the largest model that fits: names are ordered by size, so the first that fits from the end. */
 static mt_status find_largest_model(const struct mt_run_plan *plan, const char **out)
 {
     size_t count = 0;
@@ -219,7 +219,7 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
-/* What a run may take of the card's memory. */
+/* Finds the bytes that a run may take of the card's memory. */
 static mt_status card_bytes(const char *card, uint64_t reserve_bytes, uint64_t *out)
 {
     char spelling[MT_BYTES_TEXT];
@@ -274,7 +274,7 @@ static bool is_cut(mt_setting change)
     return change != MT_SETTING_COUNT && mt_setting_table[change].change.is_cut;
 }
 
-/* Measures what comes of the remedy's changes. */
+/* Makes the plan of the remedy's changes, and measures it. */
 static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_fit_remedy *remedy)
 {
     mt_setting dearest = mt_fit_changes_dearest(remedy->changes);
@@ -292,7 +292,7 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
     return measure(&remedy->plan, &remedy->fit);
 }
 
-/* Whether what the change brings along makes the run fit by itself. */
+/* True if the implementation that the change needs makes the run fit by itself. */
 static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_setting change, struct mt_fit_changes changes)
 {
     if (change == MT_SETTING_IMPL || !changes.has[MT_SETTING_IMPL])
@@ -328,7 +328,7 @@ static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes c
     return make_remedy(plan, answer->fit.capacity_bytes, remedy);
 }
 
-/* The first pair that fits, by its dearer change, then by the other one. */
+/* Finds the first pair that fits, by its dearer change, then by the other one. */
 static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     for (size_t dearer = 1; dearer < answer->single_count; dearer++) {
@@ -345,13 +345,13 @@ static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer 
     return MT_OK;
 }
 
-/* What to order runs by, whether or not they fit. */
+/* Returns the bytes to order runs by, be it that they fit or not. */
 static uint64_t taken_bytes(const struct mt_fit *fit)
 {
     return fit->fits ? fit->reserved_bytes : fit->enough_bytes;
 }
 
-/* The single remedy that needs least, but for `other`. */
+/* Returns the single remedy that needs least, but for `other`. */
 static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer, const struct mt_fit_remedy *other)
 {
     const struct mt_fit_remedy *least = NULL;
@@ -361,7 +361,7 @@ static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer
     return least;
 }
 
-/* All changes that help each by itself; how many in *out_count. */
+/* Returns all changes that help each by itself, and how many there are. */
 static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t *out_count)
 {
     struct mt_fit_changes all = {0};
@@ -375,7 +375,7 @@ static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t 
     return mt_fit_changes_without_overlap(all);
 }
 
-/* No pair fits: how far the two best go, and all that help together. */
+/* Measures the two best changes together, and all that help, where no pair fits. */
 static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     size_t helpful_count;
@@ -387,7 +387,7 @@ static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_
     return status == MT_OK && helpful_count > 2 ? combine(plan, all, answer) : status;
 }
 
-/* The changes that help and cost training nothing: it computes the same with them. */
+/* Returns the changes that help and cost training nothing: it computes the same with them. */
 static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
 {
     size_t count;
@@ -397,7 +397,7 @@ static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
     return changes;
 }
 
-/* Where the least change is a cut, what of it remains after everything that is free: nothing, maybe. */
+/* Finds the cut that remains, if any, after every change that is free, where the least change is a cut. */
 static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);

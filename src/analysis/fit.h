@@ -1,15 +1,15 @@
-/* Does a run fit a device, what would make it fit, and how large may it be? Each answer is a simulation of the very run
- * that it is about, nothing is estimated.
+/* Finds out if a run fits a device, what would make it fit, and how large it may be. Each answer is a simulation of the
+ * run that it is about; nothing is estimated.
  *
- * Whether a size fits does not only depend on how much is live: a sequence a little longer may leave other holes and fit
- * where a shorter one does not. So what is said to fit was simulated, and so was every larger size that is said not to;
- * but that a larger batch or sequence asks for no fewer bytes at once is relied on, which bounds the search. */
+ * It does not only depend on the live bytes if a size fits: a sequence a little longer may leave other holes, and fit
+ * where a shorter one does not. So every size that is said to fit was simulated, and so was every larger one that is said
+ * not to. The search relies on one thing, which bounds it: a larger batch or sequence asks for no fewer bytes at once. */
 #ifndef MT_ANALYSIS_FIT_H
 #define MT_ANALYSIS_FIT_H
 
 #include "analysis/fit_changes.h"
 
-/* How a run and a device get along.
+/* A run on a device.
  * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
  * reserved_bytes is 0. */
 struct mt_fit {
@@ -22,7 +22,7 @@ struct mt_fit {
                                  because the allocator gives cached segments back and asks anew */
 };
 
-/* What is left of the capacity; of what does not fit, what is missing, below 0. */
+/* Returns the bytes that the run leaves of the capacity; below 0, those that are missing. */
 static inline int64_t mt_fit_room_bytes(const struct mt_fit *fit)
 {
     return (int64_t)fit->capacity_bytes - (int64_t)(fit->fits ? fit->reserved_bytes : fit->enough_bytes);
@@ -30,7 +30,7 @@ static inline int64_t mt_fit_room_bytes(const struct mt_fit *fit)
 
 enum { MT_FIT_UNIT = 2 << 20 };
 
-/* One or several changes, and what the run would need with them. */
+/* One or several changes, and the run with them. */
 struct mt_fit_remedy {
     struct mt_fit_changes changes;
     struct mt_run_plan plan; /* with the changes: of the dearest, if that is a size, the largest that fits, else 1 */
@@ -39,7 +39,7 @@ struct mt_fit_remedy {
 
 enum { MT_MOST_COMBINED = 2 };
 
-/* How large a batch or a sequence may be.
+/* The largest batch or sequence that fits.
  * Invariants: size <= tried_to; no size above `size` up to tried_to fits. */
 struct mt_fit_largest {
     int64_t size;     /* the largest that was seen to fit; 0: none */
@@ -47,7 +47,7 @@ struct mt_fit_largest {
     bool is_certain;  /* and whatever is larger still asks for more bytes at once than there are */
 };
 
-/* All that `fit` tells.
+/* All that `fit` finds.
  * Invariants: if the run fits, there are no remedies; if a single one fits, nothing is combined. */
 struct mt_fit_answer {
     struct mt_fit fit;

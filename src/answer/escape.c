@@ -14,6 +14,22 @@ size_t mt_text_width(const char *text, size_t bytes)
     return width;
 }
 
+void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, size_t width)
+{
+    size_t column = indent;
+    for (const char *word = text; *word != '\0';) {
+        size_t bytes = strcspn(word, " "), taken = mt_text_width(word, bytes);
+        if (column > indent && column + 1 + taken > width) {
+            mt_text_add(out, "\n%*s", (int)indent, "");
+            column = indent;
+        }
+        mt_text_add(out, "%s%.*s", column > indent ? " " : "", (int)bytes, word);
+        column += taken + (column > indent);
+        word += bytes + (word[bytes] == ' ');
+    }
+    mt_text_add(out, "\n");
+}
+
 /* C0 and C1 control characters and DEL. */
 static bool is_control(const char *text, int length)
 {

@@ -15,6 +15,10 @@ static inline bool mt_continues_character(char byte)
 /* Returns the columns that `bytes` of text take on a terminal: one for each character. */
 size_t mt_text_width(const char *text, size_t bytes);
 
+/* Adds words from column `indent` on, which is reached, with lines broken between them at `width` columns, and ends the
+ * last line. */
+void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, size_t width);
+
 /* Adds `name` with control characters and invalid UTF-8 written as \x1b. */
 void mt_text_add_visible(struct mt_text *out, const char *name);
 

@@ -1,6 +1,6 @@
 /* Names of kernels, short enough for a table. */
-#ifndef MT_CLI_KERNEL_TEXT_H
-#define MT_CLI_KERNEL_TEXT_H
+#ifndef MT_ANSWER_KERNEL_TEXT_H
+#define MT_ANSWER_KERNEL_TEXT_H
 
 #include "base/text.h"
 

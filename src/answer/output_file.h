@@ -2,8 +2,8 @@
  * complete; through gzip where its name ends in .gz. What a command reads, and any trace, is never overwritten.
  *
  *   name "blocks.csv.gz":  rows ──▶ buffer ──▶ gzip ──▶ blocks.csv.gz.<number of the process> ──rename──▶ blocks.csv.gz */
-#ifndef MT_CLI_OUTPUT_FILE_H
-#define MT_CLI_OUTPUT_FILE_H
+#ifndef MT_ANSWER_OUTPUT_FILE_H
+#define MT_ANSWER_OUTPUT_FILE_H
 
 #include "base/status.h"
 

@@ -41,6 +41,14 @@ struct mt_table {
     bool has_header; /* printed already: what is left out is settled */
 };
 
+void mt_screen_say(const struct mt_screen *screen, const char *words)
+{
+    struct mt_text lines = {0};
+    mt_text_add_wrapped(&lines, words, 0, (size_t)screen->width);
+    fputs(mt_text_get(&lines), screen->file);
+    mt_text_release(&lines);
+}
+
 static int width_of(const char *text, size_t bytes)
 {
     return (int)mt_text_width(text, bytes);

@@ -24,9 +24,13 @@ struct mt_column {
 struct mt_screen {
     FILE *file;                     /* borrowed */
     int columns;                    /* of the terminal; 0: it is none, or does not say */
+    int width;                      /* of sentences */
     bool is_styled;                 /* headers may be bold */
     void (*note)(const char *text); /* is told once of a table which columns were left out */
 };
+
+/* Prints words on it, with lines broken between them. */
+void mt_screen_say(const struct mt_screen *screen, const char *words);
 
 struct mt_table;
 

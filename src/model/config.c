@@ -1,9 +1,7 @@
 #include "model/config.h"
 
-#include "base/checked.h"
 #include "base/text.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +42,7 @@ struct mt_training_config mt_training_config_default(void)
                                        .parameter_dtype = MT_F32};
 }
 
-/* Where a key of the JSON file goes; NULL for one that is unknown. */
+/* Returns the field of a key of the JSON file, NULL for a key that is unknown. */
 static int64_t *size_by_key(struct mt_model_config *config, const char *key)
 {
     const struct {
@@ -98,115 +96,6 @@ mt_status mt_model_config_read(const char *path, struct mt_model_config *out)
         return status;
     snprintf(config.name, sizeof config.name, "custom");
     *out = config;
-    return MT_OK;
-}
-
-static mt_status check_range(const char *what, int64_t value, int64_t low, int64_t high)
-{
-    if (value >= low && value <= high)
-        return MT_OK;
-    return mt_fail(MT_USAGE, "%s is %" PRId64 "; it must be from %" PRId64 " to %" PRId64, what, value, low, high);
-}
-
-static mt_status check_sizes(const struct mt_training_config *config)
-{
-    const struct mt_model_config *m = &config->model;
-    const struct {
-        const char *what;
-        int64_t value, low, high;
-    } ranges[] = {
-        {"vocab", m->vocab, 2, 1 << 24},  {"d_model", m->d_model, 1, 1 << 20},  {"d_ff", m->d_ff, 1, 1 << 22},
-        {"layers", m->layers, 1, 4096},   {"heads", m->heads, 1, 1 << 16},      {"batch", config->batch, 1, 1 << 20},
-        {"seq", config->seq, 1, 1 << 24}, {"steps", config->steps, 1, 1000000}, {"warmup", config->warmup, 0, 1000000}};
-    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        mt_status status = check_range(ranges[i].what, ranges[i].value, ranges[i].low, ranges[i].high);
-        if (status != MT_OK)
-            return status;
-    }
-    return MT_OK;
-}
-
-/* The largest tensors are the scores (B,H,T,T), the logits (B,T,V) and the gate (B,T,F), times 8 bytes. */
-static mt_status check_products(const struct mt_training_config *config)
-{
-    const struct mt_model_config *m = &config->model;
-    const int64_t widest[] = {m->heads * config->seq, m->vocab, m->d_ff, m->d_model};
-    for (size_t i = 0; i < sizeof widest / sizeof widest[0]; i++) {
-        uint64_t bytes = 8;
-        if (!mt_checked_mul(bytes, (uint64_t)config->batch, &bytes) ||
-            !mt_checked_mul(bytes, (uint64_t)config->seq, &bytes) ||
-            !mt_checked_mul(bytes, (uint64_t)widest[i], &bytes) || bytes > INT64_MAX)
-            return mt_fail(MT_USAGE, "batch %" PRId64 " with seq %" PRId64 ": a tensor would not fit into 63 bits",
-                           config->batch, config->seq);
-    }
-    return MT_OK;
-}
-
-/* Kernels hold a head's row in registers, cut into pieces of 8. */
-enum { LEAST_FEATURES = 16, FEATURE_PIECE = 8 };
-
-bool mt_attention_takes_flash(const struct mt_model_config *m)
-{
-    int64_t features = m->heads > 0 ? m->d_model / m->heads : 0;
-    return features >= LEAST_FEATURES && features <= MTK_MOST_HEAD_FEATURES && features % FEATURE_PIECE == 0;
-}
-
-static mt_status check_flash(const struct mt_model_config *m)
-{
-    if (mt_attention_takes_flash(m))
-        return MT_OK;
-    return mt_fail(MT_USAGE,
-                   "flash attention takes heads of %d to %d features, in eights; d_model / heads = %" PRId64
-                   " / %" PRId64 " = %" PRId64,
-                   LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, m->d_model / m->heads);
-}
-
-static mt_status check_implementation(const struct mt_training_config *config)
-{
-    bool is_fused = config->implementation == MT_IMPLEMENTATION_FUSED;
-    if (!is_fused && config->autocast && config->weight_cast != MT_WEIGHT_CAST_REGION)
-        return mt_fail(MT_USAGE, "the eager model casts weights once a region, as autocast does; "
-                                 "impl fused knows weight-cast layer and persistent, too");
-    if (is_fused && config->attention != MT_ATTENTION_WEIGHTS && config->attention != MT_ATTENTION_FLASH)
-        return mt_fail(MT_USAGE, "the fused model keeps the weights of attention or nothing of its size: "
-                                 "attention weights or flash");
-    if (!is_fused && config->checkpoint != MT_CHECKPOINT_OFF)
-        return mt_fail(MT_USAGE, "the eager model keeps what its operations keep; impl fused knows checkpoint block");
-    if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
-        return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
-                                 "impl fused knows optimizer-in-backward on and beside");
-    if (config->cuda_graph && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
-        return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
-                                 "cuda-graph on takes optimizer-in-backward off");
-    return MT_OK;
-}
-
-mt_status mt_training_config_check(const struct mt_training_config *config)
-{
-    const struct mt_model_config *m = &config->model;
-    mt_status status = check_sizes(config);
-    if (status == MT_OK)
-        status = check_products(config);
-    if (status != MT_OK)
-        return status;
-    if (m->d_model % m->heads != 0)
-        return mt_fail(MT_USAGE, "%" PRId64 " heads do not divide d_model %" PRId64, m->heads, m->d_model);
-    if (m->rope && m->d_model / m->heads % 2 != 0)
-        return mt_fail(MT_USAGE, "RoPE rotates pairs; d_model / heads = %" PRId64 " is odd", m->d_model / m->heads);
-    if (config->attention == MT_ATTENTION_FLASH)
-        status = check_flash(m);
-    if (status != MT_OK)
-        return status;
-    status = check_implementation(config);
-    if (status != MT_OK)
-        return status;
-    if (config->data == MT_DATA_FILE && m->vocab < 256)
-        return mt_fail(MT_USAGE, "the bytes of a file need a vocabulary of 256; this model has %" PRId64, m->vocab);
-    if (config->parameter_dtype != MT_F32 && config->parameter_dtype != MT_F64)
-        return mt_fail(MT_USAGE, "parameters are fp32 or fp64, not %s", mt_dtype_name(config->parameter_dtype));
-    if (config->autocast && config->parameter_dtype != MT_F32)
-        return mt_fail(MT_USAGE, "autocast starts from fp32 parameters, not %s",
-                       mt_dtype_name(config->parameter_dtype));
     return MT_OK;
 }
 

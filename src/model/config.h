@@ -1,4 +1,4 @@
-/* What a run trains, and how: the model's sizes and the settings of a training run. */
+/* The configuration of a training run: the model's sizes and the settings of its training. */
 #ifndef MT_MODEL_CONFIG_H
 #define MT_MODEL_CONFIG_H
 
@@ -15,21 +15,21 @@ struct mt_model_config {
     bool rope;
 };
 
-/* What is added to the mean square under the root of a norm, and the base of RoPE's angles: of every model. */
+/* The number added to the mean square under the root of a norm, and the base of RoPE's angles: of every model. */
 static const double MT_NORM_EPSILON = 1e-5, MT_ROPE_THETA = 10000;
 
 typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
 typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
 typedef enum mt_implementation_kind { MT_IMPLEMENTATION_EAGER, MT_IMPLEMENTATION_FUSED } mt_implementation_kind;
 
-/* How long the bf16 copies of weights live under autocast. */
+/* The lifetime of the bf16 copies of weights under autocast. */
 typedef enum mt_weight_cast {
     MT_WEIGHT_CAST_REGION, /* from the first product with a weight to the last of the step, as autocast caches them */
     MT_WEIGHT_CAST_LAYER,  /* for one product: made anew for the next */
     MT_WEIGHT_CAST_PERSISTENT, /* always: the optimizer writes them, too */
 } mt_weight_cast;
 
-/* How attention is computed: which tensors of size T² it keeps for backward (docs/categories.md). */
+/* The form of attention, by the tensors of size T² that it keeps for backward (docs/categories.md). */
 typedef enum mt_attention_kind {
     MT_ATTENTION_CUSTOM,  /* op by op: the masked scores, their exponentials, the weights */
     MT_ATTENTION_SOFTMAX, /* softmax as one op: the masked scores, the weights */
@@ -37,13 +37,13 @@ typedef enum mt_attention_kind {
     MT_ATTENTION_FLASH,   /* all of it as one op: none */
 } mt_attention_kind;
 
-/* What of a step is computed again when backward needs it. The fused model's. */
+/* The part of a step that is computed again when backward needs it. Of the fused model. */
 typedef enum mt_checkpoint {
-    MT_CHECKPOINT_OFF,   /* nothing: it is kept */
+    MT_CHECKPOINT_OFF,   /* none: all is kept */
     MT_CHECKPOINT_BLOCK, /* a block, from its input, which alone is kept of it */
 } mt_checkpoint;
 
-/* When the fused model's parameters are updated. */
+/* The moment at which the fused model's parameters are updated. */
 typedef enum mt_optimizer_in_backward {
     MT_OPTIMIZER_IN_BACKWARD_OFF,    /* all after backward */
     MT_OPTIMIZER_IN_BACKWARD_ON,     /* each as soon as its gradient is complete, which then goes */
@@ -74,27 +74,27 @@ struct mt_training_config {
     uint64_t seed;
 };
 
-/* 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init and data, seed 0. */
+/* Returns 2.7B, batch 4, sequence 256, fwd_bwd, 3 steps, fp32, zero_grad before backward, random init and data, seed 0. */
 struct mt_training_config mt_training_config_default(void);
 
 /* The names of the models from the smallest to the largest ("small", "medium", "large", "xl", "2.7B"), ending with NULL. */
 extern const char *const mt_model_names[];
 
-/* Sets *out to the model of that name. MT_USAGE with the list and the nearest match. */
+/* Sets *out to the model of that name. Fails with MT_USAGE, the list and the nearest match. */
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
 
 /* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file over *out: keys that are
  * absent keep their value, unknown ones are MT_USAGE. */
 mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
 
-/* MT_USAGE with the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, flash
+/* Fails with MT_USAGE and the numbers if sizes are out of range, heads do not divide d_model, RoPE meets an odd head size, flash
  * attention meets one that it does not take, a tensor's bytes would not fit, or settings exclude each other. */
 mt_status mt_training_config_check(const struct mt_training_config *config);
 
-/* Whether flash attention takes heads of the model's size. */
+/* True if flash attention takes heads of the model's size. */
 bool mt_attention_takes_flash(const struct mt_model_config *model);
 
-/* How many parameters the model has. */
+/* Returns the count of the model's parameters. */
 uint64_t mt_model_parameter_count(const struct mt_model_config *model);
 
 #endif

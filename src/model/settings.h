@@ -64,7 +64,7 @@ typedef enum mt_setting {
 
 /* The type of a setting's field in struct mt_run_plan. */
 typedef enum mt_setting_kind {
-    MT_SETTING_IS_INTEGER, /* int64_t or uint64_t, from 0 on; mt_training_config_check knows the range */
+    MT_SETTING_IS_INTEGER, /* int64_t or uint64_t, read from 0 on; mt_training_config_check holds it to its range */
     MT_SETTING_IS_CHOICE,  /* an enumeration with a spelling for each value */
     MT_SETTING_IS_SWITCH,  /* bool, with two spellings */
     MT_SETTING_IS_TEXT     /* const char *, borrowed; or what the row's functions make of a text */
@@ -110,8 +110,9 @@ struct mt_setting_entry {
     const char *name; /* as the trace stores it: "zero_grad" */
     mt_setting_kind kind;
     size_t offset;              /* of its field in struct mt_run_plan */
+    int64_t low, high;          /* of an integer; high is 0 where there is no limit */
     const char *const *choices; /* spellings by value; of a text, words that may be given; ends with NULL; NULL: none */
-    const char *value;          /* the help's word for the value */
+    const char *value;          /* the help's word for the value; NULL: its choices */
     const char *help;           /* NULL: no option, or one of the command's own */
     const char *former;         /* what runs did before there was the setting; NULL: every run has stored it */
     const char *title;          /* of its column in a report */

@@ -3,7 +3,7 @@
 #include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/run/fit_report.h"
-#include "cli/run/run_command.h"
+#include "cli/run/run_options.h"
 
 #include <stdio.h>
 #include <string.h>

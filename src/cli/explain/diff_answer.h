@@ -5,7 +5,7 @@
 #include "analysis/diff.h"
 #include "analysis/run_settings.h"
 #include "cli/output/question.h"
-#include "cli/report/published.h"
+#include "study/published.h"
 
 /* The same two settings at one sequence length. */
 struct mt_diff_length {

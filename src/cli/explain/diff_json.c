@@ -1,8 +1,8 @@
 /* A diff as JSON: docs/json.md, memtrace.diff/1. */
 #include "cli/explain/diff_answer.h"
 
-#include "cli/explain/diff_words.h"
 #include "cli/output/output.h"
+#include "words/diff_words.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* A diff for people: the answer in one sentence, then what it rests on. */
 #include "cli/explain/diff_answer.h"
-#include "cli/explain/diff_words.h"
+#include "words/diff_words.h"
 
 #include "answer/table.h"
 #include "cli/output/output.h"

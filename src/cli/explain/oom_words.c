@@ -2,7 +2,7 @@
 
 #include "cli/explain/hint_words.h"
 #include "cli/run/fit_report.h"
-#include "cli/run/run_command.h"
+#include "cli/run/run_options.h"
 
 /* Adds the texts that the blocks of a finding have in common: "Softmax of softmax.exp at model.layers.*.attn". */
 static void add_blocks(const struct mt_finding *finding, struct mt_text *out)

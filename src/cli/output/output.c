@@ -93,7 +93,7 @@ static void note_left_out(const char *titles)
 
 struct mt_screen mt_output_screen(void)
 {
-    return (struct mt_screen){stdout, mt_output_columns(), mt_output_is_styled(), note_left_out};
+    return (struct mt_screen){stdout, mt_output_columns(), mt_output_width(), mt_output_is_styled(), note_left_out};
 }
 
 struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
@@ -118,26 +118,10 @@ int mt_output_width(void)
     return columns < MT_LEAST_WIDTH ? MT_LEAST_WIDTH : columns;
 }
 
-void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent)
-{
-    size_t column = indent;
-    for (const char *word = text; *word != '\0';) {
-        size_t bytes = strcspn(word, " "), width = mt_text_width(word, bytes);
-        if (column > indent && column + 1 + width > (size_t)mt_output_width()) {
-            mt_text_add(out, "\n%*s", (int)indent, "");
-            column = indent;
-        }
-        mt_text_add(out, "%s%.*s", column > indent ? " " : "", (int)bytes, word);
-        column += width + (column > indent);
-        word += bytes + (word[bytes] == ' ');
-    }
-    mt_text_add(out, "\n");
-}
-
 void mt_print_wrapped(const char *text, size_t indent)
 {
     struct mt_text lines = {0};
-    mt_text_add_wrapped(&lines, text, indent);
+    mt_text_add_wrapped(&lines, text, indent, (size_t)mt_output_width());
     fputs(mt_text_get(&lines), stdout);
     mt_text_release(&lines);
 }

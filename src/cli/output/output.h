@@ -46,10 +46,8 @@ void mt_rows_print(const struct mt_row_type *type, const char *fields, const cha
 enum { MT_LEAST_WIDTH = 60, MT_MOST_WIDTH = 110 };
 int mt_output_width(void);
 
-/* Prints, or adds, words from column `indent` on, which is reached, with lines broken between them, and ends the last
- * line. */
+/* Prints words from column `indent` on, which is reached, with lines broken between them, and ends the last line. */
 void mt_print_wrapped(const char *text, size_t indent);
-void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent);
 
 /* A line on stderr, "memtrace: …". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

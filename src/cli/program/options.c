@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Where the parser stands. */
+/* The state of the parser. */
 struct parser {
     const struct mt_option *options;
     int count, next; /* of the arguments */
@@ -73,7 +73,7 @@ static mt_status add_to_list(const struct mt_option *option, const char *text, s
     return MT_OK;
 }
 
-/* Of a value that was read elsewhere: whose it was. */
+/* Puts the option before the error of a value that was read elsewhere. */
 static mt_status name_option(const struct mt_option *option, mt_status status)
 {
     return status == MT_OK ? status : mt_fail_context(status, "%s", option->name);
@@ -135,7 +135,7 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
     return mt_option_check(option, text);
 }
 
-/* `argument` may have a value behind the name. */
+/* Fails for an option that is none; `argument` may have a value behind the name. */
 static mt_status fail_unknown_option(const struct mt_option *options, const char *argument)
 {
     struct mt_text name = {0};
@@ -150,7 +150,7 @@ static mt_status fail_unknown_option(const struct mt_option *options, const char
     return status;
 }
 
-/* `own` may be NULL. */
+/* True if `own`, which may be NULL, is the name. */
 static bool is_name(const char *own, const char *name, size_t length)
 {
     return own != NULL && strlen(own) == length && memcmp(own, name, length) == 0;
@@ -165,7 +165,7 @@ static const struct mt_option *find_option(const struct mt_option *options, cons
     return NULL;
 }
 
-/* "--name value", "--name=value" or "--flag". */
+/* Parses "--name value", "--name=value" or "--flag". */
 static mt_status parse_option(struct parser *parser, const char *argument)
 {
     const char *equals = strchr(argument, '=');
@@ -215,7 +215,7 @@ mt_status mt_options_parse(const struct mt_option *options, int count, char **ar
     return status;
 }
 
-/* "--mode infer|fwd", "--steps N" or "-o, --output FILE". */
+/* Adds "--mode infer|fwd", "--steps N" or "-o, --output FILE". */
 static void describe_name(const struct mt_option *option, struct mt_text *out)
 {
     if (option->alias != NULL)
@@ -240,7 +240,7 @@ void mt_options_describe(const struct mt_option *options, struct mt_text *out)
             mt_text_add(out, "  %s\n%*s", name.data, HELP_COLUMN, "");
         else
             mt_text_add(out, "  %-*s  ", NAME_WIDTH, name.data);
-        mt_text_add_wrapped(out, option->help, HELP_COLUMN);
+        mt_text_add_wrapped(out, option->help, HELP_COLUMN, (size_t)mt_output_width());
         mt_text_release(&name);
     }
 }

@@ -1,5 +1,5 @@
-/* Options of a command line: one table a command says what there is, one parser reads them all, and the same table
- * prints the help, so that the three can't differ.
+/* Options of a command line. Each command has a table of them; one parser reads all, and the help is printed from the same
+ * table, so that the three can't differ.
  *
  * A command keeps its options in a struct of its own; an entry of its table names a field of it by offset. */
 #ifndef MT_CLI_OPTIONS_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What an option's value is, and the type of the field that it goes to. */
+/* The kind of an option's value, and the type of the field that it goes to. */
 typedef enum mt_option_kind {
     MT_OPTION_FLAG,    /* takes no value; bool */
     MT_OPTION_TEXT,    /* const char *, borrowed from the argument vector */
@@ -23,14 +23,14 @@ typedef enum mt_option_kind {
                         * ending with NULL as the argument vector does */
 } mt_option_kind;
 
-/* What a repeatable option was given, in that order. */
+/* The values of a repeatable option, in the order given. */
 enum { MT_MOST_LISTED = 64 };
 struct mt_option_list {
     size_t count;
     const char *items[MT_MOST_LISTED];
 };
 
-/* What a shell can complete a value with, where its kind does not say it. */
+/* The words that a shell can complete a value with, where its kind does not say it. */
 typedef enum mt_option_takes {
     MT_TAKES_TEXT,    /* anything; of MT_OPTION_TEXT, `choices` are suggestions if there are some */
     MT_TAKES_FILE,    /* a file's name, or one of those */
@@ -54,7 +54,7 @@ typedef bool (*mt_option_group)(size_t index, struct mt_option_texts *texts, str
  * ones are filled in the order of the table. */
 struct mt_option {
     const char *name;
-    const char *value; /* what the help calls its value; NULL for a flag */
+    const char *value; /* the help's word for its value; NULL for a flag */
     const char *help;
     mt_option_kind kind;
     size_t offset; /* of the field in the command's struct */
@@ -66,15 +66,15 @@ struct mt_option {
     mt_option_group group; /* not NULL: this entry stands for all that it makes, with fields from `offset` on */
 };
 
-/* A table without groups, as it is parsed and described. Ends with a NULL name. Its entries borrow its texts: it stays
- * where it is. */
+/* A table without groups, as it is parsed and described. Ends with a NULL name. Entries borrow its texts, so that it is
+ * not to be copied. */
 struct mt_option_table {
     struct mt_option items[MT_MOST_OPTIONS + 1];
     struct mt_option_texts texts[MT_MOST_OPTIONS];
 };
 void mt_options_expand(const struct mt_option *options, struct mt_option_table *out);
 
-/* Whether the entry is an argument without a name. */
+/* True if the entry is an argument without a name. */
 bool mt_option_is_positional(const struct mt_option *option);
 
 /* Reads `count` arguments into `fields`, which holds the defaults. `options` ends with a NULL name. An unknown option,

@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct sweep_options {
-    struct mt_run_options run; /* lists of values of the axes, and what is the same in every cell */
+    struct mt_run_options run; /* lists of values of the axes, and the values of all other settings */
     bool again;
 };
 
@@ -88,7 +88,7 @@ static void release_earlier(struct earlier *earlier)
     mt_trace_close(earlier->trace);
 }
 
-/* The newest run that is what the cell would be on this device; 0: none. */
+/* Returns the newest run that is what the cell would be on this device; 0: none. */
 static int64_t find_equal(const struct earlier *earlier, const struct mt_sweep_cell *cell,
                           const struct mt_device *device)
 {
@@ -116,8 +116,8 @@ static mt_status find_cells(const struct sweep_options *sweep, const struct mt_s
     return status;
 }
 
-/* Opens the device once before all cells, so that what is wrong with it is said once: it is known then which device
- * "auto" is, and whether its kernels can be watched. */
+/* Opens the device once before all cells, so that an error of it is said once. It is known then which device "auto" is,
+ * and if its kernels can be watched. */
 static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid *grid, struct mt_sweep_result *results)
 {
     const char *spelling = sweep->run.device != NULL ? sweep->run.device : MT_DEVICE_AUTO;
@@ -139,7 +139,7 @@ static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid
     return status;
 }
 
-/* "cell 3 of 60: …". */
+/* Notes "cell 3 of 60: …". */
 static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struct mt_sweep_result *result)
 {
     struct mt_text text = {0};
@@ -152,7 +152,7 @@ static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struc
     mt_text_release(&text);
 }
 
-/* Running out of memory is an answer; whatever else goes wrong is kept with the cell, and told if the sweep goes on. */
+/* Runs a cell. Running out of memory is an answer; any other failure is kept with the cell, and noted if it has a run. */
 static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_result *out)
 {
     struct mt_run_result result;
@@ -171,7 +171,7 @@ static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_resu
     return status;
 }
 
-/* Set by the first ^C: the only thing that a handler may do, and the one variable here that outlives a call. */
+/* Set by the first ^C, which is all that a handler may do: the one variable here that outlives a call. */
 static volatile sig_atomic_t is_interrupted;
 
 static void on_interrupt(int number)
@@ -181,9 +181,9 @@ static void on_interrupt(int number)
     mt_interrupt_say("\nmemtrace: this cell is ended first; ^C again leaves it undone\n");
 }
 
-/* Runs every cell that is not there, whatever comes of the others; the status of the first that failed. But a trace that
- * takes no run, such as one that another process writes, would take none of the next either: that ends it, and so does
- * ^C. The first *out_count cells were seen to. */
+/* Runs every cell that the trace does not have, also after one that failed, and returns the status of the first that did.
+ * A trace that takes no run, such as one that another process writes, would take none of the next either: that ends it,
+ * and so does ^C. The first *out_count cells were dealt with. */
 static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_result *results, size_t *out_count)
 {
     mt_status first = MT_OK;
@@ -201,7 +201,7 @@ static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_res
     return first;
 }
 
-/* What the program ends with if cells failed, or after the first `count` of them. */
+/* Returns the program's status if cells failed, or if it ended after the first `count` of them. */
 static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, const struct mt_sweep_result *results,
                             size_t count)
 {

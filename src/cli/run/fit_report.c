@@ -2,12 +2,10 @@
 
 #include "answer/table.h"
 #include "cli/output/output.h"
-#include "cli/run/run_command.h"
 #include "cli/run/run_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Adds the option that makes the change, as the remedy's plan has it. */
 static void add_change(const struct mt_run_plan *plan, mt_setting change, struct mt_text *out)
@@ -35,7 +33,7 @@ void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_tex
     }
 }
 
-/* "run 3 (baseline): " */
+/* Prints "run 3 (baseline): ". */
 static void print_run(const struct mt_run *run)
 {
     if (run == NULL)
@@ -49,7 +47,7 @@ static void print_run(const struct mt_run *run)
     fputs(": ", stdout);
 }
 
-/* "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
+/* Prints "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
 static void print_device(const struct mt_fit_device *device)
 {
     char memory[MT_BYTES_TEXT], reserve[MT_BYTES_TEXT], rest[MT_BYTES_TEXT];
@@ -152,7 +150,7 @@ static void print_command(const struct mt_fit_remedy *remedy)
     mt_text_release(&text);
 }
 
-/* Parameters and, where they are trained, their gradients and the optimizer's two moments. */
+/* Returns the bytes of parameters and, where they are trained, of their gradients and the optimizer's two moments. */
 static uint64_t state_bytes(const struct mt_training_config *config)
 {
     uint64_t bytes = mt_model_parameter_count(&config->model) * mt_dtype_bytes(config->parameter_dtype);
@@ -225,7 +223,7 @@ static int64_t simulated_steps(const struct mt_training_config *config)
     return steps < MT_SIMULATED_STEPS ? steps : MT_SIMULATED_STEPS;
 }
 
-/* What the figures are. */
+/* Prints what the figures are of. */
 static void print_basis(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
 {
     int64_t steps = simulated_steps(&question->plan->config);
@@ -236,7 +234,7 @@ static void print_basis(const struct mt_fit_question *question, const struct mt_
     putchar('\n');
 }
 
-/* What is kept free, or is not. */
+/* Prints the memory that is kept free. */
 static void print_reserve(const struct mt_fit_device *device)
 {
     char reserve[MT_BYTES_TEXT];
@@ -266,7 +264,7 @@ static json_t *bytes_json_if(bool is_known, uint64_t bytes)
     return is_known ? json_integer((json_int_t)bytes) : json_null();
 }
 
-/* The members of what fits or does not. */
+/* Adds the members of a run that fits or does not. */
 static void add_fit_json(const struct mt_fit *fit, json_t *object)
 {
     json_object_set_new(object, "fits", json_boolean(fit->fits));
@@ -327,17 +325,15 @@ static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
     json_object_set_new(object, "model", mt_json_text(plan->config.model.name));
     json_object_set_new(object, "parameters", json_integer((json_int_t)mt_model_parameter_count(&plan->config.model)));
     for (size_t i = 0; i < count; i++) {
-        const struct mt_setting_entry *entry = &mt_setting_table[settings[i]];
         value.length = 0;
         mt_setting_format_short(settings[i], plan, &value);
-        json_object_set_new(object, entry->name,
-                            entry->kind == MT_SETTING_IS_INTEGER ? json_integer(strtoll(mt_text_get(&value), NULL, 10))
-                                                                 : json_string(mt_text_get(&value)));
+        json_object_set_new(object, mt_setting_table[settings[i]].name,
+                            mt_run_setting_json(settings[i], mt_text_get(&value)));
     }
     mt_text_release(&value);
 }
 
-/* The device, and what of it the run may have. */
+/* Adds the device, and the memory of it that the run may have. */
 static void add_device_json(const struct mt_fit_device *device, json_t *object)
 {
     json_object_set_new(object, "device", mt_json_text(device->name));

@@ -1,4 +1,4 @@
-/* What `fit` found, for people and as JSON. */
+/* The answer of `fit`, for people and as JSON. */
 #ifndef MT_CLI_FIT_REPORT_H
 #define MT_CLI_FIT_REPORT_H
 
@@ -6,7 +6,7 @@
 #include "analysis/fit_device.h"
 #include "trace/query/trace.h"
 
-/* What was asked. `run` is the traced one that the plan was taken from; NULL: it was taken from options. The plan's device
+/* The question. `run` is the traced run that the plan was taken from; NULL: it was taken from options. The plan's device
  * is the simulated one of `device`. */
 struct mt_fit_question {
     const struct mt_run_plan *plan;

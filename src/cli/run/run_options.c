@@ -1,7 +1,10 @@
 #include "cli/run/run_options.h"
 
+#include "cli/output/output.h"
+
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const mt_option_kind option_kinds[] = {[MT_SETTING_IS_INTEGER] = MT_OPTION_INTEGER,
@@ -20,13 +23,32 @@ const char *mt_run_option_spell(mt_setting setting, char out[MT_OPTION_TEXT_BYTE
     return out;
 }
 
+/* Puts "off|bf16" into `out`, and returns it. */
+static const char *join_choices(const char *const *choices, char out[MT_OPTION_TEXT_BYTES])
+{
+    int length = 0;
+    for (size_t i = 0; choices[i] != NULL; i++) {
+        length += snprintf(out + length, (size_t)(MT_OPTION_TEXT_BYTES - length), "%s%s", i > 0 ? "|" : "", choices[i]);
+        assert(length < MT_OPTION_TEXT_BYTES);
+    }
+    return out;
+}
+
+/* Returns the help's word for the value, which `text` may hold. */
+static const char *value_word(const struct mt_setting_entry *entry, char text[MT_OPTION_TEXT_BYTES])
+{
+    if (entry->value != NULL)
+        return entry->value;
+    return entry->axis != MT_AXIS_NONE ? join_choices(entry->choices, text) : "CHOICE";
+}
+
 bool mt_run_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out)
 {
     const struct mt_setting_entry *entry = &mt_setting_table[index];
     if (index == MT_SETTING_COUNT || entry->help == NULL)
         return false;
     *out = (struct mt_option){.name = mt_run_option_spell((mt_setting)index, texts->name),
-                              .value = entry->value,
+                              .value = value_word(entry, texts->value),
                               .help = entry->help,
                               .kind = option_kinds[entry->kind],
                               .offset = index * sizeof(const char *),
@@ -42,12 +64,20 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
         return false;
     if (mt_setting_table[index].axis == MT_AXIS_NONE)
         return true;
-    int length = snprintf(texts->value, sizeof texts->value, "%s,...", out->value);
+    char word[MT_OPTION_TEXT_BYTES];
+    int length = snprintf(texts->value, sizeof texts->value, "%s,...", value_word(&mt_setting_table[index], word));
     assert(length < MT_OPTION_TEXT_BYTES);
     (void)length;
     out->value = texts->value;
     out->kind = MT_OPTION_TEXT; /* each value of the list is checked where the list is cut */
     return true;
+}
+
+json_t *mt_run_setting_json(mt_setting setting, const char *value)
+{
+    if (mt_setting_table[setting].kind == MT_SETTING_IS_INTEGER)
+        return json_integer(strtoll(value, NULL, 10));
+    return mt_json_text(value);
 }
 
 bool mt_run_options_given(const struct mt_run_options *options)
@@ -78,4 +108,22 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
     out->wants_grad_norms = run->json && !run->no_grad_norms;
     mt_status status = check_name(run->name);
     return status == MT_OK ? mt_run_plan_set(out, run->given) : status;
+}
+
+void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_COMMAND, settings);
+    struct mt_text value = {0};
+    mt_text_add(out, "memtrace run");
+    for (size_t i = 0; i < count; i++) {
+        char option[MT_OPTION_TEXT_BYTES];
+        if (!mt_setting_is_told(settings[i], plan))
+            continue;
+        value.length = 0;
+        mt_setting_format_short(settings[i], plan, &value);
+        mt_text_add(out, " %s ", mt_run_option_spell(settings[i], option));
+        mt_text_add_shell_word(out, mt_text_get(&value));
+    }
+    mt_text_release(&value);
 }

@@ -77,7 +77,7 @@ static mt_status cut_lists(const char *const given[], struct mt_sweep_grid *grid
     return MT_OK;
 }
 
-/* The values of cell `number`: its digits, where the last axis counts fastest. */
+/* Chooses the values of cell `number`: its digits, of which the last axis counts fastest. */
 static void choose_values(const struct mt_sweep_grid *grid, const struct values *values, size_t number,
                           struct mt_sweep_cell *cell)
 {
@@ -89,7 +89,7 @@ static void choose_values(const struct mt_sweep_grid *grid, const struct values 
     }
 }
 
-/* "baseline-small-128": the sweep's name and what tells its cells apart. */
+/* Returns the sweep's name and the values that tell its cells apart: "baseline-small-128". The caller frees it. */
 static char *name_cell(const struct mt_sweep_grid *grid, const char *name, const struct mt_sweep_cell *cell)
 {
     struct mt_text text = {0};

@@ -7,15 +7,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* How many cells ended how. */
+/* Counts of cells by their end. */
 struct tally {
     size_t done, oom, failed, there;
 };
 
-/* A cell and what the trace tells of its run. */
+/* A cell, and its run as the trace has it. */
 struct row {
     const struct mt_sweep_cell *cell;
     const struct mt_sweep_result *result;
@@ -85,7 +84,7 @@ static mt_status visit_rows(const struct mt_sweep *sweep, row_visit visit, void 
     return status;
 }
 
-/* The columns of a table: axes, and what came of their values. */
+/* The columns of results, behind those of axes. */
 static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
                                                   {"reserved", MT_ALIGN_RIGHT},
                                                   {"step ms", MT_ALIGN_RIGHT},
@@ -258,14 +257,11 @@ static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
 {
     struct mt_text text = {0};
     for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
-        const struct mt_setting_entry *entry = &mt_setting_table[axis];
-        if (entry->axis == MT_AXIS_NONE)
+        if (mt_setting_table[axis].axis == MT_AXIS_NONE)
             continue;
         text.length = 0;
         add_axis_value(cell, axis, &text);
-        json_object_set_new(object, entry->name,
-                            entry->kind == MT_SETTING_IS_INTEGER ? json_integer(strtoll(mt_text_get(&text), NULL, 10))
-                                                                 : mt_json_text(mt_text_get(&text)));
+        json_object_set_new(object, mt_setting_table[axis].name, mt_run_setting_json(axis, mt_text_get(&text)));
     }
     mt_text_release(&text);
 }

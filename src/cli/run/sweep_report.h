@@ -1,12 +1,12 @@
-/* What the cells of a sweep came to, as a table and as JSON. */
+/* The runs of a sweep, as a table and as JSON. */
 #ifndef MT_CLI_SWEEP_REPORT_H
 #define MT_CLI_SWEEP_REPORT_H
 
 #include "cli/run/sweep_grid.h"
 
-/* What happened to a cell. */
+/* The end of a cell. */
 typedef enum mt_cell_outcome {
-    MT_CELL_RAN,       /* it was run; what came of it is in the trace */
+    MT_CELL_RAN,       /* it was run, and the trace has its run */
     MT_CELL_WAS_THERE, /* the trace had it */
     MT_CELL_FAILED     /* neither done nor out of memory */
 } mt_cell_outcome;
@@ -24,11 +24,11 @@ struct mt_sweep {
     const struct mt_sweep_result *results;
 };
 
-/* Asks the trace what the cells' runs came to, and prints it. */
+/* Print the cells with what the trace has of their runs. */
 mt_status mt_sweep_print_table(const struct mt_sweep *sweep);
 mt_status mt_sweep_print_json(const struct mt_sweep *sweep);
 
-/* "small, fwd_bwd, autocast off, seq 128, batch 4": a cell in words, with what else varies in its grid. */
+/* Adds a cell in words, with what else varies in its grid: "small, fwd_bwd, autocast off, seq 128, batch 4". */
 void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sweep_cell *cell, struct mt_text *out);
 
 #endif

@@ -101,7 +101,7 @@ static void describe_refusal(void *context, const struct mt_alloc_refusal *refus
                     mt_format_bytes(refusal->released_bytes, size));
     else
         mt_text_add(out, "\ngiven back  nothing: no segment was idle");
-    add_next(plan->trace, out);
+    add_next(plan != NULL ? plan->trace : NULL, out);
 }
 
 static struct mt_session_observer observer_of(const struct mt_run_plan *plan)
@@ -110,12 +110,16 @@ static struct mt_session_observer observer_of(const struct mt_run_plan *plan)
         .context = (void *)plan, .note = print_note, .step_done = show_progress, .describe_refusal = describe_refusal};
 }
 
-/* Adds to a failure of opening a device what can be done about it. */
-static mt_status advise_device(mt_status status, const char *spelling)
+mt_status mt_told_device_failure(mt_status status, const char *spelling)
 {
     if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
         return status;
     return mt_fail_way_out(status, "--device sim plans without a GPU");
+}
+
+struct mt_session_observer mt_told_observer(void)
+{
+    return observer_of(NULL);
 }
 
 mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *out)
@@ -124,11 +128,11 @@ mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *
     mt_status status = mt_run_session(plan, &observer, out);
     if (out->is_untraceable)
         return mt_way_out_of_writing(status, "memtrace run --no-trace");
-    return advise_device(status, plan->device);
+    return mt_told_device_failure(status, plan->device);
 }
 
 mt_status mt_told_device_open(const char *spelling, struct mt_device **out)
 {
-    const struct mt_session_observer observer = observer_of(NULL);
-    return advise_device(mt_run_device_open(spelling, &observer, out), spelling);
+    const struct mt_session_observer observer = mt_told_observer();
+    return mt_told_device_failure(mt_run_device_open(spelling, &observer, out), spelling);
 }

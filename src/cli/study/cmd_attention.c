@@ -2,11 +2,14 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/way_out.h"
 #include "cli/run/told_session.h"
-#include "cli/study/attention_limits.h"
-#include "cli/study/attention_report.h"
+#include "cli/study/value_list.h"
 #include "model/settings.h"
+#include "study/attention_limits.h"
+#include "study/attention_report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +111,8 @@ static mt_status run_cells(struct mt_attention_session *session, const struct mt
         const struct mt_attention_case cell = mt_attention_grid_cell(grid, i);
         show_progress(i, count, &cell);
         status = mt_attention_session_run(session, &cell, &results[i]);
+        if (session->is_untraceable)
+            mt_way_out_of_writing(status, "--no-trace");
         if (status != MT_OK)
             mt_fail_context(status, "cell %zu of %zu", i + 1, count);
     }
@@ -152,14 +157,30 @@ static mt_status find_limits(const struct mt_attention_session *session, const s
     return status;
 }
 
+/* Tells how to go on with the runs of the trace. */
+static void print_next(const struct mt_attention_answer *answer)
+{
+    size_t last = mt_attention_grid_count(answer->grid) - 1;
+    struct mt_text file = {0};
+    if (answer->trace == NULL)
+        return;
+    mt_text_add_shell_word(&file, answer->trace);
+    printf("Each cell is a run of %s, %" PRId64 " to %" PRId64
+           ": memtrace runs lists them, memtrace peak --run %" PRId64 " asks about one.\n",
+           mt_text_get(&file), answer->results[0].run, answer->results[last].run, answer->results[last].run);
+    mt_text_release(&file);
+}
+
 static void print_answer(const struct attention_options *given, const struct mt_attention_answer *answer)
 {
     if (given->json)
-        mt_attention_print_json(answer);
+        mt_json_print(mt_attention_json(answer));
     else if (given->format == FORMAT_CSV)
-        mt_attention_print_csv(answer);
+        mt_attention_write_csv(answer);
     else
-        mt_attention_print_text(answer);
+        mt_attention_write_text(answer);
+    if (!given->json && given->format != FORMAT_CSV)
+        print_next(answer);
 }
 
 static mt_status study_grid(const struct attention_options *given, struct mt_attention_session *session,
@@ -168,8 +189,8 @@ static mt_status study_grid(const struct attention_options *given, struct mt_att
     struct mt_attention_result *results = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *results);
     struct mt_attention_limit *limits = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *limits);
     uint64_t memory_bytes = usable_bytes(session->device);
-    const struct mt_attention_answer answer = {grid,         results,        limits,     session->device,
-                                               memory_bytes, session->trace, given->peer};
+    const struct mt_attention_answer answer = {grid,         results,        limits,      session->device,
+                                               memory_bytes, session->trace, given->peer, mt_output_screen()};
     mt_status status = run_cells(session, grid, results);
     if (status == MT_OK)
         status = find_limits(session, grid, memory_bytes, limits);

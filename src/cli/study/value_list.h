@@ -2,18 +2,7 @@
 #ifndef MT_CLI_VALUE_LIST_H
 #define MT_CLI_VALUE_LIST_H
 
-#include "base/status.h"
-
-#include <stddef.h>
-#include <stdint.h>
-
-enum { MT_MOST_LIST_VALUES = 64 };
-
-/* Invariant: the values are different. */
-struct mt_value_list {
-    int64_t values[MT_MOST_LIST_VALUES]; /* numbers, or the indices of choices */
-    size_t count;
-};
+#include "study/attention_grid.h"
 
 /* Numbers in [low, high]. MT_USAGE for anything else, none, or one twice; `option` is named in the message. */
 mt_status mt_value_list_numbers(const char *option, const char *text, int64_t low, int64_t high,

@@ -12,7 +12,6 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "trace/store/trace_names.h"
-#include "trace/store/trace_names.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,190 @@
+/* memtrace report: the tables of the published study, from the runs of a trace. */
+#include "answer/output_file.h"
+#include "answer/report_page.h"
+#include "cli/command.h"
+#include "cli/output/output.h"
+#include "cli/output/way_out.h"
+#include "cli/run/told_session.h"
+#include "study/report_sections.h"
+#include "study/report_study.h"
+
+#include <string.h>
+#include <strings.h>
+
+typedef enum format { FORMAT_MARKDOWN, FORMAT_HTML, FORMAT_BY_NAME } format;
+static const char *const format_names[] = {[FORMAT_MARKDOWN] = "markdown", [FORMAT_HTML] = "html", NULL};
+
+struct report_options {
+    bool help, json, study;
+    const char *trace, *device, *output;
+    int format;
+};
+
+static const struct mt_option options[] = {
+    {.name = "--study",
+     .help = "first run what the published study needs and the trace lacks",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct report_options, study)},
+    {.name = "--device",
+     .value = "DEVICE",
+     .help = "where the study runs (sim)",
+     .kind = MT_OPTION_TEXT,
+     .takes = MT_TAKES_DEVICE,
+     .offset = offsetof(struct report_options, device)},
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "how the page is written (by the ending of FILE, else markdown)",
+     .kind = MT_OPTION_CHOICE,
+     .offset = offsetof(struct report_options, format),
+     .choices = format_names},
+    {.name = "-o",
+     .value = "FILE",
+     .help = "where the page goes (standard output)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct report_options, output),
+     .takes = MT_TAKES_FILE},
+    {.name = "--trace",
+     .value = "FILE",
+     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
+     .kind = MT_OPTION_TEXT,
+     .offset = offsetof(struct report_options, trace),
+     .takes = MT_TAKES_FILE},
+    MT_OPTION_JSON(struct report_options),
+    MT_OPTION_HELP(struct report_options),
+    MT_OPTIONS_END,
+};
+
+static format format_of(const struct report_options *report)
+{
+    const char *ending = report->output != NULL ? strrchr(report->output, '.') : NULL;
+    if (report->format != FORMAT_BY_NAME)
+        return (format)report->format;
+    bool is_html = ending != NULL && (strcasecmp(ending, ".html") == 0 || strcasecmp(ending, ".htm") == 0);
+    return is_html ? FORMAT_HTML : FORMAT_MARKDOWN;
+}
+
+static mt_status check_output(const struct report_options *report)
+{
+    if (report->output != NULL && report->json)
+        return mt_fail(MT_USAGE, "--json prints on standard output: -o is for a page");
+    return mt_output_file_check("-o", report->output, NULL);
+}
+
+static mt_status write_page(const struct report_options *report, const struct mt_page *page)
+{
+    if (report->json) {
+        mt_json_print(mt_page_json(page));
+        return MT_OK;
+    }
+    struct mt_text text = {0};
+    (format_of(report) == FORMAT_HTML ? mt_page_write_html : mt_page_write_markdown)(page, &text);
+    mt_status status = mt_output_file_put(report->output, MT_OUTPUT_BY_NAME, mt_text_get(&text));
+    if (status == MT_OK && report->output != NULL)
+        mt_note("wrote %s", report->output);
+    mt_text_release(&text);
+    return status;
+}
+
+static void introduce(const struct mt_report *report)
+{
+    mt_page_say(report->page,
+                "Where the device memory of transformer training goes, from %zu traced run%s. Allocated is what live "
+                "blocks hold, reserved what the allocator took from the device for them; peaks are of a whole run. GiB "
+                "and MiB are 2³⁰ and 2²⁰ bytes.",
+                report->run_count, report->run_count == 1 ? "" : "s");
+    if (report->without_settings > 0)
+        mt_page_hint(report->page, "memtrace runs",
+                     "The trace has further runs that do not say which mode, batch and sequence were trained, as those "
+                     "that were imported or recorded: no table can compare them, and the other commands tell of them");
+}
+
+static mt_status fill_page(struct mt_report *report)
+{
+    static mt_status (*const sections[])(struct mt_report *) = {
+        mt_report_timing,  mt_report_peaks,   mt_report_autocast, mt_report_residual,     mt_report_categories,
+        mt_report_largest, mt_report_kernels, mt_report_dtypes,   mt_report_accumulation, mt_report_sources};
+    mt_status status = MT_OK;
+    introduce(report);
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0] && status == MT_OK; i++)
+        status = sections[i](report);
+    return status;
+}
+
+static mt_status load(const struct report_options *options_given, struct mt_trace *trace, struct mt_report *report)
+{
+    mt_status status = mt_report_load(trace, report);
+    if (status != MT_OK || report->run_count > 0)
+        return status;
+    if (report->without_settings == 0)
+        return mt_fail(MT_USAGE,
+                       "%s has no training run that ended, so there is nothing to report: `memtrace run` adds one, "
+                       "`memtrace report --study` all that the tables need",
+                       options_given->trace);
+    return mt_fail(
+        MT_USAGE,
+        "no run of %s says which mode, batch and sequence were trained, by which the page's tables compare "
+        "runs: what was imported or recorded does not. There is nothing to report of them; memtrace peak, "
+        "top, diff, advise and timeline tell of such a run, and `memtrace run` adds one of ours to compare it "
+        "with",
+        options_given->trace);
+}
+
+/* Adds to a failure of the study what can be done about it. */
+static mt_status run_study(const struct report_options *report)
+{
+    const struct mt_session_observer observer = mt_told_observer();
+    mt_status status = mt_report_study(report->trace, report->device, &observer);
+    return mt_told_device_failure(status, report->device);
+}
+
+static mt_status run_report(const void *given)
+{
+    const struct report_options *report_options = given;
+    struct mt_trace *trace = NULL;
+    struct mt_text study = {0};
+    mt_text_add(&study, "memtrace report --study --trace ");
+    mt_text_add_shell_word(&study, report_options->trace);
+    const char *const remedies[MT_REPORT_LACK_COUNT] = {
+        [MT_LACKS_AUTOCAST_PAIRS] = "memtrace sweep --autocast off,bf16 --seq 128,256,512 --mode fwd,fwd_bwd",
+        [MT_LACKS_AUTOCAST] = "memtrace run --autocast bf16",
+        [MT_LACKS_KERNELS] = "memtrace run --device cuda --kernels --warmup 2",
+        [MT_LACKS_PUBLISHED] = study.data,
+        [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10"};
+    struct mt_report report = {
+        .remedies = remedies, .path = report_options->trace, .page = mt_page_create("Memory of transformer training")};
+    mt_status status = check_output(report_options);
+    if (status == MT_OK && report_options->study)
+        status = run_study(report_options);
+    if (status == MT_OK)
+        status = mt_trace_open_to_ask(report_options->trace, &trace);
+    if (status == MT_OK)
+        status = load(report_options, trace, &report);
+    if (status == MT_OK)
+        status = fill_page(&report);
+    if (status == MT_OK)
+        status = write_page(report_options, report.page);
+    mt_report_release(&report);
+    mt_page_destroy(report.page);
+    mt_trace_close(trace);
+    mt_text_release(&study);
+    return status;
+}
+
+const struct mt_command mt_command_report = {
+    .name = "report",
+    .summary = "Writes a page of tables from the runs of a trace, with what their numbers show.",
+    .usage = "[OPTIONS]",
+    .details = "Timing with and without warm-up; peaks by sequence length, in fp32 and under autocast, and what the\n"
+               "difference is made of; the residual stream; categories and largest blocks; kernels; dtypes under\n"
+               "autocast; and the accumulation experiment. Published figures stand beside those of the same runs.\n"
+               "Of each configuration the newest run counts; runs that do not say theirs, such as imported ones, are\n"
+               "left out. What the trace lacks is named with the command that adds it; --study runs all of it, on sim\n"
+               "within seconds.\n",
+    .examples = "  memtrace report --study -o report.html\n"
+                "  memtrace report --trace memtrace.db > report.md\n"
+                "  memtrace report --json\n",
+    .options = options,
+    .defaults = &(const struct report_options){.trace = MT_DEFAULT_TRACE, .device = "sim", .format = FORMAT_BY_NAME},
+    .options_bytes = sizeof(struct report_options),
+    .run = run_report,
+};

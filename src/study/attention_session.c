@@ -1,0 +1,201 @@
+#include "study/attention_session.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "model/settings.h"
+#include "study/attention_grid.h"
+#include "trace/store/recorder.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A cell has a thousand events, so its ring is small. */
+enum { RING_RECORDS = 1 << 12 };
+
+/* Everything that is there while a cell runs, in the order of opening. */
+struct cell {
+    struct mt_attention_session *session;
+    const struct mt_attention_case *study;
+    struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
+    const struct mt_interner *interner; /* of the sink that is used */
+    struct mt_recorder *recorder;       /* the session's, once it has this cell's run; NULL: not traced */
+    struct mt_sink sink;
+    struct mt_alloc *alloc;
+    double *ms[MT_PHASE_COUNT]; /* of forward and backward, by repetition */
+    size_t repeats[MT_PHASE_COUNT];
+};
+
+static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms)
+{
+    struct cell *cell = context;
+    char name[MT_BYTES_TEXT];
+    snprintf(name, sizeof name, "phase_ms:%s", mt_phase_name(phase));
+    cell->ms[phase][cell->repeats[phase]++] = ms;
+    if (cell->recorder != NULL)
+        mt_recorder_measure(cell->recorder, name, step, ms);
+}
+
+static void on_step_done(void *context, int64_t step, int64_t total, double loss, double step_ms)
+{
+    (void)total;
+    (void)loss;
+    struct cell *cell = context;
+    if (cell->recorder != NULL)
+        mt_recorder_measure(cell->recorder, "step_ms", step, step_ms);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t count)
+{
+    if (count == 0)
+        return NAN;
+    qsort(values, count, sizeof *values, compare);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static void name_run(const struct cell *cell, struct mt_text *out)
+{
+    const struct mt_attention_case *study = cell->study;
+    mt_text_add(out, "%s-%s-%s-d%" PRId64 "-%" PRId64, cell->session->name, mt_attention_names[study->attention],
+                mt_study_precision_names[mt_study_precision_of(study)], study->d_model, study->seq);
+}
+
+/* How the cell was configured. A run of a model has other settings: nobody takes the one for the other. */
+enum { SETTINGS = 13, NUMBERS = 7 };
+
+static mt_status begin_run(struct cell *cell, const char *name)
+{
+    const struct mt_attention_case *study = cell->study;
+    struct mt_attention_session *session = cell->session;
+    struct mt_text alloc = {0};
+    mt_alloc_settings_format(&session->alloc, &alloc);
+    const int64_t numbers[NUMBERS] = {study->batch,        study->heads, study->d_model, study->seq, study->repeats, 1,
+                                      (int64_t)study->seed};
+    char texts[NUMBERS][MT_BYTES_TEXT];
+    for (int i = 0; i < NUMBERS; i++)
+        snprintf(texts[i], sizeof texts[i], "%" PRId64, numbers[i]);
+    const struct mt_run_setting settings[SETTINGS] = {{"study", "attention"},
+                                                      {"batch", texts[0]},
+                                                      {"heads", texts[1]},
+                                                      {"d_model", texts[2]},
+                                                      {"seq", texts[3]},
+                                                      {"attention", mt_attention_names[study->attention]},
+                                                      {"dtype", mt_dtype_name(study->dtype)},
+                                                      {"matmul", mt_matmul_names[study->math]},
+                                                      {"steps", texts[4]},
+                                                      {"warmup", texts[5]},
+                                                      {"seed", texts[6]},
+                                                      {"alloc", mt_text_get(&alloc)},
+                                                      {"memtrace", MT_VERSION}};
+    const struct mt_run_info info = {.name = name,
+                                     .device = session->device->name,
+                                     .capacity_bytes = session->device->capacity_bytes,
+                                     .settings = settings,
+                                     .setting_count = SETTINGS,
+                                     .ring_records = RING_RECORDS};
+    mt_status status = session->recorder == NULL ? mt_recorder_open(session->trace, &info, &session->recorder)
+                                                 : mt_recorder_begin(session->recorder, &info);
+    if (status == MT_OK)
+        cell->recorder = session->recorder;
+    mt_text_release(&alloc);
+    session->is_untraceable = status != MT_OK;
+    return status;
+}
+
+static mt_status open_sink(struct cell *cell, struct mt_attention_result *out)
+{
+    if (cell->session->trace == NULL) {
+        cell->interner = cell->own_interner = mt_interner_create();
+        cell->sink = mt_sink_discarding(cell->own_interner);
+        return MT_OK;
+    }
+    struct mt_text name = {0};
+    name_run(cell, &name);
+    mt_status status = begin_run(cell, mt_text_get(&name));
+    mt_text_release(&name);
+    if (status != MT_OK)
+        return status;
+    cell->sink = *mt_recorder_sink(cell->recorder);
+    cell->interner = mt_recorder_interner(cell->recorder);
+    out->run = mt_recorder_run(cell->recorder);
+    return MT_OK;
+}
+
+static void keep_refusal(const struct cell *cell, const struct mt_alloc_refusal *refusal,
+                         struct mt_attention_result *out)
+{
+    const struct mt_label *label = mt_interner_find_label(cell->interner, refusal->label);
+    out->oom_bytes = refusal->requested_bytes;
+    out->oom_category = mt_label_category(refusal->label);
+    out->oom_phase = label->phase;
+}
+
+/* Both workspaces are there in every step but the first, which is no higher: so the peak holds both. */
+static void keep_peaks(const struct mt_alloc_stats *stats, struct mt_attention_result *out)
+{
+    const struct mt_alloc_count *workspaces = &stats->category[MT_CATEGORY_WORKSPACE];
+    out->workspace_bytes = workspaces->peak_requested_bytes;
+    out->peak_requested_bytes = stats->all.peak_requested_bytes - workspaces->peak_requested_bytes;
+    out->peak_allocated_bytes = stats->all.peak_allocated_bytes - workspaces->peak_allocated_bytes;
+}
+
+static mt_status run(struct cell *cell, struct mt_attention_result *out)
+{
+    const struct mt_training_observer observer = {
+        .context = cell, .step_done = on_step_done, .phase_time = on_phase_time};
+    struct mt_alloc_stats stats;
+    mt_status status = mt_attention_study_run(cell->session->device, cell->alloc, cell->study, &observer, &out->kept);
+    mt_alloc_stats(cell->alloc, &stats);
+    out->is_done = status == MT_OK;
+    if (status == MT_OUT_OF_MEMORY)
+        keep_refusal(cell, &stats.last_refusal, out);
+    if (!out->is_done)
+        return status;
+    keep_peaks(&stats, out);
+    out->forward_ms = median(cell->ms[MT_PHASE_FORWARD], cell->repeats[MT_PHASE_FORWARD]);
+    out->backward_ms = median(cell->ms[MT_PHASE_BACKWARD], cell->repeats[MT_PHASE_BACKWARD]);
+    return MT_OK;
+}
+
+static mt_run_state end_state(mt_status status)
+{
+    if (status == MT_OK)
+        return MT_RUN_DONE;
+    return status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
+}
+
+mt_status mt_attention_session_run(struct mt_attention_session *session, const struct mt_attention_case *study,
+                                   struct mt_attention_result *out)
+{
+    struct cell cell = {.session = session, .study = study};
+    *out = (struct mt_attention_result){.forward_ms = NAN, .backward_ms = NAN};
+    cell.ms[MT_PHASE_FORWARD] = mt_host_alloc((size_t)study->repeats * sizeof(double));
+    cell.ms[MT_PHASE_BACKWARD] = mt_host_alloc((size_t)study->repeats * sizeof(double));
+    mt_status status = open_sink(&cell, out);
+    if (status == MT_OK)
+        status = mt_alloc_create(session->device, &cell.sink, &session->alloc, &cell.alloc);
+    if (status == MT_OK)
+        status = run(&cell, out);
+    if (cell.alloc != NULL)
+        mt_alloc_destroy(cell.alloc);
+    mt_status ended = cell.recorder != NULL ? mt_recorder_end(cell.recorder, end_state(status)) : MT_OK;
+    mt_interner_destroy(cell.own_interner);
+    free(cell.ms[MT_PHASE_FORWARD]);
+    free(cell.ms[MT_PHASE_BACKWARD]);
+    return mt_status_keep(status == MT_OUT_OF_MEMORY ? MT_OK : status, ended);
+}
+
+mt_status mt_attention_session_close(struct mt_attention_session *session)
+{
+    mt_status status = mt_recorder_close(session->recorder, MT_RUN_FAILED); /* every run has ended */
+    session->recorder = NULL;
+    return status;
+}

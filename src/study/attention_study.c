@@ -1,0 +1,208 @@
+#include "study/attention_study.h"
+
+#include "model/attention_layer.h"
+#include "model/graph.h"
+#include "model/ops.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { WARMUP = 1, PROJECTIONS = 4, STEP_END_MARK = MT_PHASE_COUNT };
+
+/* The generator of the input's values is beyond those of the parameters. */
+enum { INPUT_NUMBER = PROJECTIONS + 1 };
+
+/* A case under way. */
+struct study {
+    struct mt_runtime rt;
+    const struct mt_attention_case *of;
+    const struct mt_training_observer *observer; /* NULL: none */
+    struct mt_training_config config;            /* what makes parameters wants to know */
+    struct mt_parameter projections[PROJECTIONS];
+    struct mt_parameter input; /* like a parameter it gets a gradient */
+    struct mt_attention_layer layer;
+};
+
+/* The training run that has such a layer: for its checks, and to draw parameters by. */
+static struct mt_training_config training_config(const struct mt_attention_case *study)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model.d_model = study->d_model;
+    config.model.heads = study->heads;
+    config.batch = study->batch;
+    config.seq = study->seq;
+    config.steps = study->repeats;
+    config.attention = study->attention;
+    config.math = study->math;
+    config.seed = study->seed;
+    return config;
+}
+
+mt_status mt_attention_case_check(const struct mt_attention_case *study)
+{
+    const struct mt_training_config config = training_config(study);
+    if (study->dtype != MT_F32 && study->dtype != MT_BF16)
+        return mt_fail(MT_USAGE, "an attention layer alone is of fp32 or bf16, not %s", mt_dtype_name(study->dtype));
+    return mt_training_config_check(&config);
+}
+
+static void create_projections(struct study *study)
+{
+    static const char *const modules[PROJECTIONS] = {"attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.output_proj"};
+    const int64_t C = study->of->d_model;
+    for (int i = 0; i < PROJECTIONS; i++) {
+        const struct mt_parameter_shape shape = {MT_PARAMETER_LINEAR, (uint64_t)i, C, C};
+        mt_parameter_create(&study->rt, &study->config, modules[i], &shape, &study->projections[i]);
+    }
+}
+
+static void create_input(struct study *study)
+{
+    const struct mt_attention_case *of = study->of;
+    struct mt_runtime *rt = &study->rt;
+    struct mt_scope outer = mt_scope_enter(rt, "input", MT_CATEGORY_DATA, "input");
+    struct mt_tensor *values =
+        mt_tensor_empty(rt, MT_ROLE_DATA, NULL, of->dtype, 3, (const int64_t[]){of->batch, of->seq, of->d_model});
+    study->input =
+        (struct mt_parameter){.name = "input", .span = rt->scope.span, .layer = outer.layer, .value = values};
+    mt_parameter_draw(rt, &study->config, MT_PARAMETER_EMBEDDING, INPUT_NUMBER, values);
+    if (values != NULL)
+        values->node = mt_node_accumulator(rt, &study->input);
+    mt_scope_leave(rt, outer);
+}
+
+static void create(struct study *study)
+{
+    struct mt_parameter *p = study->projections;
+    create_projections(study);
+    create_input(study);
+    study->layer = (struct mt_attention_layer){.heads = study->of->heads,
+                                               .kind = study->of->attention,
+                                               .q_proj = &p[0],
+                                               .k_proj = &p[1],
+                                               .v_proj = &p[2],
+                                               .output_proj = &p[3]};
+}
+
+static void zero_grad(struct mt_runtime *rt, struct mt_parameter *parameter)
+{
+    mt_tensor_release(rt, parameter->grad);
+    parameter->grad = NULL;
+}
+
+static void zero_grads(struct study *study)
+{
+    for (int i = 0; i < PROJECTIONS; i++)
+        zero_grad(&study->rt, &study->projections[i]);
+    zero_grad(&study->rt, &study->input);
+}
+
+static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
+{
+    struct mt_alloc_stats stats;
+    mt_alloc_stats(alloc, &stats);
+    const struct mt_alloc_count *workspaces = &stats.category[MT_CATEGORY_WORKSPACE];
+    return (struct mt_attention_kept){.is_known = true,
+                                      .requested_bytes = stats.all.requested_bytes - workspaces->requested_bytes,
+                                      .allocated_bytes = stats.all.allocated_bytes - workspaces->allocated_bytes};
+}
+
+/* Keeps what is live before backward; what a later step finds must be what the first one did. */
+static void note_kept(struct study *study, struct mt_attention_kept *kept)
+{
+    struct mt_attention_kept now = measure_kept(study->rt.alloc);
+    if (study->rt.status != MT_OK)
+        return;
+    if (kept->is_known && kept->requested_bytes != now.requested_bytes)
+        mt_runtime_fail(&study->rt, mt_fail(MT_FAILED,
+                                            "%" PRIu64 " bytes are live before backward, where it was %" PRIu64
+                                            " in the step before",
+                                            now.requested_bytes, kept->requested_bytes));
+    *kept = now;
+}
+
+static void mark(struct mt_runtime *rt, int number)
+{
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_mark(rt->device, number));
+}
+
+static void run_step(struct study *study, struct mt_attention_kept *kept)
+{
+    struct mt_runtime *rt = &study->rt;
+    zero_grads(study);
+    mt_runtime_phase(rt, MT_PHASE_FORWARD);
+    struct mt_tensor *output = mt_attention_layer_forward(rt, &study->layer, study->input.value);
+    note_kept(study, kept);
+    mt_runtime_phase(rt, MT_PHASE_BACKWARD);
+    mt_graph_backward(rt, output);
+    mark(rt, STEP_END_MARK);
+    mt_tensor_release(rt, output);
+}
+
+static double elapsed_ms(struct mt_runtime *rt, int from, int to)
+{
+    double ms = NAN;
+    if (rt->status == MT_OK)
+        mt_runtime_fail(rt, mt_device_elapsed_ms(rt->device, from, to, &ms));
+    return ms;
+}
+
+static void report_step(struct study *study, int64_t step)
+{
+    const struct mt_training_observer *observer = study->observer;
+    struct mt_runtime *rt = &study->rt;
+    if (observer == NULL || step < WARMUP)
+        return;
+    double forward_ms = elapsed_ms(rt, MT_PHASE_FORWARD, MT_PHASE_BACKWARD);
+    double backward_ms = elapsed_ms(rt, MT_PHASE_BACKWARD, STEP_END_MARK);
+    if (rt->status != MT_OK)
+        return;
+    if (observer->phase_time != NULL) {
+        observer->phase_time(observer->context, step, MT_PHASE_FORWARD, forward_ms);
+        observer->phase_time(observer->context, step, MT_PHASE_BACKWARD, backward_ms);
+    }
+    if (observer->step_done != NULL)
+        observer->step_done(observer->context, step, WARMUP + study->of->repeats, NAN, forward_ms + backward_ms);
+}
+
+static void run_steps(struct study *study, struct mt_attention_kept *kept)
+{
+    struct mt_runtime *rt = &study->rt;
+    for (int64_t step = 0; step < WARMUP + study->of->repeats && rt->status == MT_OK; step++) {
+        mt_alloc_mark(rt->alloc, MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
+        run_step(study, kept);
+        if (rt->status == MT_OK)
+            mt_runtime_fail(rt, mt_device_synchronize(rt->device));
+        if (rt->status == MT_OK)
+            mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
+        report_step(study, step);
+    }
+}
+
+static void destroy(struct study *study)
+{
+    for (int i = 0; i < PROJECTIONS; i++)
+        mt_parameter_release(&study->rt, &study->projections[i]);
+    mt_parameter_release(&study->rt, &study->input);
+}
+
+mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_attention_case *of,
+                                 const struct mt_training_observer *observer, struct mt_attention_kept *out)
+{
+    struct study study = {.of = of, .observer = observer, .config = training_config(of)};
+    *out = (struct mt_attention_kept){0};
+    mt_status status = mt_attention_case_check(of);
+    if (status != MT_OK)
+        return status;
+    study.config.parameter_dtype = of->dtype;
+    mt_runtime_open(&study.rt, device, alloc);
+    study.rt.math = of->math;
+    create(&study);
+    if (study.rt.status == MT_OK)
+        mt_runtime_fail(&study.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
+    run_steps(&study, out);
+    destroy(&study);
+    mt_runtime_close(&study.rt);
+    return study.rt.status;
+}
