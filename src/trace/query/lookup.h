@@ -1,14 +1,12 @@
-/* Look-ups around single events: each reads a few rows, however long the run. Threads: one at a time. */
+/* Look-ups around single events: each reads a few rows, however long the run. Ownership, failures and threads as in
+ * trace.h. */
 #ifndef MT_TRACE_LOOKUP_H
 #define MT_TRACE_LOOKUP_H
 
 #include "trace/query/trace.h"
 
-/* Keeps a text until the trace is closed, and returns the copy; "" for NULL. Equal texts that a trace keeps have equal
- * pointers. */
-const char *mt_trace_keep(struct mt_trace *trace, const char *text);
-
-/* Finds the step that an event belongs to: the last that had begun; -1 if none had. */
+/* Finds the step that an event belongs to: the last that had begun, since an event between two steps counts with the
+ * earlier one; -1 if none had. */
 mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step);
 
 /* Reads the bytes that the event directly after `event` requested and got; 0 if it is no allocation. */

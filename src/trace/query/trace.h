@@ -23,6 +23,10 @@ struct mt_trace;
 mt_status mt_trace_open(const char *path, struct mt_trace **out);
 void mt_trace_close(struct mt_trace *trace); /* may be NULL */
 
+/* Returns a copy of `text` that is valid until the trace is closed; "" for NULL. Equal texts of one trace, those of its
+ * answers included, have equal pointers. */
+const char *mt_trace_keep(struct mt_trace *trace, const char *text);
+
 /* A run, as of the opening. Its events are first_event <= id < first_event + event_count; none of these ids is above the
  * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more of them than the file has room for: so
  * what has room for every event is no larger than a few times the file. */
