@@ -19,8 +19,8 @@ enum { MT_MOST_SIMULATED_OPTIONS = 3 };
 struct mt_simulated_advice {
     char device[MT_BYTES_TEXT];    /* of all simulations; the plans borrow it, so it is not to be copied */
     struct mt_simulation as_it_is; /* the others are compared with it */
-    struct mt_simulated_option
-        options[MT_MOST_SIMULATED_OPTIONS]; /* of eager, the fused implementation, which others need, comes first */
+    /* Of an eager run, the fused implementation, which the others need, comes first. */
+    struct mt_simulated_option options[MT_MOST_SIMULATED_OPTIONS];
     size_t count;
 };
 

@@ -98,7 +98,7 @@ mt_status mt_replayed_changes_create(const struct mt_advice_input *input, const 
                                      size_t limit, struct mt_replayed_changes *out);
 void mt_replayed_changes_release(struct mt_replayed_changes *changes);
 
-/* What live blocks of one kind add up to. */
+/* The sum of live blocks of one kind. */
 struct mt_oom_share {
     const char *category;
     const char *place; /* the span with "*" for the layer's number; "" for a whole category */
