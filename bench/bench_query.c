@@ -85,7 +85,8 @@ static mt_status ask_diff(struct mt_trace *trace, const struct mt_run *run)
 {
     size_t count;
     struct mt_diff diff;
-    const struct mt_diff_run a = {trace, mt_trace_runs(trace, &count)}, b = {trace, run};
+    const struct mt_question a = {.trace = trace, .run = mt_trace_runs(trace, &count)};
+    const struct mt_question b = {.trace = trace, .run = run};
     mt_status status = mt_trace_diff(&a, &b, &diff);
     mt_diff_release(&diff);
     return status;

@@ -1,5 +1,5 @@
 /* Holes of random segments at random moments, against a map of every byte. */
-#include "analysis/holes.h"
+#include "analysis/fragmentation.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "seed.h"

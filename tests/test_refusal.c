@@ -1,5 +1,5 @@
 /* Why a request was refused, what it would have needed, and what would have met it: of runs that are written by hand. */
-#include "analysis/relief.h"
+#include "analysis/oom.h"
 #include "base/random.h"
 #include "seed.h"
 #include "story.h"
@@ -137,22 +137,22 @@ static void gaps_in_a_segment_are_not_reserved(void **state)
     free(story);
 }
 
-static bool has_relief(const struct mt_reliefs *reliefs, mt_pattern pattern)
+static bool has_relief(const struct mt_replayed_changes *reliefs, mt_pattern pattern)
 {
     for (size_t i = 0; i < reliefs->count; i++)
-        if (reliefs->items[i].kind == MT_RELIEF_PATTERN && reliefs->items[i].finding.pattern == pattern)
+        if (reliefs->items[i].kind == MT_REPLAYED_PATTERN && reliefs->items[i].finding.pattern == pattern)
             return true;
     return false;
 }
 
 /* Finds what would have met the refused request at the story's end. */
-static void relieve(const struct story *story, uint64_t capacity_bytes, struct mt_reliefs *out)
+static void relieve(const struct story *story, uint64_t capacity_bytes, struct mt_replayed_changes *out)
 {
     struct mt_refusal refusal;
     struct mt_advice_input input = story_input(story, "policy=tight");
     input.capacity_bytes = capacity_bytes;
     assert_int_equal(mt_refusal_create(&input, &refusal), MT_OK);
-    assert_int_equal(mt_reliefs_create(&input, &refusal, 20, out), MT_OK);
+    assert_int_equal(mt_replayed_changes_create(&input, &refusal, 20, out), MT_OK);
     for (size_t i = 0; i < out->count; i++)
         assert_true(out->items[i].replay.reserved_bytes <= out->capacity_bytes);
     mt_refusal_release(&refusal);
@@ -177,19 +177,19 @@ static struct story *tell_of_two_blocks(void)
 static void what_the_op_needs_is_not_taken_away(void **state)
 {
     (void)state;
-    struct mt_reliefs reliefs;
+    struct mt_replayed_changes reliefs;
     struct story *story = tell_of_two_blocks();
     relieve(story, 80 * MIB, &reliefs);
     assert_true(reliefs.is_reproduced);
     assert_true(has_relief(&reliefs, MT_PATTERN_IDLE));
     for (size_t i = 0; i < reliefs.count; i++)
-        if (reliefs.items[i].kind == MT_RELIEF_PATTERN)
+        if (reliefs.items[i].kind == MT_REPLAYED_PATTERN)
             assert_string_equal(reliefs.items[i].finding.role, "weight_cast");
-    mt_reliefs_release(&reliefs);
+    mt_replayed_changes_release(&reliefs);
     relieve(story, 61 * MIB, &reliefs);
     assert_true(reliefs.is_reproduced);
     assert_int_equal(reliefs.count, 0);
-    mt_reliefs_release(&reliefs);
+    mt_replayed_changes_release(&reliefs);
     free(story);
 }
 
@@ -198,7 +198,7 @@ static void gradients_that_go_earlier_are_a_relief(void **state)
 {
     (void)state;
     struct story *story = story_begin();
-    struct mt_reliefs reliefs;
+    struct mt_replayed_changes reliefs;
     for (uint64_t step = 0; step < 2; step++) {
         story_mark(story, MT_EVENT_STEP_BEGIN, step);
         story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
@@ -216,7 +216,7 @@ static void gradients_that_go_earlier_are_a_relief(void **state)
     assert_true(reliefs.count > 0);
     assert_true(has_relief(&reliefs, MT_PATTERN_KEPT_GRADIENTS));
     assert_int_equal(reliefs.items[0].replay.requested_bytes, 32 * MIB);
-    mt_reliefs_release(&reliefs);
+    mt_replayed_changes_release(&reliefs);
     free(story);
 }
 
@@ -225,7 +225,7 @@ static void gradients_that_go_earlier_are_a_relief(void **state)
 static void the_other_policy_is_a_relief_only_where_it_meets_all(void **state)
 {
     (void)state;
-    struct mt_reliefs reliefs;
+    struct mt_replayed_changes reliefs;
     struct mt_refusal refusal;
     struct story *story = story_begin();
     for (int i = 0; i < 6; i++)
@@ -235,14 +235,14 @@ static void the_other_policy_is_a_relief_only_where_it_meets_all(void **state)
     for (uint64_t mib = 40; mib <= 54; mib += 2) {
         input.capacity_bytes = mib * MIB;
         assert_int_equal(mt_refusal_create(&input, &refusal), MT_OK);
-        assert_int_equal(mt_reliefs_create(&input, &refusal, 20, &reliefs), MT_OK);
+        assert_int_equal(mt_replayed_changes_create(&input, &refusal, 20, &reliefs), MT_OK);
         assert_int_equal(reliefs.is_reproduced, mib < 52);
         assert_int_equal(reliefs.count, mib >= 48 && mib < 52);
         if (reliefs.count > 0) {
-            assert_int_equal(reliefs.items[0].kind, MT_RELIEF_POLICY);
+            assert_int_equal(reliefs.items[0].kind, MT_REPLAYED_POLICY);
             assert_int_equal(reliefs.items[0].replay.reserved_bytes, 48 * MIB);
         }
-        mt_reliefs_release(&reliefs);
+        mt_replayed_changes_release(&reliefs);
         mt_refusal_release(&refusal);
     }
     free(story);

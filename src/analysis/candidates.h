@@ -1,11 +1,12 @@
-/* Cuts, put together by pattern and by what their blocks are; for this folder only. */
-#ifndef MT_WHATIF_CANDIDATES_H
-#define MT_WHATIF_CANDIDATES_H
+/* Candidates: the cuts of a window, grouped by pattern and by what their blocks are, and weighed by how far the peak falls
+ * without them. Private to this folder. */
+#ifndef MT_ANALYSIS_CANDIDATES_H
+#define MT_ANALYSIS_CANDIDATES_H
 
 #include "analysis/patterns.h"
 
-/* What may become a finding.
- * Invariants: cuts are ordered by block, then by position; no peak falls by more than peak_bytes. */
+/* A possible finding.
+ * Invariants: cuts are ordered by block, then by position; the peak falls by peak_bytes at most. */
 struct mt_candidate {
     mt_pattern pattern;
     const char *category, *role, *op, *phase, *place; /* "" where the blocks differ */
@@ -13,17 +14,32 @@ struct mt_candidate {
     size_t count;
     uint64_t peak_bytes; /* absent at the peak */
     double byte_seconds;
-    struct mt_cut_curve curve; /* once it is weighed */
+    struct mt_cut_usage usage; /* once it is weighed */
 };
 
 struct mt_candidates {
     struct mt_candidate *items;
     size_t count;
-    struct mt_cut *cuts[MT_LENS_COUNT];
+    size_t left_out; /* candidates that were dropped since they are parts of others */
+    struct mt_cut *cuts[MT_DETECTOR_COUNT];
 };
 
-/* Looks through every lens. Release in any case. */
-void mt_candidates_create(const struct mt_scene *scene, struct mt_candidates *out);
+/* Runs every detector. Release in any case. */
+void mt_candidates_create(const struct mt_window *window, struct mt_candidates *out);
 void mt_candidates_release(struct mt_candidates *candidates);
+
+/* Drops candidates that are parts of others. */
+void mt_candidates_drop_parts(struct mt_candidates *candidates);
+
+/* Weighs candidates and orders them by how far the peak falls, then byte_seconds, largest first. Since no peak falls by
+ * more than what is absent at it, they are weighed in the order of that bound, and only until none of the rest can be
+ * among the first `limit`; the rest is taken to save nothing. */
+void mt_candidates_weigh(struct mt_candidates *candidates, struct mt_window *window, size_t limit);
+
+/* Returns the bytes by which the peak falls without the candidate's cuts, once it is weighed. */
+uint64_t mt_candidate_saved(const struct mt_candidate *candidate, const struct mt_window *window);
+
+/* Returns a finding with the candidate's pattern and texts, and nothing else. */
+struct mt_finding mt_candidate_finding(const struct mt_candidate *candidate);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -71,9 +72,10 @@ static mt_status test_size(const struct sizes *sizes, int64_t size, bool *out)
     return sizes->test(sizes, &probe, out);
 }
 
-/* A size in [low, high) that passes the test, where one more does not; low passes, or is 0, and high does not. */
+/* Finds a size in [low, high) that passes the test, while one more does not. low passes or is 0, and high does not. */
 static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t high, int64_t *out)
 {
+    assert(0 <= low && low < high);
     mt_status status = MT_OK;
     while (status == MT_OK && high - low > 1) {
         int64_t middle = low + (high - low) / 2;
@@ -85,8 +87,8 @@ static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t hi
     return status;
 }
 
-/* The most that could fit, whatever the allocator does; 0: none. It doubles until that is too much, which the range of a
- * configuration ends. */
+/* Finds the largest size that could fit with any allocator; 0 if there is none. It doubles until that is too much, which the
+ * range of a configuration ends. */
 static mt_status find_bound(struct sizes *sizes, int64_t *out)
 {
     int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
@@ -101,7 +103,7 @@ static mt_status find_bound(struct sizes *sizes, int64_t *out)
     return status == MT_OK ? bisect_sizes(sizes, low, high, out) : status;
 }
 
-/* Goes on above a size that fits, or 0, one by one: others may fit that are larger. */
+/* Tries sizes above one that fits, or 0, one by one, since larger ones may fit. */
 static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_fit_largest *out)
 {
     mt_status status = MT_OK;
@@ -169,6 +171,7 @@ static mt_status find_enough(const struct mt_placed_run *run, const struct mt_si
             *(simulation.fits ? &high : &low) = middle;
     }
     fit->enough_bytes = high;
+    assert(status != MT_OK || fit->enough_bytes > fit->capacity_bytes);
     return status;
 }
 
@@ -268,7 +271,7 @@ bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struc
     return mt_setting_can_change(change, plan) && mt_training_config_check(&out->plan.config) == MT_OK;
 }
 
-/* True of a change to a size, by which the run trains on less at once. */
+/* True of a change to a size with which the run trains on less at once. */
 static bool is_cut(mt_setting change)
 {
     return change != MT_SETTING_COUNT && mt_setting_table[change].change.is_cut;
@@ -313,6 +316,7 @@ static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answ
         const struct mt_fit_changes changes = mt_fit_changes_for(plan, change);
         if (!mt_setting_can_change(change, plan) || is_more_than_needed(answer, change, changes))
             continue;
+        assert(answer->single_count < MT_SETTING_COUNT);
         struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
         remedy->changes = changes;
         status = make_remedy(plan, answer->fit.capacity_bytes, remedy);
@@ -323,6 +327,7 @@ static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answ
 /* Adds the remedy that is all of these changes. */
 static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes changes, struct mt_fit_answer *answer)
 {
+    assert(answer->combined_count < MT_MOST_COMBINED);
     struct mt_fit_remedy *remedy = &answer->combined[answer->combined_count++];
     remedy->changes = changes;
     return make_remedy(plan, answer->fit.capacity_bytes, remedy);
@@ -345,7 +350,7 @@ static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer 
     return MT_OK;
 }
 
-/* Returns the bytes to order runs by, be it that they fit or not. */
+/* Returns the bytes by which runs are ordered, those that fit and those that do not. */
 static uint64_t taken_bytes(const struct mt_fit *fit)
 {
     return fit->fits ? fit->reserved_bytes : fit->enough_bytes;

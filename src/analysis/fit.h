@@ -14,12 +14,14 @@
  * reserved_bytes is 0. */
 struct mt_fit {
     bool fits;
-    uint64_t capacity_bytes;  /* of the device, all of it */
-    uint64_t reserved_bytes;  /* fits: its peak of reserved bytes there */
-    uint64_t enough_bytes;    /* does not fit: a capacity that was seen to do, where MT_FIT_UNIT less does not, or is no
-                                 more than the device has, or than the run allocates */
-    uint64_t unlimited_bytes; /* its peak of reserved bytes where memory has no end; above capacity_bytes it fits only
-                                 because the allocator gives cached segments back and asks anew */
+    uint64_t capacity_bytes; /* of the device, all of it */
+    uint64_t reserved_bytes; /* fits: its peak of reserved bytes there */
+    /* Does not fit: a capacity that suffices, while MT_FIT_UNIT less does not, or is no more than the device has, or than
+     * the run allocates. */
+    uint64_t enough_bytes;
+    /* The peak of reserved bytes with unlimited memory. If that exceeds capacity_bytes, the run fits only because the
+     * allocator gives cached segments back. */
+    uint64_t unlimited_bytes;
 };
 
 /* Returns the bytes that the run leaves of the capacity; below 0, those that are missing. */
@@ -42,9 +44,9 @@ enum { MT_MOST_COMBINED = 2 };
 /* The largest batch or sequence that fits.
  * Invariants: size <= tried_to; no size above `size` up to tried_to fits. */
 struct mt_fit_largest {
-    int64_t size;     /* the largest that was seen to fit; 0: none */
+    int64_t size;     /* the largest that fitted; 0: none */
     int64_t tried_to; /* every larger size up to here was simulated */
-    bool is_certain;  /* and whatever is larger still asks for more bytes at once than there are */
+    bool is_certain;  /* still larger ones request more bytes at once than there are */
 };
 
 /* All that `fit` finds.
@@ -64,23 +66,23 @@ struct mt_fit_answer {
     const char *smallest_card;        /* of mt_device_cards, that the run as it is fits; NULL: none */
 };
 
-/* Finds the first part of it, how the run fits and what would make it fit, for a plan whose device is a simulated one
- * (simulation.h). Borrows the plan's texts. */
+/* Finds the first part of the answer, the needs of the run and the changes that make it fit, for a plan on a simulated
+ * device. Borrows the plan's texts. */
 mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out);
 
-/* The card with the least memory, of mt_device_cards and of several the first, that the run fits with reserve_bytes of
- * its memory left; NULL: none. */
+/* Finds the card of mt_device_cards with the least memory, the first of several, that the run fits with reserve_bytes of
+ * its memory left; NULL if there is none. */
 mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out);
 
-/* Finds all of it for a plan whose device is a simulated one (simulation.h), of cards with reserve_bytes of their memory
- * left. Borrows the plan's texts. */
+/* Finds the whole answer for a plan on a simulated device, and of cards with card_reserve_bytes of their memory left.
+ * Borrows the plan's texts. */
 mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out);
 
-/* Makes a remedy of a change, and of the implementation that knows it where the run has another one: its changes and its
- * plan, nothing is simulated. False if it would change nothing, or nothing that can be run. */
+/* Makes the changes and the plan of a remedy, with the implementation that the change needs. Nothing is simulated. False if
+ * the change changes nothing, or the plan can't be run. */
 bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out);
 
-/* The first remedy that fits, the least change; NULL if none does. */
+/* Returns the first remedy that fits, which is the least change; NULL if none does. */
 const struct mt_fit_remedy *mt_fit_best_remedy(const struct mt_fit_answer *answer);
 
 #endif

@@ -16,7 +16,7 @@ bool mt_device_is_card(const char *spelling)
     return strncmp(spelling, "cpu", 3) != 0;
 }
 
-/* In the largest unit that says it exactly. */
+/* Spells a device of that size, in the largest unit that is exact. */
 static void spell_size(uint64_t bytes, char *out, size_t out_bytes)
 {
     if (bytes % MIB == 0)

@@ -1,22 +1,131 @@
-/* The moment of most reserved bytes is that of a segment, or a part of one, being mapped; its block is handed out just
- * after that, and what is free then is what nobody could use. */
+/* The live blocks, ordered by their places, are walked along the memory of the segments once. */
 #include "analysis/fragmentation.h"
 
-#include "analysis/holes.h"
 #include "base/memory.h"
+#include "base/order.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* A part's change of what is reserved. */
+static int compare_places(const void *left, const void *right)
+{
+    const struct mt_block_row *a = *(const struct mt_block_row *const *)left;
+    const struct mt_block_row *b = *(const struct mt_block_row *const *)right;
+    int order = MT_COMPARE(a->segment, b->segment);
+    return order != 0 ? order : MT_COMPARE(a->offset, b->offset);
+}
+
+/* Lists the live blocks by segment, then offset. The caller frees them. */
+static const struct mt_block_row **list_live(const struct mt_layout *layout, int64_t event, size_t *out_count)
+{
+    const struct mt_block_row **live = mt_host_alloc((layout->block_count + 1) * sizeof(struct mt_block_row *));
+    *out_count = 0;
+    for (size_t i = 0; i < layout->block_count; i++)
+        if (mt_block_is_live(&layout->blocks[i], event))
+            live[(*out_count)++] = &layout->blocks[i];
+    qsort(live, *out_count, sizeof(struct mt_block_row *), compare_places);
+    return live;
+}
+
+/* A walk along a segment. Invariants: memory before `at` has been walked, and [hole, at) is free; blocks before `next` begin
+ * before `at`. */
+struct walk {
+    struct mt_segment_holes *found;
+    uint64_t *holes; /* found->holes */
+    uint64_t hole, at;
+    size_t next;
+};
+
+/* Adds the hole that ends here, if there is one. */
+static void end_hole(struct walk *walk)
+{
+    struct mt_segment_holes *found = walk->found;
+    if (walk->at == walk->hole)
+        return;
+    assert(walk->at > walk->hole);
+    uint64_t bytes = walk->at - walk->hole;
+    walk->holes[found->hole_count++] = bytes;
+    found->hole_bytes += bytes;
+    if (bytes > found->largest_bytes)
+        found->largest_bytes = bytes;
+}
+
+/* Continues at `offset`, unless that was passed: what lies between has no memory, or is of a block. */
+static void skip_to(struct walk *walk, uint64_t offset)
+{
+    if (offset <= walk->at)
+        return;
+    end_hole(walk);
+    walk->hole = walk->at = offset;
+}
+
+/* Walks along memory up to `end`: bytes of no block are free. Blocks of a damaged trace may overlap. */
+static void walk_to(struct walk *walk, uint64_t end)
+{
+    const struct mt_segment_holes *found = walk->found;
+    for (; walk->next < found->block_count && found->blocks[walk->next]->offset < end; walk->next++) {
+        const struct mt_block_row *block = found->blocks[walk->next];
+        walk->at = block->offset > walk->at ? block->offset : walk->at;
+        skip_to(walk, block->offset + block->block_bytes);
+    }
+    walk->at = end > walk->at ? end : walk->at;
+}
+
+/* Fills in what follows from a segment's parts and blocks. The parts begin at `*part`, which moves behind them. `holes` has
+ * room for as many as parts and blocks together. */
+static void measure(const struct mt_layout *layout, int64_t event, size_t *part, struct mt_segment_holes *found,
+                    uint64_t *holes)
+{
+    struct walk walk = {.found = found, .holes = holes};
+    for (; *part < layout->part_count && layout->parts[*part].segment == found->segment->number; ++*part) {
+        const struct mt_part_row *memory = &layout->parts[*part];
+        if (!mt_part_has_memory(memory, event))
+            continue;
+        found->mapped_bytes += memory->bytes;
+        skip_to(&walk, memory->offset);
+        walk_to(&walk, memory->offset + memory->bytes);
+    }
+    end_hole(&walk);
+    for (size_t i = 0; i < found->block_count; i++)
+        found->allocated_bytes += found->blocks[i]->block_bytes;
+    found->holes = holes;
+}
+
+void mt_holes_visit(const struct mt_layout *layout, int64_t event, const struct mt_hole_visitor *visitor)
+{
+    size_t count, at = 0, part = 0;
+    const struct mt_block_row **live = list_live(layout, event, &count);
+    uint64_t *holes = mt_host_alloc((count + layout->part_count + 1) * sizeof *holes);
+    for (size_t i = 0; i < layout->segment_count; i++) {
+        size_t first = at;
+        while (at < count && live[at]->segment == i)
+            at++;
+        struct mt_segment_holes found = {
+            .segment = &layout->segments[i], .blocks = live + first, .block_count = at - first};
+        measure(layout, event, &part, &found, holes);
+        if (found.mapped_bytes > 0)
+            visitor->visit(visitor->context, &found);
+    }
+    assert(part == layout->part_count);
+    free(holes);
+    free(live);
+}
+
+struct mt_layout mt_layout_of(const struct mt_advice_input *input)
+{
+    return (struct mt_layout){input->blocks,        input->block_count, input->segments,
+                              input->segment_count, input->parts,       input->part_count};
+}
+
+/* A change of the reserved bytes. */
 struct change {
     int64_t event;
-    uint64_t bytes; /* wraps around where it is taken away */
+    uint64_t bytes; /* wraps around where memory is unmapped */
 };
 
 static int compare_changes(const void *left, const void *right)
 {
-    const struct change *a = left, *b = right;
-    return (a->event > b->event) - (a->event < b->event);
+    return MT_COMPARE(((const struct change *)left)->event, ((const struct change *)right)->event);
 }
 
 static size_t list_changes(const struct mt_advice_input *input, struct change *out)
@@ -33,7 +142,7 @@ static size_t list_changes(const struct mt_advice_input *input, struct change *o
     return count;
 }
 
-/* The event in the window that most was reserved after, the first of them; 0: nothing was. */
+/* Returns the first event in the window after which most was reserved; 0 if nothing was. */
 static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_bytes)
 {
     struct change *changes = mt_host_alloc((2 * input->part_count + 1) * sizeof *changes);
@@ -54,7 +163,7 @@ static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_byte
     return event < input->first_event && most > 0 ? input->first_event : event;
 }
 
-/* The block that was handed out first from `event` on; NULL: none. */
+/* Returns the first block that was allocated from `event` on; NULL if none was. */
 static const struct mt_block_row *next_block(const struct mt_advice_input *input, int64_t event)
 {
     for (size_t i = 0; i < input->block_count; i++)
@@ -63,9 +172,10 @@ static const struct mt_block_row *next_block(const struct mt_advice_input *input
     return NULL;
 }
 
-/* The label of the largest of some blocks. */
+/* Returns the label of the largest block. There is one at least. */
 static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t count)
 {
+    assert(count > 0);
     const struct mt_block_row *largest = blocks[0];
     for (size_t i = 1; i < count; i++)
         if (blocks[i]->block_bytes > largest->block_bytes)
@@ -73,13 +183,13 @@ static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t c
     return largest->label;
 }
 
-/* What is found while segments are visited. */
+/* A visit of all segments. */
 struct search {
     struct mt_fragmentation *found;
-    uint64_t *holes_of_label; /* bytes beside blocks the largest of which has the label */
+    uint64_t *holes_of_label; /* bytes of holes in segments whose largest block has the label */
 };
 
-static void add_segment(void *context, const struct mt_segment_holes *holes)
+static void add_free(void *context, const struct mt_segment_holes *holes)
 {
     struct search *search = context;
     struct mt_fragmentation *found = search->found;
@@ -100,15 +210,16 @@ static void add_segment(void *context, const struct mt_segment_holes *holes)
 
 static void visit_segments(const struct mt_advice_input *input, int64_t event, struct mt_fragmentation *found)
 {
-    const struct mt_layout layout = {input->blocks,        input->block_count, input->segments,
-                                     input->segment_count, input->parts,       input->part_count};
+    const struct mt_layout layout = mt_layout_of(input);
     uint64_t *holes_of_label = mt_host_alloc((input->label_count + 1) * sizeof *holes_of_label);
     struct search search = {found, holes_of_label};
-    const struct mt_hole_visitor visitor = {&search, add_segment};
+    const struct mt_hole_visitor visitor = {&search, add_free};
     mt_holes_visit(&layout, event, &visitor);
     free(holes_of_label);
 }
 
+/* Most is reserved just after a segment, or a part of one, was mapped. Its block is allocated directly after that, and
+ * what is free then is what the block could not use. */
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input)
 {
     struct mt_fragmentation found = {0};

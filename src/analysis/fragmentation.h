@@ -1,10 +1,54 @@
-/* What was reserved and held no block when most was reserved; for this folder only. */
-#ifndef MT_WHATIF_FRAGMENTATION_H
-#define MT_WHATIF_FRAGMENTATION_H
+/* Holes: the memory of segments that no live block has, and fragmentation, which is what of it no request could use.
+ *
+ *   segment   ├──────────────────────────────────────────┤
+ *   memory    ├──────────────┤├────┤   ├─────────────────┤
+ *   blocks       ├────┤├──────────┤     ├───┤├─────────┤
+ *   holes     ├─┤                  ├┤  ├┤               ├┤
+ *
+ * Addresses without memory are no hole. A segment without a block is one hole, or as many as its memory has pieces. Private
+ * to this folder. */
+#ifndef MT_ANALYSIS_FRAGMENTATION_H
+#define MT_ANALYSIS_FRAGMENTATION_H
 
-#include "analysis/advice.h"
+#include "analysis/advise.h"
 
-/* Zeros where nothing was reserved in the window. */
+/* A segment after an event.
+ * Invariant: mapped_bytes = allocated_bytes + hole_bytes, unless blocks overlap or have no memory, as in a damaged trace. */
+struct mt_segment_holes {
+    const struct mt_segment_row *segment;
+    const struct mt_block_row *const *blocks; /* live in it, by offset */
+    size_t block_count;
+    const uint64_t *holes; /* sizes, by offset; none is 0 */
+    size_t hole_count;
+    uint64_t mapped_bytes; /* that have memory */
+    uint64_t allocated_bytes, hole_bytes;
+    uint64_t largest_bytes; /* of one hole */
+};
+
+/* Is called for one segment after another, by number, with what is valid during the call. */
+struct mt_hole_visitor {
+    void *context;
+    void (*visit)(void *context, const struct mt_segment_holes *holes);
+};
+
+/* Blocks, segments and their parts, borrowed. Invariants: every block's and every part's segment < segment_count; parts are
+ * ordered by segment, then offset. */
+struct mt_layout {
+    const struct mt_block_row *blocks;
+    size_t block_count;
+    const struct mt_segment_row *segments;
+    size_t segment_count;
+    const struct mt_part_row *parts;
+    size_t part_count;
+};
+
+/* Visits the segments that have memory after `event`, with the blocks that are live after it. */
+void mt_holes_visit(const struct mt_layout *layout, int64_t event, const struct mt_hole_visitor *visitor);
+
+/* Returns the layout of the input's blocks and segments. */
+struct mt_layout mt_layout_of(const struct mt_advice_input *input);
+
+/* Returns what was reserved and held no block when most was reserved; zeros if nothing was in the window. */
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input);
 
 #endif

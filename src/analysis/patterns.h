@@ -1,10 +1,10 @@
-/* Which blocks show which pattern, and when they need not be there; for this folder only. */
-#ifndef MT_WHATIF_PATTERNS_H
-#define MT_WHATIF_PATTERNS_H
+/* The detectors of patterns: for each block, the times in which it need not be live. Private to this folder. */
+#ifndef MT_ANALYSIS_PATTERNS_H
+#define MT_ANALYSIS_PATTERNS_H
 
-#include "analysis/cuts.h"
+#include "analysis/lifetimes.h"
 
-/* What the blocks of one finding have in common. */
+/* The texts that the blocks of one finding have in common. */
 enum {
     MT_ALIKE_CATEGORY = 1,
     MT_ALIKE_ROLE = 2,
@@ -14,21 +14,21 @@ enum {
     MT_ALIKE_ALL = 31,
 };
 
-/* One way of looking for a pattern. */
-struct mt_lens {
+/* A way of finding a pattern. Several may find one pattern, and group its blocks differently. */
+struct mt_detector {
     mt_pattern pattern;
 
     /* Adds the cuts of block `index`, in order; none if it does not show the pattern. */
-    void (*cut)(const struct mt_scene *scene, size_t index, struct mt_cut_list *out);
+    void (*cut)(const struct mt_window *window, size_t index, struct mt_cut_list *out);
 
-    /* The MT_ALIKE bits by which blocks of this label are put together. */
+    /* Returns the MT_ALIKE bits by which blocks of this label are grouped. */
     unsigned (*alike)(const struct mt_label_row *label);
 };
 
-enum { MT_LENS_COUNT = 10 };
-extern const struct mt_lens mt_lenses[MT_LENS_COUNT];
+enum { MT_DETECTOR_COUNT = 10 };
+extern const struct mt_detector mt_detectors[MT_DETECTOR_COUNT];
 
-/* Leaves of a block only the time from its first to its last use. */
-void mt_cut_unused(const struct mt_scene *scene, size_t index, struct mt_cut_list *out);
+/* Adds the cuts that leave of a block only the time from its first to its last use. */
+void mt_cut_unused(const struct mt_window *window, size_t index, struct mt_cut_list *out);
 
 #endif

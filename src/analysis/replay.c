@@ -1,11 +1,11 @@
-/* The replay walks the moves of lifetimes. Its device is a simulated one, so that an allocation costs nothing but the
- * policy's own work; its sink forgets what it is told. */
+/* The begins and ends of the lifetimes are sorted by position, then allocated and freed in that order. The device is a
+ * simulated one, so an allocation costs no more than the policy's own work, and the sink discards what it is told. */
 #include "analysis/replay.h"
 
-#include "analysis/moves.h"
 #include "base/interner.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +26,7 @@ struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, si
     struct mt_lifetime *lifetimes = mt_host_resize(NULL, count > 0 ? count : 1, sizeof *lifetimes);
     for (size_t i = 0; i < count; i++) {
         const struct mt_block_row *block = &blocks[i];
+        assert(block->label < label_count);
         lifetimes[i] = (struct mt_lifetime){
             .requested_bytes = block->requested_bytes,
             .begin = mt_position_at(block->alloc_event),
@@ -39,100 +40,217 @@ struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, si
     return lifetimes;
 }
 
-/* An allocator with nothing behind it. */
-struct stage {
+/* The begin or the end of a lifetime. */
+struct edge {
+    uint64_t key;   /* sort key: the position from the earliest one on, then ends before begins */
+    uint64_t index; /* of the lifetime */
+};
+
+static bool is_begin(const struct edge *edge)
+{
+    return (edge->key & 1) != 0;
+}
+
+/* Edges in order; those of one key in the order of their lifetimes. Ends that never come are left out. */
+struct edges {
+    struct edge *items;
+    size_t count;
+};
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+static int64_t earliest(const struct mt_lifetime *lifetimes, size_t count)
+{
+    int64_t position = MT_POSITION_NEVER;
+    for (size_t i = 0; i < count; i++)
+        if (lifetimes[i].begin < position)
+            position = lifetimes[i].begin;
+    return position;
+}
+
+/* Lists the edges in the order of the lifetimes, and returns the highest key. */
+static uint64_t list_edges(const struct mt_lifetime *lifetimes, size_t count, struct edges *edges)
+{
+    uint64_t first = (uint64_t)earliest(lifetimes, count), highest = 0;
+    for (size_t i = 0; i < count; i++) {
+        assert(lifetimes[i].begin < lifetimes[i].end);
+        uint64_t begin = ((uint64_t)lifetimes[i].begin - first) << 1 | 1;
+        uint64_t end = ((uint64_t)lifetimes[i].end - first) << 1;
+        edges->items[edges->count++] = (struct edge){.key = begin, .index = i};
+        if (begin > highest)
+            highest = begin;
+        if (lifetimes[i].end == MT_POSITION_NEVER)
+            continue;
+        edges->items[edges->count++] = (struct edge){.key = end, .index = i};
+        if (end > highest)
+            highest = end;
+    }
+    return highest;
+}
+
+/* Sets the index at which the edges of each digit begin. */
+static void place_digits(const struct edge *edges, size_t count, int shift, size_t place[DIGITS])
+{
+    for (size_t digit = 0; digit < DIGITS; digit++)
+        place[digit] = 0;
+    for (size_t i = 0; i < count; i++)
+        place[edges[i].key >> shift & (DIGITS - 1)]++;
+    size_t before = 0;
+    for (size_t digit = 0; digit < DIGITS; digit++) {
+        size_t of_digit = place[digit];
+        place[digit] = before;
+        before += of_digit;
+    }
+}
+
+static void sort_by_digit(const struct edge *from, size_t count, int shift, struct edge *to)
+{
+    size_t place[DIGITS];
+    place_digits(from, count, shift, place);
+    for (size_t i = 0; i < count; i++)
+        to[place[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Sorts `edges` by digits, the least significant first, with the room in `other`. Returns the one that holds the result.
+ * Linear in the count for positions that lie about as close as events do; stable, so the lifetimes' order decides ties. */
+static struct edge *sort(struct edge *edges, struct edge *other, size_t count, uint64_t highest)
+{
+    for (int shift = 0; shift < 64 && highest >> shift != 0; shift += DIGIT_BITS) {
+        sort_by_digit(edges, count, shift, other);
+        struct edge *sorted = other;
+        other = edges;
+        edges = sorted;
+    }
+    return edges;
+}
+
+/* Release in any case. */
+static void edges_create(const struct mt_lifetime *lifetimes, size_t count, struct edges *out)
+{
+    *out = (struct edges){0};
+    if (count == 0)
+        return;
+    struct edge *listed = mt_host_resize(NULL, 2 * count, sizeof *listed);
+    struct edge *room = mt_host_resize(NULL, 2 * count, sizeof *room);
+    out->items = listed;
+    uint64_t highest = list_edges(lifetimes, count, out);
+    out->items = sort(listed, room, out->count, highest);
+    free(out->items == listed ? room : listed);
+}
+
+static void edges_release(struct edges *edges)
+{
+    free(edges->items);
+    *edges = (struct edges){0};
+}
+
+/* An allocator on a simulated device. */
+struct replay {
     struct mt_device *device;
     struct mt_interner *interner;
     struct mt_alloc *alloc;
-    struct mt_block **blocks; /* by lifetime; NULL while it is not there */
+    struct mt_block **blocks; /* by lifetime; NULL before it is allocated */
 };
 
-static mt_status stage_open(struct stage *stage, size_t count, const struct mt_alloc_settings *settings,
-                            uint64_t capacity_bytes)
+static mt_status replay_open(struct replay *replay, size_t count, const struct mt_alloc_settings *settings,
+                             uint64_t capacity_bytes)
 {
-    *stage = (struct stage){0};
-    mt_status status = mt_device_open_simulated(capacity_bytes, &stage->device);
+    *replay = (struct replay){0};
+    mt_status status = mt_device_open_simulated(capacity_bytes, &replay->device);
     if (status != MT_OK)
         return status;
-    stage->interner = mt_interner_create();
-    stage->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
-    struct mt_sink sink = mt_sink_discarding(stage->interner);
-    return mt_alloc_create(stage->device, &sink, settings, &stage->alloc);
+    replay->interner = mt_interner_create();
+    replay->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
+    struct mt_sink sink = mt_sink_discarding(replay->interner);
+    return mt_alloc_create(replay->device, &sink, settings, &replay->alloc);
 }
 
-static void stage_close(struct stage *stage)
+static void replay_close(struct replay *replay)
 {
-    mt_alloc_destroy(stage->alloc);
-    mt_interner_destroy(stage->interner);
-    free(stage->blocks);
-    if (stage->device != NULL)
-        mt_device_close(stage->device);
+    mt_alloc_destroy(replay->alloc);
+    mt_interner_destroy(replay->interner);
+    free(replay->blocks);
+    if (replay->device != NULL)
+        mt_device_close(replay->device);
 }
 
-/* Of a label a policy sees no more than the category. */
+/* A policy reads nothing of a label but its category. */
 static mt_label_id label_of(const struct mt_lifetime *lifetime)
 {
     return (mt_label_id)lifetime->category << MT_LABEL_NUMBER_BITS | 1;
 }
 
-/* MT_OUT_OF_MEMORY if the lifetime can't be had. Lifetimes of no bytes, which imported traces have, take no block. */
-static mt_status play(struct stage *stage, const struct mt_lifetime *lifetime, const struct mt_move *move)
+/* Allocates or frees the block of the lifetime. Fails with MT_OUT_OF_MEMORY if it can't be allocated. Lifetimes of no
+ * bytes, which imported traces have, take no block. */
+static mt_status apply(struct replay *replay, const struct mt_lifetime *lifetime, const struct edge *edge)
 {
-    struct mt_block **block = &stage->blocks[move->index];
-    if (!mt_move_is_begin(move)) {
-        mt_alloc_give(stage->alloc, *block);
+    struct mt_block **block = &replay->blocks[edge->index];
+    assert(is_begin(edge) ? *block == NULL : *block != NULL || lifetime->requested_bytes == 0);
+    if (!is_begin(edge)) {
+        mt_alloc_give(replay->alloc, *block);
         return MT_OK;
     }
     if (lifetime->requested_bytes == 0)
         return MT_OK;
-    return mt_alloc_take(stage->alloc, lifetime->requested_bytes, lifetime->stream, label_of(lifetime), 0, block);
+    return mt_alloc_take(replay->alloc, lifetime->requested_bytes, lifetime->stream, label_of(lifetime), 0, block);
 }
 
-/* Blocks come back long after they went out, when nothing of them is at hand any more: so ask for them early. */
-enum { MOVES_AHEAD = 16 };
+/* Blocks are freed long after they were allocated, when they have left the caches: so they are prefetched. */
+enum { EDGES_AHEAD = 16 };
 
-static void look_ahead(const struct stage *stage, const struct mt_moves *moves, size_t at)
+static void prefetch(const struct replay *replay, const struct edges *edges, size_t at)
 {
-    if (at + 2 * MOVES_AHEAD < moves->count)
-        __builtin_prefetch(&stage->blocks[moves->items[at + 2 * MOVES_AHEAD].index]);
-    if (at + MOVES_AHEAD < moves->count)
-        __builtin_prefetch(stage->blocks[moves->items[at + MOVES_AHEAD].index]);
+    if (at + 2 * EDGES_AHEAD < edges->count)
+        __builtin_prefetch(&replay->blocks[edges->items[at + 2 * EDGES_AHEAD].index]);
+    if (at + EDGES_AHEAD < edges->count)
+        __builtin_prefetch(replay->blocks[edges->items[at + EDGES_AHEAD].index]);
 }
 
-/* Sets whether all fits, and otherwise what was not met. */
-static mt_status play_all(struct stage *stage, const struct mt_lifetime *lifetimes, size_t count,
-                          struct mt_replay_result *out)
+/* Allocates and frees in order; sets `fits` and `unmet`. */
+static mt_status apply_all(struct replay *replay, const struct mt_lifetime *lifetimes, size_t count,
+                           struct mt_replay_result *out)
 {
-    struct mt_moves moves;
-    mt_moves_create(lifetimes, count, &moves);
+    struct edges edges;
+    edges_create(lifetimes, count, &edges);
     mt_status status = MT_OK;
-    for (size_t i = 0; i < moves.count && status == MT_OK; i++) {
-        const struct mt_move *move = &moves.items[i];
-        look_ahead(stage, &moves, i);
-        status = play(stage, &lifetimes[move->index], move);
+    for (size_t i = 0; i < edges.count && status == MT_OK; i++) {
+        const struct edge *edge = &edges.items[i];
+        prefetch(replay, &edges, i);
+        status = apply(replay, &lifetimes[edge->index], edge);
         if (status == MT_OUT_OF_MEMORY)
-            out->unmet = move->index;
+            out->unmet = edge->index;
     }
     out->fits = status == MT_OK;
-    mt_moves_release(&moves);
+    edges_release(&edges);
     return status == MT_OUT_OF_MEMORY ? MT_OK : status;
 }
 
 mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
                         uint64_t capacity_bytes, struct mt_replay_result *out)
 {
-    struct stage stage;
+    struct replay replay;
     *out = (struct mt_replay_result){0};
-    mt_status status = stage_open(&stage, count, settings, capacity_bytes);
+    mt_status status = replay_open(&replay, count, settings, capacity_bytes);
     if (status == MT_OK)
-        status = play_all(&stage, lifetimes, count, out);
+        status = apply_all(&replay, lifetimes, count, out);
     if (status == MT_OK) {
         struct mt_alloc_stats stats;
-        mt_alloc_stats(stage.alloc, &stats);
+        mt_alloc_stats(replay.alloc, &stats);
         out->requested_bytes = stats.all.peak_requested_bytes;
         out->allocated_bytes = stats.all.peak_allocated_bytes;
         out->reserved_bytes = stats.peak_reserved_bytes;
+        assert(out->requested_bytes <= out->allocated_bytes && out->allocated_bytes <= out->reserved_bytes);
     }
-    stage_close(&stage);
+    replay_close(&replay);
     return status;
+}
+
+struct mt_alloc_settings mt_replay_other_policy(const struct mt_alloc_settings *settings)
+{
+    struct mt_alloc_settings other;
+    mt_status status =
+        mt_alloc_settings_parse(settings->policy == MT_POLICY_TIGHT ? "policy=torch" : "policy=tight", &other);
+    assert(status == MT_OK && other.policy != settings->policy);
+    (void)status;
+    return other;
 }

@@ -1,7 +1,7 @@
 #include "analysis/session.h"
 
-#include "analysis/placement.h"
 #include "analysis/run_settings.h"
+#include "analysis/simulation.h"
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
@@ -49,8 +49,8 @@ static void measure(struct session *session, const char *name, int64_t step, dou
         mt_recorder_measure(session->recorder, name, step, value);
 }
 
-/* What the driver says that this process holds, beside what the allocator holds at the same moment. A device without a
- * driver to ask leaves no reading. */
+/* Stores the bytes that this process holds according to the driver, and those that the allocator holds at the same moment.
+ * A device without a driver leaves no reading. */
 static void measure_memory(struct session *session, int64_t step)
 {
     struct mt_device_memory memory;
@@ -80,7 +80,7 @@ static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms
     measure(context, name, step, ms);
 }
 
-/* The host's time since the last step ended; NAN after the first. */
+/* Returns the host's time since the last step ended; NAN after the first step. */
 static double take_wall_ms(struct session *session)
 {
     uint64_t last_ns = session->last_step_ns;
@@ -138,7 +138,7 @@ mt_status mt_run_device_open(const char *spelling, const struct mt_session_obser
     return status;
 }
 
-/* What can't be watched does not keep the run from running. */
+/* Watches kernels, if wanted. If they can't be watched, the run goes on with a note. */
 static void watch_kernels(struct session *session)
 {
     if (session->plan->watches_kernels && mt_device_watch_kernels(session->device) != MT_OK)
@@ -185,7 +185,7 @@ static mt_status open_trace(struct session *session)
     return MT_OK;
 }
 
-/* The trace keeps what it lacks. */
+/* Stores the number of lost records, so that the trace shows what it lacks. */
 static void report_lost_kernels(struct session *session)
 {
     uint64_t lost = mt_device_lost_kernels(session->device);
@@ -196,7 +196,7 @@ static void report_lost_kernels(struct session *session)
         note(session, "CUPTI lost %" PRIu64 " records of kernels", lost);
 }
 
-/* The trace keeps how far the plan was followed. */
+/* Stores how far the plan was followed. */
 static void report_plan(struct session *session)
 {
     const struct mt_run_result *result = session->result;
@@ -208,7 +208,7 @@ static void report_plan(struct session *session)
     measure(session, "plan:unplanned_requests", MT_NO_STEP, (double)result->stats.unplanned_requests);
 }
 
-/* Why the training failed; the caller's. */
+/* Returns the reason for which the training failed. The caller frees it. */
 static char *describe_failure(const struct session *session)
 {
     const struct mt_run_result *result = session->result;
@@ -220,7 +220,8 @@ static char *describe_failure(const struct session *session)
     return text.data;
 }
 
-/* Training that fails leaves what it found until then; the text is kept, since more may fail before it is printed. */
+/* Trains. If that fails, results until then are kept, and so is the error's text, since more may fail before it is
+ * printed. */
 static void train(struct session *session)
 {
     struct mt_training_observer observer = {.context = session,
@@ -237,7 +238,7 @@ static void train(struct session *session)
     report_plan(session);
 }
 
-/* What can't be planned is run all the same. */
+/* Follows a plan, if one is wanted and can be made. */
 static void follow_plan(struct session *session)
 {
     if (!session->plan->follows_plan)

@@ -1,11 +1,13 @@
 #include "analysis/simulation.h"
 
-#include "analysis/placement.h"
+#include "alloc/request_log.h"
 #include "base/interner.h"
+#include "model/training.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* What a simulation has open. */
+/* The open parts of a simulation. */
 struct simulation {
     struct mt_device *device;
     struct mt_interner *interner;
@@ -22,23 +24,94 @@ mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out)
     return mt_device_open(spelling, out);
 }
 
-/* What of the run matters for its memory. The tokens of a file do not, so it need not be there: the reference tokens take
- * blocks of the same size. */
-static struct mt_training_config reduce(struct mt_training_config config)
+/* Returns the configuration with these steps. The tokens of a file do not matter for memory, so it need not be there: the
+ * reference tokens take blocks of the same size. */
+static struct mt_training_config limit_steps(struct mt_training_config config, int64_t warmup, int64_t steps)
 {
+    assert(warmup >= 0 && steps >= 1);
     if (config.data == MT_DATA_FILE)
         config.data = MT_DATA_REFERENCE;
-    if (config.warmup >= MT_SIMULATED_STEPS)
-        config.warmup = MT_SIMULATED_STEPS - 1;
-    if (config.steps > MT_SIMULATED_STEPS - config.warmup)
-        config.steps = MT_SIMULATED_STEPS - config.warmup;
+    config.warmup = warmup;
+    config.steps = steps;
     return config;
+}
+
+/* Returns the configuration with MT_SIMULATED_STEPS at most. */
+static struct mt_training_config reduce(const struct mt_training_config *config)
+{
+    int64_t warmup = config->warmup < MT_SIMULATED_STEPS ? config->warmup : MT_SIMULATED_STEPS - 1;
+    int64_t most = MT_SIMULATED_STEPS - warmup;
+    return limit_steps(*config, warmup, config->steps < most ? config->steps : most);
+}
+
+/* The first step makes what stays, such as the optimizer's state. The next are equal, in some configurations from the third
+ * on. */
+enum { LEAST_STEPS = 3, MOST_STEPS = 4 };
+
+/* More than any program requests, and still far from the end of addresses. */
+static const uint64_t ENDLESS_BYTES = UINT64_C(1) << 50;
+
+/* Trains for `steps` steps on a device that refuses nothing, and logs the requests. */
+static mt_status log_requests(const struct mt_run_plan *run, int64_t steps, struct mt_request_log *log)
+{
+    struct mt_device *device;
+    mt_status status = mt_device_open_simulated(ENDLESS_BYTES, &device);
+    if (status != MT_OK)
+        return status;
+    const struct mt_training_config config = limit_steps(run->config, 0, steps);
+    const struct mt_sink sink = mt_request_log_sink(log);
+    struct mt_alloc *alloc;
+    status = mt_alloc_create(device, &sink, &run->alloc, &alloc);
+    if (status == MT_OK) {
+        status = mt_training_run(device, alloc, &config, NULL);
+        mt_alloc_destroy(alloc);
+    }
+    mt_device_close(device);
+    return status;
+}
+
+/* Makes a plan of the first `steps` steps. */
+static mt_status plan_steps(const struct mt_run_plan *run, int64_t steps, struct mt_plan **out)
+{
+    struct mt_request_log *log = mt_request_log_create(&run->alloc);
+    mt_status status = log_requests(run, steps, log);
+    if (status == MT_OK) {
+        size_t count;
+        const struct mt_plan_request *requests = mt_request_log_requests(log, &count);
+        status = mt_plan_make(requests, count, out);
+    }
+    mt_request_log_destroy(log);
+    return status;
+}
+
+mt_status mt_placement_find(const struct mt_run_plan *run, struct mt_plan **out)
+{
+    mt_status status = MT_USAGE;
+    *out = NULL;
+    for (int64_t steps = LEAST_STEPS; steps <= MOST_STEPS && status == MT_USAGE; steps++)
+        status = plan_steps(run, steps, out);
+    return status;
+}
+
+mt_status mt_placement_follow(const struct mt_run_plan *run, struct mt_alloc *alloc, struct mt_plan **out)
+{
+    *out = NULL;
+    struct mt_plan *plan = NULL;
+    mt_status status = mt_placement_find(run, &plan);
+    if (status == MT_OK)
+        status = mt_alloc_follow(alloc, plan);
+    if (status == MT_OK)
+        *out = plan;
+    else
+        mt_plan_destroy(plan);
+    return status;
 }
 
 static struct mt_simulation measure(const struct simulation *simulation, mt_status status)
 {
     struct mt_alloc_stats stats;
     mt_alloc_stats(simulation->alloc, &stats);
+    assert(stats.peak_reserved_bytes <= simulation->device->capacity_bytes);
     return (struct mt_simulation){.peak_requested_bytes = stats.all.peak_requested_bytes,
                                   .peak_allocated_bytes = stats.all.peak_allocated_bytes,
                                   .peak_reserved_bytes = stats.peak_reserved_bytes,
@@ -50,7 +123,7 @@ struct mt_placed_run mt_placed_run_create(const struct mt_run_plan *plan)
 {
     struct mt_placed_run run = {.plan = *plan};
     if (run.plan.follows_plan && mt_placement_find(plan, &run.placement) != MT_OK)
-        run.plan.follows_plan = false; /* as a run goes on without */
+        run.plan.follows_plan = false; /* a run goes on without, too */
     return run;
 }
 
@@ -63,7 +136,7 @@ void mt_placed_run_release(struct mt_placed_run *run)
 /* A plan that the device has no room for is not followed, and the run goes on. */
 static mt_status train(const struct simulation *simulation, const struct mt_placed_run *run)
 {
-    const struct mt_training_config config = reduce(run->plan.config);
+    const struct mt_training_config config = reduce(&run->plan.config);
     if (run->placement != NULL)
         mt_alloc_follow(simulation->alloc, run->placement);
     return mt_training_run(simulation->device, simulation->alloc, &config, NULL);
@@ -71,6 +144,7 @@ static mt_status train(const struct simulation *simulation, const struct mt_plac
 
 mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device, struct mt_simulation *out)
 {
+    assert(run->placement == NULL || run->plan.follows_plan);
     struct simulation simulation = {0};
     mt_status status = mt_simulated_device_open(device, &simulation.device);
     if (status != MT_OK)

@@ -1,9 +1,10 @@
-/* What a run would need, without a trace and without a card: the way to the answers of `fit` and `oom`. */
+/* Simulations of a run, without a trace and without a card: its peaks on a device of any size, and the places of its blocks,
+ * where it follows a plan. */
 #ifndef MT_ANALYSIS_SIMULATION_H
 #define MT_ANALYSIS_SIMULATION_H
 
 #include "alloc/plan.h"
-#include "analysis/session.h"
+#include "model/settings.h"
 
 struct mt_simulation {
     uint64_t peak_requested_bytes, peak_allocated_bytes, peak_reserved_bytes;
@@ -11,15 +12,15 @@ struct mt_simulation {
     bool fits; /* false: it ended out of memory, and the peaks are those until then */
 };
 
-/* Runs the plan on its device, which must be a simulated one ("sim", "sim:rtx4090", "sim:24GiB"; others are MT_USAGE),
- * for all its steps, but MT_SIMULATED_STEPS at most: by then peaks repeat, but for a percent of reserved bytes that some
- * runs gain as free blocks scatter. Nothing is traced or printed, and no file of tokens is read. */
+/* Runs the plan on its device, a simulated one ("sim", "sim:rtx4090", "sim:24GiB"), for all its steps, but
+ * MT_SIMULATED_STEPS at most: by then peaks repeat, but for a percent of reserved bytes that some runs gain as free blocks
+ * scatter. Nothing is traced or printed, and no file of tokens is read. Fails with MT_USAGE for another device. */
 enum { MT_SIMULATED_STEPS = 12 };
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out);
 
-/* A run that is simulated several times, on devices that differ: its blocks' places, where it follows a plan, are found
- * once for all of them, since that takes longer than a simulation.
- * Invariant: placement is NULL exactly if plan.follows_plan is false; steps that do not repeat can't be planned. */
+/* A run that is simulated several times, on different devices. The places of its blocks are found once for all of them,
+ * since that takes longer than a simulation.
+ * Invariant: placement is NULL if plan.follows_plan is false; steps that do not repeat can't be planned. */
 struct mt_placed_run {
     struct mt_run_plan plan; /* its device may be changed, nothing else */
     struct mt_plan *placement;
@@ -29,10 +30,20 @@ struct mt_placed_run {
 struct mt_placed_run mt_placed_run_create(const struct mt_run_plan *plan);
 void mt_placed_run_release(struct mt_placed_run *run);
 
-/* As mt_simulate does. */
+/* Simulates as mt_simulate does, on `device`. */
 mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device, struct mt_simulation *out);
 
-/* Opens a device by a spelling of device.h, which must be a simulated one, otherwise MT_USAGE. */
+/* Opens a simulated device by a spelling of device.h. Fails with MT_USAGE for another device. */
 mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out);
+
+/* Finds a place for each block of the run: simulates its first steps on a device that is never full, until two in a row make
+ * the same requests, and packs those. The result is the same for every device. Takes well under a second for most runs,
+ * and about one for the largest. Fails with MT_USAGE, and *out NULL, if the steps do not repeat. The caller destroys it. */
+mt_status mt_placement_find(const struct mt_run_plan *run, struct mt_plan **out);
+
+/* Finds the places, and has `alloc`, from which nothing was taken yet, follow them. Fails with MT_OUT_OF_MEMORY if the device
+ * of `alloc` has no room. *out is NULL on failure, and the run may go on without it; otherwise it outlives `alloc`, and the
+ * caller destroys it. */
+mt_status mt_placement_follow(const struct mt_run_plan *run, struct mt_alloc *alloc, struct mt_plan **out);
 
 #endif

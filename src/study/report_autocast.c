@@ -2,6 +2,7 @@
 #include "analysis/diff.h"
 #include "base/memory.h"
 #include "study/report_sections.h"
+#include "words/diff_words.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -115,8 +116,8 @@ static mt_status load_group(struct mt_report *report, const struct mt_report_pai
     out->diffs = mt_host_alloc((end - begin) * sizeof *out->diffs);
     mt_status status = MT_OK;
     for (size_t i = begin; i < end && status == MT_OK; i++) {
-        const struct mt_diff_run a = {report->trace, pairs->baselines[i]->run};
-        const struct mt_diff_run b = {report->trace, pairs->autocast.runs[i]->run};
+        const struct mt_question a = {.trace = report->trace, .run = pairs->baselines[i]->run};
+        const struct mt_question b = {.trace = report->trace, .run = pairs->autocast.runs[i]->run};
         status = mt_trace_diff(&a, &b, &out->diffs[out->count++]);
     }
     return status;
@@ -129,33 +130,45 @@ static void group_release(struct group *group)
     free(group->diffs);
 }
 
-/* Whether two causes are one row. Their texts say category and direction, too. */
-static bool is_same_cause(const struct mt_diff_cause *a, const struct mt_diff_cause *b)
+/* True if the title of the cause is `title`, which contains category and direction. */
+static bool has_title(const struct mt_diff *diff, const struct mt_diff_cause *cause, const char *title)
 {
-    return a->kind == b->kind && strcmp(a->text, b->text) == 0;
+    struct mt_text text = {0};
+    mt_diff_cause_add_title(diff, cause, &text);
+    bool is_same = strcmp(mt_text_get(&text), title) == 0;
+    mt_text_release(&text);
+    return is_same;
 }
 
-static int64_t bytes_of(const struct mt_diff *diff, const struct mt_diff_cause *cause)
+/* Returns the bytes of the cause of that kind and title; 0 if there is none. Causes with both equal are one row. */
+static int64_t bytes_of(const struct mt_diff *diff, mt_cause kind, const char *title)
 {
     for (size_t i = 0; i < diff->allocated.cause_count; i++)
-        if (is_same_cause(&diff->allocated.causes[i], cause))
+        if (diff->allocated.causes[i].kind == kind && has_title(diff, &diff->allocated.causes[i], title))
             return diff->allocated.causes[i].bytes;
     return 0;
 }
 
-static bool was_shown(const struct group *group, size_t before, const struct mt_diff_cause *cause)
+static bool was_shown(const struct group *group, size_t before, mt_cause kind, const char *title)
 {
     for (size_t i = 0; i < before; i++)
-        if (bytes_of(&group->diffs[i], cause) != 0)
+        if (bytes_of(&group->diffs[i], kind, title) != 0)
             return true;
     return false;
 }
 
-static void add_cause(struct mt_page *page, const struct group *group, const struct mt_diff_cause *cause)
+/* Adds the row of a cause of diff `index`, unless it is a cause of an earlier diff, too. */
+static void add_cause(struct mt_page *page, const struct group *group, size_t index, const struct mt_diff_cause *cause)
 {
-    mt_page_cell(page, cause->text);
-    for (size_t i = 0; i < group->count; i++)
-        mt_page_cell_difference(page, bytes_of(&group->diffs[i], cause));
+    struct mt_text text = {0};
+    mt_diff_cause_add_title(&group->diffs[index], cause, &text);
+    const char *title = mt_text_get(&text);
+    if (!was_shown(group, index, cause->kind, title)) {
+        mt_page_cell(page, title);
+        for (size_t i = 0; i < group->count; i++)
+            mt_page_cell_difference(page, bytes_of(&group->diffs[i], cause->kind, title));
+    }
+    mt_text_release(&text);
 }
 
 static void add_sum(struct mt_page *page, const struct group *group)
@@ -200,8 +213,7 @@ static void add_causes(struct mt_page *page, const struct group *group)
     mt_page_table(page, "causes", title.data, columns, group->count + 1);
     for (size_t i = 0; i < group->count; i++)
         for (size_t j = 0; j < group->diffs[i].allocated.cause_count; j++)
-            if (!was_shown(group, i, &group->diffs[i].allocated.causes[j]))
-                add_cause(page, group, &group->diffs[i].allocated.causes[j]);
+            add_cause(page, group, i, &group->diffs[i].allocated.causes[j]);
     add_sum(page, group);
     cause_columns_release(columns, group->count + 1);
     mt_text_release(&title);

@@ -1,6 +1,5 @@
 #include "cli/check/check_budget.h"
 
-#include "base/memory.h"
 #include "base/text.h"
 
 #include <jansson.h>
@@ -10,43 +9,6 @@
 const char *mt_bound_kind_name(mt_bound_kind kind)
 {
     return kind == MT_BOUND_LIVE ? "category" : "largest";
-}
-
-struct mt_budget mt_budget_empty(void)
-{
-    struct mt_budget budget = {.tolerance_percent = MT_NO_TOLERANCE};
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        budget.most_bytes[measure] = MT_NO_BOUND;
-    return budget;
-}
-
-void mt_budget_release(struct mt_budget *budget)
-{
-    for (size_t i = 0; i < budget->bound_count; i++)
-        free(budget->bounds[i].category);
-    free(budget->bounds);
-    free(budget->against);
-    *budget = mt_budget_empty();
-}
-
-void mt_budget_set_against(struct mt_budget *budget, const char *against)
-{
-    free(budget->against);
-    budget->against = mt_host_strdup(against);
-}
-
-static void set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *category, uint64_t bytes)
-{
-    for (size_t i = 0; i < budget->bound_count; i++) {
-        struct mt_category_bound *bound = &budget->bounds[i];
-        if (bound->kind == kind && strcmp(bound->category, category) == 0) {
-            bound->bytes = bytes;
-            return;
-        }
-    }
-    budget->bounds = mt_host_resize(budget->bounds, budget->bound_count + 1, sizeof *budget->bounds);
-    budget->bounds[budget->bound_count++] =
-        (struct mt_category_bound){.kind = kind, .category = mt_host_strdup(category), .bytes = bytes};
 }
 
 static size_t trimmed_length(const char *text, size_t length)
@@ -69,12 +31,12 @@ mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, cons
         return mt_fail_context(status, "--%s \"%s\"", option, text);
     struct mt_text category = {0};
     mt_text_add(&category, "%.*s", (int)length, name);
-    set_bound(budget, kind, category.data, bytes);
+    mt_budget_set_bound(budget, kind, category.data, bytes);
     mt_text_release(&category);
     return MT_OK;
 }
 
-/* A size as JSON has it: bytes, or a text with a unit. */
+/* Reads a size: a number of bytes, or a text with a unit. */
 static mt_status read_bytes(const char *key, const json_t *value, uint64_t *out)
 {
     if (json_is_integer(value) && json_integer_value(value) >= 0) {
@@ -104,7 +66,7 @@ static mt_status read_bounds(struct mt_budget *budget, mt_bound_kind kind, const
         mt_status status = read_bytes(category, size, &bytes);
         if (status != MT_OK)
             return mt_fail_context(status, "\"%s\"", key);
-        set_bound(budget, kind, category, bytes);
+        mt_budget_set_bound(budget, kind, category, bytes);
     }
     return MT_OK;
 }
@@ -218,17 +180,9 @@ mt_status mt_budget_read(const char *path, struct mt_budget *budget)
     return status == MT_OK ? status : mt_fail_context(status, "the budget %s", path);
 }
 
-static bool demands_something(const struct mt_budget *budget)
-{
-    bool demands = budget->bound_count > 0 || budget->no_leaks || budget->against != NULL;
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        demands |= budget->most_bytes[measure] != MT_NO_BOUND;
-    return demands;
-}
-
 mt_status mt_budget_check(const struct mt_budget *budget)
 {
-    if (!demands_something(budget))
+    if (!mt_budget_demands(budget))
         return mt_fail(MT_USAGE, "nothing to check: say what the run must keep to, as in memtrace check --max-allocated"
                                  " 52GiB --no-leaks (memtrace help check lists all there is)");
     if (budget->tolerance_percent >= 0 && budget->against == NULL)

@@ -3,6 +3,7 @@
 #include "answer/table.h"
 #include "cli/check/check_text.h"
 #include "cli/output/output.h"
+#include "cli/output/question.h"
 
 #include <stdio.h>
 #include <string.h>

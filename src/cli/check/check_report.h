@@ -2,7 +2,8 @@
 #ifndef MT_CLI_CHECK_REPORT_H
 #define MT_CLI_CHECK_REPORT_H
 
-#include "cli/check/check_gate.h"
+#include "analysis/check.h"
+#include "cli/command.h"
 
 /* One line if it passed; otherwise nine at most: the verdict, the criteria that failed, as many as fit, and what to ask next. */
 mt_status mt_check_print(const struct mt_check *check, const struct mt_trace_options *options);

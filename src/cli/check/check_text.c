@@ -10,6 +10,39 @@
 /* From here on a percentage tells nobody anything. */
 enum { MOST_PERCENT = 1000 };
 
+void mt_check_add_against(const struct mt_check *check, struct mt_text *out)
+{
+    mt_text_add(out, "run %" PRId64, check->against->run->id);
+    if (check->against->file != NULL)
+        mt_text_add(out, " of %s", check->against->file);
+}
+
+void mt_criterion_add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
+{
+    if (criterion->is_relative) {
+        mt_text_add(out, "against ");
+        mt_check_add_against(check, out);
+        mt_text_add(out, ": ");
+    }
+    switch (criterion->kind) {
+    case MT_CRITERION_ENDED:
+        mt_text_add(out, "ended well");
+        break;
+    case MT_CRITERION_PEAK:
+        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "max-", mt_measure_name(criterion->measure));
+        break;
+    case MT_CRITERION_CATEGORY:
+        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "category ", criterion->category);
+        break;
+    case MT_CRITERION_LARGEST:
+        mt_text_add(out, "largest %s", criterion->category);
+        break;
+    case MT_CRITERION_LEAKS:
+        mt_text_add(out, "no-leaks");
+        break;
+    }
+}
+
 static void add_excess(const struct mt_criterion *criterion, struct mt_text *out)
 {
     char value[MT_BYTES_TEXT], bound[MT_BYTES_TEXT], excess[MT_BYTES_TEXT];

@@ -2,8 +2,15 @@
 #ifndef MT_CLI_CHECK_TEXT_H
 #define MT_CLI_CHECK_TEXT_H
 
+#include "analysis/check.h"
 #include "base/text.h"
-#include "cli/check/check_gate.h"
+#include "cli/command.h"
+
+/* Adds the name of the criterion: "max-allocated", "category AttnScores", "against run 1 of main.db: AttnScores". */
+void mt_criterion_add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out);
+
+/* Adds the run that it is compared with: "run 2", "run 1 of main.db" if a file was named. */
+void mt_check_add_against(const struct mt_check *check, struct mt_text *out);
 
 /* Adds what was found: "54.10 GiB, over 52.00 GiB by 2.10 GiB (4.04 %)". */
 void mt_criterion_add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out);

@@ -1,9 +1,13 @@
 /* memtrace check: a gate for continuous integration. */
 #include "answer/output_file.h"
+#include "cli/check/check_budget.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_self_test.h"
 #include "cli/check/check_text.h"
+#include "cli/output/question.h"
+#include "cli/output/way_out.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 struct check_options {
@@ -132,6 +136,38 @@ static mt_status report(const struct mt_check *check, const struct check_options
     return status;
 }
 
+/* Fails if the run may not serve as the measure of the other. */
+static mt_status check_against(const struct mt_question *question, const struct mt_question *against)
+{
+    const struct mt_run *run = against->run;
+    if (against->file == NULL && run->id == question->run->id)
+        return mt_fail(MT_USAGE,
+                       "run %" PRId64 " is compared with itself, which proves nothing: name the run to check with --run"
+                       " or another one with --against",
+                       run->id);
+    if (mt_run_ended_well(run))
+        return MT_OK;
+    return mt_fail(MT_USAGE,
+                   "run %" PRId64 " is no measure for others, since it is not done but %s: name one that is (memtrace"
+                   " runs lists them)",
+                   run->id, run->state);
+}
+
+static mt_status check_run(const struct mt_budget *budget, const struct mt_question *question,
+                           const struct mt_question *against, const struct check_options *given)
+{
+    struct mt_check check;
+    mt_status status = mt_check_run(budget, question, against, &check);
+    if (status == MT_USAGE && check.leaks_unknown)
+        mt_fail_way_out(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
+    if (check.leaks_unknown)
+        mt_fail_context(status, "--no-leaks");
+    if (status == MT_OK)
+        status = report(&check, given);
+    mt_check_release(&check);
+    return status;
+}
+
 static mt_status check_question(const struct mt_budget *budget, const struct mt_question *question,
                                 const struct check_options *given)
 {
@@ -141,13 +177,12 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
         status = mt_question_open_named(given->trace.trace, budget->against, &against);
     if (status != MT_OK)
         return mt_fail_context(status, "--against");
-    struct mt_check check;
-    status = mt_check_run(budget, question, budget->against != NULL ? &against : NULL, &check);
+    if (budget->against == NULL)
+        return check_run(budget, question, NULL, given);
+    status = check_against(question, &against);
     if (status == MT_OK)
-        status = report(&check, given);
-    mt_check_release(&check);
-    if (budget->against != NULL)
-        mt_question_close(&against);
+        status = check_run(budget, question, &against, given);
+    mt_question_close(&against);
     return status;
 }
 

@@ -2,6 +2,7 @@
 
 #include "answer/table.h"
 #include "base/memory.h"
+#include "cli/explain/hint_words.h"
 #include "cli/output/output.h"
 
 #include <inttypes.h>
@@ -262,7 +263,7 @@ static void add_fragmentation(struct mt_text *out, const struct mt_fragmentation
     mt_text_release(&what);
 }
 
-/* Findings that are explained in one sentence: those of one pattern for which there is one hint. */
+/* True if one sentence explains both findings: they are of one pattern and have one hint. */
 static bool are_alike(const struct mt_finding *a, const struct mt_finding *b)
 {
     return a->pattern == b->pattern && mt_finding_hint(a) == mt_finding_hint(b);
@@ -320,7 +321,7 @@ static void print_explanation(const struct mt_advice *advice, const struct order
         mt_text_add(&text, "%s.", explanations[finding->pattern].after);
     }
     mt_print_name(mt_text_get(&text));
-    printf("\n   → %s\n", mt_finding_hint(finding));
+    printf("\n   → %s\n", mt_hint_words(mt_finding_hint(finding)));
     mt_text_release(&text);
 }
 
@@ -365,7 +366,7 @@ static void print_headline(const struct mt_advice *advice, const struct order *o
     mt_text_add(&text, ", %s in %" PRIu64 " block%s).", mt_format_bytes(finding->bytes, bytes), finding->blocks,
                 finding->blocks == 1 ? "" : "s");
     mt_print_name(mt_text_get(&text));
-    printf("\n→ %s\n\n", mt_finding_hint(finding));
+    printf("\n→ %s\n\n", mt_hint_words(mt_finding_hint(finding)));
     mt_text_release(&text);
 }
 

@@ -2,7 +2,7 @@
 #ifndef MT_CLI_ADVICE_REPORT_H
 #define MT_CLI_ADVICE_REPORT_H
 
-#include "cli/explain/advice_material.h"
+#include "analysis/advise.h"
 #include "cli/output/peak_report.h"
 
 /* Prints the tables and the sentences below them. */

@@ -1,66 +1,12 @@
 #include "cli/explain/advice_simulated.h"
 
-#include "analysis/run_settings.h"
 #include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_options.h"
-#include "device/device.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* The run as it was, on a simulated device of its capacity; MT_USAGE if it is none that can be made again. */
-static mt_status plan_simulation(const struct mt_question *question, char *device, struct mt_run_plan *out)
-{
-    const struct mt_run *run = question->run;
-    mt_status status = mt_run_plan_of_run(question->trace, run, out);
-    if (mt_device_is_simulated(run->device))
-        snprintf(device, MT_BYTES_TEXT, "%s", run->device);
-    else
-        mt_device_spell_simulated(run->capacity_bytes, device);
-    out->device = device;
-    return status;
-}
-
-static bool is_named(const struct mt_advice *advice, mt_named_option option)
-{
-    for (size_t i = 0; i < advice->count; i++)
-        if (mt_finding_option(&advice->findings[i]) == option)
-            return true;
-    return false;
-}
-
-static mt_status add_option(const struct mt_run_plan *plan, mt_setting change, struct mt_simulated_advice *out)
-{
-    struct mt_simulated_option *option = &out->options[out->count];
-    if (!mt_fit_remedy_make(plan, change, &option->remedy))
-        return MT_OK;
-    out->count++;
-    return mt_simulate(&option->remedy.plan, &option->simulation);
-}
-
-mt_status mt_simulated_advice_load(const struct mt_question *question, const struct mt_advice *advice,
-                                   struct mt_simulated_advice *out)
-{
-    struct mt_run_plan plan;
-    *out = (struct mt_simulated_advice){0};
-    bool optimizer = is_named(advice, MT_NAMED_OPTIMIZER_IN_BACKWARD),
-         checkpoint = is_named(advice, MT_NAMED_CHECKPOINT);
-    if (!optimizer && !checkpoint)
-        return MT_OK;
-    mt_status status = plan_simulation(question, out->device, &plan);
-    if (status != MT_OK)
-        return status == MT_USAGE ? MT_OK : status;
-    status = mt_simulate(&plan, &out->as_it_is);
-    if (status == MT_OK)
-        status = add_option(&plan, MT_SETTING_IMPL, out);
-    if (status == MT_OK && optimizer)
-        status = add_option(&plan, MT_SETTING_OPTIMIZER_IN_BACKWARD, out);
-    if (status == MT_OK && checkpoint)
-        status = add_option(&plan, MT_SETTING_CHECKPOINT, out);
-    return status;
-}
 
 static int64_t saved_bytes(const struct mt_simulated_advice *simulated, const struct mt_simulated_option *option)
 {

@@ -1,6 +1,7 @@
 /* memtrace advise: what would lower the peak. */
 #include "cli/explain/advice_report.h"
 #include "cli/explain/advice_simulated.h"
+#include "cli/explain/hint_words.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
@@ -65,7 +66,7 @@ static json_t *finding_json(const struct mt_finding *finding)
     json_object_set_new(row, "fits", json_boolean(finding->replay.fits));
     json_object_set_new(row, "policy", json_string(mt_policy_name(finding->policy)));
     json_object_set_new(row, "cost", json_string(mt_remedy_cost_name(mt_finding_cost(finding))));
-    json_object_set_new(row, "hint", json_string(mt_finding_hint(finding)));
+    json_object_set_new(row, "hint", json_string(mt_hint_words(mt_finding_hint(finding))));
     return row;
 }
 

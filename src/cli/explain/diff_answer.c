@@ -1,7 +1,7 @@
 #include "cli/explain/diff_answer.h"
 
 #include "base/memory.h"
-#include "cli/explain/diff_pair.h"
+#include "base/order.h"
 #include "cli/output/output.h"
 #include "cli/output/way_out.h"
 
@@ -20,7 +20,17 @@ static mt_status open_side(const char *trace, const char *which, struct mt_quest
     return status;
 }
 
-/* Two runs named by nobody are those that are best compared. */
+static mt_status fail_no_pair(const struct mt_trace *trace)
+{
+    size_t count;
+    mt_trace_runs(trace, &count);
+    return mt_fail(MT_USAGE,
+                   "no two finished runs of this trace, which has %zu, differ in one setting only: repeat one with one "
+                   "option changed, such as --autocast bf16, or name two: memtrace diff A B (memtrace runs lists them)",
+                   count);
+}
+
+/* Opens the two runs that are compared if none is named. */
 static mt_status open_pair(const char *trace, struct mt_question question[])
 {
     struct mt_trace *opened;
@@ -30,6 +40,8 @@ static mt_status open_pair(const char *trace, struct mt_question question[])
     if (status != MT_OK)
         return status;
     status = mt_diff_pair_find(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
+    if (status == MT_OK && runs[MT_SIDE_A] == NULL)
+        status = fail_no_pair(opened);
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++)
         snprintf(numbers[side], sizeof numbers[side], "%" PRId64, runs[side]->id);
     mt_trace_close(opened);
@@ -76,7 +88,7 @@ static void doubt_ends(struct mt_diff_answer *answer)
                     a->steps, b->steps);
 }
 
-/* What makes two runs hard to compare is said, and not refused: the bytes add up all the same. */
+/* Runs that are hard to compare are compared all the same, with notes: the bytes add up anyway. */
 static void find_doubts(struct mt_diff_answer *answer)
 {
     const struct mt_settings_difference *changes = &answer->changes;
@@ -91,46 +103,6 @@ static void find_doubts(struct mt_diff_answer *answer)
     mt_text_add(unknown, ", so the two may differ in more than is told");
 }
 
-static struct mt_diff_category *category_of(struct mt_diff_answer *answer, const char *name)
-{
-    for (size_t i = 0; i < answer->category_count; i++)
-        if (strcmp(answer->categories[i].category, name) == 0)
-            return &answer->categories[i];
-    answer->categories = mt_host_resize(answer->categories, answer->category_count + 1, sizeof *answer->categories);
-    answer->categories[answer->category_count] = (struct mt_diff_category){.category = name};
-    return &answer->categories[answer->category_count++];
-}
-
-static uint64_t larger_of(const uint64_t bytes[])
-{
-    return bytes[MT_SIDE_A] > bytes[MT_SIDE_B] ? bytes[MT_SIDE_A] : bytes[MT_SIDE_B];
-}
-
-static int compare_categories(const void *left, const void *right)
-{
-    const struct mt_diff_category *a = left, *b = right;
-    uint64_t a_bytes = larger_of(a->max_bytes), b_bytes = larger_of(b->max_bytes);
-    if (a_bytes != b_bytes)
-        return a_bytes < b_bytes ? 1 : -1;
-    return strcmp(a->category, b->category);
-}
-
-static mt_status load_categories(struct mt_diff_answer *answer)
-{
-    mt_status status = MT_OK;
-    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
-        struct mt_category_row *rows = NULL;
-        size_t count = 0;
-        status = mt_trace_categories(answer->question[side].trace, answer->question[side].run, NULL, &rows, &count);
-        for (size_t i = 0; i < count; i++)
-            category_of(answer, rows[i].category)->max_bytes[side] = rows[i].max_bytes;
-        free(rows);
-    }
-    if (answer->category_count > 1)
-        qsort(answer->categories, answer->category_count, sizeof *answer->categories, compare_categories);
-    return status;
-}
-
 static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t seq)
 {
     for (size_t i = 0; i < answer->length_count; i++)
@@ -141,7 +113,7 @@ static struct mt_diff_length *length_of(struct mt_diff_answer *answer, int64_t s
     return &answer->lengths[answer->length_count++];
 }
 
-/* Notes the run for its length, if it is a side's but for that. Later ones take the place of earlier ones. */
+/* Enters the run for its length, if it agrees with the side's in all else. Later ones replace earlier ones. */
 static mt_status add_length(struct mt_diff_answer *answer, int side, const struct mt_run *run)
 {
     struct mt_trace *trace = answer->question[side].trace;
@@ -165,11 +137,10 @@ static mt_status add_length(struct mt_diff_answer *answer, int side, const struc
 
 static int compare_lengths(const void *left, const void *right)
 {
-    const struct mt_diff_length *a = left, *b = right;
-    return (a->seq > b->seq) - (a->seq < b->seq);
+    return MT_COMPARE(((const struct mt_diff_length *)left)->seq, ((const struct mt_diff_length *)right)->seq);
 }
 
-/* Those that both sides have. */
+/* Keeps the lengths that both sides have. */
 static void keep_whole_lengths(struct mt_diff_answer *answer)
 {
     size_t kept = 0;
@@ -228,19 +199,18 @@ bool mt_diff_length_measured(const struct mt_diff_length *length, int64_t *out_b
 static mt_status load(struct mt_diff_answer *answer)
 {
     mt_status status = MT_OK;
-    struct mt_diff_run runs[MT_SIDE_COUNT];
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
         const struct mt_question *question = &answer->question[side];
-        runs[side] = (struct mt_diff_run){question->trace, question->run};
         status = mt_settings_load(question->trace, question->run, &answer->settings[side]);
     }
     if (status == MT_OK)
-        status = mt_trace_diff(&runs[MT_SIDE_A], &runs[MT_SIDE_B], &answer->diff);
+        status = mt_trace_diff(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->diff);
     if (status != MT_OK)
         return status;
     mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,
                         &answer->changes);
-    status = load_categories(answer);
+    status = mt_diff_categories(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->categories,
+                                &answer->category_count);
     return status == MT_OK ? load_lengths(answer) : status;
 }
 

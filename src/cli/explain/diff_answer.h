@@ -1,4 +1,4 @@
-/* What `memtrace diff` has found, before it is printed one way or the other. */
+/* The answer of `memtrace diff`, before it is printed. */
 #ifndef MT_CLI_DIFF_ANSWER_H
 #define MT_CLI_DIFF_ANSWER_H
 
@@ -6,12 +6,6 @@
 #include "analysis/run_settings.h"
 #include "cli/output/question.h"
 #include "study/published.h"
-
-/* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested. */
-struct mt_diff_category {
-    const char *category;
-    uint64_t max_bytes[MT_SIDE_COUNT];
-};
 
 /* The same two settings at one sequence length. */
 struct mt_diff_length {
@@ -37,14 +31,14 @@ struct mt_diff_answer {
     size_t length_count;
 };
 
-/* Answers for two runs, named as mt_question_open_named says; both NULL: those that mt_diff_pair_find finds. */
+/* Compares two runs, named as for mt_question_open_named. If both are NULL, they are those of mt_diff_pair_find. */
 mt_status mt_diff_answer_load(const char *trace, const char *a, const char *b, struct mt_diff_answer *out);
 void mt_diff_answer_release(struct mt_diff_answer *answer);
 
-/* What the publication says that B reserves more than A, in GiB; NAN where it says nothing. */
+/* Returns the published difference of reserved bytes, B less A, in GiB; NAN if none was published. */
 double mt_diff_length_published_gib(const struct mt_diff_length *length);
 
-/* The same as measured with PyTorch; false where it was not. */
+/* Returns the same as measured with PyTorch. False if it was not. */
 bool mt_diff_length_measured(const struct mt_diff_length *length, int64_t *out_bytes);
 
 /* Print it: for people, as many rows as asked for, causes that matter little in one line unless all are; or as JSON. */

@@ -2,6 +2,7 @@
 #include "cli/explain/diff_answer.h"
 
 #include "cli/output/output.h"
+#include "words/diff_words.h"
 
 #include <math.h>
 
@@ -76,16 +77,21 @@ static json_t *rows_json(const struct mt_diff_parts *parts)
     return list;
 }
 
-static json_t *causes_json(const struct mt_diff_parts *parts)
+static json_t *causes_json(const struct mt_diff *diff, const struct mt_diff_parts *parts)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < parts->cause_count; i++) {
         const struct mt_diff_cause *cause = &parts->causes[i];
-        json_array_append_new(list,
-                              json_pack("{s:o, s:s, s:o, s:I, s:o}", "cause", mt_json_text(cause->text), "kind",
-                                        mt_cause_name(cause->kind), "category",
-                                        cause->category[0] != '\0' ? mt_json_text(cause->category) : json_null(),
-                                        "bytes", (json_int_t)cause->bytes, "evidence", mt_json_text(cause->evidence)));
+        struct mt_text title = {0}, evidence = {0};
+        mt_diff_cause_add_title(diff, cause, &title);
+        mt_diff_cause_add_evidence(diff, cause, &evidence);
+        json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:I, s:o}", "cause", mt_json_text(mt_text_get(&title)),
+                                              "kind", mt_cause_name(cause->kind), "category",
+                                              cause->category[0] != '\0' ? mt_json_text(cause->category) : json_null(),
+                                              "bytes", (json_int_t)cause->bytes, "evidence",
+                                              mt_json_text(mt_text_get(&evidence))));
+        mt_text_release(&title);
+        mt_text_release(&evidence);
     }
     return list;
 }
@@ -142,8 +148,8 @@ void mt_diff_answer_print_json(const struct mt_diff_answer *answer)
     json_object_set_new(object, "reserved_delta_bytes", json_integer(diff->reserved.delta_bytes));
     json_object_set_new(object, "rows", rows_json(&diff->allocated));
     json_object_set_new(object, "reserved_rows", rows_json(&diff->reserved));
-    json_object_set_new(object, "causes", causes_json(&diff->allocated));
-    json_object_set_new(object, "reserved_causes", causes_json(&diff->reserved));
+    json_object_set_new(object, "causes", causes_json(diff, &diff->allocated));
+    json_object_set_new(object, "reserved_causes", causes_json(diff, &diff->reserved));
     json_object_set_new(object, "categories", categories_json(answer));
     json_object_set_new(object, "lengths", lengths_json(answer));
     mt_json_print(object);

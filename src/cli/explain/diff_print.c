@@ -1,5 +1,6 @@
 /* A diff for people: the answer in one sentence, then what it rests on. */
 #include "cli/explain/diff_answer.h"
+#include "words/diff_words.h"
 
 #include "answer/table.h"
 #include "cli/output/output.h"
@@ -57,17 +58,20 @@ static size_t count_causes(const struct mt_diff_parts *parts, bool is_up, int64_
     return count;
 }
 
-/* "weight casts cached for the autocast region (+6.30 GiB), … and 3 more causes (+…)": the causes of one direction. Returns
- * how many there are. */
-static size_t add_causes_of(const struct mt_diff_parts *parts, bool is_up, struct mt_text *out)
+/* Adds the causes of one direction: "weight casts cached for the autocast region (+6.30 GiB), … and 3 more causes (+…)".
+ * Returns how many there are. */
+static size_t add_causes_of(const struct mt_diff *diff, bool is_up, struct mt_text *out)
 {
+    const struct mt_diff_parts *parts = &diff->allocated;
     int64_t rest;
     size_t count = count_causes(parts, is_up, &rest), named = 0;
     for (size_t i = 0; i < parts->cause_count && named < NAMED_CAUSES; i++) {
         const struct mt_diff_cause *cause = &parts->causes[i];
         if (!has_sign(cause, is_up))
             continue;
-        mt_text_add(out, "%s%s (", named == 0 ? "" : named + 1 == count ? " and " : ", ", cause->text);
+        mt_text_add(out, "%s", named == 0 ? "" : named + 1 == count ? " and " : ", ");
+        mt_diff_cause_add_title(diff, cause, out);
+        mt_text_add(out, " (");
         add_difference(out, cause->bytes);
         mt_text_add(out, ")");
         rest -= cause->bytes;
@@ -133,8 +137,8 @@ static void print_answer(const struct mt_diff_answer *answer)
     add_comparison(answer, &text);
     if (parts->delta_bytes != 0) {
         mt_text_add(&text, ", because of ");
-        add_causes_of(parts, parts->delta_bytes > 0, &text);
-        if (add_causes_of(parts, parts->delta_bytes < 0, &against) > 0)
+        add_causes_of(&answer->diff, parts->delta_bytes > 0, &text);
+        if (add_causes_of(&answer->diff, parts->delta_bytes < 0, &against) > 0)
             mt_text_add(&text, "; against that stand %s", mt_text_get(&against));
     }
     mt_text_add(&text, ".");
@@ -229,15 +233,20 @@ static void print_peaks(const struct mt_diff *diff)
 }
 
 /* "  +6.30 GiB  weight casts …", and under it the evidence. */
-static void print_cause(const struct mt_diff_cause *cause)
+static void print_cause(const struct mt_diff *diff, const struct mt_diff_cause *cause)
 {
     enum { BYTES_WIDTH = 13, INDENT = BYTES_WIDTH + 2 };
     char text[MT_BYTES_TEXT];
+    struct mt_text title = {0}, evidence = {0};
+    mt_diff_cause_add_title(diff, cause, &title);
+    mt_diff_cause_add_evidence(diff, cause, &evidence);
     const char *bold = mt_output_is_styled() ? "\033[1m" : "", *plain = mt_output_is_styled() ? "\033[0m" : "";
     printf("%*s  %s", BYTES_WIDTH, mt_format_difference(cause->bytes, text), bold);
-    print_sentence(cause->text, INDENT);
+    print_sentence(mt_text_get(&title), INDENT);
     printf("%s%*s", plain, INDENT, "");
-    print_sentence(cause->evidence, INDENT);
+    print_sentence(mt_text_get(&evidence), INDENT);
+    mt_text_release(&title);
+    mt_text_release(&evidence);
 }
 
 /* What is left out is summed up, so that the column still adds up. */
@@ -265,7 +274,7 @@ static void print_causes(const struct mt_diff *diff, const struct mt_diff_print 
         if (cause->kind == MT_CAUSE_CACHED)
             cached = cause;
         else if (magnitude(cause->bytes) >= least)
-            print_cause(cause);
+            print_cause(diff, cause);
         else {
             small++;
             small_bytes += cause->bytes;
@@ -274,7 +283,7 @@ static void print_causes(const struct mt_diff *diff, const struct mt_diff_print 
     print_small_causes(small, small_bytes);
     printf("%13s  allocated\n", mt_format_difference(diff->allocated.delta_bytes, text));
     if (cached != NULL)
-        print_cause(cached);
+        print_cause(diff, cached);
     printf("%13s  reserved\n", mt_format_difference(diff->reserved.delta_bytes, text));
 }
 

@@ -1,5 +1,5 @@
 /* The answer of `memtrace oom` as memtrace.oom/1 of docs/json.md. */
-#include "cli/explain/oom_answer.h"
+#include "cli/explain/oom_words.h"
 #include "cli/output/output.h"
 
 static json_t *bytes_json(uint64_t bytes)
@@ -43,7 +43,8 @@ static json_t *memory_json(const struct mt_oom_answer *answer)
                   (json_int_t)refusal->largest_hole_bytes, "given_back_bytes", (json_int_t)refusal->given_back_bytes,
                   "given_back_segments", (json_int_t)refusal->given_back_segments);
     json_object_set_new(memory, "capacity_bytes", knows_capacity ? bytes_json(refusal->capacity_bytes) : json_null());
-    json_object_set_new(memory, "left_bytes", knows_capacity ? bytes_json(mt_oom_answer_left(answer)) : json_null());
+    json_object_set_new(memory, "left_bytes",
+                        knows_capacity ? bytes_json(mt_refusal_left(&answer->refusal)) : json_null());
     json_object_set_new(memory, "short_bytes",
                         refusal->short_bytes > 0 ? bytes_json(refusal->short_bytes) : json_null());
     json_object_set_new(memory, "limit_bytes", bytes_json(answer->limit_bytes));
@@ -94,12 +95,12 @@ static json_t *change_json(const struct mt_oom_answer *answer, const struct mt_o
     struct mt_text text = {0};
     mt_oom_change_add(change, &text);
     bool is_simulated = change->proof == MT_PROOF_SIMULATION;
-    bool is_pattern = !is_simulated && change->relief.kind == MT_RELIEF_PATTERN;
+    bool is_pattern = !is_simulated && change->replayed.kind == MT_REPLAYED_PATTERN;
     json_t *row =
         json_pack("{s:o, s:s, s:I, s:I, s:o, s:o, s:o}", "change", mt_json_text(mt_text_get(&text)), "proof",
                   mt_oom_proof_name(change->proof), "reserved_bytes", (json_int_t)change->reserved_bytes, "room_bytes",
                   (json_int_t)(answer->limit_bytes - change->reserved_bytes), "pattern",
-                  is_pattern ? json_string(mt_pattern_name(change->relief.finding.pattern)) : json_null(), "command",
+                  is_pattern ? json_string(mt_pattern_name(change->replayed.finding.pattern)) : json_null(), "command",
                   is_simulated ? way_json(change) : json_null(), "hint", is_simulated ? json_null() : way_json(change));
     mt_text_release(&text);
     return row;
@@ -124,7 +125,7 @@ void mt_oom_answer_print_json(const struct mt_oom_answer *answer)
     json_object_set_new(object, "changes", changes_json(answer));
     json_object_set_new(object, "needs_bytes",
                         answer->is_simulated ? bytes_json(answer->fit.fit.enough_bytes) : json_null());
-    json_object_set_new(object, "replayed", json_boolean(answer->reliefs.is_reproduced));
+    json_object_set_new(object, "replayed", json_boolean(answer->replayed.is_reproduced));
     json_object_set_new(object, "smallest_card", mt_json_text(answer->smallest_card));
     mt_json_print(object);
 }

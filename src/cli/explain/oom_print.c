@@ -1,6 +1,6 @@
 /* The answer of `memtrace oom` on one screen. */
 #include "answer/table.h"
-#include "cli/explain/oom_answer.h"
+#include "cli/explain/oom_words.h"
 #include "cli/output/output.h"
 #include "cli/run/fit_report.h"
 
@@ -106,7 +106,7 @@ static void print_memory(const struct mt_oom_answer *answer)
     add_memory(table, "  live", refusal->allocated_bytes, "");
     add_memory(table, "  holes", refusal->hole_bytes, mt_text_get(&holes));
     if (knows_capacity(answer))
-        add_memory(table, "not reserved", mt_oom_answer_left(answer), "");
+        add_memory(table, "not reserved", mt_refusal_left(&answer->refusal), "");
     add_memory(table, "needed", refusal->needed_bytes,
                refusal->grows ? "by so much a segment would have grown, since no hole served"
                               : "a new segment, since no hole served");
@@ -123,7 +123,8 @@ static void print_memory(const struct mt_oom_answer *answer)
 static void print_verdict(const struct mt_oom_answer *answer)
 {
     const struct mt_refusal *refusal = &answer->refusal;
-    uint64_t left = mt_oom_answer_left(answer), all = left + refusal->hole_bytes, needed = refusal->need.block_bytes;
+    uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
+             needed = refusal->need.block_bytes;
     char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
     if (!knows_capacity(answer))
         puts("\nHow much memory the device has, the trace does not say.");
@@ -349,7 +350,7 @@ static void print_notes(const struct mt_oom_answer *answer)
     if (answer->is_ours && !answer->is_simulated)
         printf("Simulated on %s, the run as it is does not run out of memory: changes to it were not simulated.\n",
                answer->simulated_device);
-    if (!answer->reliefs.is_reproduced)
+    if (!answer->replayed.is_reproduced)
         puts("A replay does not run out of memory where the run did: changes were not replayed.");
     if (knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
         printf("Changes had to do with the %s that the run held when it asked: others held the rest.\n",

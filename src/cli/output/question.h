@@ -2,17 +2,11 @@
 #ifndef MT_CLI_QUESTION_H
 #define MT_CLI_QUESTION_H
 
+#include "analysis/run_question.h"
 #include "cli/command.h"
 #include "trace/query/trace.h"
 
 #include <jansson.h>
-
-/* A trace and the run that is asked about. */
-struct mt_question {
-    struct mt_trace *trace;
-    const struct mt_run *run;
-    char *file; /* that was named with the run; NULL: the run was looked for in the trace that the command is about */
-};
 
 /* Opens --trace and finds --run. Notes on stderr what must be known of a run that did not end in order. Close it if
  * MT_OK. */

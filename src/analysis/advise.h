@@ -1,0 +1,185 @@
+/* Advice: the memory that a run wastes, and how far its peak falls without that waste.
+ *
+ *   blocks, uses, marks ──patterns──▶ cuts: times in which a block is not needed
+ *                                       │
+ *                        grouped by what the blocks are (their labels)
+ *                                       │
+ *                                       ▼
+ *                                  candidates ──weighed by adding up, checked by replay──▶ findings
+ *
+ * A finding claims a peak of requested bytes without what is cut out. The lifetimes with the cuts are then replayed
+ * through an allocator of the run's own settings, and the replay's peak of requested bytes equals the claim.
+ *
+ * Threads: any. An input is only read, so several threads may ask about one. */
+#ifndef MT_ANALYSIS_ADVISE_H
+#define MT_ANALYSIS_ADVISE_H
+
+#include "analysis/replay.h"
+#include "analysis/run_question.h"
+#include "trace/query/leaks.h"
+
+/* Waste of memory over time, and the name of each kind in JSON. */
+#define MT_PATTERNS(X)                                                                                                 \
+    X(KEPT_GRADIENTS,                                                                                                  \
+      "gradients in forward")               /* of the last step, live through a forward pass that does not use them */ \
+    X(LATE_FREE, "late free")               /* freed long after the last use */                                        \
+    X(EARLY_ALLOCATION, "early allocation") /* allocated long before the first use */                                  \
+    X(IDLE, "idle between uses")            /* live for long between two uses */                                       \
+    X(NEVER_USED, "never used")                                                                                        \
+    X(DEAD_WRITE, "dead write")         /* written, never read */                                                      \
+    X(TWO_PRECISIONS, "two precisions") /* a copy in another precision, idle beside its original */                    \
+    X(LEAK, "leak across steps")        /* more of its kind at the end of every step */                                \
+    X(FRAGMENTATION, "fragmentation")   /* reserved and free, but not usable for the request that was made */
+
+#define X(name, text) MT_PATTERN_##name,
+typedef enum mt_pattern { MT_PATTERNS(X) MT_PATTERN_COUNT } mt_pattern;
+#undef X
+
+/* Returns "late free", … */
+const char *mt_pattern_name(mt_pattern pattern);
+
+/* A run, or a window of its events. Everything is borrowed.
+ * Invariants: blocks are those that are live at some moment of first_event <= id <= last_event, by alloc_event; uses[i] is
+ * of blocks[i]; every block's label < label_count. */
+struct mt_advice_input {
+    const struct mt_block_row *blocks;
+    const struct mt_use_row *uses;
+    size_t block_count;
+    const struct mt_label_row *labels;
+    size_t label_count;
+    const struct mt_mark_row *marks; /* of the same events */
+    size_t mark_count;
+    const struct mt_segment_row *segments; /* of the run */
+    size_t segment_count;
+    const struct mt_part_row *parts; /* of these segments */
+    size_t part_count;
+    const struct mt_leaks *leaks; /* of the run; NULL: it is too short to show any */
+    int64_t first_event, last_event;
+    struct mt_alloc_settings settings; /* of the run's allocator */
+    uint64_t capacity_bytes;           /* of its device */
+};
+
+/* The most events of a run that is read as a whole, and the most that are read at all: each takes about 100 bytes, so
+ * 1.6 GB at most. */
+enum { MT_ADVICE_WHOLE_EVENTS = 2000000, MT_ADVICE_MOST_EVENTS = 1 << 24 };
+
+/* An input and the arrays that it borrows. */
+struct mt_advice_material {
+    struct mt_advice_input input;
+    struct mt_block_row *blocks;
+    struct mt_use_row *uses;
+    struct mt_label_row *labels;
+    struct mt_mark_row *marks;
+    struct mt_segment_row *segments;
+    struct mt_part_row *parts;
+    struct mt_leaks leaks;
+    bool is_whole;                 /* false: only a window of the run */
+    int64_t first_step, last_step; /* of the window */
+};
+
+/* Loads the run or, if it is very long, the steps around its peak of requested bytes. A run without settings of an
+ * allocator, as an imported one, is taken to have policy=torch. Fails with MT_USAGE for too many events. Release in any
+ * case. */
+mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out);
+
+/* The same up to an event of the run and, if that is very long, from the step before the event's on. */
+mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,
+                                        struct mt_advice_material *out);
+void mt_advice_material_release(struct mt_advice_material *material);
+
+/* Waste of one pattern by blocks that are alike.
+ * Invariants: claim_bytes = replay.requested_bytes, unless the replay ran out of memory; saved_bytes is the difference of
+ * the peak as it was (of requested bytes; of fragmentation, of reserved ones) to the peak without the waste, or 0. */
+struct mt_finding {
+    mt_pattern pattern;
+    const char *category, *role, *op, *phase, *place; /* of its blocks; "" where they differ */
+    uint64_t bytes;        /* wasted at the run's peak or, if nothing is wasted then, when most is; requested */
+    uint64_t blocks;       /* the number of blocks that have them; of fragmentation, of free pieces */
+    int64_t events;        /* the median of the events for which each block is wasted */
+    uint64_t ns;           /* the same in time */
+    uint64_t total_blocks; /* all that are wasted at some time */
+    double byte_seconds;   /* sum of bytes times seconds wasted */
+    uint64_t claim_bytes;  /* the peak of requested bytes without the waste */
+    uint64_t saved_bytes;
+    struct mt_replay_result replay; /* of the run without the waste */
+    mt_policy policy;               /* of that replay: the run's; of fragmentation, the other one */
+};
+
+/* The segments when most was reserved, with the block that the last one was mapped for in its place. */
+struct mt_fragmentation {
+    uint64_t reserved_bytes, allocated_bytes;
+    uint64_t idle_bytes;    /* of segments without a block */
+    uint64_t hole_bytes;    /* free in the others; idle + hole = reserved - allocated */
+    uint64_t hole_count;    /* the number of pieces these are in */
+    uint64_t largest_bytes; /* of the free pieces */
+    uint64_t asked_bytes;   /* requested for the block that the last segment was mapped for */
+    uint32_t culprit;       /* label of the blocks that most of the free bytes lie between; 0: none */
+};
+
+/* Invariant: findings are ordered by saved_bytes, then byte_seconds, largest first. */
+struct mt_advice {
+    bool knows_uses;                   /* false: the program recorded no use of any block */
+    uint64_t peak_bytes;               /* requested, of the window */
+    int64_t peak_event;                /* that reached it first */
+    struct mt_replay_result as_it_was; /* the replay without a change */
+    struct mt_replay_result used_only; /* with each block live from its first to its last use only; if uses are known */
+    struct mt_fragmentation fragmentation;
+    struct mt_finding *findings;
+    size_t count;
+    size_t left_out; /* the number of candidates that did not become findings */
+};
+
+typedef enum mt_advice_extent {
+    MT_ADVICE_WORTHWHILE, /* findings that lower the peak, then those that waste a hundredth of all byte-seconds or more;
+                           * none that is a part of another one */
+    MT_ADVICE_ALL,
+} mt_advice_extent;
+
+/* Looks for every pattern, and returns at most `limit` findings, which is 1 or more. Takes about 100 ns an event and a
+ * replay for each finding. Release in any case. */
+mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent extent, size_t limit,
+                           struct mt_advice *out);
+void mt_advice_release(struct mt_advice *advice);
+
+/* True if `part` is about some of the blocks that `whole` is about, and about the same waste; `whole` then is of all
+ * categories. */
+bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole);
+
+/* A change that mends a finding. */
+typedef enum mt_hint {
+    MT_HINT_ZERO_GRAD_EARLY,    /* clear gradients before the forward pass */
+    MT_HINT_FREE_AFTER_USE,     /* drop the last reference after the last use */
+    MT_HINT_NO_BACKWARD,        /* run without a backward pass, since none reads what was saved for it */
+    MT_HINT_ALLOCATE_AT_USE,    /* allocate at the first use */
+    MT_HINT_OFFLOAD_PARAMETERS, /* keep parameters on the host, or sharded, while their layer does not run */
+    MT_HINT_UPDATE_IN_BACKWARD, /* update each parameter once its gradient is complete */
+    MT_HINT_OFFLOAD_STATE,      /* keep optimizer state on the host, sharded, or in 8 bits */
+    MT_HINT_CHECKPOINT,         /* compute activations again in backward, or keep them on the host until then */
+    MT_HINT_RECOMPUTE,          /* compute it again when needed */
+    MT_HINT_CAST_AGAIN,         /* make the copy in another precision again when needed */
+    MT_HINT_SHRINK_WORKSPACE,   /* free the workspace after use, or use a smaller one */
+    MT_HINT_COPY_AGAIN,         /* copy data from the host again when needed */
+    MT_HINT_DO_NOT_ALLOCATE,    /* nothing uses it */
+    MT_HINT_DO_NOT_WRITE,       /* nothing reads it */
+    MT_HINT_CAST_WEIGHTS_AGAIN, /* cast weights again in backward, or keep only the copies on the card */
+    MT_HINT_KEEP_ONE_PRECISION, /* keep one of two copies for backward */
+    MT_HINT_DROP_REFERENCE,     /* something refers to it across steps */
+    MT_HINT_ALLOCATE_LONG_FIRST, /* the other policy reserves no less: allocate long-lived blocks first, in fewer sizes */
+    MT_HINT_POLICY_TORCH,        /* use the allocator's other policy */
+    MT_HINT_POLICY_TIGHT,
+    MT_HINT_COUNT
+} mt_hint;
+mt_hint mt_finding_hint(const struct mt_finding *finding);
+
+/* The cost of that change. */
+typedef enum mt_remedy_cost {
+    MT_COST_OPTION,  /* nothing: it is one option */
+    MT_COST_PROGRAM, /* a change of the program, and no time */
+    MT_COST_TIME,    /* computing or copying, in every step */
+} mt_remedy_cost;
+mt_remedy_cost mt_finding_cost(const struct mt_finding *finding);
+
+/* Returns "option", "program" or "time". */
+const char *mt_remedy_cost_name(mt_remedy_cost cost);
+
+#endif

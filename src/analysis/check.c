@@ -1,0 +1,296 @@
+/* Budgets, and the measurement of runs against them. */
+#include "analysis/check.h"
+
+#include "base/label.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct mt_budget mt_budget_empty(void)
+{
+    struct mt_budget budget = {.tolerance_percent = MT_NO_TOLERANCE};
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        budget.most_bytes[measure] = MT_NO_BOUND;
+    return budget;
+}
+
+void mt_budget_release(struct mt_budget *budget)
+{
+    for (size_t i = 0; i < budget->bound_count; i++)
+        free(budget->bounds[i].category);
+    free(budget->bounds);
+    free(budget->against);
+    *budget = mt_budget_empty();
+}
+
+void mt_budget_set_against(struct mt_budget *budget, const char *against)
+{
+    free(budget->against);
+    budget->against = mt_host_strdup(against);
+}
+
+void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *category, uint64_t bytes)
+{
+    for (size_t i = 0; i < budget->bound_count; i++) {
+        struct mt_category_bound *bound = &budget->bounds[i];
+        if (bound->kind == kind && strcmp(bound->category, category) == 0) {
+            bound->bytes = bytes;
+            return;
+        }
+    }
+    assert(category[0] != '\0');
+    budget->bounds = mt_host_resize(budget->bounds, budget->bound_count + 1, sizeof *budget->bounds);
+    budget->bounds[budget->bound_count++] =
+        (struct mt_category_bound){.kind = kind, .category = mt_host_strdup(category), .bytes = bytes};
+}
+
+bool mt_budget_demands(const struct mt_budget *budget)
+{
+    bool demands = budget->bound_count > 0 || budget->no_leaks || budget->against != NULL;
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        demands |= budget->most_bytes[measure] != MT_NO_BOUND;
+    return demands;
+}
+
+double mt_budget_tolerance(const struct mt_budget *budget)
+{
+    return budget->tolerance_percent >= 0 ? budget->tolerance_percent : MT_DEFAULT_TOLERANCE_PERCENT;
+}
+
+/* The measurements of a run. Zero-initialized is ready to load; release in any case. */
+struct measured {
+    struct mt_peak_row peaks[MT_MEASURE_COUNT];
+    struct mt_category_row *largest; /* by category and phase */
+    size_t largest_count;            /* 0 also if no category is bounded */
+};
+
+#define X(name, text) text,
+static const char *const our_categories[] = {MT_CATEGORIES(X)};
+#undef X
+
+/* Reads the largest allocations of every phase; a category may have several. */
+static mt_status measure_largest(const struct mt_question *question, struct measured *out)
+{
+    mt_status status = MT_OK;
+    for (int phase = 0; phase < MT_PHASE_COUNT && status == MT_OK; phase++) {
+        struct mt_category_row *rows = NULL;
+        size_t count = 0;
+        status = mt_trace_categories(question->trace, question->run, mt_phase_name((mt_phase)phase), &rows, &count);
+        if (status == MT_OK && count > 0) {
+            out->largest = mt_host_resize(out->largest, out->largest_count + count, sizeof *rows);
+            memcpy(out->largest + out->largest_count, rows, count * sizeof *rows);
+            out->largest_count += count;
+        }
+        free(rows);
+    }
+    return status;
+}
+
+static uint64_t largest_bytes(const struct measured *measured, const char *category)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < measured->largest_count; i++)
+        if (strcmp(measured->largest[i].category, category) == 0 && measured->largest[i].max_bytes > bytes)
+            bytes = measured->largest[i].max_bytes;
+    return bytes;
+}
+
+/* Checks that each category that is live at the peak was allocated. In a damaged trace, one that was not would keep to any
+ * bound. */
+static mt_status check_largest(const struct mt_question *question, const struct measured *measured)
+{
+    const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_REQUESTED];
+    for (size_t i = 0; i < peak->share_count; i++)
+        if (peak->shares[i].requested_bytes > 0 && largest_bytes(measured, peak->shares[i].category) == 0)
+            return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " has %s, and no allocation of it",
+                           question->run->id, peak->shares[i].category);
+    return MT_OK;
+}
+
+static mt_status measure_peaks(const struct mt_question *question, struct measured *out)
+{
+    *out = (struct measured){0};
+    mt_status status = MT_OK;
+    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++)
+        status = mt_trace_peak(question->trace, question->run, (mt_measure)i, &out->peaks[i]);
+    return status;
+}
+
+static void measured_release(struct measured *measured)
+{
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        mt_peak_row_release(&measured->peaks[i]);
+    free(measured->largest);
+}
+
+/* Returns the bytes of a category that were live at the allocated peak. */
+static uint64_t live_bytes(const struct measured *measured, const char *category)
+{
+    const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_ALLOCATED];
+    for (size_t i = 0; i < peak->share_count; i++)
+        if (strcmp(peak->shares[i].category, category) == 0)
+            return peak->shares[i].allocated_bytes;
+    return 0;
+}
+
+static bool is_listed(const char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Fails for a bound of a category that is neither ours nor of the run: misspelled, it would always be kept. */
+static mt_status check_categories(const struct mt_budget *budget, const struct measured *measured)
+{
+    size_t count = sizeof our_categories / sizeof our_categories[0];
+    const char **names = mt_host_alloc((count + measured->largest_count) * sizeof *names);
+    memcpy(names, our_categories, sizeof our_categories);
+    for (size_t i = 0; i < measured->largest_count; i++)
+        if (!is_listed(names, count, measured->largest[i].category))
+            names[count++] = measured->largest[i].category;
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < budget->bound_count && status == MT_OK; i++)
+        if (!is_listed(names, count, budget->bounds[i].category))
+            status = mt_fail_unknown("category", budget->bounds[i].category, names, count);
+    free(names);
+    return status;
+}
+
+static void add_criterion(struct mt_check *check, struct mt_criterion criterion)
+{
+    assert(criterion.kind != MT_CRITERION_LEAKS || criterion.bound_bytes == 0);
+    if (criterion.kind != MT_CRITERION_ENDED)
+        criterion.passed = criterion.value_bytes <= criterion.bound_bytes;
+    if (criterion.category == NULL)
+        criterion.category = "";
+    check->criteria = mt_host_resize(check->criteria, check->count + 1, sizeof criterion);
+    check->criteria[check->count++] = criterion;
+    check->failed += !criterion.passed;
+    assert(check->failed <= check->count);
+}
+
+bool mt_run_ended_well(const struct mt_run *run)
+{
+    return mt_run_is(run, MT_RUN_DONE);
+}
+
+static void check_bounds(struct mt_check *check, const struct measured *measured)
+{
+    const struct mt_budget *budget = check->budget;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        if (budget->most_bytes[i] != MT_NO_BOUND)
+            add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_PEAK,
+                                                       .measure = (mt_measure)i,
+                                                       .value_bytes = measured->peaks[i].bytes,
+                                                       .bound_bytes = budget->most_bytes[i]});
+    for (size_t i = 0; i < budget->bound_count; i++) {
+        const struct mt_category_bound *bound = &budget->bounds[i];
+        bool live = bound->kind == MT_BOUND_LIVE;
+        add_criterion(
+            check, (struct mt_criterion){.kind = live ? MT_CRITERION_CATEGORY : MT_CRITERION_LARGEST,
+                                         .category = bound->category,
+                                         .value_bytes = (live ? live_bytes : largest_bytes)(measured, bound->category),
+                                         .bound_bytes = bound->bytes});
+    }
+}
+
+/* Adds the criterion of leaks. A run that did not end well fails anyway, so it need not be long enough to show leaks. */
+static mt_status check_leaks(struct mt_check *check)
+{
+    const struct mt_run *run = check->question->run;
+    bool too_short = run->last_full_step + 1 < MT_LEAK_LEAST_STEPS;
+    if (!check->budget->no_leaks || (too_short && !mt_run_ended_well(run)))
+        return MT_OK;
+    mt_status status = mt_trace_leaks(check->question->trace, run, &check->leaks);
+    check->leaks_unknown = status != MT_OK;
+    if (status != MT_OK)
+        return status;
+    uint64_t leaked = 0;
+    for (size_t i = 0; i < check->leaks.row_count; i++)
+        leaked += check->leaks.rows[i].last_bytes - check->leaks.rows[i].first_bytes;
+    add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_LEAKS, .value_bytes = leaked});
+    return MT_OK;
+}
+
+/* Returns the bytes with the tolerance added, at most INT64_MAX. */
+static uint64_t allowed(const struct mt_budget *budget, uint64_t bytes)
+{
+    double more = (double)bytes * mt_budget_tolerance(budget) / 100;
+    return more < (double)(INT64_MAX - (int64_t)bytes) ? bytes + (uint64_t)more : INT64_MAX;
+}
+
+static void compare_peak(struct mt_check *check, mt_measure measure, const struct measured *ours,
+                         const struct measured *theirs)
+{
+    add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_PEAK,
+                                               .measure = measure,
+                                               .is_relative = true,
+                                               .value_bytes = ours->peaks[measure].bytes,
+                                               .bound_bytes = allowed(check->budget, theirs->peaks[measure].bytes)});
+}
+
+/* Compares peaks and categories. A category that is live only in the other run can't be too much. */
+static void compare(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
+{
+    compare_peak(check, MT_MEASURE_ALLOCATED, ours, theirs);
+    compare_peak(check, MT_MEASURE_RESERVED, ours, theirs);
+    const struct mt_peak_row *peak = &ours->peaks[MT_MEASURE_ALLOCATED];
+    for (size_t i = 0; i < peak->share_count; i++) {
+        const struct mt_peak_share *share = &peak->shares[i];
+        add_criterion(
+            check, (struct mt_criterion){.kind = MT_CRITERION_CATEGORY,
+                                         .category = share->category,
+                                         .is_relative = true,
+                                         .value_bytes = share->allocated_bytes,
+                                         .bound_bytes = allowed(check->budget, live_bytes(theirs, share->category))});
+    }
+}
+
+static mt_status check_relative(struct mt_check *check, const struct measured *ours)
+{
+    if (check->against == NULL)
+        return MT_OK;
+    struct measured theirs;
+    mt_status status = measure_peaks(check->against, &theirs);
+    if (status == MT_OK)
+        compare(check, ours, &theirs);
+    measured_release(&theirs);
+    return status;
+}
+
+mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question *question,
+                       const struct mt_question *against, struct mt_check *out)
+{
+    assert(against == NULL || mt_run_ended_well(against->run));
+    *out = (struct mt_check){.budget = budget, .question = question, .against = against};
+    struct measured measured;
+    mt_status status = measure_peaks(question, &measured);
+    if (status == MT_OK && budget->bound_count > 0)
+        status = measure_largest(question, &measured);
+    if (status == MT_OK && budget->bound_count > 0)
+        status = check_largest(question, &measured);
+    if (status == MT_OK)
+        status = check_categories(budget, &measured);
+    if (status == MT_OK) {
+        add_criterion(out,
+                      (struct mt_criterion){.kind = MT_CRITERION_ENDED, .passed = mt_run_ended_well(question->run)});
+        check_bounds(out, &measured);
+        status = check_leaks(out);
+    }
+    if (status == MT_OK)
+        status = check_relative(out, &measured);
+    measured_release(&measured);
+    return status;
+}
+
+void mt_check_release(struct mt_check *check)
+{
+    free(check->criteria);
+    mt_leaks_release(&check->leaks);
+}

@@ -1,0 +1,274 @@
+/* The trial of the check: runs are recorded of which it is known what they do, and checked. */
+#include "alloc/alloc.h"
+#include "analysis/check.h"
+#include "model/training.h"
+#include "trace/store/recorder.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The runs: two that are alike, one that leaks, one that does not fit. */
+static const char clean[] = "clean", twin[] = "twin", leaky[] = "leaky", too_large[] = "too-large";
+enum { STEPS = 4, LEAK_BYTES = 4096 };
+#define ROOM "sim:1GiB"
+#define NO_ROOM "sim:4MiB"
+
+/* The recorded runs, and the trials so far. */
+struct trials {
+    char folder[256], path[272];
+    struct mt_trace *trace;
+    struct mt_check_trials *out;
+};
+
+static struct mt_training_config tiny_config(void)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.model =
+        (struct mt_model_config){.name = "tiny", .vocab = 512, .d_model = 128, .d_ff = 256, .layers = 2, .heads = 4};
+    config.seq = 64;
+    config.steps = STEPS;
+    return config;
+}
+
+/* The leak: a block after every step, labelled as a loss that is kept for a log, and never freed. */
+struct leak {
+    struct mt_alloc *alloc;
+    uint64_t bytes; /* 0: none */
+};
+
+static void keep_a_block(void *context, int64_t step, int64_t total, double loss, double step_ms)
+{
+    (void)step, (void)total, (void)loss, (void)step_ms;
+    const struct leak *leak = context;
+    struct mt_block *kept;
+    if (leak->bytes == 0)
+        return;
+    mt_span_id span = mt_alloc_intern_span(leak->alloc, 0, "injected");
+    const struct mt_label label = {.category = MT_CATEGORY_LOSS,
+                                   .role = MT_ROLE_SAVED,
+                                   .phase = MT_PHASE_LOSS,
+                                   .dtype = MT_F32,
+                                   .op = "leak",
+                                   .span = span,
+                                   .layer = -1,
+                                   .dims = 1,
+                                   .shape = {(int64_t)(leak->bytes / sizeof(float))}};
+    mt_label_id id = mt_alloc_intern_label(leak->alloc, &label);
+    (void)mt_alloc_take(leak->alloc, leak->bytes, 0, id, span, &kept); /* without room the run says so by itself */
+}
+
+static mt_status train(struct mt_device *device, const struct mt_sink *sink, uint64_t leak_bytes)
+{
+    struct mt_alloc_settings settings;
+    struct mt_training_config config = tiny_config();
+    struct leak leak = {.bytes = leak_bytes};
+    mt_status status = mt_alloc_settings_parse("", &settings);
+    if (status == MT_OK)
+        status = mt_alloc_create(device, sink, &settings, &leak.alloc);
+    if (status != MT_OK)
+        return status;
+    struct mt_training_observer observer = {.context = &leak, .step_done = keep_a_block};
+    status = mt_training_run(device, leak.alloc, &config, &observer);
+    mt_alloc_destroy(leak.alloc);
+    return status;
+}
+
+/* Adds a run to the trace, also one that does not fit. */
+static mt_status record(const struct trials *trials, const char *name, const char *spelling, uint64_t leak_bytes)
+{
+    struct mt_device *device;
+    struct mt_recorder *recorder = NULL;
+    mt_status status = mt_device_open(spelling, &device);
+    if (status != MT_OK)
+        return status;
+    const struct mt_run_info info = {
+        .name = name, .device = device->name, .capacity_bytes = device->capacity_bytes, .ring_records = 1 << 16};
+    status = mt_recorder_open(trials->path, &info, &recorder);
+    if (status == MT_OK) {
+        status = train(device, mt_recorder_sink(recorder), leak_bytes);
+        mt_run_state state = status == MT_OK ? MT_RUN_DONE : MT_RUN_OOM;
+        status = status == MT_OUT_OF_MEMORY ? MT_OK : status;
+        status = mt_status_keep(status, mt_recorder_close(recorder, state));
+    }
+    mt_device_close(device);
+    return status;
+}
+
+static mt_status begin(struct trials *trials)
+{
+    const char *base = getenv("TMPDIR");
+    int length = snprintf(trials->folder, sizeof trials->folder, "%s/memtrace-check-XXXXXX",
+                          base != NULL && base[0] != '\0' ? base : "/tmp");
+    errno = length < (int)sizeof trials->folder ? 0 : ENAMETOOLONG;
+    if (errno != 0 || mkdtemp(trials->folder) == NULL) {
+        trials->folder[0] = '\0';
+        return mt_fail(MT_FAILED, "no folder for the test in %s: %s", base != NULL ? base : "/tmp", strerror(errno));
+    }
+    snprintf(trials->path, sizeof trials->path, "%s/trace.db", trials->folder);
+    mt_status status = record(trials, clean, ROOM, 0);
+    if (status == MT_OK)
+        status = record(trials, twin, ROOM, 0);
+    if (status == MT_OK)
+        status = record(trials, leaky, ROOM, LEAK_BYTES);
+    if (status == MT_OK)
+        status = record(trials, too_large, NO_ROOM, 0);
+    return status == MT_OK ? mt_trace_open(trials->path, &trials->trace) : status;
+}
+
+static void end(const struct trials *trials)
+{
+    static const char *const endings[] = {"", "-wal", "-shm", "-journal", "-ring"};
+    char name[sizeof trials->path + 16];
+    mt_trace_close(trials->trace);
+    if (trials->folder[0] == '\0')
+        return;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        snprintf(name, sizeof name, "%s%s", trials->path, endings[i]);
+        unlink(name);
+    }
+    rmdir(trials->folder);
+}
+
+/* The outcome of a check. */
+struct verdict {
+    size_t failed;
+    uint64_t last_value; /* of the last criterion, the one that the budget is about */
+};
+
+static mt_status find_run(const struct trials *trials, const char *name, struct mt_question *out)
+{
+    *out = (struct mt_question){.trace = trials->trace};
+    return mt_trace_find_run(trials->trace, name, &out->run);
+}
+
+static mt_status check_run(const struct trials *trials, const char *name, const struct mt_budget *budget,
+                           struct verdict *out)
+{
+    struct mt_question question, against;
+    struct mt_check check = {0};
+    mt_status status = find_run(trials, name, &question);
+    if (status == MT_OK && budget->against != NULL)
+        status = find_run(trials, budget->against, &against);
+    if (status == MT_OK)
+        status = mt_check_run(budget, &question, budget->against != NULL ? &against : NULL, &check);
+    if (status == MT_OK)
+        *out = (struct verdict){check.failed, check.criteria[check.count - 1].value_bytes};
+    mt_check_release(&check);
+    return status;
+}
+
+static void add_trial(struct trials *trials, struct mt_check_trial trial)
+{
+    assert(trials->out->count < MT_MOST_CHECK_TRIALS);
+    trials->out->items[trials->out->count++] = trial;
+    trials->out->broken += !trial.held;
+}
+
+/* Tries a bound: the value of the clean run must let it through, and one byte less must stop it. */
+static mt_status try_bound(struct trials *trials, struct mt_check_trial trial, const struct mt_budget *budget,
+                           uint64_t *bound)
+{
+    struct verdict kept = {0}, missed = {0};
+    *bound = MT_NO_BOUND - 1;
+    mt_status status = check_run(trials, clean, budget, &kept);
+    *bound = trial.bytes = kept.last_value;
+    if (status == MT_OK)
+        status = check_run(trials, clean, budget, &kept);
+    *bound = trial.bytes - 1;
+    if (status == MT_OK)
+        status = check_run(trials, clean, budget, &missed);
+    trial.held = trial.bytes > 0 && kept.failed == 0 && missed.failed == 1;
+    if (status == MT_OK)
+        add_trial(trials, trial);
+    return status;
+}
+
+static mt_status try_peaks(struct trials *trials)
+{
+    mt_status status = MT_OK;
+    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++) {
+        struct mt_budget budget = mt_budget_empty();
+        const struct mt_check_trial trial = {.kind = MT_CRITERION_PEAK, .measure = (mt_measure)i};
+        status = try_bound(trials, trial, &budget, &budget.most_bytes[i]);
+    }
+    return status;
+}
+
+static mt_status try_category(struct trials *trials, mt_bound_kind kind)
+{
+    struct mt_budget budget = mt_budget_empty();
+    mt_budget_set_bound(&budget, kind, mt_category_name(MT_CATEGORY_PARAM), 0);
+    const struct mt_check_trial trial = {.kind = kind == MT_BOUND_LIVE ? MT_CRITERION_CATEGORY : MT_CRITERION_LARGEST};
+    mt_status status = try_bound(trials, trial, &budget, &budget.bounds[0].bytes);
+    mt_budget_release(&budget);
+    return status;
+}
+
+/* Tries a budget that the clean run keeps and another one misses. */
+static mt_status try_runs(struct trials *trials, struct mt_check_trial trial, const struct mt_budget *budget,
+                          const char *stopped)
+{
+    struct verdict kept = {0}, missed = {0};
+    mt_status status = check_run(trials, clean, budget, &kept);
+    if (status == MT_OK)
+        status = check_run(trials, stopped, budget, &missed);
+    trial.held = kept.failed == 0 && missed.failed > 0;
+    if (status == MT_OK)
+        add_trial(trials, trial);
+    return status;
+}
+
+static mt_status try_leaks(struct trials *trials)
+{
+    struct mt_budget budget = mt_budget_empty();
+    budget.no_leaks = true;
+    const struct mt_check_trial trial = {.kind = MT_CRITERION_LEAKS, .bytes = LEAK_BYTES};
+    return try_runs(trials, trial, &budget, leaky);
+}
+
+static mt_status try_against(struct trials *trials)
+{
+    struct mt_budget budget = mt_budget_empty();
+    mt_budget_set_against(&budget, twin);
+    budget.tolerance_percent = 0;
+    const struct mt_check_trial trial = {.kind = MT_CRITERION_PEAK, .is_relative = true};
+    mt_status status = try_runs(trials, trial, &budget, leaky);
+    mt_budget_release(&budget);
+    return status;
+}
+
+static mt_status try_end(struct trials *trials)
+{
+    struct mt_budget budget = mt_budget_empty();
+    budget.most_bytes[MT_MEASURE_ALLOCATED] = MT_NO_BOUND - 1;
+    return try_runs(trials, (struct mt_check_trial){.kind = MT_CRITERION_ENDED}, &budget, too_large);
+}
+
+static mt_status try_all(struct trials *trials)
+{
+    mt_status status = begin(trials);
+    if (status == MT_OK)
+        status = try_leaks(trials);
+    if (status == MT_OK)
+        status = try_peaks(trials);
+    if (status == MT_OK)
+        status = try_category(trials, MT_BOUND_LIVE);
+    if (status == MT_OK)
+        status = try_category(trials, MT_BOUND_LARGEST);
+    if (status == MT_OK)
+        status = try_against(trials);
+    return status == MT_OK ? try_end(trials) : status;
+}
+
+mt_status mt_check_trials_run(struct mt_check_trials *out)
+{
+    struct trials trials = {.out = out};
+    *out = (struct mt_check_trials){0};
+    mt_status status = try_all(&trials);
+    end(&trials);
+    return status;
+}

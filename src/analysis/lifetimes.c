@@ -1,0 +1,442 @@
+/* The window's steps and live bytes, lists of cuts, and the lifetimes without them. */
+#include "analysis/lifetimes.h"
+
+#include "base/memory.h"
+#include "base/order.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the moment of an event of the window; 0 for one before it, `count` for one after it. */
+static size_t moment_of(const struct mt_usage *usage, int64_t event)
+{
+    int64_t moment = (mt_position_at(event) - usage->first_position + 1) / 2;
+    if (moment < 0)
+        return 0;
+    return (size_t)moment < usage->count ? (size_t)moment : usage->count;
+}
+
+static void set_time(struct mt_usage *usage, int64_t event, uint64_t ns)
+{
+    size_t moment = moment_of(usage, event);
+    if (moment > 0 && moment < usage->count)
+        usage->ns[moment] = ns;
+}
+
+/* An event of unknown time has that of the event before. */
+static void fill_times(struct mt_usage *usage, const struct mt_advice_input *input)
+{
+    for (size_t i = 0; i < input->block_count; i++) {
+        const struct mt_block_row *block = &input->blocks[i];
+        set_time(usage, block->alloc_event, block->alloc_ns);
+        if (block->free_event != 0)
+            set_time(usage, block->free_event, block->free_ns);
+    }
+    for (size_t i = 0; i < input->mark_count; i++)
+        set_time(usage, input->marks[i].event, input->marks[i].time_ns);
+    for (size_t k = 1; k < usage->count; k++)
+        if (usage->ns[k] < usage->ns[k - 1])
+            usage->ns[k] = usage->ns[k - 1];
+}
+
+static void add_blocks(struct mt_usage *usage, const struct mt_advice_input *input)
+{
+    for (size_t i = 0; i < input->block_count; i++) {
+        const struct mt_block_row *block = &input->blocks[i];
+        usage->live[moment_of(usage, block->alloc_event)] += block->requested_bytes;
+        if (block->free_event == 0)
+            continue;
+        size_t end = moment_of(usage, block->free_event);
+        if (end < usage->count)
+            usage->live[end] -= block->requested_bytes;
+    }
+}
+
+static void sum_changes(struct mt_usage *usage)
+{
+    for (size_t k = 0; k < usage->count; k++) {
+        usage->live[k] += k > 0 ? usage->live[k - 1] : 0;
+        if (usage->live[k] > usage->peak_bytes) {
+            usage->peak_bytes = usage->live[k];
+            usage->peak_position = usage->first_position + 2 * (int64_t)k - (k > 0);
+        }
+    }
+}
+
+static void usage_create(const struct mt_advice_input *input, struct mt_usage *out)
+{
+    assert(input->first_event >= 1 && input->first_event <= input->last_event);
+    size_t count = (size_t)(input->last_event - input->first_event) + 2;
+    *out = (struct mt_usage){.blocks = input->blocks,
+                             .first_position = mt_position_at(input->first_event) - 1,
+                             .count = count,
+                             .live = mt_host_alloc(count * sizeof(uint64_t)),
+                             .ns = mt_host_alloc(count * sizeof(uint64_t)),
+                             .change = mt_host_alloc(2 * count * sizeof(uint64_t))};
+    add_blocks(out, input);
+    sum_changes(out);
+    fill_times(out, input);
+}
+
+static void usage_release(struct mt_usage *usage)
+{
+    free(usage->live);
+    free(usage->ns);
+    free(usage->change);
+    *usage = (struct mt_usage){0};
+}
+
+uint64_t mt_usage_ns(const struct mt_usage *usage, int64_t position)
+{
+    if (position < usage->first_position)
+        return usage->ns[0];
+    uint64_t moment = ((uint64_t)position - (uint64_t)usage->first_position + 1) / 2;
+    return usage->ns[moment < usage->count ? moment : usage->count - 1];
+}
+
+/* Enters the cuts as changes of the live bytes, by position. */
+static void enter_changes(struct mt_usage *usage, const struct mt_cut *cuts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes = usage->blocks[cuts[i].block].requested_bytes;
+        assert(usage->first_position <= cuts[i].from && cuts[i].from < cuts[i].to);
+        size_t from = (size_t)(cuts[i].from - usage->first_position);
+        uint64_t to = (uint64_t)cuts[i].to - (uint64_t)usage->first_position;
+        usage->change[from] -= bytes;
+        if (to < 2 * usage->count)
+            usage->change[to] += bytes;
+    }
+}
+
+struct mt_cut_usage mt_usage_cut(struct mt_usage *usage, const struct mt_cut *cuts, size_t count)
+{
+    struct mt_cut_usage answer = {.most_position = usage->peak_position};
+    enter_changes(usage, cuts, count);
+    uint64_t change = 0;
+    for (size_t i = 0; i < 2 * usage->count - 1; i++) {
+        change += usage->change[i];
+        usage->change[i] = 0;
+        uint64_t live = usage->live[(i + 1) / 2] + change, absent = 0 - change;
+        if (live > answer.peak_bytes)
+            answer.peak_bytes = live;
+        if (absent > answer.most_bytes) {
+            answer.most_bytes = absent;
+            answer.most_position = usage->first_position + (int64_t)i;
+        }
+    }
+    usage->change[2 * usage->count - 1] = 0;
+    assert(answer.peak_bytes <= usage->peak_bytes);
+    return answer;
+}
+
+static mt_role role_of(const struct mt_label_row *label)
+{
+    mt_role role = 0;
+    while (role < MT_ROLE_COUNT && strcmp(label->role, mt_role_name(role)) != 0)
+        role++;
+    return role;
+}
+
+static void begin_step(struct mt_window *window, const struct mt_mark_row *mark)
+{
+    assert(window->step_count == 0 || window->steps[window->step_count - 1].begin < mark->event);
+    window->steps[window->step_count++] = (struct mt_step_extent){.number = (int64_t)mark->value, .begin = mark->event};
+}
+
+static void end_step(struct mt_window *window, const struct mt_mark_row *mark)
+{
+    if (window->step_count > 0)
+        window->steps[window->step_count - 1].end = mark->event;
+}
+
+static void begin_phase(struct mt_window *window, const struct mt_mark_row *mark)
+{
+    if (window->step_count == 0)
+        return;
+    struct mt_step_extent *step = &window->steps[window->step_count - 1];
+    if (step->forward == 0 && mark->value == MT_PHASE_FORWARD)
+        step->forward = mark->event;
+    else if (step->forward != 0 && step->after_forward == 0)
+        step->after_forward = mark->event;
+}
+
+static void read_marks(struct mt_window *window)
+{
+    for (size_t i = 0; i < window->input->mark_count; i++) {
+        const struct mt_mark_row *mark = &window->input->marks[i];
+        if (mark->kind == MT_EVENT_STEP_BEGIN)
+            begin_step(window, mark);
+        if (mark->kind == MT_EVENT_STEP_END)
+            end_step(window, mark);
+        if (mark->kind == MT_EVENT_PHASE)
+            begin_phase(window, mark);
+    }
+}
+
+/* Returns the event of the last refused request, if nothing was allocated after it; 0 if there is none. */
+static int64_t final_refusal(const struct mt_advice_input *input)
+{
+    int64_t refusal = 0;
+    for (size_t i = 0; i < input->mark_count; i++)
+        if (input->marks[i].kind == MT_EVENT_OOM)
+            refusal = input->marks[i].event;
+    bool went_on = input->block_count > 0 && input->blocks[input->block_count - 1].alloc_event > refusal;
+    return went_on ? 0 : refusal;
+}
+
+/* A run ends with its last step. One that did not complete it ends where memory ran out, or with the window. */
+static void find_end(struct mt_window *window)
+{
+    int64_t refusal = final_refusal(window->input);
+    int64_t step_end = window->step_count > 0 ? window->steps[window->step_count - 1].end : 0;
+    window->ran_out = refusal != 0 && step_end == 0;
+    window->program_end = step_end != 0 ? step_end : window->input->last_event;
+    if (window->ran_out)
+        window->program_end = refusal;
+}
+
+static size_t count_steps(const struct mt_advice_input *input)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < input->mark_count; i++)
+        count += input->marks[i].kind == MT_EVENT_STEP_BEGIN;
+    return count;
+}
+
+/* Lists each event that mapped or unmapped memory once, in ascending order. */
+static void list_segment_events(struct mt_window *window)
+{
+    const struct mt_advice_input *input = window->input;
+    window->ranks = mt_host_alloc((2 * input->part_count + 1) * sizeof *window->ranks);
+    size_t count = 0;
+    for (size_t i = 0; i < input->part_count; i++) {
+        window->ranks[count++] = input->parts[i].mapped_event;
+        if (input->parts[i].unmapped_event != 0)
+            window->ranks[count++] = input->parts[i].unmapped_event;
+    }
+    qsort(window->ranks, count, sizeof *window->ranks, mt_compare_int64);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || window->ranks[i] != window->ranks[window->rank_count - 1])
+            window->ranks[window->rank_count++] = window->ranks[i];
+}
+
+static void compute_ranks(struct mt_window *window)
+{
+    list_segment_events(window);
+    for (size_t i = 0; i < window->rank_count; i++)
+        window->ranks[i] -= (int64_t)i + 1; /* one for each before it, and for itself */
+}
+
+/* Returns how many of the ranks are below `bound`. */
+static int64_t count_below(const struct mt_window *window, int64_t bound)
+{
+    size_t low = 0, high = window->rank_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (window->ranks[middle] < bound)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (int64_t)low;
+}
+
+int64_t mt_window_event(const struct mt_window *window, int64_t rank)
+{
+    return rank + count_below(window, rank);
+}
+
+int64_t mt_window_rank(const struct mt_window *window, int64_t event)
+{
+    size_t low = 0, high = window->rank_count; /* below low, the rank's event is at or before `event` */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (window->ranks[middle] + (int64_t)middle + 1 <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return event - (int64_t)low;
+}
+
+void mt_window_create(const struct mt_advice_input *input, struct mt_window *out)
+{
+    *out = (struct mt_window){.input = input};
+    usage_create(input, &out->usage);
+    out->steps = mt_host_alloc((count_steps(input) + 1) * sizeof *out->steps);
+    read_marks(out);
+    find_end(out);
+    compute_ranks(out);
+    out->roles = mt_host_alloc((input->label_count + 1) * sizeof *out->roles);
+    for (size_t i = 0; i < input->label_count; i++)
+        out->roles[i] = role_of(&input->labels[i]);
+    out->categories = mt_host_alloc((input->label_count + 1) * sizeof *out->categories);
+    for (size_t i = 0; i < input->label_count; i++)
+        out->categories[i] = mt_category_of_label(&input->labels[i]);
+}
+
+void mt_window_release(struct mt_window *window)
+{
+    usage_release(&window->usage);
+    free(window->steps);
+    free(window->roles);
+    free(window->categories);
+    free(window->ranks);
+    *window = (struct mt_window){0};
+}
+
+int64_t mt_window_step_of(const struct mt_window *window, int64_t event)
+{
+    size_t low = 0, high = window->step_count; /* steps below low have begun by the event; from high on they have not */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (window->steps[middle].begin <= event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? (int64_t)low - 1 : MT_NO_STEP;
+}
+
+int64_t mt_window_begin(const struct mt_window *window, const struct mt_block_row *block)
+{
+    int64_t begin = mt_position_at(block->alloc_event);
+    return begin < window->usage.first_position ? window->usage.first_position : begin;
+}
+
+int64_t mt_window_end(const struct mt_window *window, const struct mt_block_row *block)
+{
+    assert(block->free_event == 0 || block->free_event > block->alloc_event);
+    bool is_freed = block->free_event != 0 && block->free_event <= window->input->last_event;
+    return is_freed ? mt_position_at(block->free_event) : MT_POSITION_NEVER;
+}
+
+bool mt_window_is_result(const struct mt_window *window, const struct mt_block_row *block)
+{
+    return block->free_event == 0 || block->free_event > window->program_end;
+}
+
+void mt_cut_list_release(struct mt_cut_list *list)
+{
+    free(list->items);
+    *list = (struct mt_cut_list){0};
+}
+
+static void append(struct mt_cut_list *list, struct mt_cut cut)
+{
+    list->items = mt_host_room(list->items, list->count, sizeof *list->items);
+    list->items[list->count++] = cut;
+}
+
+/* Returns the first event at or after a position. */
+static int64_t event_from(int64_t position)
+{
+    return position / 2 + position % 2;
+}
+
+void mt_cut_list_add(struct mt_cut_list *list, const struct mt_window *window, size_t index, int64_t from, int64_t to)
+{
+    assert(index < window->input->block_count);
+    const struct mt_block_row *block = &window->input->blocks[index];
+    int64_t begin = mt_window_begin(window, block), end = mt_window_end(window, block);
+    struct mt_cut cut = {.block = (uint32_t)index, .from = from > begin ? from : begin, .to = to < end ? to : end};
+    if (cut.from < cut.to && event_from(cut.from) < event_from(cut.to))
+        append(list, cut);
+}
+
+static int compare_cuts(const void *left, const void *right)
+{
+    return MT_COMPARE(((const struct mt_cut *)left)->from, ((const struct mt_cut *)right)->from);
+}
+
+void mt_cut_list_join(struct mt_cut_list *list, size_t first)
+{
+    if (list->count < first + 2)
+        return;
+    struct mt_cut *cuts = list->items + first;
+    assert(cuts[0].block == list->items[list->count - 1].block);
+    qsort(cuts, list->count - first, sizeof *cuts, compare_cuts);
+    size_t last = 0;
+    for (size_t i = 1; i < list->count - first; i++) {
+        if (cuts[i].from > cuts[last].to)
+            cuts[++last] = cuts[i];
+        else if (cuts[i].to > cuts[last].to)
+            cuts[last].to = cuts[i].to;
+    }
+    list->count = first + last + 1;
+}
+
+/* A lifetime that remains of a block between two cuts. */
+struct piece {
+    struct mt_lifetime lifetime;
+    int64_t original_end;
+    size_t number; /* of creation */
+};
+
+struct pieces {
+    struct piece *items;
+    size_t count;
+};
+
+static int compare_pieces(const void *left, const void *right)
+{
+    const struct piece *a = left, *b = right;
+    int order = MT_COMPARE(a->original_end, b->original_end);
+    return order != 0 ? order : MT_COMPARE(a->number, b->number);
+}
+
+static struct mt_lifetime lifetime_of(const struct mt_window *window, const struct mt_block_row *block)
+{
+    return (struct mt_lifetime){.requested_bytes = block->requested_bytes,
+                                .category = window->categories[block->label],
+                                .begin = mt_window_begin(window, block),
+                                .end = mt_window_end(window, block),
+                                .label = block->label,
+                                .stream = block->stream};
+}
+
+static void add_piece(struct pieces *pieces, struct mt_lifetime lifetime, int64_t begin, int64_t end)
+{
+    struct piece piece = {.lifetime = lifetime, .original_end = lifetime.end, .number = pieces->count};
+    piece.lifetime.begin = begin;
+    piece.lifetime.end = end;
+    if (begin < end)
+        pieces->items[pieces->count++] = piece;
+}
+
+/* Adds what remains of a block without its cuts, which begin at `cuts`. Returns how many of these are its own. */
+static size_t add_pieces(struct pieces *pieces, struct mt_lifetime lifetime, const struct mt_cut *cuts, size_t count)
+{
+    size_t own = 0;
+    int64_t begin = lifetime.begin;
+    for (; own < count && cuts[own].block == cuts[0].block; own++) {
+        assert(begin <= cuts[own].from && cuts[own].to <= lifetime.end);
+        add_piece(pieces, lifetime, begin, cuts[own].from);
+        begin = cuts[own].to;
+    }
+    add_piece(pieces, lifetime, begin, lifetime.end);
+    return own;
+}
+
+struct mt_lifetime *mt_lifetimes_with_cuts(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
+                                           size_t *out_count)
+{
+    size_t blocks = window->input->block_count, count = 0, cut = 0;
+    struct mt_lifetime *lifetimes = mt_host_resize(NULL, blocks + 2 * cut_count + 1, sizeof *lifetimes);
+    struct pieces pieces = {.items = mt_host_resize(NULL, 2 * cut_count + 1, sizeof *pieces.items)};
+    for (size_t i = 0; i < blocks; i++) {
+        struct mt_lifetime lifetime = lifetime_of(window, &window->input->blocks[i]);
+        if (cut < cut_count && cuts[cut].block == i)
+            cut += add_pieces(&pieces, lifetime, cuts + cut, cut_count - cut);
+        else
+            lifetimes[count++] = lifetime;
+    }
+    assert(cut == cut_count);
+    qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
+    for (size_t i = 0; i < pieces.count; i++)
+        lifetimes[count++] = pieces.items[i].lifetime;
+    free(pieces.items);
+    *out_count = count;
+    return lifetimes;
+}
