@@ -128,8 +128,8 @@ static mt_status add_allocations(struct mt_trace *trace, const struct mt_run *ru
     return status;
 }
 
-/* Adds the blocks that are live at the peak. `limits` were read before them, and a run that goes on may have more labels
- * since: blocks of those are left out. */
+/* Adds the blocks that are live at the peak. `limits` were read before them, and a live run may have more labels since:
+ * blocks of those are left out. */
 static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, const struct mt_number_limits *limits,
                           struct mt_label_sum *sums)
 {

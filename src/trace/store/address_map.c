@@ -35,7 +35,7 @@ static struct mt_address_chunk *new_chunk(const struct mt_address_map *map)
     return mt_host_alloc(sizeof(struct mt_address_chunk) + CHUNK_ENTRIES * map->entry_bytes);
 }
 
-/* Puts a chunk before those from `at` on. */
+/* Inserts a chunk at index `at`. */
 static void insert_chunk(struct mt_address_map *map, size_t at, struct mt_address_chunk *chunk)
 {
     assert(at <= map->chunk_count && map->chunk_count <= map->chunk_capacity);

@@ -124,7 +124,7 @@ void mt_database_close(struct mt_database *database)
 
 mt_status mt_database_close_as_one_file(struct mt_database *database)
 {
-    /* A reader in the way makes this fail at once, not after the busy timeout: nobody should wait for it. */
+    /* If a reader is in the way this fails at once, and not after the busy timeout. */
     sqlite3_busy_timeout(database->handle, 0);
     int code = sqlite3_exec(database->handle, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
     mt_status status = code == SQLITE_BUSY || code == SQLITE_LOCKED ? MT_OK : check(database, code);

@@ -65,7 +65,7 @@ static mt_status check_tables(struct mt_database *database, int64_t format)
         &unused);
 }
 
-/* The number of its tables and views, and what a file says that it is. */
+/* The identity of a file. All 0: it is empty. */
 struct identity {
     int64_t tables, application, format; /* sqlite_schema's rows, application_id, user_version */
 };

@@ -10,7 +10,7 @@
  *   a block or memory where a block is     the block ended, its free was lost
  *   memory where memory is                 the older ended, its unmap was lost
  *   a block where not all is mapped        gets a segment of its own, unmapped with it
- *   a free, an unmap of what was not seen  nothing happens
+ *   a free, an unmap of an unknown one     nothing happens
  *
  * Mapped memory is a segment of its own, except in a range that was reserved: there it is one segment, which grows and
  * shrinks and ends with its last byte. So cudaMalloc and the segments of PyTorch are only mapped; an expandable segment, or
@@ -19,7 +19,7 @@
  *
  * Labels and spans are interned through the sink by the caller, before they are named here.
  *
- * Costs the logarithm of what is live a call, some 100 ns. Threads: one at a time, those of the sink's other callers
+ * A call costs the logarithm of the number of live blocks, some 100 ns. Threads: one at a time, those of the sink's other callers
  * included. */
 #ifndef MT_TRACE_FOREIGN_H
 #define MT_TRACE_FOREIGN_H
@@ -36,7 +36,7 @@ struct mt_foreign_block {
     mt_addr address;
     uint64_t requested_bytes;
     uint64_t block_bytes; /* with rounding and remainders; if less than requested_bytes, that */
-    uint64_t stream;      /* any number that tells streams apart; 0 is the default one */
+    uint64_t stream;      /* any number, a different one for each stream; 0: the default one */
     mt_label_id label;    /* not 0 */
     mt_span_id span;      /* of the request; 0: the root */
 };

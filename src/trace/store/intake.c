@@ -272,7 +272,7 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
     return MT_OK;
 }
 
-/* Stores one event, or one item with its payload, and moves the position past it. Passes over what is no record of ours:
+/* Stores one event, or one item with its payload, and moves the position past it. Passes over a record that is none of ours:
  * only damage to the file can have put it there. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {

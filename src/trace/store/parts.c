@@ -1,4 +1,4 @@
-/* The parts are a treap: a search tree by place with random priorities, so that it is shallow whatever is put into it. Two
+/* The parts are a treap: a search tree by place with random priorities, so that it is shallow whatever the order of its parts. Two
  * operations do everything: to split a tree at a place, and to join two trees of which one comes before the other. */
 #include "trace/store/parts.h"
 

@@ -1,4 +1,4 @@
-/* The records of the ring that are no events: labels, spans, measurements and names of kernels, of any length; and kernels
+/* The records of the ring that are not events: labels, spans, measurements and names of kernels, of any length; and kernels
  * and uses of blocks, which are a head without a payload.
  *
  *   ┌ head: an event record, kind >= MT_RECORD_LABEL, ┐┌ payload: value bytes in as many      ┐

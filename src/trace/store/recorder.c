@@ -352,7 +352,7 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     return status;
 }
 
-/* Adds to the text of the writer's failure `status` what became of the events. */
+/* Adds the number of lost and waiting events to the text of the writer's failure `status`. */
 static mt_status explain_failure(const struct mt_recorder *recorder, mt_status status)
 {
     uint64_t lost = atomic_load(&recorder->ring->header->lost_events);

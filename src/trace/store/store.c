@@ -2,7 +2,7 @@
  *
  *   closed in order ─────────────────────────────────────▶ open read-only
  *   writer dead  ──▶ recover in place, or in a copy ─────▶ open read-only
- *   writer alive ──▶ open read-only, derive what it will write at its end */
+ *   writer alive ──▶ open read-only, derive the rows that the writer adds at its end */
 #include "trace/store/store.h"
 
 #include "base/memory.h"

@@ -34,10 +34,10 @@ struct mt_summary {
     struct mt_allocations allocations;
 
     struct mt_category_set categories; /* in the order in which labels named them, unlike the upper bits of label ids */
-    struct summary_label *labels;      /* by number; Other, init for those that never came */
+    struct summary_label *labels;      /* by number; Other, init for labels that never came */
     size_t label_count;
 
-    struct mt_summary_scope **scopes; /* in order: those that are not stored yet */
+    struct mt_summary_scope **scopes; /* in order; scopes that are stored are freed */
     size_t scope_count;
 
     struct mt_number_map segment_index; /* from birth number to the index of the latest row of that number */
@@ -184,7 +184,7 @@ static inline struct summary_label label_of(const struct mt_summary *summary, co
                                          : (struct summary_label){.category = MT_CATEGORY_OTHER};
 }
 
-/* Must come before what is live changes. */
+/* Settles the peaks. Must come before the live blocks or the segments change. */
 static void settle(struct mt_summary *summary, unsigned measures)
 {
     struct mt_summary_scope *scope = current_scope(summary);
@@ -440,7 +440,7 @@ mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_databa
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix)
 {
-    settle(summary, ALL_MEASURES); /* what is live now is the composition of every peak that was not left since */
+    settle(summary, ALL_MEASURES); /* peaks that still hold have the composition of now */
     return mt_summary_write_total_rows(database, run, prefix,
                                        &(struct mt_summary_totals){.categories = &summary->categories,
                                                                    .run_peaks = &summary->run_peaks,

@@ -44,7 +44,7 @@ struct mt_composition {
 struct mt_peak {
     uint64_t bytes;
     int64_t event;            /* the first that reached it */
-    struct mt_composition at; /* what was live there. Stale: what is live now */
+    struct mt_composition at; /* the live blocks there, or of now if stale */
 };
 
 /* The peaks of a run, or of a step. */
