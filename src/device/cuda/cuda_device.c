@@ -8,8 +8,8 @@
 #include "device/cuda/cuda_device.h"
 
 #include "base/clock.h"
-#include "base/status.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "device/backend.h"
 #include "device/cuda/cuda_graph.h"
