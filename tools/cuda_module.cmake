@@ -2,6 +2,15 @@
 # CUDA's runtime inside and cuBLAS beside it. The program opens it when a GPU is asked for (src/device/device_open.c).
 # Kernels are compiled for cards with bf16 matrix units (8.0, 9.0). The driver compiles them for later cards.
 find_package(CUDAToolkit QUIET)
+# A toolkit may lack cuBLAS; tools/setup takes it from PyPI then.
+set(cuda_wheels ${PROJECT_SOURCE_DIR}/build/toolkit/nvidia/cu13)
+if(CUDAToolkit_FOUND AND NOT TARGET CUDA::cublas AND EXISTS ${cuda_wheels}/include/cublas_v2.h)
+    foreach(library IN ITEMS cublas cublasLt)
+        add_library(CUDA::${library} SHARED IMPORTED)
+        set_target_properties(CUDA::${library} PROPERTIES IMPORTED_LOCATION ${cuda_wheels}/lib/lib${library}.so.13)
+    endforeach()
+    list(APPEND CUDAToolkit_INCLUDE_DIRS ${cuda_wheels}/include)
+endif()
 if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE OR NOT TARGET CUDA::cublas OR NOT TARGET CUDA::cublasLt)
     message(STATUS "CUDA toolkit with nvcc and cuBLAS not found: the program is built without GPUs")
     return()
