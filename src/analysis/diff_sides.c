@@ -76,7 +76,7 @@ static mt_status check_sum(const struct mt_run *run, const struct mt_diff_side *
         return MT_OK;
     return mt_fail(MT_BAD_TRACE,
                    "the trace is damaged: run %" PRId64 " reserved %" PRIu64 " bytes at most, but its segments then "
-                   "have %" PRIu64 "; memtrace run records it anew",
+                   "have %" PRIu64 "",
                    run->id, side->reserved_bytes, sum);
 }
 
@@ -123,10 +123,8 @@ static mt_status read_reserved_peak(const struct mt_question *at, struct mt_trac
 
 static mt_status fail_empty(const struct mt_run *run)
 {
-    return mt_fail(MT_USAGE,
-                   "run %" PRId64 " (%s) never got a block, so there is nothing to compare: choose another one "
-                   "(memtrace runs lists them), or repeat it",
-                   run->id, run->state);
+    return mt_fail(MT_USAGE, "run %" PRId64 " (%s) never got a block, so there is nothing to compare", run->id,
+                   run->state);
 }
 
 /* Reads the side's peak of allocated bytes. */
@@ -188,7 +186,7 @@ static mt_status check_peak(const struct mt_run *run, const struct mt_diff_side 
         return MT_OK;
     return mt_fail(MT_BAD_TRACE,
                    "the trace is damaged: run %" PRId64 " had %" PRIu64 " bytes allocated at most, but the blocks that "
-                   "were live then have %" PRIu64 "; memtrace run records it anew",
+                   "were live then have %" PRIu64 "",
                    run->id, side->allocated_bytes, allocated);
 }
 
