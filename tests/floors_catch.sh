@@ -60,7 +60,7 @@ refuses src/trace/store/ring.c '#include "trace/query/trace.h"' 'src/trace/store
 refuses src/trace/query/peak.c '#include "trace/export/stacks.h"' 'src/trace/query may include only'
 refuses src/words/talk.c 'int talk;' 'lies in no room'
 refuses src/page/page.c '#include "alloc/alloc.h"' 'src/page may include only'
-refuses src/api/api_run.c '#include "model/config.h"' 'src/api may include only'
+refuses src/api/api_run.c '#include "cli/command.h"' 'src/api may include only'
 refuses src/trace/store/ring.h '#include "api/joint_sink.h"' 'may include only'
 refuses src/trace/store/ring.h '#include "record/account.h"' 'may include only'
 refuses src/analysis/replay.c '#include "torch/torch_card.h"' 'src/analysis may include only'

@@ -3,7 +3,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "kernels/kernels.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -12,10 +11,6 @@
 #define DEFAULT_TRACE "memtrace.db"
 #define DEFAULT_NOTED_DEVICE "noted"
 #define ALLOC_SETTING "alloc"
-
-/* The library hands out memory and runs no ops. So its "cpu" has no kernels, where the program's has those of
- * kernels/cpu, and linking it takes no OpenBLAS. */
-const struct mtk_table mtk_cpu = {0};
 
 static mt_status open_device(struct memtrace_run *run, const memtrace_run_options *options)
 {
