@@ -4,8 +4,9 @@
 #include "plain_values.h"
 
 #include "base/interner.h"
-#include "trace/import/nsys_import.h"
+#include "trace/import/import.h"
 #include "trace/import/pickle.h"
+#include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 
 #include <sqlite3.h>
@@ -66,11 +67,11 @@ static mt_status finish(struct bytes *bytes)
     assert_int_equal(mt_rules_add(rules, "mine", "annotation=*zy* -> op=x"), MT_OK);
     assert_int_equal(mt_rules_add_built_in(rules), MT_OK);
     assert_int_equal(mt_pickle_read(bytes->data, bytes->length, store, &root), MT_OK);
-    mt_status status = mt_torch_snapshot_read(&root, MT_TORCH_ANY_DEVICE, &snapshot);
+    mt_status status = mt_torch_snapshot_read(&root, MT_IMPORT_ANY_DEVICE, &snapshot);
     if (status == MT_OK) {
         struct mt_torch_labels *labels = mt_torch_labels_create(&snapshot, rules, &sink, foreign);
         struct mt_torch_own *own = mt_torch_own_create(&root, &snapshot, &sink, own_foreign);
-        const struct mt_torch_reader by_rules = mt_torch_labels_reader(labels), as_own = mt_torch_own_reader(own);
+        const struct mt_torch_labeler by_rules = mt_torch_labels_labeler(labels), as_own = mt_torch_own_labeler(own);
         mt_torch_replay(&snapshot, &by_rules, foreign, &tally);
         mt_torch_labels_end(labels);
         mt_torch_replay(&snapshot, &as_own, own_foreign, &tally);
@@ -254,7 +255,9 @@ static mt_status tell(const char *path, struct mt_import_report *report)
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     *report = (struct mt_import_report){0};
-    mt_status status = mt_nsys_tell(path, MT_TORCH_ANY_DEVICE, rules, &sink, report);
+    const struct mt_import_plan plan = {.file = path, .device = MT_IMPORT_ANY_DEVICE};
+    const struct mt_import_input input = {.plan = &plan, .rules = rules, .is_database = true};
+    mt_status status = mt_nsys_reader.replay(&input, &sink, report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);
     return status;

@@ -38,7 +38,7 @@ struct story {
 static struct mt_import_report import_story(const struct story *story)
 {
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "story.json", .trace = "story.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "story.json", .trace = "story.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("story.json", "w");
     assert_non_null(file);
     unlink("story.db");
@@ -63,10 +63,10 @@ static void a_recording_that_began_late_has_lost_nothing(void **state)
         {"", "", 1000}, {"", end_of_another, 999}, {somebody, end_of_another, 1001}, {somebody, end_of_another, 512}};
     for (size_t i = 0; i < sizeof late / sizeof late[0]; i++) {
         struct mt_import_report report = import_story(&late[i]);
-        assert_false(report.lost_beginning);
-        assert_int_equal(report.before.blocks_before, 1 + (late[i].first[0] != '\0'));
-        assert_int_equal(report.before.freed_before, late[i].first[0] != '\0');
-        assert_int_equal(report.coverage.before_recorded, late[i].frames[0] != '\0');
+        assert_false(report.torch.lost_beginning);
+        assert_int_equal(report.torch.before.blocks, 1 + (late[i].first[0] != '\0'));
+        assert_int_equal(report.torch.before.freed, late[i].first[0] != '\0');
+        assert_int_equal(report.torch.before.recorded, late[i].frames[0] != '\0');
         mt_import_report_release(&report);
     }
 }
@@ -80,7 +80,7 @@ static void a_recording_that_was_full_has_lost_its_beginning(void **state)
     for (size_t i = 0; i < sizeof full / sizeof full[0]; i++) {
         struct mt_import_report report = import_story(&full[i]);
         assert_int_equal(report.entries, full[i].events);
-        assert_true(report.lost_beginning);
+        assert_true(report.torch.lost_beginning);
         mt_import_report_release(&report);
     }
 }
@@ -98,7 +98,7 @@ static void the_last_step_ends_when_the_recording_does(void **state)
 static struct mt_import_report import_settings(const char *members)
 {
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "set.json", .trace = "set.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "set.json", .trace = "set.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("set.json", "w");
     assert_non_null(file);
     fprintf(file, "{\"segments\":[],\"device_traces\":[[]]%s}", members);
@@ -162,7 +162,7 @@ static void divisions_that_differ_by_size_are_told(void **state)
 static void expect_refusal(const char *name, const char *text, const char *words)
 {
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = name, .trace = "none.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = name, .trace = "none.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen(name, "w");
     assert_non_null(file);
     fputs(text, file);
@@ -224,7 +224,7 @@ static void a_refused_request_may_have_any_size(void **state)
 {
     (void)state;
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "oom.json", .trace = "oom.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "oom.json", .trace = "oom.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("oom.json", "w");
     assert_non_null(file);
     fputs(SNAPSHOT("", "{\"action\":\"oom\",\"size\":9223372036854775807}"), file);
@@ -253,7 +253,7 @@ static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct mt_import_report report;
-        const struct mt_import_plan plan = {.file = all[i].name, .trace = "end.db", .device = MT_TORCH_ANY_DEVICE};
+        const struct mt_import_plan plan = {.file = all[i].name, .trace = "end.db", .device = MT_IMPORT_ANY_DEVICE};
         FILE *file = fopen(all[i].name, "w");
         assert_non_null(file);
         fputs(all[i].text, file);
@@ -270,7 +270,7 @@ static void what_goes_in_the_loss_is_not_saved(void **state)
     (void)state;
     struct mt_import_report report;
     const struct mt_import_plan plan = {
-        .file = "loss.json", .trace = "loss.db", .rules = "loss.rules", .device = MT_TORCH_ANY_DEVICE};
+        .file = "loss.json", .trace = "loss.db", .rules = "loss.rules", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("loss.rules", "w");
     assert_non_null(file);
     fputs("size=1 -> phase=forward\nsize=2 -> phase=loss\nsize=3 -> phase=backward\n", file);
@@ -302,7 +302,7 @@ static void what_is_said_without_end_is_read(void **state)
     (void)state;
     enum { SAID_OFTEN = 1000 };
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "open.json", .trace = "open.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "open.json", .trace = "open.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("open.json", "w");
     assert_non_null(file);
     fputs("{\"segments\":[],\"device_traces\":[[" AT_TIME("alloc", "512", "10") "]],\"external_annotations\":[", file);
@@ -321,7 +321,7 @@ static void rules_go_by_what_the_program_said(void **state)
     (void)state;
     struct mt_import_report report;
     const struct mt_import_plan plan = {
-        .file = "said.json", .trace = "said.db", .rules = "said.rules", .device = MT_TORCH_ANY_DEVICE};
+        .file = "said.json", .trace = "said.db", .rules = "said.rules", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("said.rules", "w");
     assert_non_null(file);
     fputs("annotation=\"Optimizer.step#*\" -> category=Optimizer\n"

@@ -5,7 +5,6 @@
 #include "trace/import/document.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
-#include "trace/import/whole_file.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

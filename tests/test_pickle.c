@@ -4,7 +4,6 @@
 #include "seed.h"
 #include "trace/import/document.h"
 #include "trace/import/pickle.h"
-#include "trace/import/whole_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

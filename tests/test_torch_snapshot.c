@@ -4,7 +4,6 @@
 
 #include "seed.h"
 #include "trace/import/document.h"
-#include "trace/import/import_sizes.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/torch_replay.h"
 #include "trace/query/trace.h"
@@ -45,10 +44,10 @@ static struct reading replay_to(const struct mt_sink *sink, const struct mt_torc
 {
     const struct mt_label label = {.category = MT_CATEGORY_DATA, .op = "alloc", .layer = -1};
     struct reading reading = {.label = sink->intern_label(sink->context, &label)};
-    const struct mt_torch_reader reader = {.context = &reading,
-                                           .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
-                                           .moment = note_moment,
-                                           .label = give_label};
+    const struct mt_torch_labeler reader = {.context = &reading,
+                                            .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
+                                            .moment = note_moment,
+                                            .label = give_label};
     struct mt_foreign *foreign = mt_foreign_create(sink);
     mt_torch_replay(snapshot, &reader, foreign, tally);
     *counts = mt_foreign_counts(foreign);
@@ -99,17 +98,17 @@ static void check_measured(const struct measured *expected)
     struct mt_foreign_counts counts;
     snprintf(file, sizeof file, MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_%s.pickle.gz", expected->name);
     assert_int_equal(mt_document_open(file, &document), MT_OK);
-    assert_int_equal(mt_torch_snapshot_read(mt_document_root(document), MT_TORCH_ANY_DEVICE, &snapshot), MT_OK);
+    assert_int_equal(mt_torch_snapshot_read(mt_document_root(document), MT_IMPORT_ANY_DEVICE, &snapshot), MT_OK);
     assert_int_equal(snapshot.event_count, expected->events);
     struct reading reading = replay(&snapshot, &tally, &counts);
     assert_int_equal(reading.moments, expected->events);
-    assert_int_equal(reading.requests, expected->allocs + tally.blocks_before);
+    assert_int_equal(reading.requests, expected->allocs + tally.before.blocks);
     assert_int_equal(tally.events[MT_TORCH_ALLOC], expected->allocs);
     assert_int_equal(tally.events[MT_TORCH_FREE_REQUESTED], expected->frees);
     assert_int_equal(tally.events[MT_TORCH_FREE_COMPLETED], expected->frees);
     assert_int_equal(tally.events[MT_TORCH_SEGMENT_ALLOC], expected->segments);
-    assert_int_equal(tally.blocks_before, 325);
-    assert_int_equal(tally.freed_before, 0);
+    assert_int_equal(tally.before.blocks, 325);
+    assert_int_equal(tally.before.freed, 0);
     assert_int_equal(contradictions(&counts), 0);
     assert_int_equal(peak_of("requested"), expected->requested);
     assert_int_equal(peak_of("allocated"), expected->allocated);
@@ -144,7 +143,7 @@ static const char *events_of(const char *json, struct mt_torch_tally *tally, str
 {
     struct mt_value_store *store;
     struct mt_torch_snapshot snapshot;
-    if (read_json(json, MT_TORCH_ANY_DEVICE, &store, &snapshot) != MT_OK)
+    if (read_json(json, MT_IMPORT_ANY_DEVICE, &store, &snapshot) != MT_OK)
         fail_msg("%s", mt_last_error());
     replay(&snapshot, tally, counts);
     mt_torch_snapshot_release(&snapshot);
@@ -189,11 +188,11 @@ static void what_was_there_before_is_told_first(void **state)
                   &tally, &counts),
         "segment_map 0+0:2097152/, segment_map 1+0:2097152/, alloc 0+0:1024/700, alloc 1+0:5120/5000,"
         " free 1+0:5120/5000, segment_unmap 1+0:2097152/");
-    assert_int_equal(tally.blocks_before, 2);
-    assert_int_equal(tally.requested_before, 5700);
-    assert_int_equal(tally.freed_before, 1);
-    assert_int_equal(tally.segments_before, 2);
-    assert_int_equal(tally.reserved_before, 4 << 20);
+    assert_int_equal(tally.before.blocks, 2);
+    assert_int_equal(tally.before.requested_bytes, 5700);
+    assert_int_equal(tally.before.freed, 1);
+    assert_int_equal(tally.before.segments, 2);
+    assert_int_equal(tally.before.reserved_bytes, 4 << 20);
     assert_int_equal(tally.events[MT_TORCH_OTHER], 1);
     assert_int_equal(contradictions(&counts), 0);
     assert_int_equal(sql_integer(path, "SELECT max(time_ns) FROM event"), 2000);
@@ -213,8 +212,8 @@ static void a_snapshot_without_events_is_what_there_is(void **state)
                   "\"device_traces\":[[]]}",
                   &tally, &counts),
         "segment_map 0+0:2097152/, segment_map 1+0:2097152/, alloc 0+0:1024/700");
-    assert_int_equal(tally.segments_before, 2);
-    assert_int_equal(tally.reserved_before, 4 << 20);
+    assert_int_equal(tally.before.segments, 2);
+    assert_int_equal(tally.before.reserved_bytes, 4 << 20);
     assert_int_equal(contradictions(&counts), 0);
     assert_string_equal(sql_text(path, "SELECT group_concat(stream) FROM event"), "1,0,1");
 }
@@ -353,7 +352,7 @@ static void the_device_is_the_one_that_was_asked_for(void **state)
         struct mt_torch_snapshot snapshot;
         mt_status status = read_json(two, device, &store, &snapshot);
         assert_int_equal(status, device == 2 ? MT_USAGE : MT_OK);
-        size_t is_second = device == 1 || device == MT_TORCH_ANY_DEVICE;
+        size_t is_second = device == 1 || device == MT_IMPORT_ANY_DEVICE;
         assert_int_equal(snapshot.event_count, is_second);
         assert_int_equal(snapshot.segment_count, is_second);
         assert_int_equal(snapshot.annotation_count, device < 2);
@@ -379,7 +378,7 @@ static void without_events_the_device_is_the_one_with_most_memory(void **state)
     for (int i = 0; i < 2; i++) {
         struct mt_value_store *store;
         struct mt_torch_snapshot snapshot;
-        assert_int_equal(read_json(all[i], MT_TORCH_ANY_DEVICE, &store, &snapshot), MT_OK);
+        assert_int_equal(read_json(all[i], MT_IMPORT_ANY_DEVICE, &store, &snapshot), MT_OK);
         assert_int_equal(snapshot.device, i);
         assert_int_equal(snapshot.segment_count, 2 * i);
         mt_torch_snapshot_release(&snapshot);
@@ -407,7 +406,7 @@ static void what_is_no_snapshot_is_refused(void **state)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         struct mt_value_store *store;
         struct mt_torch_snapshot snapshot;
-        if (read_json(none[i], MT_TORCH_ANY_DEVICE, &store, &snapshot) != MT_BAD_TRACE)
+        if (read_json(none[i], MT_IMPORT_ANY_DEVICE, &store, &snapshot) != MT_BAD_TRACE)
             fail_msg("accepted: %s", none[i]);
         mt_torch_snapshot_release(&snapshot);
         mt_value_store_destroy(store);
@@ -456,9 +455,9 @@ static void whatever_happened_is_accounted_for(void **state)
         for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
             sum += tally.events[action];
         assert_int_equal(sum, EVENTS);
-        assert_int_equal(reading.before, tally.blocks_before);
+        assert_int_equal(reading.before, tally.before.blocks);
         assert_int_equal(reading.requests,
-                         tally.blocks_before + tally.events[MT_TORCH_ALLOC] + tally.events[MT_TORCH_OOM]);
+                         tally.before.blocks + tally.events[MT_TORCH_ALLOC] + tally.events[MT_TORCH_OOM]);
         mt_interner_destroy(interner);
     }
 }

@@ -4,7 +4,7 @@
 #define MT_TESTS_FUZZ_FUZZED_EXPORT_H
 
 #include "base/interner.h"
-#include "trace/import/nsys_import.h"
+#include "trace/import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,9 @@ static inline void fuzzed_export_tell(const struct fuzzed_export *export)
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     struct mt_import_report report = {0};
-    mt_nsys_tell(export->path, MT_TORCH_ANY_DEVICE, rules, &sink, &report);
+    const struct mt_import_plan plan = {.file = export->path, .device = MT_IMPORT_ANY_DEVICE};
+    const struct mt_import_input input = {.plan = &plan, .rules = rules, .is_database = true};
+    mt_nsys_reader.replay(&input, &sink, &report);
     mt_import_report_release(&report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);

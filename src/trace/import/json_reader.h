@@ -7,7 +7,7 @@
 #ifndef MT_TRACE_IMPORT_JSON_READER_H
 #define MT_TRACE_IMPORT_JSON_READER_H
 
-#include "trace/import/value_store.h"
+#include "trace/import/value.h"
 
 /* Whether data begins as a JSON object or array does. */
 bool mt_json_is_one(const unsigned char *data, size_t length);

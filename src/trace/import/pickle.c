@@ -9,8 +9,8 @@
 #include "trace/import/pickle.h"
 
 #include "base/memory.h"
-#include "trace/import/pickle_refusal.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -85,26 +85,32 @@ static mt_status read_counted(struct machine *machine, size_t length_bytes, cons
     return MT_OK;
 }
 
-/* Room for one more. */
-static mt_status list_room(struct mt_value_store *store, struct value_list *list)
+/* Returns the items with room for one more after `count` of them, and counts new memory in the store. NULL: MT_BAD_TRACE,
+ * the store's limit is reached. */
+static void *make_room(struct mt_value_store *store, void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
-    if (list->count < list->capacity)
-        return MT_OK;
-    size_t capacity = list->capacity == 0 ? FIRST_ENTRIES : list->capacity * 2;
-    mt_status status = mt_value_store_count(store, (capacity - list->capacity) * sizeof *list->values);
-    if (status != MT_OK)
-        return status;
-    list->values = mt_host_resize(list->values, capacity, sizeof *list->values);
-    list->capacity = capacity;
+    if (count < *capacity)
+        return items;
+    size_t larger = *capacity == 0 ? FIRST_ENTRIES : *capacity * 2;
+    if (mt_value_store_count(store, (larger - *capacity) * item_bytes) != MT_OK)
+        return NULL;
+    *capacity = larger;
+    return mt_host_resize(items, larger, item_bytes);
+}
+
+static mt_status list_add(struct mt_value_store *store, struct value_list *list, struct mt_value value)
+{
+    void *values = make_room(store, list->values, list->count, &list->capacity, sizeof value);
+    if (values == NULL)
+        return MT_BAD_TRACE;
+    list->values = values;
+    list->values[list->count++] = value;
     return MT_OK;
 }
 
 static mt_status push(struct machine *machine, struct mt_value value)
 {
-    mt_status status = list_room(machine->store, &machine->stack);
-    if (status == MT_OK)
-        machine->stack.values[machine->stack.count++] = value;
-    return status;
+    return list_add(machine->store, &machine->stack, value);
 }
 
 /* The lowest position that an instruction may take from: above the newest mark. */
@@ -169,15 +175,11 @@ static mt_status do_stop(struct machine *machine, unsigned argument)
 static mt_status do_mark(struct machine *machine, unsigned argument)
 {
     (void)argument;
-    if (machine->mark_count == machine->mark_capacity) {
-        size_t capacity = machine->mark_capacity == 0 ? FIRST_ENTRIES : machine->mark_capacity * 2;
-        mt_status status =
-            mt_value_store_count(machine->store, (capacity - machine->mark_capacity) * sizeof *machine->marks);
-        if (status != MT_OK)
-            return status;
-        machine->marks = mt_host_resize(machine->marks, capacity, sizeof *machine->marks);
-        machine->mark_capacity = capacity;
-    }
+    void *marks =
+        make_room(machine->store, machine->marks, machine->mark_count, &machine->mark_capacity, sizeof *machine->marks);
+    if (marks == NULL)
+        return MT_BAD_TRACE;
+    machine->marks = marks;
     if (machine->stack.count > UINT32_MAX)
         return mt_fail(MT_BAD_TRACE, "it has more than %" PRIu32 " values on the stack", UINT32_MAX);
     machine->marks[machine->mark_count++] = (uint32_t)machine->stack.count;
@@ -278,26 +280,27 @@ static mt_status do_real(struct machine *machine, unsigned argument)
     return push(machine, value);
 }
 
-static mt_status do_text(struct machine *machine, unsigned length_bytes)
+/* Pushes the text or the bytes that a length of `length_bytes` precedes, as `store` keeps them. */
+static mt_status push_counted(struct machine *machine, unsigned length_bytes,
+                              mt_status (*store)(struct mt_value_store *, const char *, uint32_t, struct mt_value *))
 {
     const char *data = NULL;
     uint32_t length = 0;
     struct mt_value value;
     mt_status status = read_counted(machine, length_bytes, &data, &length);
     if (status == MT_OK)
-        status = mt_value_store_text(machine->store, data, length, &value);
+        status = store(machine->store, data, length, &value);
     return status == MT_OK ? push(machine, value) : status;
+}
+
+static mt_status do_text(struct machine *machine, unsigned length_bytes)
+{
+    return push_counted(machine, length_bytes, mt_value_store_text);
 }
 
 static mt_status do_bytes(struct machine *machine, unsigned length_bytes)
 {
-    const char *data = NULL;
-    uint32_t length = 0;
-    struct mt_value value;
-    mt_status status = read_counted(machine, length_bytes, &data, &length);
-    if (status == MT_OK)
-        status = mt_value_store_blob(machine->store, data, length, &value);
-    return status == MT_OK ? push(machine, value) : status;
+    return push_counted(machine, length_bytes, mt_value_store_blob);
 }
 
 static mt_status do_empty(struct machine *machine, unsigned kind)
@@ -369,13 +372,10 @@ static mt_status memo_room(struct machine *machine, uint64_t number)
     if (number >= 2 * (uint64_t)memo->count + MEMO_SLACK)
         return mt_fail(MT_BAD_TRACE, "it keeps a value as number %" PRIu64 ", where the highest so far is below %zu",
                        number, memo->count);
-    while (memo->count <= number) {
-        mt_status status = list_room(machine->store, memo);
-        if (status != MT_OK)
-            return status;
-        memo->values[memo->count++] = (struct mt_value){.kind = UINT32_MAX};
-    }
-    return MT_OK;
+    mt_status status = MT_OK;
+    while (memo->count <= number && status == MT_OK)
+        status = list_add(machine->store, memo, (struct mt_value){.kind = UINT32_MAX});
+    return status;
 }
 
 static mt_status keep(struct machine *machine, uint64_t number)
@@ -388,16 +388,11 @@ static mt_status keep(struct machine *machine, uint64_t number)
     return status;
 }
 
-static mt_status do_memoize(struct machine *machine, unsigned argument)
-{
-    (void)argument;
-    return keep(machine, machine->memo.count);
-}
-
+/* Without bytes, the number is the next one. */
 static mt_status do_put(struct machine *machine, unsigned number_bytes)
 {
-    uint64_t number = 0;
-    mt_status status = read_number(machine, number_bytes, &number);
+    uint64_t number = machine->memo.count;
+    mt_status status = number_bytes > 0 ? read_number(machine, number_bytes, &number) : MT_OK;
     return status == MT_OK ? keep(machine, number) : status;
 }
 
@@ -412,7 +407,7 @@ static mt_status do_get(struct machine *machine, unsigned number_bytes)
     return push(machine, machine->memo.values[number]);
 }
 
-/* By the instruction's byte. */
+/* By opcode. */
 static const struct instruction instructions[256] = {
     [0x80] = {do_protocol, 0},
     [0x95] = {do_frame, 0},
@@ -452,12 +447,36 @@ static const struct instruction instructions[256] = {
     ['s'] = {do_add_one, MT_VALUE_DICT},
     ['e'] = {do_add_marked, MT_VALUE_LIST},
     ['u'] = {do_add_marked, MT_VALUE_DICT},
-    [0x94] = {do_memoize, 0},
+    [0x94] = {do_put, 0},
     ['q'] = {do_put, 1},
     ['r'] = {do_put, 4},
     ['h'] = {do_get, 1},
     ['j'] = {do_get, 4},
 };
+
+/* The instructions that pickles may have and this reader refuses: their opcodes, and their names in the same order. */
+static const struct refusal {
+    const char *because, *opcodes, *names;
+} refusals[] = {
+    {"could run any code", "c\x93Rbio\x81\x92\x82\x83\x84",
+     "GLOBAL STACK_GLOBAL REDUCE BUILD INST OBJ NEWOBJ NEWOBJ_EX EXT1 EXT2 EXT4"},
+    {"refers to what is not in the file", "PQ\x97\x98", "PERSID BINPERSID NEXT_BUFFER READONLY_BUFFER"},
+    {"builds what is no plain data", "\x8F\x90\x91", "EMPTY_SET ADDITEMS FROZENSET"},
+    {"is of protocol 0 or 1; 2 to 5 are read", "ILFSVpg", "INT LONG FLOAT STRING UNICODE PUT GET"},
+};
+
+static mt_status refuse(unsigned char opcode)
+{
+    assert(instructions[opcode].carry_out == NULL);
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0] && opcode != 0; i++) {
+        const char *found = strchr(refusals[i].opcodes, (char)opcode), *name = refusals[i].names;
+        for (const char *at = refusals[i].opcodes; found != NULL && at < found; at++)
+            name = strchr(name, ' ') + 1;
+        if (found != NULL)
+            return mt_fail(MT_BAD_TRACE, "the instruction %.*s %s", (int)strcspn(name, " "), name, refusals[i].because);
+    }
+    return mt_fail(MT_BAD_TRACE, "there is no instruction 0x%02x", opcode);
+}
 
 static mt_status run(struct machine *machine)
 {
@@ -467,8 +486,7 @@ static mt_status run(struct machine *machine)
         if (machine->at == machine->end)
             return mt_fail(MT_BAD_TRACE, "it ends before its last instruction");
         const struct instruction *found = &instructions[*machine->at++];
-        status =
-            found->carry_out != NULL ? found->carry_out(machine, found->argument) : mt_pickle_refuse(*machine->opcode);
+        status = found->carry_out != NULL ? found->carry_out(machine, found->argument) : refuse(*machine->opcode);
     }
     return status;
 }

@@ -7,7 +7,7 @@
 #ifndef MT_TRACE_IMPORT_PICKLE_H
 #define MT_TRACE_IMPORT_PICKLE_H
 
-#include "trace/import/value_store.h"
+#include "trace/import/value.h"
 
 /* Whether data begins as a pickle of these protocols does. */
 bool mt_pickle_is_one(const unsigned char *data, size_t length);

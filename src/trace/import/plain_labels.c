@@ -1,8 +1,9 @@
 #include "trace/import/plain_labels.h"
 
 #include "base/memory.h"
-#include "trace/import/torch_spans.h"
+#include "trace/import/import_spans.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ struct mt_plain_labels {
     struct mt_sink sink;
     struct mt_rule_choice choice; /* of a stack without frames */
     mt_phase phase;
-    struct mt_torch_coverage coverage;
+    struct mt_import_coverage coverage;
 };
 
 struct mt_plain_labels *mt_plain_labels_create(const struct mt_rules *rules, const struct mt_sink *sink)
@@ -86,7 +87,7 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
     struct own_name own = split_name(name);
     mt_rules_ask(labels->rules, &labels->choice, &subject, &answer);
     const char *path = own.span != NULL ? own.span : answer.span != NULL ? answer.span : span;
-    block->span = mt_torch_span_of_path(&labels->sink, path);
+    block->span = mt_span_of_path(&labels->sink, path);
     const struct mt_label label = {.category = category_of(labels, &answer, &own),
                                    .role = answer.role != MT_RULE_SILENT ? (mt_role)answer.role : MT_ROLE_TEMPORARY,
                                    .phase = answer.phase != MT_RULE_SILENT ? (mt_phase)answer.phase : labels->phase,
@@ -99,15 +100,11 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
 
 void mt_plain_labels_count(struct mt_plain_labels *labels, const struct mt_foreign_block *block)
 {
-    struct mt_torch_coverage *coverage = &labels->coverage;
-    bool is_other = mt_label_category(block->label) == MT_CATEGORY_OTHER;
-    coverage->all_bytes += block->requested_bytes;
-    coverage->all_blocks++;
-    coverage->other_bytes += is_other ? block->requested_bytes : 0;
-    coverage->other_blocks += is_other;
+    assert(block->label != 0);
+    mt_import_coverage_add(&labels->coverage, block->requested_bytes, mt_label_category(block->label));
 }
 
-struct mt_torch_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels)
+struct mt_import_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels)
 {
     return labels->coverage;
 }

@@ -4,9 +4,7 @@
 #include "base/memory.h"
 #include "mt_model_rules.h"
 #include "mt_pytorch_rules.h"
-#include "trace/import/glob.h"
-#include "trace/import/rule.h"
-#include "trace/import/whole_file.h"
+#include "trace/import/document.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,9 +11,7 @@
 #ifndef MT_TRACE_IMPORT_RULES_H
 #define MT_TRACE_IMPORT_RULES_H
 
-#include "base/label.h"
-#include "base/status.h"
-#include "trace/import/call_stack.h"
+#include "trace/import/rule.h"
 
 struct mt_rules;
 
@@ -30,28 +28,6 @@ mt_status mt_rules_add_file(struct mt_rules *rules, const char *path);
 mt_status mt_rules_add_built_in(struct mt_rules *rules);
 
 size_t mt_rules_count(const struct mt_rules *rules);
-
-/* What is known of a block that somebody asked for. */
-struct mt_rule_subject {
-    uint64_t bytes;
-    const char *metadata;           /* that the program gave; "" if none */
-    const char *const *annotations; /* what it said that it was doing */
-    uint32_t annotation_count;
-    mt_phase phase;
-    bool was_before;                    /* it was live before the recording began */
-    bool is_forward_known;              /* it was asked for to undo an operator whose own block is known */
-    bool outlives_phase;                /* it is there for a later one; loss is part of forward here */
-    bool halves_parameter;              /* a parameter has twice as many bytes */
-    const struct mt_call_stack *undone; /* who ran the operator that it was asked for to undo; NULL: not known */
-};
-
-/* What rules say. */
-struct mt_rule_answer {
-    const char *category, *op, *span; /* NULL: nothing */
-    int role, phase;                  /* mt_role, mt_phase; MT_RULE_SILENT: nothing */
-    bool begins_step;
-};
-enum { MT_RULE_SILENT = -1 };
 
 /* The rules that a stack alone does not rule out, so that who asks for many blocks is looked at once. */
 struct mt_rule_choice {

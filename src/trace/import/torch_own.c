@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "trace/import/frugal_names.h"
+#include "trace/import/import_spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,22 +18,11 @@ struct mt_torch_own {
     struct mt_number_map spans; /* by the list's items */
 };
 
-static const struct mt_value *get(const struct mt_value *dict, const char *name)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return mt_value_get(dict, &key);
-}
-
 static int64_t get_integer(const struct mt_value *dict, const char *name, int64_t otherwise)
 {
     int64_t value = otherwise;
-    mt_value_integer(get(dict, name), &value);
+    mt_value_integer(mt_value_find(dict, name), &value);
     return value;
-}
-
-bool mt_torch_own_is_one(const struct mt_value *root)
-{
-    return get(root, "memtrace")->kind == MT_VALUE_DICT;
 }
 
 /* Streams are called by their numbers, which they keep. */
@@ -54,7 +43,7 @@ struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const stru
     mt_frugal_names_create(&own->names, sink);
     own->sink = mt_frugal_names_sink(&own->names);
     own->foreign = foreign;
-    own->annotations = get(root, "external_annotations");
+    own->annotations = mt_value_find(root, "external_annotations");
     mt_number_map_create(&own->spans);
     number_streams(own);
     return own;
@@ -122,7 +111,7 @@ static mt_span_id join_frames(struct mt_torch_own *own, const struct mt_value *f
 {
     mt_span_id span = 0;
     for (uint32_t i = mt_value_count(frames); i > 1; i--)
-        span = intern_span(own, span, get(mt_value_at(frames, i - 1), "name"));
+        span = intern_span(own, span, mt_value_find(mt_value_at(frames, i - 1), "name"));
     return span;
 }
 
@@ -150,19 +139,20 @@ static uint64_t time_of(const struct mt_value *annotation)
 /* Tells an annotation. Numbers of steps are given anew, in their order. */
 static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
 {
-    const char *kind = mt_value_text(get(annotation, "kind"));
+    const char *kind = mt_value_text(mt_value_find(annotation, "kind"));
     uint64_t time_ns = time_of(annotation);
     if (strcmp(kind, "span_begin") == 0)
-        mt_foreign_span_begin(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
+        mt_foreign_span_begin(own->foreign, time_ns, span_of(own, mt_value_find(annotation, "spans"), join_names));
     else if (strcmp(kind, "span_end") == 0)
-        mt_foreign_span_end(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
+        mt_foreign_span_end(own->foreign, time_ns, span_of(own, mt_value_find(annotation, "spans"), join_names));
     else if (strcmp(kind, "step_begin") == 0)
         mt_foreign_step_begin(own->foreign, time_ns);
     else if (strcmp(kind, "step_end") == 0)
         mt_foreign_step_end(own->foreign, time_ns);
     else if (strcmp(kind, "phase") == 0)
-        mt_foreign_phase(own->foreign, time_ns,
-                         (mt_phase)find_name(mt_value_text(get(annotation, "name")), phase_name, MT_PHASE_COUNT));
+        mt_foreign_phase(
+            own->foreign, time_ns,
+            (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_name, MT_PHASE_COUNT));
 }
 
 /* Tells those that `entries` of the trace precede. */
@@ -188,23 +178,24 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
 {
     struct mt_torch_own *own = context;
     static const struct mt_value nothing;
-    const struct mt_value *said = request->event != NULL ? get(request->event->event, "user_metadata") : &nothing;
+    const struct mt_value *said =
+        request->event != NULL ? mt_value_find(request->event->event, "user_metadata") : &nothing;
     struct mt_label label = {
-        .category = mt_sink_category(&own->sink, mt_value_text(get(said, "category"))),
-        .role = (mt_role)find_name(mt_value_text(get(said, "role")), role_name, MT_ROLE_COUNT),
-        .phase = (mt_phase)find_name(mt_value_text(get(said, "phase")), phase_name, MT_PHASE_COUNT),
-        .dtype = (mt_dtype)find_name(mt_value_text(get(said, "dtype")), dtype_name, MT_DTYPE_COUNT),
-        .op = mt_value_text(get(said, "op")),
+        .category = mt_sink_category(&own->sink, mt_value_text(mt_value_find(said, "category"))),
+        .role = (mt_role)find_name(mt_value_text(mt_value_find(said, "role")), role_name, MT_ROLE_COUNT),
+        .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_name, MT_PHASE_COUNT),
+        .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_name, MT_DTYPE_COUNT),
+        .op = mt_value_text(mt_value_find(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
-    read_shape(mt_value_text(get(said, "shape")), &label);
+    read_shape(mt_value_text(mt_value_find(said, "shape")), &label);
     *out_span = span_of(own, request->frames, join_frames);
     label.span = *out_span;
     *out_label = own->sink.intern_label(own->sink.context, &label);
 }
 
-struct mt_torch_reader mt_torch_own_reader(struct mt_torch_own *own)
+struct mt_torch_labeler mt_torch_own_labeler(struct mt_torch_own *own)
 {
-    return (struct mt_torch_reader){.context = own, .moment = note_moment, .label = give_label};
+    return (struct mt_torch_labeler){.context = own, .moment = note_moment, .label = give_label};
 }
 
 void mt_torch_own_end(struct mt_torch_own *own)

@@ -9,16 +9,13 @@
 
 struct mt_torch_own;
 
-/* Whether the snapshot says that it is one. */
-bool mt_torch_own_is_one(const struct mt_value *root);
-
 /* Borrows all of it. */
 struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
                                          const struct mt_sink *sink, struct mt_foreign *foreign);
 void mt_torch_own_destroy(struct mt_torch_own *own); /* may be NULL */
 
 /* What mt_torch_replay asks. */
-struct mt_torch_reader mt_torch_own_reader(struct mt_torch_own *own);
+struct mt_torch_labeler mt_torch_own_labeler(struct mt_torch_own *own);
 
 /* Tells what came after the last event: after the replay. */
 void mt_torch_own_end(struct mt_torch_own *own);

@@ -3,11 +3,12 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 #include "trace/store/address_map.h"
 #include "trace/store/parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A block that is live, or a segment. */
 struct placed {
@@ -18,7 +19,7 @@ struct placed {
  * live, and `segments` the segments that were not mapped in parts. */
 struct replay {
     const struct mt_torch_snapshot *snapshot;
-    const struct mt_torch_reader *reader;
+    const struct mt_torch_labeler *labeler;
     struct mt_foreign *foreign;
     struct mt_torch_tally *tally;
     uint64_t *block_bytes;
@@ -85,7 +86,7 @@ static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const
                                      .requested_bytes = request->requested_bytes,
                                      .block_bytes = range.end - range.begin,
                                      .stream = stream};
-    replay->reader->label(replay->reader->context, request, &block.label, &block.span);
+    replay->labeler->label(replay->labeler->context, request, &block.label, &block.span);
     for (struct placed *other; (other = mt_address_map_find(&replay->live, range.begin, range.end)) != NULL;)
         mt_address_map_remove(&replay->live, other->range.begin);
     mt_address_map_add(&replay->live, &(struct placed){range});
@@ -115,8 +116,8 @@ static void tell_memory_before(struct replay *replay, struct past *past)
                               : snapshot->events[number].action == MT_TORCH_SEGMENT_UNMAP;
         uint64_t stream = stayed ? snapshot->segments[number].stream : snapshot->events[number].stream;
         map(replay, 0, stream, (struct mt_address_range){part->offset, part->offset + part->bytes}, is_part);
-        replay->tally->segments_before++;
-        replay->tally->reserved_before += part->bytes;
+        replay->tally->before.segments++;
+        replay->tally->before.reserved_bytes += part->bytes;
     }
 }
 
@@ -133,17 +134,11 @@ static void tell_block_before(struct replay *replay, uint64_t what)
     uint64_t bytes = event == NULL && block->bytes > 0
                          ? block->bytes
                          : mt_torch_settings_round(&snapshot->settings, request.requested_bytes);
-    replay->tally->blocks_before++;
-    replay->tally->requested_before += request.requested_bytes;
-    replay->tally->freed_before += event != NULL;
+    replay->tally->before.blocks++;
+    replay->tally->before.requested_bytes += request.requested_bytes;
+    replay->tally->before.freed += event != NULL;
     uint64_t stream = event != NULL ? event->stream : block->stream;
     take(replay, 0, stream, &request, (struct mt_address_range){address, address + bytes});
-}
-
-static int compare_addresses(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
 }
 
 /* By address, as nobody knows in which order they came. */
@@ -154,7 +149,7 @@ static void tell_blocks_before(struct replay *replay, const struct past *past)
     for (size_t i = 0; i <= past->blocks.mask; i++)
         if (past->blocks.pairs[i].key != MT_NUMBER_MAP_NO_KEY)
             addresses[count++] = past->blocks.pairs[i].key;
-    qsort(addresses, count, sizeof *addresses, compare_addresses);
+    qsort(addresses, count, sizeof *addresses, mt_compare_uint64);
     for (size_t i = 0; i < count; i++) {
         uint64_t what = 0;
         mt_number_map_get(&past->blocks, addresses[i], &what);
@@ -163,18 +158,12 @@ static void tell_blocks_before(struct replay *replay, const struct past *past)
     free(addresses);
 }
 
-/* A number that only our own snapshots have. */
-static bool find_integer(const struct mt_value *dict, const char *name, int64_t *out)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return dict != NULL && mt_value_integer(mt_value_get(dict, &key), out);
-}
-
-/* Who has a range of addresses: the segment, where that is said, or else its stream. */
+/* Returns the owner of a range of addresses: its segment, which only our own snapshots name, or else its stream. */
 static uint64_t owner_of(const struct mt_torch_event *event)
 {
     int64_t segment;
-    return find_integer(event->event, "segment", &segment) ? (uint64_t)segment : event->stream;
+    bool is_named = event->event != NULL && mt_value_integer(mt_value_find(event->event, "segment"), &segment);
+    return is_named ? (uint64_t)segment : event->stream;
 }
 
 /* Ranges of addresses that are mapped in parts are one segment each, which has to be said before. What an event has said is
@@ -242,7 +231,7 @@ static void tell_oom(struct replay *replay, const struct mt_torch_event *event, 
 {
     const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
     struct mt_foreign_block block = {.requested_bytes = event->bytes, .stream = event->stream};
-    replay->reader->label(replay->reader->context, &request, &block.label, &block.span);
+    replay->labeler->label(replay->labeler->context, &request, &block.label, &block.span);
     mt_foreign_oom(replay->foreign, time_ns, &block);
     replay->tally->ends_refused = true;
 }
@@ -259,8 +248,8 @@ static void tell_event(struct replay *replay, size_t i, uint64_t time_ns)
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     const struct mt_address_range range = {event->address, event->address + event->bytes};
     replay->tally->events[event->action]++;
-    if (replay->reader->moment != NULL)
-        replay->reader->moment(replay->reader->context, event, time_ns);
+    if (replay->labeler->moment != NULL)
+        replay->labeler->moment(replay->labeler->context, event, time_ns);
     switch (event->action) {
     case MT_TORCH_ALLOC:
         tell_alloc(replay, i, time_ns);
@@ -290,16 +279,16 @@ static void tell_event(struct replay *replay, size_t i, uint64_t time_ns)
 static uint64_t time_of(const struct replay *replay, size_t i)
 {
     int64_t us;
-    if (__builtin_sub_overflow(replay->snapshot->events[i].time_us, replay->reader->start_us, &us) || us < 0)
+    if (__builtin_sub_overflow(replay->snapshot->events[i].time_us, replay->labeler->start_us, &us) || us < 0)
         return 0;
     return us < INT64_MAX / 1000 ? (uint64_t)us * 1000 : INT64_MAX;
 }
 
-void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_reader *reader,
+void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
                      struct mt_foreign *foreign, struct mt_torch_tally *out)
 {
     *out = (struct mt_torch_tally){0};
-    struct replay replay = {.snapshot = snapshot, .reader = reader, .foreign = foreign, .tally = out};
+    struct replay replay = {.snapshot = snapshot, .labeler = labeler, .foreign = foreign, .tally = out};
     replay.block_bytes = mt_host_alloc((snapshot->event_count + 1) * sizeof *replay.block_bytes);
     mt_address_map_create(&replay.live, sizeof(struct placed));
     mt_address_map_create(&replay.segments, sizeof(struct placed));

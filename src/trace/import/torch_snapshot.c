@@ -2,7 +2,7 @@
 #include "trace/import/torch_snapshot.h"
 
 #include "base/memory.h"
-#include "trace/import/import_sizes.h"
+#include "trace/import/import_reader.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,15 +39,10 @@ static struct keys make_keys(void)
 #undef KEY
 }
 
-static const struct mt_value *top_list(const struct mt_value *root, const char *name)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return mt_value_get(root, &key);
-}
-
 bool mt_torch_snapshot_is_one(const struct mt_value *root)
 {
-    return top_list(root, "segments")->kind == MT_VALUE_LIST && top_list(root, "device_traces")->kind == MT_VALUE_LIST;
+    return mt_value_find(root, "segments")->kind == MT_VALUE_LIST &&
+           mt_value_find(root, "device_traces")->kind == MT_VALUE_LIST;
 }
 
 /* What a row is, for messages. */
@@ -274,14 +269,14 @@ static int64_t largest_device(const struct mt_value *segments, struct keys *keys
 /* The device with most events; where nothing was recorded, that with most memory. */
 static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
 {
-    const struct mt_value *traces = top_list(root, "device_traces");
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
     uint32_t busiest = 0;
     for (uint32_t i = 1; i < mt_value_count(traces); i++)
         if (mt_value_count(mt_value_at(traces, i)) > mt_value_count(mt_value_at(traces, busiest)))
             busiest = i;
     return mt_value_count(mt_value_at(traces, busiest)) > 0
                ? busiest
-               : largest_device(top_list(root, "segments"), keys, mt_value_count(traces));
+               : largest_device(mt_value_find(root, "segments"), keys, mt_value_count(traces));
 }
 
 static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
@@ -296,9 +291,9 @@ static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
     struct reading reading = {.keys = make_keys(), .out = out};
-    const struct mt_value *traces = top_list(root, "device_traces");
-    *out = (struct mt_torch_snapshot){.device =
-                                          device != MT_TORCH_ANY_DEVICE ? device : busiest_device(root, &reading.keys)};
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
+    *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
+                                                                               : busiest_device(root, &reading.keys)};
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
     if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
@@ -306,11 +301,11 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
                        mt_value_count(traces), out->device);
     mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device));
     if (status == MT_OK)
-        status = read_segments(&reading, top_list(root, "segments"));
+        status = read_segments(&reading, mt_value_find(root, "segments"));
     if (status != MT_OK)
         return status;
     out->elsewhere = count_elsewhere(traces, out->device);
-    read_annotations(&reading, top_list(root, "external_annotations"));
+    read_annotations(&reading, mt_value_find(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
     return MT_OK;
 }

@@ -10,6 +10,7 @@
 #define MT_TRACE_IMPORT_TORCH_SNAPSHOT_H
 
 #include "base/status.h"
+#include "trace/import/import_reader.h"
 #include "trace/import/torch_settings.h"
 
 #define MT_TORCH_ACTIONS(X)                                                                                            \
@@ -79,12 +80,10 @@ struct mt_torch_snapshot {
     size_t annotation_count;
 };
 
-enum { MT_TORCH_ANY_DEVICE = -1 };
-
 /* Whether the value looks like a snapshot, whatever is in it. */
 bool mt_torch_snapshot_is_one(const struct mt_value *root);
 
-/* Reads the rows of a device; of MT_TORCH_ANY_DEVICE, of the one with most events, or where none has any, most memory.
+/* Reads the rows of a device; of MT_IMPORT_ANY_DEVICE, of the one with most events, or where none has any, most memory.
  * MT_BAD_TRACE, with what and where, if something is not of the kind that it must be; MT_USAGE if there is no such device.
  * Release in any case. */
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
