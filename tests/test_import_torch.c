@@ -152,8 +152,8 @@ static void divisions_that_differ_by_size_are_told(void **state)
     assert_string_equal(setting_of(SETTINGS(DIVISIONS(2, 8)), "alloc"), "policy=torch");
     struct mt_import_report differing = import_settings(SETTINGS(DIVISIONS(2, 8)));
     struct mt_import_report uniform = import_settings(SETTINGS(DIVISIONS(2, 2)));
-    assert_true(differing.rounds_by_size);
-    assert_false(uniform.rounds_by_size);
+    assert_true(differing.torch.rounds_by_size);
+    assert_false(uniform.torch.rounds_by_size);
     mt_import_report_release(&differing);
     mt_import_report_release(&uniform);
 }

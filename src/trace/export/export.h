@@ -5,7 +5,13 @@
 #include "answer/output_file.h"
 #include "answer/row_stream.h"
 #include "trace/export/plain_writer.h"
-#include "trace/export/stacks.h"
+#include "trace/query/trace.h"
+
+/* Layers have frames of their own, or share one, "*". */
+typedef enum mt_stack_layers { MT_LAYERS_EACH, MT_LAYERS_MERGED } mt_stack_layers;
+
+/* The blocks that count: those that were live at the peak of allocated bytes, or all. */
+typedef enum mt_stack_moment { MT_STACKS_AT_PEAK, MT_STACKS_WHOLE_RUN } mt_stack_moment;
 
 /* The run to export. Both are borrowed. */
 struct mt_export_run {

@@ -8,6 +8,7 @@
  * docs/export.md describes every member, for whoever reads it back. */
 #include "answer/escape.h"
 #include "answer/row.h"
+#include "base/order.h"
 #include "trace/export/export.h"
 #include "trace/export/export_annotations.h"
 #include "trace/export/export_segments.h"
@@ -158,8 +159,7 @@ static void write_free(struct torch_export *export, const struct mt_walk_event *
 
 static int compare_numbers(const void *left, const void *right)
 {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
+    return MT_COMPARE(*(const uint32_t *)left, *(const uint32_t *)right);
 }
 
 static bool is_growing(const struct torch_export *export, uint32_t segment)
