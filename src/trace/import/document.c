@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* zlib counts in 32 bits, so it is given pieces. */
+/* zlib counts in 32 bits, so it gets pieces. */
 enum { FIRST_BYTES = 1 << 16, PIECE_BYTES = 1 << 30, MOST_RATIO = 256, WITH_GZIP_HEADER = 16 };
 
 /* Bytes that are added to. Invariant: length <= room. */
@@ -24,6 +24,7 @@ struct growing {
 
 static mt_status set_room(struct growing *bytes, size_t room)
 {
+    assert(room > bytes->length);
     unsigned char *data = realloc(bytes->data, room);
     if (data == NULL)
         return mt_fail(MT_FAILED, "there is no memory for %zu bytes of it", room);
@@ -32,15 +33,16 @@ static mt_status set_room(struct growing *bytes, size_t room)
     return MT_OK;
 }
 
-/* Room for one byte at least. */
+/* Makes room for one byte at least. */
 static mt_status make_room(struct growing *bytes)
 {
+    assert(bytes->length <= bytes->room);
     if (bytes->length < bytes->room)
         return MT_OK;
     return set_room(bytes, bytes->room == 0 ? FIRST_BYTES : bytes->room + bytes->room / 2);
 }
 
-/* A file that tells its size is read into that much at once, and a byte more, where its end shows. */
+/* Reads a file of known size at once, with room for a byte more, which shows its end. */
 static mt_status read_all(int descriptor, struct growing *bytes)
 {
     struct stat about;
@@ -70,7 +72,7 @@ static mt_status fail_to_inflate(const z_stream *stream, int code)
     return mt_fail(MT_BAD_TRACE, "its gzip data are damaged (%s)", stream->msg != NULL ? stream->msg : "zlib");
 }
 
-/* One piece more; *out_ended: that was all. */
+/* Inflates one more piece. Sets *out_ended at the end of the data. */
 static mt_status inflate_piece(z_stream *stream, const struct growing *packed, struct growing *plain, bool *out_ended)
 {
     mt_status status = make_room(plain);
@@ -120,7 +122,7 @@ static mt_status undo_gzip(struct growing *bytes)
     return status;
 }
 
-/* Some editors begin a text in UTF-8 with a mark. */
+/* Removes the byte order mark with which some editors begin a text. */
 static void leave_out_mark(struct growing *bytes)
 {
     static const unsigned char mark[] = {0xEF, 0xBB, 0xBF};
@@ -220,6 +222,7 @@ void mt_document_close(struct mt_document *document)
 
 const struct mt_value *mt_document_root(const struct mt_document *document)
 {
+    assert(document->store != NULL && document->format != NULL);
     return &document->root;
 }
 

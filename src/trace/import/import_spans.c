@@ -9,6 +9,7 @@
 
 void mt_frugal_names_create(struct mt_frugal_names *names, const struct mt_sink *sink)
 {
+    assert(sink->intern_label != NULL && sink->intern_span != NULL);
     *names = (struct mt_frugal_names){.behind = *sink, .left_bytes = MT_FRUGAL_MOST_BYTES};
     mt_number_map_create(&names->path_bytes);
 }
@@ -36,11 +37,12 @@ static const char *category_name(void *context, mt_category category)
     return mt_sink_category_name(&names->behind, category);
 }
 
-/* What is in no other span takes no more than the file's own name. */
+/* A span at the root takes no more bytes than its name in the file, so it is never refused. */
 static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
 {
     struct mt_frugal_names *names = context;
     uint64_t bytes = 0, ignored;
+    assert(names->left_bytes <= MT_FRUGAL_MOST_BYTES);
     mt_number_map_get(&names->path_bytes, parent, &bytes);
     bytes += strlen(name) + 1;
     if (parent != 0 && bytes > names->left_bytes)
@@ -62,10 +64,10 @@ struct mt_sink mt_frugal_names_sink(struct mt_frugal_names *names)
                             .intern_span = intern_span};
 }
 
-/* Whose frames say nothing about the program. */
+/* Files of libraries, whose functions say nothing about the program. */
 static const char libraries[] = "*site-packages/*|*dist-packages/*|*lib/python3*|<frozen*|torch/*";
 
-/* What PyTorch calls a module by. */
+/* The functions by which PyTorch calls a module. */
 static const char module_call[] = "_call_impl|_wrapped_call_impl";
 
 static bool counts(const struct mt_call_frame *frame)
@@ -73,7 +75,7 @@ static bool counts(const struct mt_call_frame *frame)
     return frame->is_python && !mt_glob_fits(libraries, frame->file);
 }
 
-/* How many frames, from the innermost on, lie within the outermost call of a module; all if there is none. */
+/* Returns the number of frames, from the innermost on, within the outermost call of a module; all if there is none. */
 static uint32_t frames_of_modules(const struct mt_call_stack *stack)
 {
     for (uint32_t i = stack->frame_count; i > 0; i--)
@@ -82,7 +84,7 @@ static uint32_t frames_of_modules(const struct mt_call_stack *stack)
     return stack->frame_count;
 }
 
-/* "model" of "code/model.py". */
+/* Adds "model/" for "code/model.py". */
 static void add_stem(struct mt_text *text, const char *file)
 {
     const char *slash = strrchr(file, '/');

@@ -23,19 +23,20 @@ struct range {
     bool has_ended;
 };
 
-/* Deeper ones are told apart no more: a damaged file may have any number. */
+/* Deeper ranges are ignored: a damaged file may have any number. */
 enum { MOST_OPEN = 512 };
 
-/* Invariant: `places` has where in `open` each range lies that has begun and not ended; the last of `open` has not
- * ended. */
+/* The ranges that are open, in order of time. Those of one thread nest; those of several threads are replayed as
+ * they come. The innermost span is the place of an allocation. Invariants: `places` has the index in `open` of each
+ * range that has not ended; the last of `open` has not ended; count <= MOST_OPEN. */
 struct ranges {
     struct mt_sink sink;
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
     struct range open[MOST_OPEN];
     uint32_t count;
-    struct mt_number_map places; /* by number */
-    uint32_t open_phases;        /* what is called like a phase within one is a span */
+    struct mt_number_map places; /* by the number of the range */
+    uint32_t open_phases;        /* a range within one that is named like a phase is a span */
 };
 
 static struct ranges *ranges_create(const struct mt_sink *sink, struct mt_foreign *foreign,
@@ -88,7 +89,7 @@ static bool is_step(const char *text)
     return strncmp(text, "step ", 5) == 0 && text[5] != '\0' && text[strspn(text + 5, "0123456789") + 5] == '\0';
 }
 
-/* Within its parent's path, which a text may repeat. */
+/* Returns the path of a range within its parent's path, which the text may repeat. The caller frees it. */
 static char *path_within(const char *parent, const char *text)
 {
     struct mt_text path = {0};
@@ -111,6 +112,7 @@ static void begin_span(struct ranges *ranges, uint64_t time_ns, const char *text
 
 static void ranges_begin(struct ranges *ranges, uint64_t time_ns, int64_t number, int64_t thread, const char *text)
 {
+    assert(ranges->count <= MOST_OPEN);
     struct range range = {.thread = thread};
     mt_phase phase;
     if (ranges->count == MOST_OPEN)
@@ -136,6 +138,7 @@ static void ranges_end(struct ranges *ranges, uint64_t time_ns, int64_t number)
     if (!mt_number_map_take(&ranges->places, (uint64_t)number, &place))
         return;
     struct range *range = &ranges->open[place];
+    assert(place < ranges->count && !range->has_ended);
     range->has_ended = true;
     ranges->open_phases -= range->kind == RANGE_PHASE;
     if (range->kind == RANGE_STEP && mt_foreign_step(ranges->foreign) != MT_NO_STEP)
@@ -144,6 +147,7 @@ static void ranges_end(struct ranges *ranges, uint64_t time_ns, int64_t number)
         mt_foreign_span_end(ranges->foreign, time_ns, range->span);
     for (; ranges->count > 0 && ranges->open[ranges->count - 1].has_ended; ranges->count--)
         free(ranges->open[ranges->count - 1].path);
+    assert(ranges->open_phases <= ranges->count);
 }
 
 /* A replay of the tables. */
@@ -156,7 +160,7 @@ struct nsys {
     struct mt_import_sizes sizes; /* of allocations */
 };
 
-/* Of two columns: the text itself, and the number of one. */
+/* Returns the text of a row: its own, or the one whose number it has. */
 static const char *text_of(const struct nsys *nsys, const struct mt_statement *row)
 {
     const char *text = mt_statement_text(row, MT_NSYS_TEXT);
@@ -165,7 +169,7 @@ static const char *text_of(const struct nsys *nsys, const struct mt_statement *r
     return text != NULL ? text : "";
 }
 
-/* From the first allocation on. */
+/* Returns the time since the first allocation. */
 static uint64_t run_time(const struct nsys *nsys, int64_t time_ns)
 {
     int64_t since;
@@ -175,6 +179,7 @@ static uint64_t run_time(const struct nsys *nsys, int64_t time_ns)
 static mt_status replay_allocation(struct nsys *nsys, uint64_t now, int64_t row, const char *name,
                                    struct mt_foreign_block *block)
 {
+    assert(nsys->foreign != NULL);
     mt_status status = mt_import_sizes_add(&nsys->sizes, block->requested_bytes);
     if (status != MT_OK)
         return mt_fail_context(status, "row %" PRId64 " of " MT_NSYS_MEMORY_TABLE, row);
@@ -224,7 +229,7 @@ static mt_status replay_kernel(struct nsys *nsys, const struct mt_statement *row
     return MT_OK;
 }
 
-/* Calls `replay_one` for the rows of a statement, and finalizes it. NULL: no rows. */
+/* Calls `replay_one` for each row of a statement, and finalizes it. NULL: no rows. */
 static mt_status replay_rows(struct nsys *nsys, struct mt_statement *statement,
                              mt_status (*replay_one)(struct nsys *, const struct mt_statement *))
 {

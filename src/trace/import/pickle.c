@@ -1,11 +1,11 @@
 /* The stack machine of pickle.h.
  *
  *   data    80 04 95 … 7d 94 28 8c 08 73 65 67 …   ▲ at
- *   stack   value value │ value value value         what is being built; │ a mark: a list's or dict's elements follow
- *   memo    0: value, 1: value, …                   what is used again
+ *   stack   value value │ value value value         values under construction; │ a mark: elements of a list or dict follow
+ *   memo    0: value, 1: value, …                   values that are used again
  *
- * Lengths are compared with what is left of the data before anything is taken, each instruction takes a bounded number of
- * bytes for each byte that it has, and the memo's numbers must be near those that were given out before. */
+ * A length is compared with the rest of the data before memory is taken. Each instruction takes a bounded number of
+ * bytes for each of its own, and the numbers of the memo must be near those that were used before. */
 #include "trace/import/pickle.h"
 
 #include "base/memory.h"
@@ -18,7 +18,7 @@
 
 enum { FIRST_PROTOCOL = 2, LAST_PROTOCOL = 5, FIRST_ENTRIES = 64, MEMO_SLACK = 1024 };
 
-/* An array of values that doubles. */
+/* An array that doubles. */
 struct value_list {
     struct mt_value *values;
     size_t count, capacity;
@@ -27,7 +27,7 @@ struct value_list {
 /* Invariants: data <= at <= end; the marks ascend, and none is above the stack's count. */
 struct machine {
     const unsigned char *data, *at, *end;
-    const unsigned char *opcode; /* that is being carried out */
+    const unsigned char *opcode; /* of the current instruction */
     struct mt_value_store *store;
     struct value_list stack, memo;
     uint32_t *marks; /* positions in the stack */
@@ -35,7 +35,8 @@ struct machine {
     bool ended;
 };
 
-/* What carries an instruction out, and what tells it from others of its kind: how long its number is, or what it makes. */
+/* A function that carries an instruction out, and its argument: the bytes of its number, or the kind of value it
+ * makes. */
 struct instruction {
     mt_status (*carry_out)(struct machine *machine, unsigned argument);
     unsigned argument;
@@ -46,28 +47,24 @@ bool mt_pickle_is_one(const unsigned char *data, size_t length)
     return length >= 2 && data[0] == 0x80 && data[1] >= FIRST_PROTOCOL && data[1] <= LAST_PROTOCOL;
 }
 
-static mt_status fail_short(void)
-{
-    return mt_fail(MT_BAD_TRACE, "it ends within an instruction");
-}
-
 static mt_status fail_empty(void)
 {
     return mt_fail(MT_BAD_TRACE, "an instruction takes more than there is on the stack");
 }
 
-/* An unsigned number of so many bytes, lowest first. */
+/* Reads an unsigned number of so many bytes, lowest first. */
 static mt_status read_number(struct machine *machine, size_t bytes, uint64_t *out)
 {
+    assert(machine->at <= machine->end && bytes <= sizeof *out);
     if (bytes > (size_t)(machine->end - machine->at))
-        return fail_short();
+        return mt_fail(MT_BAD_TRACE, "it ends within an instruction");
     *out = 0;
     memcpy(out, machine->at, bytes);
     machine->at += bytes;
     return MT_OK;
 }
 
-/* What a length of so many bytes is followed by. */
+/* Reads a length of so many bytes, and the text that follows it. */
 static mt_status read_counted(struct machine *machine, size_t length_bytes, const char **out, uint32_t *out_length)
 {
     uint64_t length = 0;
@@ -85,8 +82,8 @@ static mt_status read_counted(struct machine *machine, size_t length_bytes, cons
     return MT_OK;
 }
 
-/* Returns the items with room for one more after `count` of them, and counts new memory in the store. NULL: MT_BAD_TRACE,
- * the store's limit is reached. */
+/* Returns the items with room for one more after `count` of them; new memory counts in the store. NULL:
+ * MT_BAD_TRACE, the store's limit is reached. */
 static void *make_room(struct mt_value_store *store, void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
     if (count < *capacity)
@@ -113,9 +110,10 @@ static mt_status push(struct machine *machine, struct mt_value value)
     return list_add(machine->store, &machine->stack, value);
 }
 
-/* The lowest position that an instruction may take from: above the newest mark. */
+/* Returns the lowest position that an instruction may take from: above the newest mark. */
 static size_t stack_floor(const struct machine *machine)
 {
+    assert(machine->mark_count == 0 || machine->marks[machine->mark_count - 1] <= machine->stack.count);
     return machine->mark_count > 0 ? machine->marks[machine->mark_count - 1] : 0;
 }
 
@@ -126,10 +124,11 @@ static bool has_values(const struct machine *machine, size_t count)
 
 static struct mt_value *top(struct machine *machine, size_t below)
 {
+    assert(below < machine->stack.count);
     return &machine->stack.values[machine->stack.count - 1 - below];
 }
 
-/* Takes the newest mark, and tells how many values lie above it. */
+/* Takes the newest mark and sets *out_count to the number of values above it. */
 static mt_status take_mark(struct machine *machine, uint32_t *out_count)
 {
     *out_count = 0;
@@ -151,7 +150,7 @@ static mt_status do_protocol(struct machine *machine, unsigned argument)
     return status;
 }
 
-/* Frames say how much to read at once, and here all is there. */
+/* Steps over a frame's length, which says how much to read at once. Here all is read. */
 static mt_status do_frame(struct machine *machine, unsigned argument)
 {
     (void)argument;
@@ -194,7 +193,7 @@ static mt_status do_pop(struct machine *machine, unsigned argument)
         return MT_OK;
     }
     uint32_t count;
-    return take_mark(machine, &count); /* as Python's, it pops a mark too */
+    return take_mark(machine, &count); /* as Python's POP, it takes a mark, too */
 }
 
 static mt_status do_pop_mark(struct machine *machine, unsigned argument)
@@ -214,8 +213,7 @@ static mt_status do_duplicate(struct machine *machine, unsigned argument)
 
 static mt_status do_none(struct machine *machine, unsigned argument)
 {
-    (void)argument;
-    return push(machine, (struct mt_value){.kind = MT_VALUE_NONE});
+    return push(machine, (struct mt_value){.kind = MT_VALUE_NONE, .integer = argument});
 }
 
 static mt_status do_bool(struct machine *machine, unsigned argument)
@@ -228,7 +226,7 @@ static mt_status push_integer(struct machine *machine, int64_t integer)
     return push(machine, (struct mt_value){.kind = MT_VALUE_INTEGER, .integer = integer});
 }
 
-/* Of one or two bytes without a sign, of four with one. */
+/* Numbers of one or two bytes have no sign, those of four have one. */
 static mt_status do_integer(struct machine *machine, unsigned bytes)
 {
     uint64_t number = 0;
@@ -238,10 +236,11 @@ static mt_status do_integer(struct machine *machine, unsigned bytes)
     return push_integer(machine, bytes == 4 ? (int32_t)number : (int64_t)number);
 }
 
-/* Two's complement of more than eight bytes, lowest first, as the nearest double: that of the highest eight, of which the
- * last bit says whether anything follows. */
+/* Returns the double nearest to a number in two's complement of more than eight bytes, lowest first: that of the
+ * highest eight, whose last bit says if a byte below them is not 0. */
 static double round_long(const unsigned char *bytes, uint32_t length)
 {
+    assert(length > sizeof(int64_t));
     enum { MOST_BYTES = 200 }; /* beyond all doubles */
     uint32_t rest = length - (uint32_t)sizeof(int64_t);
     uint64_t highest;
@@ -266,7 +265,7 @@ static mt_status do_long(struct machine *machine, unsigned length_bytes)
     return push_integer(machine, (int64_t)number);
 }
 
-/* An IEEE double, highest byte first. */
+/* Reads an IEEE double, highest byte first. */
 static mt_status do_real(struct machine *machine, unsigned argument)
 {
     (void)argument;
@@ -280,7 +279,7 @@ static mt_status do_real(struct machine *machine, unsigned argument)
     return push(machine, value);
 }
 
-/* Pushes the text or the bytes that a length of `length_bytes` precedes, as `store` keeps them. */
+/* Pushes the text or the bytes after a length of `length_bytes`, as `store` keeps them. */
 static mt_status push_counted(struct machine *machine, unsigned length_bytes,
                               mt_status (*store)(struct mt_value_store *, const char *, uint32_t, struct mt_value *))
 {
@@ -310,9 +309,10 @@ static mt_status do_empty(struct machine *machine, unsigned kind)
     return status == MT_OK ? push(machine, value) : status;
 }
 
-/* What is above the mark, or the `count` values on top, becomes one list or dict. */
+/* Replaces the `count` values on top by one list or dict of them. */
 static mt_status gather(struct machine *machine, mt_value_kind kind, uint32_t count)
 {
+    assert(count <= machine->stack.count);
     struct mt_value made;
     if (kind == MT_VALUE_DICT && count % 2 != 0)
         return mt_fail(MT_BAD_TRACE, "a dict is made of %" PRIu32 " keys and values", count);
@@ -365,26 +365,18 @@ static mt_status do_add_one(struct machine *machine, unsigned kind)
     return add_to(machine, (mt_value_kind)kind, kind == MT_VALUE_DICT ? 2 : 1);
 }
 
-/* Makes room up to this number, which picklers give out one after another, from 0 or 1. */
-static mt_status memo_room(struct machine *machine, uint64_t number)
-{
-    struct value_list *memo = &machine->memo;
-    if (number >= 2 * (uint64_t)memo->count + MEMO_SLACK)
-        return mt_fail(MT_BAD_TRACE, "it keeps a value as number %" PRIu64 ", where the highest so far is below %zu",
-                       number, memo->count);
-    mt_status status = MT_OK;
-    while (memo->count <= number && status == MT_OK)
-        status = list_add(machine->store, memo, (struct mt_value){.kind = UINT32_MAX});
-    return status;
-}
-
+/* Gives the value on top this number. Picklers count from 0 or 1, so it must be near the numbers used before. */
 static mt_status keep(struct machine *machine, uint64_t number)
 {
-    if (!has_values(machine, 1))
-        return fail_empty();
-    mt_status status = memo_room(machine, number);
+    struct value_list *memo = &machine->memo;
+    mt_status status = has_values(machine, 1) ? MT_OK : fail_empty();
+    if (status == MT_OK && number >= 2 * (uint64_t)memo->count + MEMO_SLACK)
+        status = mt_fail(MT_BAD_TRACE, "it keeps a value as number %" PRIu64 ", where the highest so far is below %zu",
+                         number, memo->count);
+    while (status == MT_OK && memo->count <= number)
+        status = list_add(machine->store, memo, (struct mt_value){.kind = UINT32_MAX});
     if (status == MT_OK)
-        machine->memo.values[number] = *top(machine, 0);
+        memo->values[number] = *top(machine, 0);
     return status;
 }
 
@@ -454,7 +446,7 @@ static const struct instruction instructions[256] = {
     ['j'] = {do_get, 4},
 };
 
-/* The instructions that pickles may have and this reader refuses: their opcodes, and their names in the same order. */
+/* Instructions that pickles may have and this reader refuses: their opcodes, and their names in the same order. */
 static const struct refusal {
     const char *because, *opcodes, *names;
 } refusals[] = {

@@ -10,7 +10,7 @@
 struct mt_plain_labels {
     const struct mt_rules *rules;
     struct mt_sink sink;
-    struct mt_rule_choice choice; /* of a stack without frames */
+    struct mt_rule_choice choice; /* for a call stack without frames */
     mt_phase phase;
     struct mt_import_coverage coverage;
 };
@@ -36,14 +36,16 @@ void mt_plain_labels_destroy(struct mt_plain_labels *labels)
 
 void mt_plain_labels_phase(struct mt_plain_labels *labels, mt_phase phase)
 {
+    assert(phase < MT_PHASE_COUNT);
     labels->phase = phase;
 }
 
-/* A name of our own exports, in parts. Invariant: category is MT_CATEGORY_COUNT if it is none. */
+/* A name of our own exports, in parts. Invariant: for other names, category is MT_CATEGORY_COUNT and the rest is
+ * NULL. */
 struct own_name {
     int category;
-    char *op;         /* the caller's */
-    const char *span; /* in the name */
+    char *op;         /* the user frees it */
+    const char *span; /* borrowed from the name */
 };
 
 static struct own_name split_name(const char *name)
@@ -65,6 +67,7 @@ static struct own_name split_name(const char *name)
 static mt_category category_of(const struct mt_plain_labels *labels, const struct mt_rule_answer *answer,
                                const struct own_name *own)
 {
+    assert(own->category <= MT_CATEGORY_COUNT);
     if (own->category < MT_CATEGORY_COUNT)
         return (mt_category)own->category;
     return answer->category != NULL ? mt_sink_category(&labels->sink, answer->category) : MT_CATEGORY_OTHER;
@@ -82,6 +85,7 @@ static const char *op_of(const struct mt_rule_answer *answer, const struct own_n
 void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, const char *span,
                           struct mt_foreign_block *block)
 {
+    assert(name != NULL && span != NULL && block->label == 0);
     const struct mt_rule_subject subject = {.bytes = block->requested_bytes, .metadata = name, .phase = labels->phase};
     struct mt_rule_answer answer;
     struct own_name own = split_name(name);

@@ -27,7 +27,7 @@ typedef enum log_column {
 
 static const char *const column_names[COLUMN_COUNT] = {"Time", "Action", "Pointer", "Size", "Stream"};
 
-/* The fields of a line, cut where they are too long to be any that is known. */
+/* The fields of a line. Longer ones are cut: they are none that is known. */
 struct line {
     char fields[MOST_FIELDS][FIELD_BYTES];
     int count;
@@ -35,21 +35,22 @@ struct line {
 
 struct log {
     const unsigned char *at, *end;
-    int columns[COLUMN_COUNT]; /* where each is in a line */
-    uint64_t lines;            /* that were read */
-    uint64_t number;           /* of the line that is told of, where it begins */
+    int columns[COLUMN_COUNT]; /* the number of each column's field in a line */
+    uint64_t lines;            /* read so far */
+    uint64_t number;           /* of the current line, where it begins */
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
-    uint64_t first_ns, last_ns, days_ns; /* of the day; in whole days since the first */
+    uint64_t first_ns, last_ns, days_ns; /* times of the day, of the first and last line; days since the first, in ns */
     bool has_time;
     uint64_t allocates, frees, failures;
     bool ends_refused;            /* nothing was allocated after the last failure */
-    struct mt_import_sizes sizes; /* of allocates */
+    struct mt_import_sizes sizes; /* of allocations */
 };
 
-/* Up to a comma or the end of the line, which is not passed. `field` is zeros, and stays a text. */
+/* Reads up to a comma or the end of the line, and stops before it. `field` comes as zeros, and ends with a NUL. */
 static void read_field(struct log *log, char *field)
 {
+    assert(log->at <= log->end);
     size_t length = 0;
     bool is_quoted = false;
     for (; log->at < log->end; log->at++) {
@@ -66,7 +67,7 @@ static void read_field(struct log *log, char *field)
     }
 }
 
-/* Steps over a byte, if it is the next one. */
+/* Steps over the byte and returns true, if it is the next one. */
 static bool skip(struct log *log, unsigned char byte)
 {
     if (log->at == log->end || *log->at != byte)
@@ -75,7 +76,7 @@ static bool skip(struct log *log, unsigned char byte)
     return true;
 }
 
-/* False at the end of the text. */
+/* Reads a line. False at the end of the log. */
 static bool next_line(struct log *log, struct line *line)
 {
     if (log->at == log->end)
@@ -97,7 +98,7 @@ static mt_status fail_line(const struct log *log, const char *what, const char *
     return mt_fail(MT_BAD_TRACE, "line %" PRIu64 " of the log has no %s, but \"%s\"", log->number, what, field);
 }
 
-/* Finds the columns in the first line. */
+/* Finds the columns in the first line. False if one is missing. */
 static bool read_header(struct log *log)
 {
     struct line line;
@@ -119,7 +120,7 @@ static bool recognizes(const struct mt_import_input *input)
     return read_header(&(struct log){.at = input->file.data, .end = input->file.data + input->file.length});
 }
 
-/* Decimal, or hexadecimal after "0x", or what printf makes of a null pointer. */
+/* Reads a decimal number, a hexadecimal one after "0x", or printf's "(nil)". */
 static bool read_number(const char *text, uint64_t *out)
 {
     char *end;
@@ -133,7 +134,7 @@ static bool read_number(const char *text, uint64_t *out)
     return *end == '\0';
 }
 
-/* Hours, minutes, seconds and a fraction, "14:05:07.123456" or "14:05:07:123456". */
+/* Reads hours, minutes, seconds and a fraction: "14:05:07.123456" or "14:05:07:123456". */
 static bool read_time(const char *text, uint64_t *out_ns)
 {
     uint64_t parts[3];
@@ -157,10 +158,11 @@ static bool read_time(const char *text, uint64_t *out_ns)
 
 static const char *field_of(const struct log *log, const struct line *line, log_column column)
 {
+    assert(column < COLUMN_COUNT && log->columns[column] >= 0 && log->columns[column] < MOST_FIELDS);
     return log->columns[column] < line->count ? line->fields[log->columns[column]] : "";
 }
 
-/* From the first line on. */
+/* Returns the time since the first line. */
 static uint64_t run_time(struct log *log, uint64_t day_ns)
 {
     if (!log->has_time)
@@ -168,6 +170,7 @@ static uint64_t run_time(struct log *log, uint64_t day_ns)
     else if (day_ns + DAY_NS / 2 < log->last_ns)
         log->days_ns += DAY_NS;
     log->has_time = true;
+    assert(log->days_ns % DAY_NS == 0);
     log->last_ns = day_ns;
     uint64_t now = log->days_ns + day_ns;
     return now > log->first_ns ? now - log->first_ns : 0;
@@ -175,6 +178,7 @@ static uint64_t run_time(struct log *log, uint64_t day_ns)
 
 static mt_status replay_allocate(struct log *log, uint64_t now, struct mt_foreign_block *block)
 {
+    assert(log->foreign != NULL && log->labels != NULL);
     mt_status status = mt_import_sizes_add(&log->sizes, block->requested_bytes);
     if (status != MT_OK)
         return mt_fail_context(status, "line %" PRIu64 " of the log", log->number);
@@ -186,7 +190,7 @@ static mt_status replay_allocate(struct log *log, uint64_t now, struct mt_foreig
     return MT_OK;
 }
 
-/* What was refused may be any number that a column of the trace holds. */
+/* A refused size may be any number that a column of the trace holds. */
 static mt_status replay_failure(struct log *log, uint64_t now, struct mt_foreign_block *block)
 {
     if (block->requested_bytes > INT64_MAX)

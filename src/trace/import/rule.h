@@ -29,7 +29,7 @@ struct mt_rule_answer {
     bool begins_step;
 };
 
-/* Patterns are as glob.h has them; NULL: anything. Owns its texts, those of `says` too. Invariants: line_low <= line_high;
+/* Patterns are as glob.h has them; NULL: anything. Owns its texts, those of `sets` too. Invariants: line_low <= line_high;
  * size_low <= size_high; a rule that sets a phase has no condition on it, nor on anything that follows from it. */
 struct mt_rule {
     char *function, *file; /* of one frame of Python, with a line in [line_low, line_high] */
@@ -43,7 +43,7 @@ struct mt_rule {
     uint64_t size_low, size_high;
     uint32_t phases;                                /* a bit each; 0: any */
     int before, forward_known, outlives, parameter; /* 0 or 1; MT_RULE_SILENT: either */
-    struct mt_rule_answer says;
+    struct mt_rule_answer sets;
 };
 
 /* Reads a line. Sets *out_is_rule to false, with nothing to release, for an empty line and a comment. Fails with MT_USAGE and

@@ -31,7 +31,7 @@ struct lifetimes {
     uint32_t *ends;  /* of an allocation: the event that freed it; UINT32_MAX: none */
 };
 
-/* One list of frames, which many events share. */
+/* A call stack, which many events share. */
 struct caller {
     struct mt_call_stack stack;
     struct mt_rule_choice choice;
@@ -39,7 +39,7 @@ struct caller {
     mt_span_id span;
     bool has_span;
     uint64_t other_bytes, other_blocks;
-    char *who; /* NULL: nobody wanted to know yet */
+    char *who; /* NULL: not described yet */
 };
 
 struct mt_torch_labels {
@@ -51,19 +51,19 @@ struct mt_torch_labels {
     struct mt_name_set *names;
     struct mt_forward_tape *tape;
     struct lifetimes lives;
-    struct open_annotations open;        /* as of the latest event */
-    struct mt_number_map caller_numbers; /* by where the frames are */
+    struct open_annotations open;        /* at the latest event */
+    struct mt_number_map caller_numbers; /* by the address of the frames */
     struct caller *callers;
     size_t caller_count;
     struct mt_number_map parameter_bytes; /* the sizes of all parameters */
     int phase;                            /* of the last allocation; MT_RULE_SILENT: none yet */
     bool step_just_began;
     uint64_t time_ns;         /* of the latest event */
-    uint64_t recorded_before; /* blocks of before with a call stack */
+    uint64_t recorded_before; /* blocks from before the recording with a call stack */
     struct mt_import_coverage coverage;
 };
 
-/* The last of that name: threads may have opened it more than once. Equal texts of a snapshot are one. */
+/* Ends the last annotation of that name: several threads may have opened it. Equal texts of a snapshot are one. */
 static void end_annotation(struct open_annotations *open, const char *name)
 {
     for (uint32_t i = open->count; i > 0; i--)
@@ -76,6 +76,7 @@ static void end_annotation(struct open_annotations *open, const char *name)
 
 static void begin_annotation(struct open_annotations *open, const char *name)
 {
+    assert(open->count <= MOST_OPEN_ANNOTATIONS);
     if (open->count < MOST_OPEN_ANNOTATIONS && strlen(name) <= MOST_ANNOTATION_BYTES)
         open->names[open->count++] = name;
 }
@@ -118,7 +119,7 @@ static void lifetimes_release(struct lifetimes *lives)
     free(lives->ends);
 }
 
-/* Forward and loss are one here: what forward makes for the loss is gone before anything needs it saved. */
+/* Forward and loss count as one phase: a tensor that forward makes for the loss is freed before backward. */
 static mt_phase whole_phase(uint8_t phase)
 {
     return phase == MT_PHASE_LOSS ? MT_PHASE_FORWARD : (mt_phase)phase;
@@ -126,11 +127,12 @@ static mt_phase whole_phase(uint8_t phase)
 
 static bool outlives_phase(const struct lifetimes *lives, size_t number)
 {
+    assert(number < lives->count && lives->phases[number] < MT_PHASE_COUNT);
     uint32_t end = lives->ends[number];
     return end == UINT32_MAX || whole_phase(lives->phases[end]) != whole_phase(lives->phases[number]);
 }
 
-/* Valid until the next is looked for. */
+/* Returns the caller with these frames. Valid until the next call. */
 static struct caller *find_caller(struct mt_torch_labels *labels, const struct mt_value *frames)
 {
     uint64_t key = frames->kind == MT_VALUE_LIST ? (uint64_t)(uintptr_t)frames->items : 0, number;
@@ -152,7 +154,7 @@ static const char *metadata_of(const struct mt_torch_request *request)
     return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
 }
 
-/* Borrows what is open. */
+/* Borrows the open annotations. */
 static struct mt_rule_subject subject_of(const struct mt_torch_request *request, const struct open_annotations *open)
 {
     return (struct mt_rule_subject){.bytes = request->requested_bytes,
@@ -162,7 +164,7 @@ static struct mt_rule_subject subject_of(const struct mt_torch_request *request,
                                     .was_before = request->event == NULL};
 }
 
-/* What rules say; where they are silent, an allocation goes on with what was before. */
+/* Returns the phase that rules set. Where they set none, an allocation keeps the phase before it. */
 static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *caller,
                          const struct mt_rule_subject *subject, int before)
 {
@@ -172,7 +174,7 @@ static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *ca
     return before != MT_RULE_SILENT ? (mt_phase)before : MT_PHASE_FORWARD;
 }
 
-/* The phase of every event: that of the last allocation until then. */
+/* Finds the phase of every event: that of the last allocation until then. */
 static void find_lives(struct mt_torch_labels *labels)
 {
     const struct mt_torch_snapshot *snapshot = labels->snapshot;
@@ -194,6 +196,7 @@ static void find_lives(struct mt_torch_labels *labels)
 struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
                                                const struct mt_sink *sink, struct mt_foreign *foreign)
 {
+    assert(snapshot->event_count < UINT32_MAX);
     struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
     labels->snapshot = snapshot;
     labels->rules = rules;
@@ -236,9 +239,10 @@ static bool is_step_begun_by(const struct mt_torch_labels *labels, const struct 
     return is_forward && (labels->phase == MT_PHASE_OPTIMIZER || labels->phase == MT_RULE_SILENT);
 }
 
-/* Steps and phases begin before the allocation that shows them. */
+/* Begins steps and phases before the allocation that shows them. */
 static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
 {
+    assert(event >= ((struct mt_torch_labels *)context)->snapshot->events);
     struct mt_torch_labels *labels = context;
     labels->time_ns = time_ns > labels->time_ns ? time_ns : labels->time_ns;
     pass_annotations(&labels->open, labels->snapshot, event->time_us);
@@ -261,9 +265,9 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     labels->phase = (int)subject.phase;
 }
 
-/* What is undone, in backward. Blocks that the engine takes between two nodes belong to the one before, but the sum of an
- * input's gradients to what made the input, and a gradient in another precision to an addition of two precisions if that
- * is next: its node takes nothing itself. */
+/* Returns the operator that a request of backward helps to undo. A block that the engine takes between two nodes
+ * belongs to the node before, with two exceptions. A sum of gradients belongs to the operator that made the input. A
+ * cast of a gradient belongs to an addition of two precisions, if that is next, since its node allocates nothing. */
 static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct caller *caller,
                                                 mt_phase phase)
 {
@@ -286,12 +290,13 @@ static bool outlives(const struct mt_torch_labels *labels, const struct mt_torch
 
 static mt_role role_of(const struct mt_rule_subject *subject, int said)
 {
+    assert(said >= MT_RULE_SILENT && said < MT_ROLE_COUNT);
     if (said != MT_RULE_SILENT)
         return (mt_role)said;
     return subject->outlives_phase ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
 }
 
-/* An operator of forward has its name; what undoes one is called after the node and the operator. */
+/* Returns the operator's name in forward, and the node's and the operator's in backward. */
 static const char *op_of(const struct caller *caller, struct mt_text *text)
 {
     if (caller->stack.node[0] == '\0')
@@ -321,6 +326,7 @@ static mt_category category_of(struct mt_torch_labels *labels, const char *said,
 static void count_coverage(struct mt_torch_labels *labels, struct caller *caller,
                            const struct mt_torch_request *request, mt_category category)
 {
+    assert(caller->other_blocks <= labels->coverage.all_blocks);
     if (request->event != NULL && request->event->action == MT_TORCH_OOM)
         return; /* the request got no block */
     mt_import_coverage_add(&labels->coverage, request->requested_bytes, category);
@@ -331,9 +337,9 @@ static void count_coverage(struct mt_torch_labels *labels, struct caller *caller
     caller->other_blocks++;
 }
 
-/* Keeps what is asked about later. */
-static void remember(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
-                     const struct mt_label *label)
+/* Notes parameters and operators of forward, which later requests refer to. */
+static void note_request(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
+                         const struct mt_label *label)
 {
     if (label->role == MT_ROLE_PARAM)
         mt_number_map_put(&labels->parameter_bytes, bytes, 1);
@@ -372,7 +378,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     *out_span = label.span;
     mt_text_release(&op);
     count_coverage(labels, caller, request, label.category);
-    remember(labels, caller, request->requested_bytes, &label);
+    note_request(labels, caller, request->requested_bytes, &label);
 }
 
 struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels)
@@ -400,7 +406,7 @@ uint64_t mt_torch_labels_recorded_before(const struct mt_torch_labels *labels)
     return labels->recorded_before;
 }
 
-/* The innermost frame of Python, the operator and the node: what a rule can go by. */
+/* Describes a caller as conditions of a rule: its innermost frame of Python, its operator and its node. */
 static char *describe(const struct caller *caller)
 {
     struct mt_text text = {0};

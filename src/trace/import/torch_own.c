@@ -4,18 +4,20 @@
 #include "base/number_map.h"
 #include "trace/import/import_spans.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariants: annotations [0, told) were told; `spans` has what was made of lists, which a file refers to often. */
+/* Invariants: annotations [0, replayed) were emitted; `spans` has the span of each list seen so far, since a file
+ * refers to one list often. */
 struct mt_torch_own {
     const struct mt_torch_snapshot *snapshot;
     struct mt_frugal_names names;
-    struct mt_sink sink; /* of names */
+    struct mt_sink sink; /* of `names` */
     struct mt_foreign *foreign;
     const struct mt_value *annotations;
-    uint32_t told;
-    struct mt_number_map spans; /* by the list's items */
+    uint32_t replayed;
+    struct mt_number_map spans; /* by the address of the list's items */
 };
 
 static int64_t get_integer(const struct mt_value *dict, const char *name, int64_t otherwise)
@@ -25,7 +27,7 @@ static int64_t get_integer(const struct mt_value *dict, const char *name, int64_
     return value;
 }
 
-/* Streams are called by their numbers, which they keep. */
+/* Gives streams the numbers that they have in the file. */
 static void number_streams(struct mt_torch_own *own)
 {
     for (size_t i = 0; i < own->snapshot->event_count; i++) {
@@ -58,7 +60,7 @@ void mt_torch_own_destroy(struct mt_torch_own *own)
     free(own);
 }
 
-/* The number of a word among names; 0 of one that is not among them. */
+/* Returns the number of a word among names; 0 for a word that is not among them. */
 static int find_name(const char *word, const char *(*name_of)(int), int count)
 {
     for (int i = 0; i < count; i++)
@@ -82,9 +84,10 @@ static const char *dtype_name(int dtype)
     return mt_dtype_name((mt_dtype)dtype);
 }
 
-/* "4,256,2560" */
+/* Reads "4,256,2560". */
 static void read_shape(const char *text, struct mt_label *label)
 {
+    assert(label->dims == 0);
     while (*text != '\0' && label->dims < MT_MAX_DIMS) {
         char *end;
         label->shape[label->dims++] = strtoll(text, &end, 10);
@@ -97,7 +100,7 @@ static mt_span_id intern_span(struct mt_torch_own *own, mt_span_id parent, const
     return own->sink.intern_span(own->sink.context, parent, mt_value_text(name));
 }
 
-/* Names, outermost first. */
+/* Joins a list of names, outermost first. */
 static mt_span_id join_names(struct mt_torch_own *own, const struct mt_value *names)
 {
     mt_span_id span = 0;
@@ -106,7 +109,7 @@ static mt_span_id join_names(struct mt_torch_own *own, const struct mt_value *na
     return span;
 }
 
-/* The frames behind the first, innermost first. */
+/* Joins the names of frames, innermost first, without the first frame, which is the op. */
 static mt_span_id join_frames(struct mt_torch_own *own, const struct mt_value *frames)
 {
     mt_span_id span = 0;
@@ -115,7 +118,7 @@ static mt_span_id join_frames(struct mt_torch_own *own, const struct mt_value *f
     return span;
 }
 
-/* The span that a list makes by `join`, which is asked once. */
+/* Returns the span of a list, which `join` makes once. */
 static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
                           mt_span_id (*join)(struct mt_torch_own *, const struct mt_value *))
 {
@@ -129,15 +132,15 @@ static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
     return (mt_span_id)span;
 }
 
-/* From the start of the run, as the events' own. */
+/* Returns the time since the run began, as events have it. */
 static uint64_t time_of(const struct mt_value *annotation)
 {
     int64_t time_us = get_integer(annotation, "time_us", 0);
     return time_us > 0 && time_us < INT64_MAX / 1000 ? (uint64_t)time_us * 1000 : 0;
 }
 
-/* Tells an annotation. Numbers of steps are given anew, in their order. */
-static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
+/* Emits an annotation. Steps get new numbers, in their order. */
+static void replay_annotation(struct mt_torch_own *own, const struct mt_value *annotation)
 {
     const char *kind = mt_value_text(mt_value_find(annotation, "kind"));
     uint64_t time_ns = time_of(annotation);
@@ -155,14 +158,15 @@ static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
             (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_name, MT_PHASE_COUNT));
 }
 
-/* Tells those that `entries` of the trace precede. */
-static void tell_until(struct mt_torch_own *own, int64_t entries)
+/* Emits the annotations that come before entry `entries` of the trace. */
+static void replay_until(struct mt_torch_own *own, int64_t entries)
 {
-    for (; own->told < mt_value_count(own->annotations); own->told++) {
-        const struct mt_value *annotation = mt_value_at(own->annotations, own->told);
+    assert(own->replayed <= mt_value_count(own->annotations));
+    for (; own->replayed < mt_value_count(own->annotations); own->replayed++) {
+        const struct mt_value *annotation = mt_value_at(own->annotations, own->replayed);
         if (get_integer(annotation, "entries", 0) > entries)
             return;
-        tell(own, annotation);
+        replay_annotation(own, annotation);
     }
 }
 
@@ -170,7 +174,7 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
 {
     struct mt_torch_own *own = context;
     (void)time_ns;
-    tell_until(own, event - own->snapshot->events);
+    replay_until(own, event - own->snapshot->events);
 }
 
 static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
@@ -200,5 +204,5 @@ struct mt_torch_labeler mt_torch_own_labeler(struct mt_torch_own *own)
 
 void mt_torch_own_end(struct mt_torch_own *own)
 {
-    tell_until(own, INT64_MAX);
+    replay_until(own, INT64_MAX);
 }

@@ -1,5 +1,5 @@
-/* PyTorch's rules, in its own terms: sizes are multiples of ROUNDING; blocks of up to SMALL_BYTES are in segments of their
- * own, where all that is left over is split off; of larger ones a rest of up to SMALL_BYTES stays with its block. */
+/* PyTorch's rules: sizes are multiples of ROUNDING. Blocks of up to SMALL_BYTES lie in segments of their own, where
+ * every rest is split off. A larger block keeps a rest of up to SMALL_BYTES. */
 #include "trace/import/torch_settings.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 enum { MOST_OF_PYTORCH = 3 };
 enum { ROUNDING = 512, SMALL_BYTES = 1 << 20, LARGE_BUFFER_BYTES = 20 << 20, MOST_DIVISIONS = 64 };
 
-/* -1, which PyTorch writes for no limit, is none. */
+/* PyTorch writes -1 for no limit. */
 static uint64_t read_max_split(const struct mt_value *settings)
 {
     int64_t bytes;
@@ -20,7 +20,7 @@ static uint64_t read_max_split(const struct mt_value *settings)
     return (uint64_t)bytes;
 }
 
-/* The interval's name is where it begins, in MiB. */
+/* An interval is named after its begin, in MiB. */
 static uint32_t read_divisions(const struct mt_value *by_interval, int interval)
 {
     struct mt_text name = {0};
@@ -62,11 +62,13 @@ static uint32_t divisions_of(const struct mt_torch_settings *settings, uint64_t 
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
+    assert(unit > 0);
     return (bytes + unit - 1) / unit * unit;
 }
 
 uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint64_t bytes)
 {
+    assert(bytes <= UINT64_C(1) << 62);
     if (bytes < ROUNDING)
         return ROUNDING;
     uint64_t divisions = divisions_of(settings, bytes), power = UINT64_C(1) << (63 - __builtin_clzll(bytes));
@@ -75,9 +77,10 @@ uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint6
     return round_up(bytes, ROUNDING);
 }
 
-/* What is never split only takes pieces that are little larger: a rest beyond that is no part of it. */
+/* A block that is never split only takes pieces that are little larger, so a longer rest is no part of it. */
 bool mt_torch_settings_split(const struct mt_torch_settings *settings, uint64_t rounded_bytes, uint64_t rest_bytes)
 {
+    assert(rounded_bytes >= ROUNDING);
     if (rounded_bytes <= SMALL_BYTES || settings->is_expandable)
         return rest_bytes >= ROUNDING;
     if (rounded_bytes >= settings->max_split_bytes)
@@ -109,7 +112,7 @@ static void add(struct mt_torch_facts *facts, const char *name, const char *valu
     facts->settings[facts->setting_count++] = (struct mt_run_setting){name, value};
 }
 
-/* A snapshot of PyTorch's tells no model and no batch: what is not said stays unknown. */
+/* A snapshot of PyTorch has no model and no batch: they stay unknown. */
 static void read_pytorch(const struct mt_torch_settings *settings, struct mt_torch_facts *out)
 {
     struct mt_text alloc = {0};
@@ -122,9 +125,10 @@ static void read_pytorch(const struct mt_torch_settings *settings, struct mt_tor
         add(out, "expandable_segments", settings->is_expandable ? "on" : "off");
     if (settings->configuration[0] != '\0')
         add(out, "pytorch_alloc_conf", settings->configuration);
+    assert(out->setting_count <= MOST_OF_PYTORCH);
 }
 
-/* Pairs of texts; what is none is of no export of ours. */
+/* Reads pairs of texts; others are of no export of ours. */
 static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
 {
     const struct mt_value *settings = mt_value_find(run, "settings");
@@ -137,7 +141,7 @@ static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
         out->capacity_bytes = (uint64_t)capacity;
     out->settings = mt_host_alloc((count + 1) * sizeof *out->settings);
     for (uint32_t i = 0; i < count; i++) {
-        const struct mt_value *pair = &settings->items->values[2 * i]; /* key and value */
+        const struct mt_value *pair = &settings->items->values[2 * i]; /* key, value */
         if (mt_value_text(&pair[0])[0] != '\0' && pair[1].kind == MT_VALUE_TEXT)
             add(out, mt_value_text(&pair[0]), mt_value_text(&pair[1]));
     }

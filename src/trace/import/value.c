@@ -1,4 +1,4 @@
-/* An arena of blocks, and two tables over it, one of texts and one of shared lists: open addressing, at most half full. */
+/* An arena of blocks, and two tables over it, of texts and of shared lists: open addressing, at most half full. */
 #include "trace/import/value.h"
 
 #include "base/clock.h"
@@ -23,6 +23,8 @@ const char *mt_value_kind_name(mt_value_kind kind)
 
 uint32_t mt_value_count(const struct mt_value *value)
 {
+    assert(value->kind <= MT_VALUE_DICT &&
+           (value->kind < MT_VALUE_LIST || value->items->count <= value->items->capacity));
     if (value->kind == MT_VALUE_LIST)
         return value->items->count;
     return value->kind == MT_VALUE_DICT ? value->items->count / 2 : 0;
@@ -43,6 +45,7 @@ static bool is_key(const struct mt_value *value, const struct mt_value_key *key)
 
 const struct mt_value *mt_value_get(const struct mt_value *dict, struct mt_value_key *key)
 {
+    assert(strlen(key->name) == key->length);
     if (dict->kind != MT_VALUE_DICT)
         return &none;
     const struct mt_items *items = dict->items;
@@ -88,10 +91,10 @@ struct block {
     struct block *previous;
 };
 
-/* What a table finds: a text, or the items of a list or dict. */
+/* An entry of a table: a text, or the items of a list or dict. */
 struct slot {
     uint64_t hash;
-    const void *found; /* NULL: free */
+    const void *found; /* NULL: the slot is free */
     uint32_t kind, length;
 };
 
@@ -101,17 +104,17 @@ struct table {
     size_t count, capacity;
 };
 
-/* Invariants: [at, end) is what is left of the newest block. */
+/* Invariants: [at, end) is the free part of the newest block; bytes <= limits.bytes. */
 struct mt_value_store {
     struct mt_value_limits limits;
-    uint64_t bytes; /* taken: blocks, tables and what readers told */
+    uint64_t bytes; /* taken: blocks, tables, and what readers counted */
     struct block *newest;
     char *at, *end;
     struct table texts, shared;
-    uint64_t seed; /* of hashes: nobody can have made a file for it */
+    uint64_t seed; /* of the hashes, random: no file can be made to collide */
 };
 
-/* A snapshot's values take 5 bytes for each of a pickle. */
+/* A snapshot's values take 5 bytes for each byte of a pickle. */
 struct mt_value_limits mt_value_limits_of(uint64_t file_bytes)
 {
     const uint64_t most_bytes = UINT64_C(1) << 40, least = UINT64_C(64) << 20;
@@ -121,6 +124,7 @@ struct mt_value_limits mt_value_limits_of(uint64_t file_bytes)
 
 struct mt_value_store *mt_value_store_create(const struct mt_value_limits *limits)
 {
+    assert(limits->bytes > 0 && limits->depth > 0);
     struct mt_value_store *store = mt_host_alloc(sizeof *store);
     store->limits = *limits;
     store->seed = mt_splitmix64(mt_clock_ns());
@@ -152,13 +156,15 @@ uint64_t mt_value_store_bytes(const struct mt_value_store *store)
 
 mt_status mt_value_store_count(struct mt_value_store *store, uint64_t bytes)
 {
+    assert(store->bytes <= store->limits.bytes);
     if (bytes > store->limits.bytes - store->bytes)
         return mt_fail(MT_BAD_TRACE, "to read it takes more than %" PRIu64 " bytes of memory", store->limits.bytes);
     store->bytes += bytes;
     return MT_OK;
 }
 
-/* A block as large as all before it together, within bounds; what would fill a quarter of one gets its own. */
+/* Returns the size of the next block: that of all before it together, within bounds. A request for over a quarter of
+ * it gets a block of its own. */
 static size_t block_bytes(const struct mt_value_store *store, size_t least)
 {
     size_t usual = store->bytes < FIRST_BLOCK     ? FIRST_BLOCK
@@ -183,7 +189,7 @@ static mt_status add_block(struct mt_value_store *store, size_t least)
     return MT_OK;
 }
 
-/* Bytes of the arena, not zeroed. */
+/* Takes bytes of the arena, not zeroed. */
 static mt_status take(struct mt_value_store *store, size_t bytes, void *out)
 {
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -194,6 +200,7 @@ static mt_status take(struct mt_value_store *store, size_t bytes, void *out)
     }
     *(void **)out = store->at;
     store->at += bytes;
+    assert(store->at <= store->end);
     return MT_OK;
 }
 
@@ -216,9 +223,10 @@ static uint64_t hash_bytes(uint64_t seed, const void *data, size_t length)
     return mix(mix(hash, word), seed);
 }
 
-/* The slot of these bytes, or the free one where they belong. */
+/* Returns the slot of these bytes, or the free slot where they belong. */
 static struct slot *find(const struct table *table, struct slot wanted, size_t bytes, const void *data)
 {
+    assert(table->count < table->capacity);
     size_t mask = table->capacity - 1;
     for (size_t i = (size_t)wanted.hash & mask;; i = (i + 1) & mask) {
         struct slot *slot = &table->slots[i];
@@ -251,6 +259,7 @@ static mt_status make_room(struct mt_value_store *store, struct table *table)
     }
     free(table->slots);
     *table = larger;
+    assert(table->count * 2 <= table->capacity);
     return MT_OK;
 }
 
@@ -294,6 +303,7 @@ mt_status mt_value_store_blob(struct mt_value_store *store, const char *data, ui
 
 mt_status mt_value_store_open(struct mt_value_store *store, mt_value_kind kind, struct mt_value *out)
 {
+    assert(kind == MT_VALUE_LIST || kind == MT_VALUE_DICT);
     struct mt_items *items;
     mt_status status = take(store, sizeof *items, &items);
     if (status != MT_OK)
@@ -308,7 +318,7 @@ static bool holds_others(const struct mt_value *value)
     return value->kind == MT_VALUE_LIST || value->kind == MT_VALUE_DICT;
 }
 
-/* The depth of what holds these values, and closes them. */
+/* Closes the values that are lists, and raises *depth above each of them. */
 static mt_status close_all(const struct mt_value_store *store, const struct mt_value *values, uint32_t count,
                            uint32_t *depth)
 {
@@ -324,7 +334,8 @@ static mt_status close_all(const struct mt_value_store *store, const struct mt_v
     return MT_OK;
 }
 
-/* What outgrows its place moves to one of twice the size, and leaves the old one behind. */
+/* Makes room for `count` more. Items that outgrow their place are copied to one of twice the size; the arena keeps
+ * the old one. */
 static mt_status grow(struct mt_value_store *store, struct mt_items *items, uint32_t count)
 {
     if (count <= items->capacity - items->count)
@@ -348,6 +359,7 @@ static mt_status grow(struct mt_value_store *store, struct mt_items *items, uint
 mt_status mt_value_store_add(struct mt_value_store *store, const struct mt_value *to, const struct mt_value *values,
                              uint32_t count)
 {
+    assert(to->kind != MT_VALUE_DICT || count % 2 == 0);
     struct mt_items *items = to->items;
     mt_status status = close_all(store, values, count, &items->depth);
     if (status != MT_OK)
