@@ -4,16 +4,18 @@
 #include "base/memory.h"
 #include "trace/query/trace.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A list under way. `entries` of the trace precede what comes next. */
+/* A list under way. */
 struct annotations {
     struct mt_plain_writer *writer;  /* borrowed */
     const struct mt_span_row *spans; /* borrowed */
     uint32_t first_kept;
-    uint64_t entries, last_ns;
-    const char *phase; /* that goes on; NULL: none */
+    uint64_t entries; /* of the trace so far */
+    uint64_t last_ns;
+    const char *phase; /* the current one; NULL: none */
 };
 
 static void open_annotation(const struct annotations *annotations, const char *name, const char *stage,
@@ -35,7 +37,7 @@ static void close_annotation(struct mt_plain_writer *writer)
     mt_plain_line(writer);
 }
 
-/* The names of a span and those it lies in, outermost first. */
+/* Adds the names of a span and of the spans around it, outermost first. */
 static void add_chain(const struct annotations *annotations, uint32_t span)
 {
     struct mt_plain_writer *writer = annotations->writer;
@@ -59,6 +61,7 @@ static void add_chain(const struct annotations *annotations, uint32_t span)
 
 static void annotate_span(const struct annotations *annotations, const struct mt_walk_event *event)
 {
+    assert(event->span != 0);
     bool begins = event->kind == MT_EVENT_SPAN_BEGIN;
     open_annotation(annotations, annotations->spans[event->span].path, begins ? "START" : "END",
                     mt_event_kind_name(event->kind));

@@ -23,12 +23,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A process of Nsight's: globalPid / 0x1000000 % 0x1000000 is its number, and a thread's number lies below. */
+/* Our process: globalPid / 0x1000000 % 0x1000000 is its number. Numbers of its threads follow globalPid. */
 #define THE_PROCESS INT64_C(0x1000000)
 
 enum { THE_CONTEXT = 1, KIND_DEVICE = 2, OPERATION_ALLOCATION = 0, OPERATION_FREE = 1, PUSH_POP_RANGE = 59 };
 
-/* Ranges lie in each other on a thread, so each kind has its own. */
+/* Ranges of a thread nest, so each kind has a thread of its own. */
 typedef enum range_thread { THREAD_SPANS = 1, THREAD_STEPS, THREAD_PHASES, THREAD_COUNT } range_thread;
 
 typedef enum export_table {
@@ -40,7 +40,7 @@ typedef enum export_table {
     TABLE_COUNT
 } export_table;
 
-/* Numbers of the memory table in words, as scripts join them. */
+/* Names for the numbers in the memory table, as scripts join them. */
 #define MEMORY_WORDS                                                                                                   \
     "; CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"                      \
     " INSERT INTO ENUM_CUDA_MEM_KIND VALUES (0, 'CUDA_MEMOPR_MEMORY_KIND_PAGEABLE', 'Pageable'),"                      \
@@ -89,7 +89,7 @@ static const struct {
                       "INSERT INTO TARGET_INFO_GPU (id, name, totalMemory) VALUES (0, ?1, ?2)"},
 };
 
-/* A range that was begun and not ended. `number` tells spans and steps apart. */
+/* A range that has begun and not ended. `number` identifies spans and steps. */
 struct open_range {
     uint64_t start_ns, number;
 };
@@ -99,8 +99,8 @@ struct open_ranges {
     size_t count;
 };
 
-/* A database under way. Invariants: inserts[t] is prepared once table t is there; ranges[] are open by thread, the
- * innermost last. */
+/* A database under way. Invariants: inserts[t] is prepared once table t is there; ranges[] are the open ones of each
+ * thread, the innermost last. */
 struct nsys_export {
     struct mt_database *database;
     struct mt_statement *inserts[TABLE_COUNT];
@@ -114,9 +114,10 @@ struct nsys_export {
     uint64_t reserved_bytes, allocated_bytes, last_ns;
 };
 
-/* The statement that adds a row; with the first one comes the table. */
+/* Sets *out to the statement that adds a row. The first use creates the table. */
 static mt_status insert_into(struct nsys_export *export, export_table table, struct mt_statement **out)
 {
+    assert(table < TABLE_COUNT);
     mt_status status = MT_OK;
     if (export->inserts[table] == NULL) {
         status = mt_database_execute(export->database, tables[table].create);
@@ -127,9 +128,10 @@ static mt_status insert_into(struct nsys_export *export, export_table table, str
     return status;
 }
 
-/* What a block is called: its category, op and span. */
+/* Returns a block's name: its category, op and span. */
 static const char *block_name(struct nsys_export *export, uint32_t number)
 {
+    assert(number < export->label_count);
     const struct mt_label_row *label = &export->labels[number];
     if (export->names[number] == NULL) {
         struct mt_text name = {0};
@@ -182,6 +184,7 @@ static void bind_range_name(const struct nsys_export *export, struct mt_statemen
 
 static mt_status end_innermost(struct nsys_export *export, range_thread thread, uint64_t time_ns)
 {
+    assert(thread<THREAD_COUNT &&export->ranges[thread].count> 0);
     struct mt_statement *insert;
     struct open_ranges *open = &export->ranges[thread];
     struct open_range range = open->ranges[--open->count];
@@ -196,7 +199,7 @@ static mt_status end_innermost(struct nsys_export *export, range_thread thread, 
     return mt_statement_run(insert);
 }
 
-/* Ends the range, and those within it; what was not begun is passed over. */
+/* Ends the range and those within it. A range that was not begun is ignored. */
 static mt_status end_range(struct nsys_export *export, range_thread thread, uint64_t number, uint64_t time_ns)
 {
     struct open_ranges *open = &export->ranges[thread];
@@ -217,7 +220,7 @@ static mt_status end_all(struct nsys_export *export, range_thread thread, uint64
     return status;
 }
 
-/* A step or a phase, which ends the one before it. */
+/* Begins a step or a phase, which ends the one before it. */
 static mt_status begin_only_range(struct nsys_export *export, range_thread thread, const struct mt_walk_event *event)
 {
     mt_status status = end_all(export, thread, event->time_ns);
@@ -260,7 +263,7 @@ static mt_status write_event(struct nsys_export *export, const struct mt_walk_ev
     }
 }
 
-/* The number of a string, which gets a row when it comes up. */
+/* Sets *out to the number of a string, which gets a row at its first use. */
 static mt_status string_number(struct nsys_export *export, const char *text, int64_t *out)
 {
     bool is_new;
@@ -276,7 +279,8 @@ static mt_status string_number(struct nsys_export *export, const char *text, int
     return mt_statement_run(insert);
 }
 
-/* A function's own name: without its type, its namespaces, its template arguments and its parameters. */
+/* Returns the name of a function without its type, namespaces, template arguments and parameters. The caller frees
+ * it. */
 static char *short_name(const char *name)
 {
     size_t length = strcspn(name, "<(");
@@ -329,7 +333,7 @@ static mt_status write_events(struct nsys_export *export)
     return status;
 }
 
-/* The device of which there are rows. */
+/* Writes the device, if there are rows about it. */
 static mt_status write_device(struct nsys_export *export, const struct mt_run *run)
 {
     struct mt_statement *insert;
@@ -406,7 +410,7 @@ static mt_status write_through(const struct mt_export_run *from, int descriptor,
                                struct mt_output_file *file)
 {
     mt_status status = write_tables(from->trace, from->run, path);
-    if (status == MT_FAILED) /* it is the database at `path` that is written */
+    if (status == MT_FAILED) /* the error is about the database at `path`, which is being written */
         return mt_fail_context(MT_NOT_WRITTEN, "the tables");
     return status == MT_OK ? copy(descriptor, path, file) : status;
 }

@@ -30,6 +30,7 @@ static void proto_release(struct proto *message)
     *message = (struct proto){0};
 }
 
+/* Empties the message and keeps its memory. */
 static void proto_clear(struct proto *message)
 {
     message->length = 0;
@@ -60,9 +61,11 @@ static void add_varint(struct proto *message, uint64_t value)
 
 static void add_key(struct proto *message, int field, int wire)
 {
+    assert(field > 0);
     add_varint(message, (uint64_t)field << 3 | (uint64_t)wire);
 }
 
+/* Adds a field. Readers take an absent field for 0, so 0 is left out. */
 static void proto_add_integer(struct proto *message, int field, uint64_t value)
 {
     if (value == 0)
@@ -71,6 +74,7 @@ static void proto_add_integer(struct proto *message, int field, uint64_t value)
     add_varint(message, value);
 }
 
+/* Adds a field, also an empty one. */
 static void proto_add_bytes(struct proto *message, int field, const void *data, size_t bytes)
 {
     add_key(message, field, WIRE_BYTES);
@@ -92,6 +96,7 @@ static void proto_add_message(struct proto *message, int field, const struct pro
     proto_add_bytes(message, field, part->data, part->length);
 }
 
+/* Adds a repeated field of numbers, packed. */
 static void proto_add_integers(struct proto *message, int field, const uint64_t *values, size_t count)
 {
     unsigned char ignored[VARINT_MOST_BYTES];
@@ -137,17 +142,17 @@ enum {
 enum { THE_MAPPING = 1 };
 
 /* A profile under way. String 0 of its table is ""; the others are the names of `strings`, by their numbers. A frame is
- * a location and a function, and both have the number of its name.
+ * a location and a function, both with the number of its name.
  * Invariant: is_frame has an entry for each of the string_count strings. */
 struct profile {
     struct proto *out;
-    struct proto part, inner; /* messages inside it, one at a time */
+    struct proto part, inner; /* messages inside of it, one at a time */
     struct mt_name_set *strings;
     bool *is_frame;
     uint64_t string_count;
 };
 
-/* The number of a string in the table, which is of UTF-8. */
+/* Returns the number of a string, as UTF-8, in the table. */
 static uint64_t string_number(struct profile *profile, const char *text)
 {
     struct mt_text repaired = {0};
@@ -184,7 +189,7 @@ static void add_types(struct profile *profile)
     proto_add_integer(profile->out, PROFILE_DEFAULT_SAMPLE_TYPE, string_number(profile, "inuse_space"));
 }
 
-/* Says that locations have their names already. */
+/* Adds the one mapping, which says that locations have names. */
 static void add_mapping(struct profile *profile, const char *title)
 {
     proto_clear(&profile->part);
@@ -194,7 +199,7 @@ static void add_mapping(struct profile *profile, const char *title)
     proto_add_message(profile->out, PROFILE_MAPPING, &profile->part);
 }
 
-/* The innermost frame comes first. */
+/* Adds the frames, the innermost first. */
 static void add_locations(struct profile *profile, const struct mt_label_row *label, mt_stack_layers layers)
 {
     struct mt_stack stack;
@@ -235,6 +240,7 @@ static void add_sample(struct profile *profile, const struct mt_label_row *label
 
 static void add_frame(struct profile *profile, uint64_t id)
 {
+    assert(id > 0 && id < profile->string_count);
     proto_clear(&profile->inner);
     proto_add_integer(&profile->inner, LINE_FUNCTION_ID, id);
     proto_clear(&profile->part);

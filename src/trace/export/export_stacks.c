@@ -1,4 +1,4 @@
-/* Folded stacks, for the tools that draw flame graphs, and the stacks that profiles have, too. */
+/* Folded stacks, for the tools that draw flame graphs, and the stacks themselves, which profiles have, too. */
 #include "trace/export/export_stacks.h"
 
 #include "answer/escape.h"
@@ -17,6 +17,7 @@ enum { FRAMES_AFTER_SPAN = 2 };
 
 static void add_frame(struct mt_stack *stack, const char *name)
 {
+    assert(stack->depth < MT_MOST_FRAMES);
     if (name[0] != '\0')
         stack->frames[stack->depth++] = name;
 }
@@ -46,21 +47,20 @@ void mt_stack_release(struct mt_stack *stack)
     *stack = (struct mt_stack){0};
 }
 
-/* One line of folded stacks: the frames with ';' between them, and the bytes in each column.
- * Invariant: no two of a list are of one stack. */
+/* A line of folded stacks: the frames with ';' between them, and the bytes in each column. */
 struct folded_row {
     char *stack;
     uint64_t bytes[2];
 };
 
-/* Lines, by stack once they were merged. Zero-initialized is empty and valid. */
+/* Lines. All zero: none. Invariant: once merged, they are sorted by stack, and no two have the same. */
 struct folded {
     struct folded_row *rows;
     size_t count;
 };
 
-/* A frame whose characters mean nothing to a reader of folded stacks: it takes ';' for the next frame, a line's end for
- * the next stack, and a number after a blank for a column. */
+/* Adds a frame without the characters that have a meaning in folded stacks: ';' begins a frame, a line end begins a
+ * stack, and a number after a blank is a column. */
 static void add_plain(struct mt_text *out, const char *name)
 {
     for (; *name != '\0'; name++) {
@@ -89,6 +89,7 @@ static char *fold(const struct mt_label_row *label, mt_stack_layers layers)
 static void folded_add(struct folded *folded, const struct mt_label_sums *sums, mt_stack_moment moment,
                        mt_stack_layers layers, int column)
 {
+    assert(column == 0 || column == 1);
     folded->rows = mt_host_resize(folded->rows, folded->count + sums->count, sizeof *folded->rows);
     for (size_t i = 0; i < sums->count; i++) {
         const struct mt_label_sum *sum = &sums->sums[i];
@@ -134,7 +135,7 @@ void mt_label_sums_release(struct mt_label_sums *sums)
     *sums = (struct mt_label_sums){0};
 }
 
-/* A run that is being written may get labels between the two questions; what is asked for names none of them. */
+/* A run that is being written may get labels between the two queries. The sums refer to none of those. */
 mt_status mt_label_sums_read(const struct mt_export_run *from, struct mt_label_sums *out)
 {
     size_t label_count = 0, sum_count = 0;

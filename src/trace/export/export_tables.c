@@ -1,11 +1,13 @@
 /* Exports that are tables: blocks, events, peaks.
  *
- * An `id` is the position of an event in its run, from 0, the same in every table: that of an allocation names its block. */
+ * An `id` is the position of an event in its run, from 0, the same in every table: that of an allocation names its
+ * block. */
 #include "trace/export/export.h"
 
 #include "answer/answer.h"
 #include "trace/query/blocks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Events of the run: first <= id <= last. */
@@ -58,6 +60,7 @@ const struct mt_row_type mt_export_block_type = MT_ROW_TYPE(struct block_row, bl
 
 static struct block_row block_row_of(const struct mt_block_row *block, const struct mt_label_row *label, int64_t first)
 {
+    assert(block->alloc_event >= first);
     bool is_freed = block->free_event != 0;
     return (struct block_row){
         .id = block->alloc_event - first,
@@ -125,7 +128,7 @@ static const struct mt_field event_fields[] = {
 #undef ROW
 const struct mt_row_type mt_export_event_type = MT_ROW_TYPE(struct mt_event_row, event_fields);
 
-/* The place of the events, once it is known that there are some to ask for. */
+/* An export of events. `rows` begin once it is known that there are events. */
 struct event_export {
     const struct mt_export_run *from;
     struct mt_output_file *file;
@@ -157,7 +160,8 @@ mt_status mt_export_events(const struct mt_export_run *from, struct mt_output_fi
     return status;
 }
 
-/* A category's part of a peak; of reserved bytes, also what no block held. The `bytes` of a peak's rows sum to it. */
+/* The share of a category in a peak; for reserved bytes, also the memory outside of blocks. The `bytes` of a peak's
+ * rows sum to it. */
 struct peak_row {
     const char *scope;
     int64_t step;
