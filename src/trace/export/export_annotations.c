@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "trace/query/trace.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -61,7 +60,6 @@ static void add_chain(const struct annotations *annotations, uint32_t span)
 
 static void annotate_span(const struct annotations *annotations, const struct mt_walk_event *event)
 {
-    assert(event->span != 0);
     bool begins = event->kind == MT_EVENT_SPAN_BEGIN;
     open_annotation(annotations, annotations->spans[event->span].path, begins ? "START" : "END",
                     mt_event_kind_name(event->kind));

@@ -7,7 +7,6 @@
 #include "answer/answer.h"
 #include "trace/query/blocks.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* Events of the run: first <= id <= last. */
@@ -60,7 +59,6 @@ const struct mt_row_type mt_export_block_type = MT_ROW_TYPE(struct block_row, bl
 
 static struct block_row block_row_of(const struct mt_block_row *block, const struct mt_label_row *label, int64_t first)
 {
-    assert(block->alloc_event >= first);
     bool is_freed = block->free_event != 0;
     return (struct block_row){
         .id = block->alloc_event - first,
