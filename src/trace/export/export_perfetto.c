@@ -80,7 +80,8 @@ static void open_args(struct mt_plain_writer *writer)
     mt_plain_open_dict(writer);
 }
 
-static void write_name(struct mt_plain_writer *writer, const char *what, uint64_t thread, const char *name)
+/* Opens metadata of a thread, and its arguments. */
+static void open_metadata(struct mt_plain_writer *writer, const char *what, uint64_t thread)
 {
     mt_plain_open_dict(writer);
     mt_plain_add_text(writer, "ph", "M");
@@ -88,28 +89,28 @@ static void write_name(struct mt_plain_writer *writer, const char *what, uint64_
     mt_plain_add_number(writer, "pid", THE_PROCESS);
     mt_plain_add_number(writer, "tid", thread);
     open_args(writer);
-    mt_plain_add_text(writer, "name", name);
+}
+
+/* Closes the arguments and the event. */
+static void close_args(struct mt_plain_writer *writer)
+{
     mt_plain_close_dict(writer);
     close_event(writer);
 }
 
-static void write_place(struct mt_plain_writer *writer, uint64_t thread)
+static void write_name(struct mt_plain_writer *writer, const char *what, uint64_t thread, const char *name)
 {
-    mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "ph", "M");
-    mt_plain_add_text(writer, "name", "thread_sort_index");
-    mt_plain_add_number(writer, "pid", THE_PROCESS);
-    mt_plain_add_number(writer, "tid", thread);
-    open_args(writer);
-    mt_plain_add_number(writer, "sort_index", thread);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    open_metadata(writer, what, thread);
+    mt_plain_add_text(writer, "name", name);
+    close_args(writer);
 }
 
 static void write_thread(struct mt_plain_writer *writer, uint64_t thread, const char *name)
 {
     write_name(writer, "thread_name", thread, name);
-    write_place(writer, thread);
+    open_metadata(writer, "thread_sort_index", thread);
+    mt_plain_add_number(writer, "sort_index", thread);
+    close_args(writer);
 }
 
 static void write_names(struct perfetto_export *export, const struct mt_run *run)
@@ -135,8 +136,7 @@ static void write_allocated(struct perfetto_export *export, const struct mt_walk
     mt_plain_add_number(writer, export->labels[event->label].category,
                         export->category_bytes[export->category_of[event->label]]);
     mt_plain_add_number(writer, "(all)", export->allocated_bytes);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 static void write_reserved(struct perfetto_export *export, const struct mt_walk_event *event)
@@ -150,8 +150,7 @@ static void write_reserved(struct perfetto_export *export, const struct mt_walk_
     open_event(export, "C", "reserved", event->time_ns);
     open_args(writer);
     mt_plain_add_number(writer, "bytes", export->reserved_bytes);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 /* Adds the label without its category, as a kept value. */
@@ -199,8 +198,7 @@ static void write_begin(struct perfetto_export *export, const struct mt_walk_eve
     mt_plain_add_number(writer, "offset", event->offset);
     mt_plain_add_number(writer, "stream", event->stream);
     add_details(export, event->label);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 static void write_end(struct perfetto_export *export, const struct mt_walk_event *event)
@@ -224,8 +222,7 @@ static void write_refusal(struct perfetto_export *export, const struct mt_walk_e
     mt_plain_add_number(writer, "reserved_bytes", export->reserved_bytes);
     mt_plain_add_text(writer, "category", export->labels[event->label].category);
     add_details(export, event->label);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 static void write_slice(struct perfetto_export *export, const char *phase, uint64_t thread, const char *name,
@@ -349,8 +346,7 @@ static void end_all(struct perfetto_export *export)
         open_args(&export->writer);
         mt_plain_key(&export->writer, "freed");
         mt_plain_truth(&export->writer, false);
-        mt_plain_close_dict(&export->writer);
-        close_event(&export->writer);
+        close_args(&export->writer);
     }
     free(live);
 }
@@ -410,8 +406,7 @@ static mt_status write_kernel(void *context, const struct mt_launch_row *launch)
         mt_plain_add_text(writer, "category", export->labels[launch->label].category);
         add_details(export, launch->label);
     }
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
     return mt_output_file_go_on(writer->file);
 }
 

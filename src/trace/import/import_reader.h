@@ -1,4 +1,4 @@
-/* What every reader of a format works with: the plan, the opened file, the report, and the row of the table that a reader
+/* The means of every reader of a format: the plan, the opened file, the report, and the row of the table that a reader
  * is. A new format is one file with a `const struct mt_import_reader`, its line below, and its place in import.c's table.
  *
  * Threads: one at a time. */

@@ -15,41 +15,42 @@
 /* Nsight's numbers of processes are multiples of it; those of their threads lie between. */
 #define PROCESS_UNIT INT64_C(0x1000000)
 
-/* True if there is a table, and no view, of that name, with that column ("": any). */
-static mt_status has_column(const struct mt_nsys_tables *tables, const char *table, const char *column, bool *out)
+/* Sets *out to true if the query has a row. `column` may be NULL: no parameter. */
+static mt_status has_row(const struct mt_nsys_tables *tables, const char *sql, const char *table, const char *column,
+                         bool *out)
 {
     struct mt_statement *statement;
     *out = false;
-    mt_status status = mt_database_prepare(
-        tables->database,
-        "SELECT 1 FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c WHERE s.type = 'table' AND s.name = ?1"
-        " AND s.rootpage > 0 AND (?2 = '' OR c.name = ?2)",
-        &statement);
+    mt_status status = mt_database_prepare(tables->database, sql, &statement);
     if (status != MT_OK)
         return status;
     mt_statement_bind_text(statement, 1, table);
-    mt_statement_bind_text(statement, 2, column);
+    if (column != NULL)
+        mt_statement_bind_text(statement, 2, column);
     status = mt_statement_step(statement, out);
     mt_statement_finalize(statement);
     return status;
 }
 
+/* Sets *out to true if there is a table, and no view, of that name, with that column ("": any). */
+static mt_status has_column(const struct mt_nsys_tables *tables, const char *table, const char *column, bool *out)
+{
+    return has_row(tables,
+                   "SELECT 1 FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c WHERE s.type = 'table' AND"
+                   " s.name = ?1 AND s.rootpage > 0 AND (?2 = '' OR c.name = ?2)",
+                   table, column, out);
+}
+
 /* Fails if the table has computed columns: reading one may take any time for every row. */
 static mt_status check_computed(const struct mt_nsys_tables *tables, const char *table)
 {
-    struct mt_statement *statement;
-    bool is_computed = false;
-    mt_status status = mt_database_prepare(tables->database,
-                                           "SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)", &statement);
-    if (status != MT_OK)
+    bool is_computed;
+    mt_status status =
+        has_row(tables, "SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)", table, NULL, &is_computed);
+    if (status != MT_OK || !is_computed)
         return status;
-    mt_statement_bind_text(statement, 1, table);
-    status = mt_statement_step(statement, &is_computed);
-    mt_statement_finalize(statement);
-    return status == MT_OK && is_computed
-               ? mt_fail(MT_BAD_TRACE, "its table %s has columns that are computed, which Nsight Systems makes none of",
-                         table)
-               : status;
+    return mt_fail(MT_BAD_TRACE, "its table %s has columns that are computed, which Nsight Systems makes none of",
+                   table);
 }
 
 /* Fails if SQLite finds damage. A page that is used twice makes many rows of few and long texts of short ones, so only a

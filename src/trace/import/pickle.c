@@ -399,7 +399,6 @@ static mt_status do_get(struct machine *machine, unsigned number_bytes)
     return push(machine, machine->memo.values[number]);
 }
 
-/* By opcode. */
 static const struct instruction instructions[256] = {
     [0x80] = {do_protocol, 0},
     [0x95] = {do_frame, 0},

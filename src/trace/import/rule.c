@@ -65,7 +65,7 @@ static mt_status set_text(char **field, const char *value)
 {
     assert(value != NULL);
     if (*field != NULL)
-        return mt_fail(MT_USAGE, "it says the same twice: use | between values that may be instead of each other");
+        return mt_fail(MT_USAGE, "it has one word twice: use | between alternatives");
     *field = mt_host_strdup(value);
     return MT_OK;
 }
@@ -105,27 +105,18 @@ static mt_status read_sizes(char *value, struct mt_rule *rule)
     return status;
 }
 
+#define NAME(name, text) text,
+static const char *const phase_names[] = {MT_PHASES(NAME)};
+static const char *const role_names[] = {MT_ROLES(NAME)};
+#undef NAME
+
 /* Sets *out to the number of a word in a list of names. */
-static mt_status find_word(const char *what, const char *word, const char *(*name_of)(int), int count, int *out)
+static mt_status find_word(const char *what, const char *word, const char *const *names, int count, int *out)
 {
-    assert(count <= MT_MOST_CATEGORIES);
-    const char *names[MT_MOST_CATEGORIES];
-    for (*out = 0; *out < count; ++*out) {
-        names[*out] = name_of(*out);
+    for (*out = 0; *out < count; ++*out)
         if (strcmp(names[*out], word) == 0)
             return MT_OK;
-    }
     return mt_fail_unknown(what, word, names, (size_t)count);
-}
-
-static const char *phase_name(int phase)
-{
-    return mt_phase_name((mt_phase)phase);
-}
-
-static const char *role_name(int role)
-{
-    return mt_role_name((mt_role)role);
 }
 
 /* Reads "forward|loss". */
@@ -134,12 +125,12 @@ static mt_status read_phases(char *value, struct mt_rule *rule)
     char *rest;
     for (char *word = strtok_r(value, "|", &rest); word != NULL; word = strtok_r(NULL, "|", &rest)) {
         int phase;
-        mt_status status = find_word("phase", word, phase_name, MT_PHASE_COUNT, &phase);
+        mt_status status = find_word("phase", word, phase_names, MT_PHASE_COUNT, &phase);
         if (status != MT_OK)
             return status;
         rule->phases |= 1u << phase;
     }
-    return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase says none");
+    return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase names none");
 }
 
 /* Reads a condition without a value. */
@@ -208,10 +199,10 @@ static mt_status read_answer(struct line *line, struct mt_rule *rule)
     if (line->has_value && strcmp(line->name, "span") == 0)
         return set_text((char **)&rule->sets.span, line->value);
     if (line->has_value && strcmp(line->name, "role") == 0)
-        return find_word("role", line->value, role_name, MT_ROLE_COUNT, &rule->sets.role);
+        return find_word("role", line->value, role_names, MT_ROLE_COUNT, &rule->sets.role);
     if (line->has_value && strcmp(line->name, "phase") == 0)
-        return find_word("phase", line->value, phase_name, MT_PHASE_COUNT, &rule->sets.phase);
-    return mt_fail_unknown("thing to say", line->name, names, sizeof names / sizeof names[0]);
+        return find_word("phase", line->value, phase_names, MT_PHASE_COUNT, &rule->sets.phase);
+    return mt_fail_unknown("property", line->name, names, sizeof names / sizeof names[0]);
 }
 
 static bool sets_something(const struct mt_rule_answer *sets)
@@ -220,7 +211,7 @@ static bool sets_something(const struct mt_rule_answer *sets)
            sets->phase != MT_RULE_SILENT || sets->begins_step;
 }
 
-static bool asks_python(const struct mt_rule *rule)
+static bool has_python(const struct mt_rule *rule)
 {
     return rule->function != NULL || rule->file != NULL || rule->line_low > 0 || rule->line_high < INT64_MAX;
 }
@@ -228,15 +219,16 @@ static bool asks_python(const struct mt_rule *rule)
 static mt_status check_rule(const struct mt_rule *rule, bool has_arrow)
 {
     if (!has_arrow)
-        return mt_fail(MT_USAGE, "it has no \"->\" between what must be so and what is said then");
+        return mt_fail(MT_USAGE, "it has no \"->\" between its conditions and the properties that it sets");
     if (!sets_something(&rule->sets))
-        return mt_fail(MT_USAGE, "it says nothing after \"->\"");
-    if (rule->of_undone && !asks_python(rule))
-        return mt_fail(MT_USAGE, "what is undone is asked for its function, file or line");
+        return mt_fail(MT_USAGE, "it sets nothing after \"->\"");
+    if (rule->of_undone && !has_python(rule))
+        return mt_fail(MT_USAGE, "undone needs a function, file or line");
     if (rule->sets.phase != MT_RULE_SILENT &&
         (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT || rule->outlives != MT_RULE_SILENT ||
          rule->parameter != MT_RULE_SILENT || rule->of_undone))
-        return mt_fail(MT_USAGE, "what says a phase can't ask for one, nor for what follows from it");
+        return mt_fail(MT_USAGE,
+                       "a rule that sets a phase can't have a condition on a phase, or on what follows from one");
     if (rule->line_low > rule->line_high || rule->size_low > rule->size_high)
         return mt_fail(MT_USAGE, "a range ends before it begins");
     return MT_OK;
@@ -323,7 +315,7 @@ bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *
 {
     return (rule->node == NULL || mt_glob_fits(rule->node, stack->node)) &&
            (rule->operation == NULL || fits_some_operator(rule, stack)) &&
-           (!asks_python(rule) || rule->of_undone || fits_some_frame(rule, stack)) &&
+           (!has_python(rule) || rule->of_undone || fits_some_frame(rule, stack)) &&
            (rule->native == NULL || fits_some_native(rule, stack));
 }
 

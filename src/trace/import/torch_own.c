@@ -60,28 +60,19 @@ void mt_torch_own_destroy(struct mt_torch_own *own)
     free(own);
 }
 
+#define NAME(name, text, ...) text,
+static const char *const phase_names[] = {MT_PHASES(NAME)};
+static const char *const role_names[] = {MT_ROLES(NAME)};
+static const char *const dtype_names[] = {MT_DTYPES(NAME)};
+#undef NAME
+
 /* Returns the number of a word among names; 0 for a word that is not among them. */
-static int find_name(const char *word, const char *(*name_of)(int), int count)
+static int find_name(const char *word, const char *const *names, int count)
 {
     for (int i = 0; i < count; i++)
-        if (strcmp(word, name_of(i)) == 0)
+        if (strcmp(word, names[i]) == 0)
             return i;
     return 0;
-}
-
-static const char *phase_name(int phase)
-{
-    return mt_phase_name((mt_phase)phase);
-}
-
-static const char *role_name(int role)
-{
-    return mt_role_name((mt_role)role);
-}
-
-static const char *dtype_name(int dtype)
-{
-    return mt_dtype_name((mt_dtype)dtype);
 }
 
 /* Reads "4,256,2560". */
@@ -155,7 +146,7 @@ static void replay_annotation(struct mt_torch_own *own, const struct mt_value *a
     else if (strcmp(kind, "phase") == 0)
         mt_foreign_phase(
             own->foreign, time_ns,
-            (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_name, MT_PHASE_COUNT));
+            (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_names, MT_PHASE_COUNT));
 }
 
 /* Emits the annotations that come before entry `entries` of the trace. */
@@ -186,9 +177,9 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
         request->event != NULL ? mt_value_find(request->event->event, "user_metadata") : &nothing;
     struct mt_label label = {
         .category = mt_sink_category(&own->sink, mt_value_text(mt_value_find(said, "category"))),
-        .role = (mt_role)find_name(mt_value_text(mt_value_find(said, "role")), role_name, MT_ROLE_COUNT),
-        .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_name, MT_PHASE_COUNT),
-        .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_name, MT_DTYPE_COUNT),
+        .role = (mt_role)find_name(mt_value_text(mt_value_find(said, "role")), role_names, MT_ROLE_COUNT),
+        .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_names, MT_PHASE_COUNT),
+        .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_names, MT_DTYPE_COUNT),
         .op = mt_value_text(mt_value_find(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
     read_shape(mt_value_text(mt_value_find(said, "shape")), &label);

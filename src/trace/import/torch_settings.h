@@ -40,7 +40,7 @@ bool mt_torch_settings_is_uniform(const struct mt_torch_settings *settings);
 /* Adds them as --alloc spells them, "policy=torch,…", without divisions that differ by size. */
 void mt_torch_settings_format(const struct mt_torch_settings *settings, struct mt_text *out);
 
-/* What a snapshot states about its run: of PyTorch's, the allocator's settings; of one that memtrace exported, the run's
+/* The facts that a snapshot states about its run: if PyTorch made it, the allocator's settings; if memtrace exported it, the run's
  * device, name, state and settings. Texts are the snapshot's, but for `alloc`. */
 struct mt_torch_facts {
     bool is_own; /* memtrace exported the snapshot */
