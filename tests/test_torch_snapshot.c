@@ -1,5 +1,5 @@
-/* PyTorch's snapshots: two that were measured, as what PyTorch said of itself has it; small ones, event by event; and what
- * is none. */
+/* PyTorch's snapshots: two measured ones against PyTorch's own figures, small ones event by event, and files that
+ * are none. */
 #include "plain_values.h"
 
 #include "seed.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* One label for all; the requests in order. */
+/* Gives all blocks one label, and counts requests. */
 struct reading {
     mt_label_id label;
     uint64_t requests, before, frames, moments;
@@ -38,7 +38,7 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     ((struct reading *)context)->moments++;
 }
 
-/* Replays what was read, and tells what became of it. */
+/* Replays a snapshot, and returns the counts. */
 static struct reading replay_to(const struct mt_sink *sink, const struct mt_torch_snapshot *snapshot,
                                 struct mt_torch_tally *tally, struct mt_foreign_counts *counts)
 {
@@ -65,7 +65,7 @@ static struct reading replay(const struct mt_torch_snapshot *snapshot, struct mt
     return reading;
 }
 
-/* Everything that says that a recording contradicted itself. */
+/* Sums all counts of contradictions. */
 static uint64_t contradictions(const struct mt_foreign_counts *counts)
 {
     return counts->unseen_gives + counts->lost_gives + counts->unmapped_gives + counts->lost_unmaps +
@@ -79,7 +79,7 @@ static int64_t peak_of(const char *measure)
     return sql_integer(path, sql);
 }
 
-/* What PyTorch measured, and the sum over its own events. */
+/* PyTorch's own figures, and the sum over its events. */
 static const struct measured {
     const char *name;
     uint64_t events, allocs, frees, segments;
@@ -126,7 +126,7 @@ static void peaks_are_those_that_pytorch_measured(void **state)
         check_measured(&measured[i]);
 }
 
-/* What is read of a snapshot in JSON; the store is the caller's. */
+/* Reads a snapshot in JSON. The caller destroys the store. */
 static mt_status read_json(const char *json, int64_t device, struct mt_value_store **store,
                            struct mt_torch_snapshot *out)
 {
@@ -154,7 +154,7 @@ static const char *events_of(const char *json, struct mt_torch_tally *tally, str
                           " LEFT JOIN event a ON a.id = e.allocation");
 }
 
-/* A snapshot, and the events that it is. */
+/* A snapshot, and its expected events. */
 struct told {
     const char *snapshot, *events;
 };
@@ -170,7 +170,7 @@ static void expect_told(const struct told *all, size_t count)
     }
 }
 
-/* The recording began late: one block was there and stays, one was there and is freed, of a segment that is freed too. */
+/* The recording began late: one block was live and stays, another was live and is freed, with its segment. */
 static void what_was_there_before_is_told_first(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void what_was_there_before_is_told_first(void **state)
     assert_int_equal(sql_integer(path, "SELECT max(time_ns) FROM event"), 2000);
 }
 
-/* Nothing was recorded: all there is was there before, on the stream of its segment. */
+/* Nothing was recorded: all blocks are from before, on the stream of their segment. */
 static void a_snapshot_without_events_is_what_there_is(void **state)
 {
     (void)state;
@@ -223,7 +223,8 @@ static void a_snapshot_without_events_is_what_there_is(void **state)
 #define SEGMENT(action, address, size)                                                                                 \
     "{\"action\":\"segment_" #action "\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
 
-/* A remainder that is too small to be split off stays: up to 1 MiB of a large block, less than 512 bytes of a small one. */
+/* A remainder that is too small to be split off stays: up to 1 MiB of a large block, less than 512 bytes of a small
+ * one. */
 static void remainders_belong_to_their_block(void **state)
 {
     (void)state;
@@ -251,8 +252,8 @@ static void remainders_belong_to_their_block(void **state)
     "\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 67108864, 67108864) "," ALLOC(67108864, size) "]]}"
 #define BLOCK(size, requested) "segment_map 0+0:67108864/, alloc 0+0:" #size "/" #requested
 
-/* What blocks have follows from how PyTorch's allocator was set up: unsplit beyond a size, if little is left over; rounded
- * up to so many steps between powers of two, by size. */
+/* The sizes of blocks follow from the settings of PyTorch's allocator: beyond a size they are not split if little is left, and
+ * sizes are rounded up to so many steps between powers of two. */
 static void settings_say_what_a_block_has(void **state)
 {
     (void)state;
@@ -263,14 +264,14 @@ static void settings_say_what_a_block_has(void **state)
         {IN_SEGMENT(SPLIT_FROM_32_MIB, 16777216), BLOCK(16777216, 16777216)},
         {IN_SEGMENT(IN_QUARTERS, 1400000), BLOCK(1572864, 1400000)},
         {IN_SEGMENT(IN_QUARTERS, 1572864), BLOCK(1572864, 1572864)},
-        {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* nothing is said of 4 MiB on */
+        {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* no divisions are set from 4 MiB on */
         {IN_SEGMENT(IN_QUARTERS, 17000000), BLOCK(25165824, 17000000)},
         {IN_SEGMENT(IN_QUARTERS, 70000), BLOCK(81920, 70000)}, /* as from 1 MiB on */
         {IN_SEGMENT(IN_QUARTERS, 1500), BLOCK(1536, 1500)}};   /* steps would be under 512 bytes */
     expect_told(all, sizeof all / sizeof all[0]);
 }
 
-/* Of an expandable segment memory comes and goes in parts, and it stays one segment. */
+/* An expandable segment is mapped and unmapped in parts, and stays one segment. */
 static void an_expandable_segment_is_one(void **state)
 {
     (void)state;
@@ -293,7 +294,7 @@ static void an_expandable_segment_is_one(void **state)
 #define EXPANDABLE(address, size)                                                                                      \
     "{\"segments\":[{\"address\":" #address ",\"total_size\":" #size ",\"is_expandable\":true,\"blocks\":[]}],"
 
-/* Also where only a part of it is heard of, and the rest was there before. */
+/* The same where only a part of it is recorded, and the rest is from before. */
 static void parts_of_before_are_of_the_same_segment(void **state)
 {
     (void)state;
@@ -312,7 +313,8 @@ static void parts_of_before_are_of_the_same_segment(void **state)
     }
 }
 
-/* What can't be is not believed: a block has at least what was asked for, and rounding, whatever is said or lies behind it. */
+/* Impossible sizes are not believed: a block has at least the requested bytes, rounded, whatever the file has or
+ * lies behind it. */
 static void a_block_has_what_was_asked_for(void **state)
 {
     (void)state;
@@ -365,7 +367,7 @@ static void the_device_is_the_one_that_was_asked_for(void **state)
     }
 }
 
-/* Where nothing was recorded, memory tells which device a program used. */
+/* Where nothing was recorded, the device is the one with memory. */
 static void without_events_the_device_is_the_one_with_most_memory(void **state)
 {
     (void)state;
@@ -413,7 +415,7 @@ static void what_is_no_snapshot_is_refused(void **state)
     }
 }
 
-/* What happened in any order, at places that overlap: nothing of it can be believed, and all of it is accounted for. */
+/* Events in any order, at places that overlap: nothing of them is true, and all are counted. */
 static void whatever_happened_is_accounted_for(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A fuzzer's way into the reader of RMM's logs. */
+/* Fuzzes the reader of RMM's logs. */
 #include "base/interner.h"
 #include "trace/import/import.h"
 

@@ -1,4 +1,4 @@
-/* A fuzzer's way into what reads other programs' snapshots: bytes as a pickle or as JSON, and what they say as events. */
+/* Fuzzes the readers of snapshots: the bytes are a pickle or JSON, and its values become events. */
 #include "base/interner.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
-/* By rules, and as what memtrace exported, whatever it is. */
+/* Replays by rules, and as a snapshot of our own, whatever it is. */
 static void replay(const struct mt_value *root, const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules)
 {
     struct mt_interner *interner = mt_interner_create();

@@ -1,5 +1,5 @@
-/* A file that a fuzzer made and the reader of Nsight's exports reads. It has a name, since SQLite follows the links of
- * /proc/self/fd to where nothing is; and it lies in memory where there is such a folder, since there is one for each input. */
+/* A file of a fuzzer for the reader of Nsight's exports. It has a name, since SQLite follows the links of
+ * /proc/self/fd to nowhere. It lies in memory where there is such a folder, since each input gets one. */
 #ifndef MT_TESTS_FUZZ_FUZZED_EXPORT_H
 #define MT_TESTS_FUZZ_FUZZED_EXPORT_H
 
@@ -25,7 +25,7 @@ static inline struct fuzzed_export fuzzed_export_create(void)
     return export;
 }
 
-/* Removes it, and what SQLite puts beside a file that says that it has a write-ahead log. */
+/* Removes it, and the files that SQLite puts beside one that claims to have a write-ahead log. */
 static inline void fuzzed_export_remove(const struct fuzzed_export *export)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};
@@ -37,7 +37,7 @@ static inline void fuzzed_export_remove(const struct fuzzed_export *export)
     }
 }
 
-/* Reads it as an import does. */
+/* Replays it as an import does. */
 static inline void fuzzed_export_tell(const struct fuzzed_export *export)
 {
     struct mt_interner *interner = mt_interner_create();

@@ -81,6 +81,7 @@ static void begin_annotation(struct open_annotations *open, const char *name)
         open->names[open->count++] = name;
 }
 
+/* Passes the annotations up to a time. */
 static void pass_annotations(struct open_annotations *open, const struct mt_torch_snapshot *snapshot, int64_t time_us)
 {
     for (; open->passed < snapshot->annotation_count; open->passed++) {
@@ -94,6 +95,7 @@ static void pass_annotations(struct open_annotations *open, const struct mt_torc
     }
 }
 
+/* Finds the event that frees each allocation. */
 static void find_ends(struct lifetimes *lives, const struct mt_torch_snapshot *snapshot)
 {
     struct mt_number_map live;
