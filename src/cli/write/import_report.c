@@ -72,24 +72,23 @@ static void print_beginning(const struct mt_import_report *report)
 {
     char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     struct mt_text text = {0};
-    const struct mt_torch_tally *before = &report->before;
+    const struct mt_torch_before *before = &report->torch.before;
     if (report->entries == 0)
         mt_text_add(&text, "No events were recorded, which torch.cuda.memory._record_memory_history() begins. ");
     mt_text_add(&text, "Live before the first event: ");
-    add_count(&text, before->blocks_before, "block");
-    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_before, requested));
-    add_count(&text, before->segments_before, "segment");
-    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_before, reserved));
-    mt_text_add(&text, before->freed_before > 0 ? "; %" PRIu64 " of them were freed later." : ".",
-                before->freed_before);
-    if (report->lost_beginning)
+    add_count(&text, before->blocks, "block");
+    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_bytes, requested));
+    add_count(&text, before->segments, "segment");
+    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_bytes, reserved));
+    mt_text_add(&text, before->freed > 0 ? "; %" PRIu64 " of them were freed later." : ".", before->freed);
+    if (report->torch.lost_beginning)
         mt_text_add(&text,
                     " The beginning is lost: with %" PRIu64 " events the recording was full (max_entries), and "
                     "overwrote its oldest; what came and went until then is not in the file.",
                     report->entries);
-    else if (report->coverage.before_recorded > 0)
+    else if (before->recorded > 0)
         mt_text_add(&text, " An earlier recording saw %" PRIu64 " of them taken; its events are not in the file.",
-                    report->coverage.before_recorded);
+                    before->recorded);
     print_sentence(&text);
 }
 
@@ -132,7 +131,7 @@ static void print_rounding(const struct mt_imported_run *imported)
         &text,
         "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
         mt_format_bytes(allocated - requested_at_peak(imported), added));
-    if (imported->report->rounds_by_size)
+    if (imported->report->torch.rounds_by_size)
         mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
     print_sentence(&text);
 }
@@ -183,11 +182,11 @@ static json_t *json_of_events(const struct mt_import_report *report)
 
 static json_t *json_of_before(const struct mt_import_report *report)
 {
-    const struct mt_torch_tally *before = &report->before;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "blocks", (json_int_t)before->blocks_before, "requested_bytes",
-                     (json_int_t)before->requested_before, "freed", (json_int_t)before->freed_before, "recorded",
-                     (json_int_t)report->coverage.before_recorded, "segments", (json_int_t)before->segments_before,
-                     "reserved_bytes", (json_int_t)before->reserved_before);
+    const struct mt_torch_before *before = &report->torch.before;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "blocks", (json_int_t)before->blocks, "requested_bytes",
+                     (json_int_t)before->requested_bytes, "freed", (json_int_t)before->freed, "recorded",
+                     (json_int_t)before->recorded, "segments", (json_int_t)before->segments, "reserved_bytes",
+                     (json_int_t)before->reserved_bytes);
 }
 
 static json_t *json_of_contradictions(const struct mt_import_report *report)
@@ -202,7 +201,7 @@ static json_t *json_of_contradictions(const struct mt_import_report *report)
 
 static json_t *json_of_coverage(const struct mt_import_report *report)
 {
-    const struct mt_torch_coverage *coverage = &report->coverage;
+    const struct mt_import_coverage *coverage = &report->coverage;
     json_t *rows = json_array();
     for (size_t i = 0; i < report->uncovered_count; i++)
         json_array_append_new(rows, json_pack("{s:o, s:I, s:I}", "who", mt_json_text(report->uncovered[i].who), "bytes",
@@ -224,7 +223,7 @@ void mt_import_print_json(const struct mt_imported_run *imported)
     json_object_set_new(object, "seconds", json_real(imported->seconds));
     json_object_set_new(object, "events", json_integer((json_int_t)report->entries));
     json_object_set_new(object, "device",
-                        report->device != MT_TORCH_ANY_DEVICE ? json_integer(report->device) : json_null());
+                        report->device != MT_IMPORT_ANY_DEVICE ? json_integer(report->device) : json_null());
     json_object_set_new(object, "elsewhere", json_integer((json_int_t)report->elsewhere));
     json_object_set_new(object, "by_kind", json_of_events(report));
     mt_run_peaks_add_json(imported->peaks, object);
@@ -232,7 +231,7 @@ void mt_import_print_json(const struct mt_imported_run *imported)
         object, "rounding_bytes",
         json_integer((json_int_t)(imported->peaks->of[MT_MEASURE_ALLOCATED].bytes - requested_at_peak(imported))));
     json_object_set_new(object, "before", json_of_before(report));
-    json_object_set_new(object, "lost_beginning", json_boolean(report->lost_beginning));
+    json_object_set_new(object, "lost_beginning", json_boolean(report->torch.lost_beginning));
     json_object_set_new(object, "contradictions", json_of_contradictions(report));
     json_object_set_new(object, "categories", json_of_coverage(report));
     mt_json_print(object);
