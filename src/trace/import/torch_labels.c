@@ -45,8 +45,8 @@ struct caller {
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
     const struct mt_rules *rules;
-    struct mt_frugal_names frugal;
-    struct mt_sink sink; /* of frugal names */
+    struct mt_bounded_names bounded;
+    struct mt_sink sink; /* of bounded names */
     struct mt_foreign *foreign;
     struct mt_name_set *names;
     struct mt_forward_tape *tape;
@@ -202,8 +202,8 @@ struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *s
     struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
     labels->snapshot = snapshot;
     labels->rules = rules;
-    mt_frugal_names_create(&labels->frugal, sink);
-    labels->sink = mt_frugal_names_sink(&labels->frugal);
+    mt_bounded_names_create(&labels->bounded, sink);
+    labels->sink = mt_bounded_names_sink(&labels->bounded);
     labels->foreign = foreign;
     labels->names = mt_name_set_create();
     labels->tape = mt_forward_tape_create();
@@ -229,7 +229,7 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     lifetimes_release(&labels->lives);
     mt_forward_tape_destroy(labels->tape);
     mt_name_set_destroy(labels->names);
-    mt_frugal_names_release(&labels->frugal);
+    mt_bounded_names_release(&labels->bounded);
     free(labels);
 }
 
