@@ -30,17 +30,6 @@ static bool is_beginning_lost(uint64_t events, const struct mt_torch_before *bef
     return is_round(events) && (before->freed > 0 || before->recorded > 0);
 }
 
-static void report_labels(struct mt_torch_labels *labels, struct mt_import_report *out)
-{
-    struct mt_torch_uncovered uncovered[MT_IMPORT_MOST_UNCOVERED];
-    out->coverage = mt_torch_labels_coverage(labels);
-    out->torch.before.recorded = mt_torch_labels_recorded_before(labels);
-    out->uncovered_count = mt_torch_labels_uncovered(labels, MT_IMPORT_MOST_UNCOVERED, uncovered);
-    for (size_t i = 0; i < out->uncovered_count; i++)
-        out->uncovered[i] =
-            (struct mt_import_uncovered){mt_host_strdup(uncovered[i].who), uncovered[i].bytes, uncovered[i].blocks};
-}
-
 static void replay_with(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
                         struct mt_foreign *foreign, struct mt_import_report *out)
 {
@@ -64,7 +53,7 @@ static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const stru
     const struct mt_torch_labeler labeler = mt_torch_labels_labeler(labels);
     replay_with(snapshot, &labeler, foreign, out);
     mt_torch_labels_end(labels);
-    report_labels(labels, out);
+    mt_torch_labels_report(labels, out);
     mt_torch_labels_destroy(labels);
     out->torch.lost_beginning = is_beginning_lost(out->entries, &out->torch.before);
     out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
