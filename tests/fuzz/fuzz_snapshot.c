@@ -1,5 +1,6 @@
 /* Fuzzes the readers of snapshots: the bytes are a pickle or JSON, and its values become events. */
 #include "base/interner.h"
+#include "trace/import/import.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
 #include "trace/import/torch_labels.h"
@@ -17,10 +18,11 @@ static void replay(const struct mt_value *root, const struct mt_torch_snapshot *
     struct mt_torch_own *own = mt_torch_own_create(root, snapshot, &sink, own_foreign);
     const struct mt_torch_labeler reader = mt_torch_labels_labeler(labels), own_reader = mt_torch_own_labeler(own);
     struct mt_torch_tally tally;
-    struct mt_torch_uncovered uncovered[3];
+    struct mt_import_report report = {0};
     mt_torch_replay(snapshot, &reader, foreign, &tally);
     mt_torch_labels_end(labels);
-    mt_torch_labels_uncovered(labels, 3, uncovered);
+    mt_torch_labels_report(labels, &report);
+    mt_import_report_release(&report);
     mt_torch_replay(snapshot, &own_reader, own_foreign, &tally);
     mt_torch_own_end(own);
     mt_torch_own_destroy(own);

@@ -64,8 +64,8 @@ static const struct {
                       " localMemoryPoolSize INTEGER, localMemoryPoolUtilizedSize INTEGER,"
                       " importedMemoryPoolAddress INTEGER, importedMemoryPoolProcessId INTEGER)" MEMORY_WORDS,
                       "INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS (start, globalPid, deviceId, contextId, address, pc,"
-                      " bytes, memKind, memoryOperationType, name, streamId, localMemoryPoolAddress,"
-                      " localMemoryPoolSize, localMemoryPoolUtilizedSize)"
+                      " bytes, memKind, memoryOperationType, streamId, localMemoryPoolAddress,"
+                      " localMemoryPoolSize, localMemoryPoolUtilizedSize, name)"
                       " VALUES (?1, ?2, 0, ?3, ?4, 0, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
     [TABLE_KERNELS] = {"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL,"
                        " deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL,"
@@ -79,7 +79,7 @@ static const struct {
     [TABLE_RANGES] = {"CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL,"
                       " rangeId INTEGER, category INTEGER, color INTEGER, text TEXT, globalTid INTEGER,"
                       " endGlobalTid INTEGER, textId INTEGER, domainId INTEGER)",
-                      "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId)"
+                      "INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, text, domainId)"
                       " VALUES (?1, ?2, ?3, ?4, ?5, 0)"},
     [TABLE_STRINGS] = {"CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
                        "INSERT INTO StringIds (id, value) VALUES (?1, ?2)"},
@@ -141,24 +141,26 @@ static const char *block_name(struct nsys_export *export, uint32_t number)
     return export->names[number];
 }
 
+/* Binds the first parameters of a statement. */
+static void bind_integers(struct mt_statement *statement, const int64_t *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        mt_statement_bind_integer(statement, i + 1, values[i]);
+}
+
 static mt_status write_block(struct nsys_export *export, const struct mt_walk_event *event, int operation)
 {
     struct mt_statement *insert;
     mt_status status = insert_into(export, TABLE_MEMORY, &insert);
     if (status != MT_OK)
         return status;
-    mt_statement_bind_integer(insert, 1, (int64_t)event->time_ns);
-    mt_statement_bind_integer(insert, 2, THE_PROCESS);
-    mt_statement_bind_integer(insert, 3, THE_CONTEXT);
-    mt_statement_bind_integer(insert, 4, (int64_t)event->address);
-    mt_statement_bind_integer(insert, 5, (int64_t)event->block_bytes);
-    mt_statement_bind_integer(insert, 6, KIND_DEVICE);
-    mt_statement_bind_integer(insert, 7, operation);
-    mt_statement_bind_text(insert, 8, block_name(export, event->label));
-    mt_statement_bind_integer(insert, 9, event->stream);
-    mt_statement_bind_integer(insert, 10, (int64_t)(event->address - event->offset));
-    mt_statement_bind_integer(insert, 11, (int64_t) export->reserved_bytes);
-    mt_statement_bind_integer(insert, 12, (int64_t) export->allocated_bytes);
+    bind_integers(insert,
+                  (int64_t[]){(int64_t)event->time_ns, THE_PROCESS, THE_CONTEXT, (int64_t)event->address,
+                              (int64_t)event->block_bytes, KIND_DEVICE, operation, event->stream,
+                              (int64_t)(event->address - event->offset), (int64_t) export->reserved_bytes,
+                              (int64_t) export->allocated_bytes},
+                  11);
+    mt_statement_bind_text(insert, 12, block_name(export, event->label));
     return mt_statement_run(insert);
 }
 
@@ -178,7 +180,7 @@ static void bind_range_name(const struct nsys_export *export, struct mt_statemen
     else
         mt_text_add(&name, "%s",
                     thread == THREAD_PHASES ? mt_phase_name((mt_phase)number) : export->spans[number].path);
-    mt_statement_bind_text(insert, 4, mt_text_get(&name));
+    mt_statement_bind_text(insert, 5, mt_text_get(&name));
     mt_text_release(&name);
 }
 
@@ -191,11 +193,9 @@ static mt_status end_innermost(struct nsys_export *export, range_thread thread, 
     mt_status status = insert_into(export, TABLE_RANGES, &insert);
     if (status != MT_OK)
         return status;
-    mt_statement_bind_integer(insert, 1, (int64_t)range.start_ns);
-    mt_statement_bind_integer(insert, 2, (int64_t)time_ns);
-    mt_statement_bind_integer(insert, 3, PUSH_POP_RANGE);
+    bind_integers(insert, (int64_t[]){(int64_t)range.start_ns, (int64_t)time_ns, PUSH_POP_RANGE, THE_PROCESS + thread},
+                  4);
     bind_range_name(export, insert, thread, range.number);
-    mt_statement_bind_integer(insert, 5, THE_PROCESS + thread);
     return mt_statement_run(insert);
 }
 
@@ -311,13 +311,10 @@ static mt_status write_kernel(void *context, const struct mt_launch_row *launch)
         status = insert_into(export, TABLE_KERNELS, &insert);
     if (status != MT_OK)
         return status;
-    mt_statement_bind_integer(insert, 1, (int64_t)launch->start_ns);
-    mt_statement_bind_integer(insert, 2, (int64_t)(launch->start_ns + launch->duration_ns));
-    mt_statement_bind_integer(insert, 3, THE_CONTEXT);
-    mt_statement_bind_integer(insert, 4, launch->stream);
-    mt_statement_bind_integer(insert, 5, THE_PROCESS);
-    mt_statement_bind_integer(insert, 6, full);
-    mt_statement_bind_integer(insert, 7, brief);
+    bind_integers(insert,
+                  (int64_t[]){(int64_t)launch->start_ns, (int64_t)(launch->start_ns + launch->duration_ns), THE_CONTEXT,
+                              launch->stream, THE_PROCESS, full, brief},
+                  7);
     return mt_statement_run(insert);
 }
 

@@ -140,24 +140,24 @@ void mt_plain_open_list(struct mt_plain_writer *writer)
     open_value(writer, true);
 }
 
-void mt_plain_close_dict(struct mt_plain_writer *writer)
+static void close_value(struct mt_plain_writer *writer, bool is_list)
 {
-    assert(writer->depth > 0 && !writer->in_list[writer->depth - 1]);
+    assert(writer->depth > 0 && writer->in_list[writer->depth - 1] == is_list);
     bool is_empty = writer->counts[--writer->depth] == 0;
     if (is_json(writer))
-        put_text(writer, "}");
+        put_text(writer, is_list ? "]" : "}");
     else if (!is_empty)
-        put_byte(writer, PICKLE_SETITEMS);
+        put_byte(writer, is_list ? PICKLE_APPENDS : PICKLE_SETITEMS);
+}
+
+void mt_plain_close_dict(struct mt_plain_writer *writer)
+{
+    close_value(writer, false);
 }
 
 void mt_plain_close_list(struct mt_plain_writer *writer)
 {
-    assert(writer->depth > 0 && writer->in_list[writer->depth - 1]);
-    bool is_empty = writer->counts[--writer->depth] == 0;
-    if (is_json(writer))
-        put_text(writer, "]");
-    else if (!is_empty)
-        put_byte(writer, PICKLE_APPENDS);
+    close_value(writer, true);
 }
 
 static void put_pickle_text(struct mt_plain_writer *writer, const char *text, size_t bytes)

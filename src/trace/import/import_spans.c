@@ -7,42 +7,42 @@
 #include <inttypes.h>
 #include <string.h>
 
-void mt_frugal_names_create(struct mt_frugal_names *names, const struct mt_sink *sink)
+void mt_bounded_names_create(struct mt_bounded_names *names, const struct mt_sink *sink)
 {
     assert(sink->intern_label != NULL && sink->intern_span != NULL);
-    *names = (struct mt_frugal_names){.behind = *sink, .left_bytes = MT_FRUGAL_MOST_BYTES};
+    *names = (struct mt_bounded_names){.behind = *sink, .left_bytes = MT_MOST_PATH_BYTES};
     mt_number_map_create(&names->path_bytes);
 }
 
-void mt_frugal_names_release(struct mt_frugal_names *names)
+void mt_bounded_names_release(struct mt_bounded_names *names)
 {
     mt_number_map_release(&names->path_bytes);
 }
 
 static mt_label_id intern_label(void *context, const struct mt_label *label)
 {
-    struct mt_frugal_names *names = context;
+    struct mt_bounded_names *names = context;
     return names->behind.intern_label(names->behind.context, label);
 }
 
 static mt_category intern_category(void *context, const char *name)
 {
-    struct mt_frugal_names *names = context;
+    struct mt_bounded_names *names = context;
     return mt_sink_category(&names->behind, name);
 }
 
 static const char *category_name(void *context, mt_category category)
 {
-    struct mt_frugal_names *names = context;
+    struct mt_bounded_names *names = context;
     return mt_sink_category_name(&names->behind, category);
 }
 
 /* A span at the root takes no more bytes than its name in the file, so it is never refused. */
 static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
 {
-    struct mt_frugal_names *names = context;
+    struct mt_bounded_names *names = context;
     uint64_t bytes = 0, ignored;
-    assert(names->left_bytes <= MT_FRUGAL_MOST_BYTES);
+    assert(names->left_bytes <= MT_MOST_PATH_BYTES);
     mt_number_map_get(&names->path_bytes, parent, &bytes);
     bytes += strlen(name) + 1;
     if (parent != 0 && bytes > names->left_bytes)
@@ -55,7 +55,7 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     return span;
 }
 
-struct mt_sink mt_frugal_names_sink(struct mt_frugal_names *names)
+struct mt_sink mt_bounded_names_sink(struct mt_bounded_names *names)
 {
     return (struct mt_sink){.context = names,
                             .intern_label = intern_label,

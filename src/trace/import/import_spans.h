@@ -2,9 +2,9 @@
  *
  * A span's path has the names of all spans around it. So a file that nests spans deeply, or refers to one list of names again
  * and again, makes far more bytes of paths than it has itself. A span that would bring all paths beyond
- * MT_FRUGAL_MOST_BYTES becomes the span around it.
+ * MT_MOST_PATH_BYTES becomes the span around it.
  *
- *   labels, spans ──names──▶ mt_frugal_names ──▶ sink ◀──events── mt_foreign
+ *   labels, spans ──names──▶ mt_bounded_names ──▶ sink ◀──events── mt_foreign
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_IMPORT_SPANS_H
@@ -14,22 +14,22 @@
 #include "base/sink.h"
 #include "trace/import/call_stack.h"
 
-#define MT_FRUGAL_MOST_BYTES (UINT64_C(64) << 20)
+#define MT_MOST_PATH_BYTES (UINT64_C(64) << 20)
 
-/* Invariants: `path_bytes` has every span that was interned; left_bytes is MT_FRUGAL_MOST_BYTES less the sum of their paths,
+/* Invariants: `path_bytes` has every span that was interned; left_bytes is MT_MOST_PATH_BYTES less the sum of their paths,
  * or 0. */
-struct mt_frugal_names {
+struct mt_bounded_names {
     struct mt_sink behind;
     uint64_t left_bytes;
     struct mt_number_map path_bytes; /* by span */
 };
 
 /* Borrows the sink's context. Release the names after the last use of their sink. */
-void mt_frugal_names_create(struct mt_frugal_names *names, const struct mt_sink *sink);
-void mt_frugal_names_release(struct mt_frugal_names *names);
+void mt_bounded_names_create(struct mt_bounded_names *names, const struct mt_sink *sink);
+void mt_bounded_names_release(struct mt_bounded_names *names);
 
 /* Returns a sink that interns, and takes no events. Borrows `names`. */
-struct mt_sink mt_frugal_names_sink(struct mt_frugal_names *names);
+struct mt_sink mt_bounded_names_sink(struct mt_bounded_names *names);
 
 /* Returns the span of a call stack: its functions of Python, outermost first, from the first call of a module on, without
  * those of libraries. A function has its line, and its file where that changes:

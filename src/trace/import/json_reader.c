@@ -34,14 +34,6 @@ struct reader {
     size_t scratch_bytes;
 };
 
-bool mt_json_is_one(const unsigned char *data, size_t length)
-{
-    size_t at = 0;
-    while (at < length && (data[at] == ' ' || data[at] == '\t' || data[at] == '\n' || data[at] == '\r'))
-        at++;
-    return at < length && (data[at] == '{' || data[at] == '[');
-}
-
 /* Fails at the next byte, with the byte and the thing that should come there. */
 static mt_status fail_here(const struct reader *reader, const char *expected)
 {
@@ -56,6 +48,13 @@ static void skip_space(struct reader *reader)
     while (reader->at < reader->end &&
            (*reader->at == ' ' || *reader->at == '\n' || *reader->at == '\r' || *reader->at == '\t'))
         reader->at++;
+}
+
+bool mt_json_is_one(const unsigned char *data, size_t length)
+{
+    struct reader reader = {.data = data, .at = data, .end = data + length};
+    skip_space(&reader);
+    return reader.at < reader.end && (*reader.at == '{' || *reader.at == '[');
 }
 
 /* Steps over the byte and returns true, if it is the next one. */

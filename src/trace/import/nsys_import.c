@@ -271,9 +271,9 @@ static void report(const struct nsys *nsys, struct mt_import_report *out)
 static mt_status replay(const struct mt_import_input *input, const struct mt_sink *sink, struct mt_import_report *out)
 {
     struct nsys nsys = {0};
-    struct mt_frugal_names frugal;
-    mt_frugal_names_create(&frugal, sink);
-    const struct mt_sink names = mt_frugal_names_sink(&frugal);
+    struct mt_bounded_names bounded;
+    mt_bounded_names_create(&bounded, sink);
+    const struct mt_sink names = mt_bounded_names_sink(&bounded);
     nsys.foreign = mt_foreign_create(sink);
     nsys.labels = mt_plain_labels_create(input->rules, &names);
     nsys.ranges = ranges_create(&names, nsys.foreign, nsys.labels);
@@ -282,7 +282,7 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
     ranges_destroy(nsys.ranges);
     mt_plain_labels_destroy(nsys.labels);
     mt_foreign_destroy(nsys.foreign);
-    mt_frugal_names_release(&frugal);
+    mt_bounded_names_release(&bounded);
     mt_nsys_tables_close(&nsys.tables);
     return status;
 }

@@ -138,24 +138,30 @@ static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
     static const char *const with_value[] = {"function", "file",     "line",       "native", "operator",
                                              "node",     "metadata", "annotation", "size",   "phase"};
-    static const char *const alone[] = {"before",        "recorded",        "outlives",         "temporary",
-                                        "forward-known", "forward-unknown", "halves-parameter", "undone"};
+    enum { SWITCHES = 8 };
+    const struct {
+        const char *name;
+        int *field, value;
+    } switches[SWITCHES] = {{"before", &rule->before, 1},
+                            {"recorded", &rule->before, 0},
+                            {"outlives", &rule->outlives, 1},
+                            {"temporary", &rule->outlives, 0},
+                            {"forward-known", &rule->forward_known, 1},
+                            {"forward-unknown", &rule->forward_known, 0},
+                            {"halves-parameter", &rule->parameter, 1},
+                            {"undone", &rule->of_undone, 1}};
+    const char *names[SWITCHES];
     if (line->has_value)
         return mt_fail_unknown("condition with a value", line->name, with_value,
                                sizeof with_value / sizeof with_value[0]);
-    if (strcmp(line->name, "before") == 0 || strcmp(line->name, "recorded") == 0)
-        rule->before = line->name[0] == 'b';
-    else if (strcmp(line->name, "forward-known") == 0 || strcmp(line->name, "forward-unknown") == 0)
-        rule->forward_known = strcmp(line->name, "forward-known") == 0;
-    else if (strcmp(line->name, "outlives") == 0 || strcmp(line->name, "temporary") == 0)
-        rule->outlives = line->name[0] == 'o';
-    else if (strcmp(line->name, "halves-parameter") == 0)
-        rule->parameter = 1;
-    else if (strcmp(line->name, "undone") == 0)
-        rule->of_undone = true;
-    else
-        return mt_fail_unknown("condition without a value", line->name, alone, sizeof alone / sizeof alone[0]);
-    return MT_OK;
+    for (size_t i = 0; i < SWITCHES; i++) {
+        names[i] = switches[i].name;
+        if (strcmp(line->name, names[i]) != 0)
+            continue;
+        *switches[i].field = switches[i].value;
+        return MT_OK;
+    }
+    return mt_fail_unknown("condition without a value", line->name, names, SWITCHES);
 }
 
 static mt_status read_condition(struct line *line, struct mt_rule *rule)

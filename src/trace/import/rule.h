@@ -34,7 +34,7 @@ struct mt_rule_answer {
 struct mt_rule {
     char *function, *file; /* of one frame of Python, with a line in [line_low, line_high] */
     int64_t line_low, line_high;
-    bool of_undone;  /* that frame is of the operator that is undone, and not of the block's own stack */
+    int of_undone;   /* 0 or 1: that frame is of the operator that is undone, and not of the block's own stack */
     char *native;    /* a frame of C++ */
     char *operation; /* an operator of PyTorch */
     char *node;      /* the node of autograd; "" if there is none */

@@ -30,41 +30,30 @@ static bool is_beginning_lost(uint64_t events, const struct mt_torch_before *bef
     return is_round(events) && (before->freed > 0 || before->recorded > 0);
 }
 
-static void report_labels(struct mt_torch_labels *labels, struct mt_import_report *out)
+static void replay_with(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
+                        struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_uncovered uncovered[MT_IMPORT_MOST_UNCOVERED];
-    out->coverage = mt_torch_labels_coverage(labels);
-    out->torch.before.recorded = mt_torch_labels_recorded_before(labels);
-    out->uncovered_count = mt_torch_labels_uncovered(labels, MT_IMPORT_MOST_UNCOVERED, uncovered);
-    for (size_t i = 0; i < out->uncovered_count; i++)
-        out->uncovered[i] =
-            (struct mt_import_uncovered){mt_host_strdup(uncovered[i].who), uncovered[i].bytes, uncovered[i].blocks};
-}
-
-static void report_tally(const struct mt_torch_snapshot *snapshot, const struct mt_torch_tally *tally,
-                         struct mt_import_report *out)
-{
+    struct mt_torch_tally tally;
+    mt_torch_replay(snapshot, labeler, foreign, &tally);
     out->device = snapshot->device;
     out->elsewhere = snapshot->elsewhere;
     for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
         mt_import_count(out,
                         action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action),
-                        tally->events[action]);
+                        tally.events[action]);
     assert(out->entries == snapshot->event_count);
-    out->ends_refused = tally->ends_refused;
-    out->torch.before = tally->before;
+    out->ends_refused = tally.ends_refused;
+    out->torch.before = tally.before;
 }
 
 static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
                             const struct mt_sink *sink, struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_tally tally;
     struct mt_torch_labels *labels = mt_torch_labels_create(snapshot, rules, sink, foreign);
     const struct mt_torch_labeler labeler = mt_torch_labels_labeler(labels);
-    mt_torch_replay(snapshot, &labeler, foreign, &tally);
+    replay_with(snapshot, &labeler, foreign, out);
     mt_torch_labels_end(labels);
-    report_tally(snapshot, &tally, out);
-    report_labels(labels, out);
+    mt_torch_labels_report(labels, out);
     mt_torch_labels_destroy(labels);
     out->torch.lost_beginning = is_beginning_lost(out->entries, &out->torch.before);
     out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
@@ -73,13 +62,11 @@ static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const stru
 static void replay_own(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
                        const struct mt_sink *sink, struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_tally tally;
     struct mt_torch_own *own = mt_torch_own_create(root, snapshot, sink, foreign);
     const struct mt_torch_labeler labeler = mt_torch_own_labeler(own);
-    mt_torch_replay(snapshot, &labeler, foreign, &tally);
+    replay_with(snapshot, &labeler, foreign, out);
     mt_torch_own_end(own);
     mt_torch_own_destroy(own);
-    report_tally(snapshot, &tally, out);
     out->kind = MT_IMPORT_OWN;
 }
 
@@ -100,10 +87,11 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
 {
     const struct mt_value *root = mt_document_root(state->document);
     if (!mt_torch_snapshot_is_one(root))
-        return mt_fail(MT_BAD_TRACE,
-                       "it is %s, but no memory snapshot of PyTorch: that is a dict with \"segments\" and "
-                       "\"device_traces\", as torch.cuda.memory._dump_snapshot() writes it",
-                       mt_document_format(state->document));
+        return mt_fail(
+            MT_BAD_TRACE,
+            "its %s is no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
+            "torch.cuda.memory._dump_snapshot() writes it",
+            mt_document_format(state->document));
     mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
     if (status == MT_OK)
         mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);

@@ -39,14 +39,13 @@ struct caller {
     mt_span_id span;
     bool has_span;
     uint64_t other_bytes, other_blocks;
-    char *who; /* NULL: not described yet */
 };
 
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
     const struct mt_rules *rules;
-    struct mt_frugal_names frugal;
-    struct mt_sink sink; /* of frugal names */
+    struct mt_bounded_names bounded;
+    struct mt_sink sink; /* of bounded names */
     struct mt_foreign *foreign;
     struct mt_name_set *names;
     struct mt_forward_tape *tape;
@@ -202,8 +201,8 @@ struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *s
     struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
     labels->snapshot = snapshot;
     labels->rules = rules;
-    mt_frugal_names_create(&labels->frugal, sink);
-    labels->sink = mt_frugal_names_sink(&labels->frugal);
+    mt_bounded_names_create(&labels->bounded, sink);
+    labels->sink = mt_bounded_names_sink(&labels->bounded);
     labels->foreign = foreign;
     labels->names = mt_name_set_create();
     labels->tape = mt_forward_tape_create();
@@ -221,7 +220,6 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     for (size_t i = 0; i < labels->caller_count; i++) {
         mt_call_stack_release(&labels->callers[i].stack);
         mt_rule_choice_release(&labels->callers[i].choice);
-        free(labels->callers[i].who);
     }
     free(labels->callers);
     mt_number_map_release(&labels->caller_numbers);
@@ -229,7 +227,7 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     lifetimes_release(&labels->lives);
     mt_forward_tape_destroy(labels->tape);
     mt_name_set_destroy(labels->names);
-    mt_frugal_names_release(&labels->frugal);
+    mt_bounded_names_release(&labels->bounded);
     free(labels);
 }
 
@@ -398,17 +396,7 @@ void mt_torch_labels_end(struct mt_torch_labels *labels)
         mt_foreign_step_end(labels->foreign, labels->time_ns);
 }
 
-struct mt_import_coverage mt_torch_labels_coverage(const struct mt_torch_labels *labels)
-{
-    return labels->coverage;
-}
-
-uint64_t mt_torch_labels_recorded_before(const struct mt_torch_labels *labels)
-{
-    return labels->recorded_before;
-}
-
-/* Describes a caller as conditions of a rule: its innermost frame of Python, its operator and its node. */
+/* Describes a caller, for the user to free, as conditions of a rule: its innermost frame of Python, its operator and its node. */
 static char *describe(const struct caller *caller)
 {
     struct mt_text text = {0};
@@ -433,20 +421,19 @@ static int compare_uncovered(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a, b);
 }
 
-size_t mt_torch_labels_uncovered(struct mt_torch_labels *labels, size_t limit, struct mt_torch_uncovered *out)
+void mt_torch_labels_report(const struct mt_torch_labels *labels, struct mt_import_report *out)
 {
-    struct caller **found = mt_host_alloc((labels->caller_count + 1) * sizeof *found);
+    const struct caller **found = mt_host_alloc((labels->caller_count + 1) * sizeof *found);
     size_t count = 0;
     for (size_t i = 0; i < labels->caller_count; i++)
         if (labels->callers[i].other_blocks > 0)
             found[count++] = &labels->callers[i];
     qsort(found, count, sizeof *found, compare_uncovered);
-    count = count < limit ? count : limit;
-    for (size_t i = 0; i < count; i++) {
-        if (found[i]->who == NULL)
-            found[i]->who = describe(found[i]);
-        out[i] = (struct mt_torch_uncovered){found[i]->who, found[i]->other_bytes, found[i]->other_blocks};
-    }
+    out->uncovered_count = count < MT_IMPORT_MOST_UNCOVERED ? count : MT_IMPORT_MOST_UNCOVERED;
+    for (size_t i = 0; i < out->uncovered_count; i++)
+        out->uncovered[i] =
+            (struct mt_import_uncovered){describe(found[i]), found[i]->other_bytes, found[i]->other_blocks};
+    out->coverage = labels->coverage;
+    out->torch.before.recorded = labels->recorded_before;
     free(found);
-    return count;
 }

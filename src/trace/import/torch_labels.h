@@ -24,18 +24,8 @@ struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels);
 /* Ends the last step. Call it after the replay. */
 void mt_torch_labels_end(struct mt_torch_labels *labels);
 
-/* Return how many blocks got a category, and how many of those that were live before the first event have a call stack: an
- * earlier recording saw them taken. */
-struct mt_import_coverage mt_torch_labels_coverage(const struct mt_torch_labels *labels);
-uint64_t mt_torch_labels_recorded_before(const struct mt_torch_labels *labels);
-
-/* A call stack whose blocks got no category. */
-struct mt_torch_uncovered {
-    const char *who; /* "function=forward file=model.py line=12 operator=mul_Tensor"; the labels' */
-    uint64_t bytes, blocks;
-};
-
-/* Sets out[] to the `limit` call stacks with most bytes, largest first. Returns their number, which may be smaller. */
-size_t mt_torch_labels_uncovered(struct mt_torch_labels *labels, size_t limit, struct mt_torch_uncovered *out);
+/* Fills in the report's coverage, the call stacks with most bytes without a category, largest first, and the number of blocks
+ * from before the first event that an earlier recording saw taken. */
+void mt_torch_labels_report(const struct mt_torch_labels *labels, struct mt_import_report *out);
 
 #endif

@@ -12,7 +12,7 @@
  * refers to one list often. */
 struct mt_torch_own {
     const struct mt_torch_snapshot *snapshot;
-    struct mt_frugal_names names;
+    struct mt_bounded_names names;
     struct mt_sink sink; /* of `names` */
     struct mt_foreign *foreign;
     const struct mt_value *annotations;
@@ -42,8 +42,8 @@ struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const stru
 {
     struct mt_torch_own *own = mt_host_alloc(sizeof *own);
     own->snapshot = snapshot;
-    mt_frugal_names_create(&own->names, sink);
-    own->sink = mt_frugal_names_sink(&own->names);
+    mt_bounded_names_create(&own->names, sink);
+    own->sink = mt_bounded_names_sink(&own->names);
     own->foreign = foreign;
     own->annotations = mt_value_find(root, "external_annotations");
     mt_number_map_create(&own->spans);
@@ -56,7 +56,7 @@ void mt_torch_own_destroy(struct mt_torch_own *own)
     if (own == NULL)
         return;
     mt_number_map_release(&own->spans);
-    mt_frugal_names_release(&own->names);
+    mt_bounded_names_release(&own->names);
     free(own);
 }
 
