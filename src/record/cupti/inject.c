@@ -6,7 +6,6 @@
  * it answers so to `memtrace record`. If it can record nothing, it leaves CUPTI to others. */
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
-#include "device/cupti/kernel_name.h"
 #include "record/cupti/cuda_calls.h"
 #include "record/cupti/nvtx_ranges.h"
 #include "record/process_run.h"
