@@ -230,10 +230,8 @@ static mt_status read_runs(struct mt_trace *trace)
 /* Reads all runs from one state of the file: another process may begin to write it just now. */
 static mt_status load_runs(struct mt_trace *trace)
 {
-    mt_status status = mt_database_begin_reading(trace->database);
-    if (status != MT_OK)
-        return status;
-    status = read_runs(trace);
+    MT_TRY(mt_database_begin_reading(trace->database));
+    mt_status status = read_runs(trace);
     mt_database_end_reading(trace->database);
     return status;
 }

@@ -103,11 +103,8 @@ static mt_status add_allocation(const struct mt_statement *row, const struct mt_
 {
     uint32_t label;
     uint64_t bytes;
-    mt_status status = mt_query_label_number(row, 0, limits, &label);
-    if (status == MT_OK)
-        status = mt_query_natural(row, 1, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_query_label_number(row, 0, limits, &label));
+    MT_TRY(mt_query_natural(row, 1, &bytes));
     assert(label < limits->labels);
     sums[label].allocations++;
     sums[label].allocated_bytes += bytes;

@@ -100,11 +100,8 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
 {
     int64_t bytes[READING_COUNT] = {[DRIVER_USED] = -1, [FREE] = -1, [TOTAL] = -1};
     *out = (struct mt_used_row){0};
-    mt_status status = read_readings(trace, run, bytes, &out->step);
-    if (status == MT_OK)
-        status = check_readings(run, bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_readings(trace, run, bytes, &out->step));
+    MT_TRY(check_readings(run, bytes));
     if (bytes[DRIVER_USED] < 0)
         return mt_fail(MT_USAGE, "run %" PRId64 " was on %s, where no driver tells what the process holds", run->id,
                        run->device);

@@ -150,8 +150,8 @@ static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, s
 static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
 {
     struct cutoff wanted;
-    mt_status status = find_cutoff(trace, run, limit, &wanted);
-    return status == MT_OK ? rank_events(trace, run, wanted, ranking) : status;
+    MT_TRY(find_cutoff(trace, run, limit, &wanted));
+    return rank_events(trace, run, wanted, ranking);
 }
 
 /* Reads the rows of alloc events, in the order of the ids. */
@@ -204,10 +204,9 @@ static mt_status rank_peak(struct mt_trace *trace, const struct mt_run *run, mt_
 
 static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, struct ranking *ranking)
 {
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < ranking->count && status == MT_OK; i++)
-        status = mt_trace_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
-    return status;
+    for (size_t i = 0; i < ranking->count; i++)
+        MT_TRY(mt_trace_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step));
+    return MT_OK;
 }
 
 mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,

@@ -211,12 +211,10 @@ static mt_status read_number(const struct mt_statement *row, int column, uint64_
 
 static mt_status read_sizes(const struct mt_statement *row, struct mt_walk_event *out)
 {
-    mt_status status = mt_query_natural(row, TIME_NS, &out->time_ns);
-    if (status == MT_OK)
-        status = mt_query_natural(row, VALUE, &out->value);
-    if (status == MT_OK)
-        status = mt_query_natural(row, BLOCK_BYTES, &out->block_bytes);
-    return status == MT_OK ? mt_query_natural(row, OFFSET, &out->offset) : status;
+    MT_TRY(mt_query_natural(row, TIME_NS, &out->time_ns));
+    MT_TRY(mt_query_natural(row, VALUE, &out->value));
+    MT_TRY(mt_query_natural(row, BLOCK_BYTES, &out->block_bytes));
+    return mt_query_natural(row, OFFSET, &out->offset);
 }
 
 /* Reads the columns of the event's row. */
