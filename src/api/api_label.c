@@ -102,8 +102,7 @@ static int layer_of(const char *name, int outer)
 
 static void push(struct mt_api_thread *thread, struct mt_api_place place)
 {
-    thread->places = mt_host_room(thread->places, thread->depth, sizeof *thread->places);
-    thread->places[thread->depth++] = place;
+    *MT_HOST_ADD(thread->places, thread->depth) = place;
 }
 
 static mt_status check_name(const char *what, const char *name)

@@ -24,8 +24,7 @@ struct ids {
 
 static void ids_add(struct ids *ids, int64_t id)
 {
-    ids->data = mt_host_room(ids->data, ids->count, sizeof *ids->data);
-    ids->data[ids->count++] = id;
+    *MT_HOST_ADD(ids->data, ids->count) = id;
 }
 
 /* Reads one unsigned LEB128 number; false if the bytes end within it or it does not fit. */
@@ -193,8 +192,7 @@ static mt_status begin_block(void *context, const struct mt_row *row)
         return fail_on_event(block.alloc_event, "makes the blocks of its run sum to 2^63 bytes or more");
     list->total_bytes += block.block_bytes;
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = block;
+    *MT_HOST_ADD(list->rows, list->count) = block;
     assert(list->by_alloc.count <= list->count && list->total_bytes <= INT64_MAX);
     return MT_OK;
 }

@@ -235,8 +235,7 @@ static mt_status add_mark(void *context, const struct mt_row *row)
     struct mark_list *list = context;
     struct mt_mark_row mark;
     MT_TRY(read_mark(row, list, &mark));
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = mark;
+    *MT_HOST_ADD(list->rows, list->count) = mark;
     return MT_OK;
 }
 

@@ -116,8 +116,7 @@ static mt_status add_part(const struct mt_statement *row, struct part_list *list
                                .mapped_event = mapped,
                                .unmapped_event = unmapped > mapped && unmapped < list->range.end ? unmapped : 0};
     MT_TRY(read_size(row, list, &part));
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = part;
+    *MT_HOST_ADD(list->rows, list->count) = part;
     return MT_OK;
 }
 
@@ -153,8 +152,7 @@ mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run 
                                         " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
                                         &statement);
     while (mt_statement_next(statement, &status)) {
-        numbers = mt_host_room(numbers, count, sizeof *numbers);
-        numbers[count++] = (uint32_t)mt_statement_integer(statement, 0);
+        *MT_HOST_ADD(numbers, count) = (uint32_t)mt_statement_integer(statement, 0);
     }
     mt_statement_finalize(statement);
     return mt_query_hand_over(status, numbers, count, out_numbers, out_count);

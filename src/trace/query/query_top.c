@@ -38,8 +38,7 @@ static void ranking_sort(struct ranking *ranking)
 
 static void ranking_append(struct ranking *ranking, const struct mt_top_row *row)
 {
-    ranking->rows = mt_host_room(ranking->rows, ranking->count, sizeof *ranking->rows);
-    ranking->rows[ranking->count++] = *row;
+    *MT_HOST_ADD(ranking->rows, ranking->count) = *row;
 }
 
 static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const struct mt_top_row *row)

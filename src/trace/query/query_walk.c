@@ -71,8 +71,7 @@ static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row
         return mt_fail(MT_BAD_TRACE,
                        "the trace is damaged: span %" PRId64 " in span %" PRId64 " comes where span %zu is expected",
                        id, parent, *count);
-    *rows = mt_host_room(*rows, *count, sizeof **rows);
-    (*rows)[(*count)++] = (struct mt_span_row){
+    *MT_HOST_ADD(*rows, *count) = (struct mt_span_row){
         .parent = (uint32_t)parent, .name = mt_query_text(trace, row, 2), .path = mt_query_text(trace, row, 3)};
     return MT_OK;
 }
@@ -83,9 +82,10 @@ mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struc
     struct mt_statement *statement;
     mt_status status =
         mt_query_prepare(trace, run, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id", &statement);
-    struct mt_span_row *rows = mt_host_room(NULL, 0, sizeof *rows);
-    size_t count = 1;
-    rows[0] = (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
+    struct mt_span_row *rows = NULL;
+    size_t count = 0;
+    *MT_HOST_ADD(rows, count) =
+        (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
     while (mt_statement_next(statement, &status))
         status = add_span(trace, statement, &rows, &count);
     mt_statement_finalize(statement);

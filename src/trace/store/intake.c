@@ -33,10 +33,8 @@ static void note_label(void *context, uint32_t number, const char *category, mt_
 {
     struct mt_intake *intake = context;
     mt_summary_add_label(intake->summary, number, category, phase);
-    for (; intake->label_count <= number; intake->label_count++) {
-        intake->label_spans = mt_host_room(intake->label_spans, intake->label_count, sizeof *intake->label_spans);
-        intake->label_spans[intake->label_count] = 0;
-    }
+    while (intake->label_count <= number)
+        *MT_HOST_ADD(intake->label_spans, intake->label_count) = 0;
     intake->label_spans[number] = span;
 }
 
