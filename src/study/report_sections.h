@@ -14,7 +14,6 @@ mt_status mt_report_largest(struct mt_report *report);
 mt_status mt_report_kernels(struct mt_report *report);
 mt_status mt_report_dtypes(struct mt_report *report);
 mt_status mt_report_accumulation(struct mt_report *report);
-mt_status mt_report_sources(struct mt_report *report);
 
 /* The peaks of runs of one precision ("off", "bf16"), for two of the sections. */
 void mt_report_peak_tables(struct mt_report *report, const char *autocast);
