@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "model/settings.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 const char *const mt_study_precision_names[] = {
@@ -18,30 +19,25 @@ size_t mt_attention_grid_count(const struct mt_attention_grid *grid)
     return grid->precisions.count * mt_attention_grid_part(grid);
 }
 
-struct mt_attention_case mt_attention_grid_case(const struct mt_attention_grid *grid, mt_study_precision precision,
-                                                int64_t width, int64_t length, mt_attention_kind variant)
-{
-    return (struct mt_attention_case){.batch = grid->batch,
-                                      .heads = grid->heads,
-                                      .d_model = width,
-                                      .seq = length,
-                                      .attention = variant,
-                                      .dtype = precision == MT_STUDY_BF16 ? MT_BF16 : MT_F32,
-                                      .math = precision == MT_STUDY_TF32 ? MTK_MATH_TF32 : MTK_MATH_FP32,
-                                      .repeats = grid->repeats,
-                                      .seed = (uint64_t)grid->seed};
-}
-
 struct mt_attention_case mt_attention_grid_cell(const struct mt_attention_grid *grid, size_t number)
 {
+    assert(number < mt_attention_grid_count(grid));
     size_t variant = number % grid->variants.count;
     number /= grid->variants.count;
     size_t length = number % grid->lengths.count;
     number /= grid->lengths.count;
     size_t width = number % grid->widths.count, precision = number / grid->widths.count;
-    return mt_attention_grid_case(grid, (mt_study_precision)grid->precisions.values[precision],
-                                  grid->widths.values[width], grid->lengths.values[length],
-                                  (mt_attention_kind)grid->variants.values[variant]);
+    bool is_bf16 = grid->precisions.values[precision] == MT_STUDY_BF16,
+         is_tf32 = grid->precisions.values[precision] == MT_STUDY_TF32;
+    return (struct mt_attention_case){.batch = grid->batch,
+                                      .heads = grid->heads,
+                                      .d_model = grid->widths.values[width],
+                                      .seq = grid->lengths.values[length],
+                                      .attention = (mt_attention_kind)grid->variants.values[variant],
+                                      .dtype = is_bf16 ? MT_BF16 : MT_F32,
+                                      .math = is_tf32 ? MTK_MATH_TF32 : MTK_MATH_FP32,
+                                      .repeats = grid->repeats,
+                                      .seed = (uint64_t)grid->seed};
 }
 
 static void add_context(const struct mt_attention_case *cell, mt_status status)

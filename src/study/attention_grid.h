@@ -31,10 +31,6 @@ size_t mt_attention_grid_part(const struct mt_attention_grid *grid);
 /* The cell of that number; the variant counts fastest, then the length. */
 struct mt_attention_case mt_attention_grid_cell(const struct mt_attention_grid *grid, size_t number);
 
-/* The case with everything of the grid and these. */
-struct mt_attention_case mt_attention_grid_case(const struct mt_attention_grid *grid, mt_study_precision precision,
-                                                int64_t width, int64_t length, mt_attention_kind variant);
-
 /* MT_USAGE for the first cell that can't be run. */
 mt_status mt_attention_grid_check(const struct mt_attention_grid *grid);
 

@@ -3,7 +3,7 @@
 #define MT_STUDY_ATTENTION_SESSION_H
 
 #include "alloc/alloc.h"
-#include "study/attention_study.h"
+#include "study/attention_grid.h"
 
 struct mt_recorder;
 
@@ -37,5 +37,17 @@ mt_status mt_attention_session_run(struct mt_attention_session *session, const s
 
 /* Leaves the trace in order. The device stays open. */
 mt_status mt_attention_session_close(struct mt_attention_session *session);
+
+/* The longest sequence that a run can have, and the step in which longest ones are looked for. */
+enum { MT_STUDY_LONGEST = 1 << 24, MT_STUDY_LENGTH_STEP = 256 };
+
+/* The shortest sequence at which terms of size T² are more than half of what is kept, by formula; -1: there is none. */
+int64_t mt_attention_square_from(const struct mt_attention_case *study);
+
+/* Sets *out to the longest sequence, in steps of MT_STUDY_LENGTH_STEP, whose forward and backward fit into so many bytes,
+ * each length that was tried being simulated; 0: not even the shortest. That a longer one does not fit where a shorter one
+ * did not is relied on. */
+mt_status mt_attention_longest(const struct mt_attention_case *study, const struct mt_alloc_settings *alloc,
+                               uint64_t capacity_bytes, int64_t *out);
 
 #endif

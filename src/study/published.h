@@ -6,6 +6,7 @@
 #define MT_STUDY_PUBLISHED_H
 
 #include "analysis/run_settings.h"
+#include "study/attention_study.h"
 
 /* One configuration. Texts are spelled as the settings of a run are. */
 struct mt_published_cell {
@@ -37,5 +38,22 @@ struct mt_published_largest {
 /* Of the cell's length and mode; NULL where the tables have none. */
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell,
                                                              const char *category);
+
+/* One attention layer in PyTorch 2.11 on an H200, batch 8, one head, fp32 with products in TF32, and bf16; not with every
+ * variant in each (tests/data/pytorch_h200.json). Its program with torch.softmax stands for ours with softmax, and
+ * scaled_dot_product_attention for flash. Memory is of torch.cuda.memory_allocated with the two workspaces of 32 MiB that it
+ * held. */
+struct mt_attention_peer {
+    mt_dtype dtype;
+    int64_t d_model, seq;
+    mt_attention_kind attention;
+    double kept_mib, peak_mib, forward_ms, backward_ms;
+};
+
+/* Returns the cell of a case; NULL if it was not measured. Cases in fp32 and in TF32 have the same. */
+const struct mt_attention_peer *mt_attention_peer_find(const struct mt_attention_case *study);
+
+/* Returns bytes without the workspaces, of MiB with them. */
+uint64_t mt_attention_peer_bytes(double mib);
 
 #endif
