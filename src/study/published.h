@@ -44,9 +44,6 @@ const struct mt_published_largest *mt_published_largest_find(const struct mt_pub
  * scaled_dot_product_attention for flash. Memory is of torch.cuda.memory_allocated with the two workspaces of 32 MiB that it
  * held. */
 struct mt_attention_peer {
-    mt_dtype dtype;
-    int64_t d_model, seq;
-    mt_attention_kind attention;
     double kept_mib, peak_mib, forward_ms, backward_ms;
 };
 

@@ -90,45 +90,53 @@ static const struct mt_field tensor_fields[] = {
 };
 static const struct mt_row_type tensor_type = MT_ROW_TYPE(struct tensor_row, tensor_fields);
 
-/* "parameters, loss and gradients" of the tensors of that precision under autocast; how many there are. */
-static size_t add_names(struct mt_text *out, const struct labels *labels, const char *dtype)
+/* Fills in the tensors that a run under autocast had; returns how many. */
+static size_t find_tensors(const struct labels *baseline, const struct labels *autocast, struct tensor_row *out)
+{
+    size_t count = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        const struct mt_label_row *label = find(autocast, &tensors[i]);
+        if (label != NULL)
+            out[count++] = (struct tensor_row){tensors[i].what, *label, dtype_of(baseline, &tensors[i]),
+                                               dtype_of(autocast, &tensors[i])};
+    }
+    return count;
+}
+
+/* Adds "parameters, loss and gradients" of the tensors of that dtype under autocast; returns how many there are. */
+static size_t add_names(struct mt_text *out, const struct tensor_row *rows, size_t count, const char *dtype)
 {
     size_t total = 0, index = 0;
-    const char *found[TENSORS];
-    for (int i = 0; i < TENSORS; i++) {
-        found[i] = dtype_of(labels, &tensors[i]);
-        total += found[i] != NULL && strcmp(found[i], dtype) == 0;
-    }
-    for (int i = 0; i < TENSORS; i++)
-        if (found[i] != NULL && strcmp(found[i], dtype) == 0) {
+    for (size_t i = 0; i < count; i++)
+        total += strcmp(rows[i].autocast, dtype) == 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].autocast, dtype) == 0) {
             mt_report_join(out, index++, total);
-            mt_text_add(out, "%s", tensors[i].what);
+            mt_text_add(out, "%s", rows[i].what);
         }
     return total;
 }
 
-static bool is_dtype(const struct labels *labels, const char *what, const char *dtype)
+static bool is_dtype(const struct tensor_row *rows, size_t count, const char *what, const char *dtype)
 {
-    for (int i = 0; i < TENSORS; i++) {
-        const char *found = strcmp(tensors[i].what, what) == 0 ? dtype_of(labels, &tensors[i]) : NULL;
-        if (found != NULL)
-            return strcmp(found, dtype) == 0;
-    }
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].what, what) == 0)
+            return strcmp(rows[i].autocast, dtype) == 0;
     return false;
 }
 
-/* Why, where it is so: what autocast casts, and what it must not. */
-static void say_reasons(struct mt_page *page, const struct labels *labels)
+/* Gives the reasons, where they hold: what autocast casts, and what it must not. */
+static void say_reasons(struct mt_page *page, const struct tensor_row *rows, size_t count)
 {
     struct mt_text narrow = {0}, wide = {0};
-    if (add_names(&narrow, labels, "bf16") > 0 && add_names(&wide, labels, "fp32") > 0)
+    if (add_names(&narrow, rows, count, "bf16") > 0 && add_names(&wide, rows, count, "fp32") > 0)
         mt_page_say(page, "Under autocast these are bf16: %s. These are fp32: %s.", narrow.data, wide.data);
-    if (is_dtype(labels, "parameters", "fp32") && is_dtype(labels, "logits", "bf16"))
+    if (is_dtype(rows, count, "parameters", "fp32") && is_dtype(rows, count, "logits", "bf16"))
         mt_page_say(page, "Matrix products take copies of their operands in bf16, so what they make is bf16, too, the "
                           "logits among it; the parameters themselves stay fp32, and so does the gradient that is kept "
                           "of each.");
-    if (is_dtype(labels, "norm's output", "fp32") && is_dtype(labels, "softmax's output", "fp32") &&
-        is_dtype(labels, "loss", "fp32"))
+    if (is_dtype(rows, count, "norm's output", "fp32") && is_dtype(rows, count, "softmax's output", "fp32") &&
+        is_dtype(rows, count, "loss", "fp32"))
         mt_page_say(page,
                     "Norm and loss sum many values, and softmax takes exponentials: they stay fp32, as sums in few "
                     "bits stop growing (see Accumulation).");
@@ -136,39 +144,29 @@ static void say_reasons(struct mt_page *page, const struct labels *labels)
     mt_text_release(&wide);
 }
 
-static void add_tensors(struct mt_page *page, const struct mt_report_run *run, const struct labels *baseline,
-                        const struct labels *autocast)
-{
-    struct mt_text title = {0};
-    mt_text_add(&title, "Precision of tensors: %s, %s, seq %s", run->model, run->pass, run->seq_text);
-    mt_page_table(page, "dtypes", title.data, &tensor_type, NULL, 0);
-    for (int i = 0; i < TENSORS; i++) {
-        const struct mt_label_row *label = find(autocast, &tensors[i]);
-        if (label == NULL)
-            continue;
-        const struct tensor_row row = {tensors[i].what, *label, dtype_of(baseline, &tensors[i]),
-                                       dtype_of(autocast, &tensors[i])};
-        mt_page_row(page, &tensor_type, &row);
-    }
-    say_reasons(page, autocast);
-    mt_text_release(&title);
-}
-
-static mt_status add_pair(struct mt_report *report, const struct mt_report_run *run,
-                          const struct mt_report_run *baseline)
+/* Adds the tensors of a run under autocast, beside those of one in fp32, which may be NULL. */
+static mt_status add_tensors(struct mt_report *report, const struct mt_report_run *run,
+                             const struct mt_report_run *baseline)
 {
     struct labels wide = {0}, narrow = {0};
+    struct tensor_row rows[TENSORS];
+    struct mt_text title = {0};
     mt_status status = mt_trace_labels(report->trace, &run->run, &narrow.rows, &narrow.count);
     if (status == MT_OK && baseline != NULL)
         status = mt_trace_labels(report->trace, &baseline->run, &wide.rows, &wide.count);
-    if (status == MT_OK)
-        add_tensors(report->page, run, &wide, &narrow);
+    if (status == MT_OK) {
+        size_t count = find_tensors(&wide, &narrow, rows);
+        mt_text_add(&title, "Precision of tensors: %s, %s, seq %s", run->model, run->pass, run->seq_text);
+        mt_page_table(report->page, "dtypes", title.data, &tensor_type, rows, count);
+        say_reasons(report->page, rows, count);
+    }
+    mt_text_release(&title);
     free(narrow.rows);
     free(wide.rows);
     return status;
 }
 
-/* A full step where there is one, since it has gradients. */
+/* Adds a full step where there is one, since it has gradients. */
 mt_status mt_report_dtypes(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
@@ -176,10 +174,10 @@ mt_status mt_report_dtypes(struct mt_report *report)
     mt_status status = MT_OK;
     mt_page_section(report->page, "dtypes", "Precision under autocast");
     if (pairs.autocast.count > 0) {
-        size_t last = pairs.autocast.count - 1; /* "fwd_bwd" comes after "fwd" */
-        status = add_pair(report, &pairs.pairs[last].autocast, &pairs.pairs[last].baseline);
+        const struct mt_report_pair *last = &pairs.pairs[pairs.autocast.count - 1]; /* "fwd_bwd" comes after "fwd" */
+        status = add_tensors(report, &last->autocast, &last->baseline);
     } else if (rows.count > 0) {
-        status = add_pair(report, rows.runs[rows.count - 1], NULL);
+        status = add_tensors(report, rows.runs[rows.count - 1], NULL);
     } else {
         mt_page_hint(report->page, report->remedies[MT_LACKS_AUTOCAST], "No run is under autocast");
     }

@@ -20,39 +20,25 @@ struct report_options {
     int format;
 };
 
+#define OPTION(value_kind, field, ...)                                                                                 \
+    {                                                                                                                  \
+        .kind = MT_OPTION_##value_kind, .offset = offsetof(struct report_options, field), __VA_ARGS__                  \
+    }
 static const struct mt_option options[] = {
-    {.name = "--study",
-     .help = "first run what the published study needs and the trace lacks",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct report_options, study)},
-    {.name = "--device",
-     .value = "DEVICE",
-     .help = "where the study runs (sim)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_DEVICE,
-     .offset = offsetof(struct report_options, device)},
-    {.name = "--format",
-     .value = "FORMAT",
-     .help = "how the page is written (by the ending of FILE, else markdown)",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct report_options, format),
-     .choices = format_names},
-    {.name = "-o",
-     .value = "FILE",
-     .help = "where the page goes (standard output)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct report_options, output),
-     .takes = MT_TAKES_FILE},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct report_options, trace),
-     .takes = MT_TAKES_FILE},
+    OPTION(FLAG, study, .name = "--study", .help = "first run what the published study needs and the trace lacks"),
+    OPTION(TEXT, device, .name = "--device", .value = "DEVICE", .help = "where the study runs (sim)",
+           .takes = MT_TAKES_DEVICE),
+    OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
+           .help = "how the page is written (by the ending of FILE, else markdown)", .choices = format_names),
+    OPTION(TEXT, output, .name = "-o", .value = "FILE", .help = "where the page goes (standard output)",
+           .takes = MT_TAKES_FILE),
+    OPTION(TEXT, trace, .name = "--trace", .value = "FILE", .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
+           .takes = MT_TAKES_FILE),
     MT_OPTION_JSON(struct report_options),
     MT_OPTION_HELP(struct report_options),
     MT_OPTIONS_END,
 };
+#undef OPTION
 
 static format format_of(const struct report_options *report)
 {
@@ -202,7 +188,6 @@ const struct mt_command mt_command_report = {
                 "  memtrace report --trace memtrace.db > report.md\n"
                 "  memtrace report --json\n",
     .options = options,
-    .defaults = &(const struct report_options){.trace = MT_DEFAULT_TRACE, .device = "sim", .format = FORMAT_BY_NAME},
-    .options_bytes = sizeof(struct report_options),
+    MT_OPTIONS_OF(struct report_options, .trace = MT_DEFAULT_TRACE, .device = "sim", .format = FORMAT_BY_NAME),
     .run = run_report,
 };
