@@ -183,7 +183,7 @@ void mt_attention_cell_fill(struct mt_attention_cell *cell)
 {
     const struct mt_attention_result *result = &cell->result;
     assert(result->kept.is_known || !result->is_done);
-    assert(result->is_done == (result->oom_bytes == 0) && (result->is_done || isnan(result->forward_ms)));
+    assert(result->is_done ? result->oom_bytes == 0 : isnan(result->forward_ms) && isnan(result->backward_ms));
     cell->run = result->run != 0 ? result->run : -1;
     cell->precision = precision_name(&cell->of);
     cell->attention = mt_attention_names[cell->of.attention];

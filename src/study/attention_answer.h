@@ -1,5 +1,5 @@
-/* What the attention study found, described once: its cells, the limits of length, and the answer as a whole. JSON, CSV and
- * the tables for people (attention_report.h) come from these descriptions. */
+/* The answer of the attention study, described once: its cells, the limits of length, and the whole. JSON, CSV and the
+ * tables for people (attention_report.c) are made from these descriptions. */
 #ifndef MT_STUDY_ATTENTION_ANSWER_H
 #define MT_STUDY_ATTENTION_ANSWER_H
 
@@ -7,7 +7,7 @@
 #include "study/attention_session.h"
 #include "study/published.h"
 
-/* A cell of the grid: what was run, what came of it, and what follows by formula.
+/* A cell of the grid: its case, its result, and what follows from both.
  * Invariants: the terms' bytes sum to formula_bytes, those of size T² to square_bytes;
  * `kept`, `peak`, `oom` and `peer` are the cell itself where there is such a thing, and NULL otherwise. */
 struct mt_attention_cell {
@@ -57,8 +57,8 @@ struct mt_attention_answer {
     struct mt_screen screen; /* for people and as CSV */
 };
 
-/* Fills in all that follows: of a cell from its case and result, of a limit from its case and lengths. The cell must stay in
- * its place afterwards. */
+/* Fill in all that follows: of a cell from its case and result, of a limit from its case and lengths. A cell must stay in its
+ * place afterwards, since it points to itself. */
 void mt_attention_cell_fill(struct mt_attention_cell *cell);
 void mt_attention_limit_fill(struct mt_attention_limit *limit);
 
@@ -68,7 +68,9 @@ extern const struct mt_row_type mt_attention_cell_type, mt_attention_limit_type;
 /* Returns the answer as JSON; the caller releases it. */
 json_t *mt_attention_json(const struct mt_attention_answer *answer);
 
-/* Prints the cells on the answer's screen, a line each. */
+/* Print on the answer's screen: the cells, a line each; and for people, tables with the variants side by side, and sentences
+ * that follow from them. */
 void mt_attention_write_csv(const struct mt_attention_answer *answer);
+void mt_attention_write_text(const struct mt_attention_answer *answer);
 
 #endif

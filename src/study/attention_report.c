@@ -1,7 +1,7 @@
-#include "study/attention_report.h"
-
+/* The attention study for people: its tables, with the variants side by side, and what follows from them. */
 #include "model/runtime.h"
 #include "model/settings.h"
+#include "study/attention_answer.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -4,12 +4,13 @@
 #include "model/graph.h"
 #include "model/ops.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
 enum { WARMUP = 1, PROJECTIONS = 4, STEP_END_MARK = MT_PHASE_COUNT };
 
-/* The generator of the input's values is beyond those of the parameters. */
+/* The number of the generator of the input's values; parameters have lower ones. */
 enum { INPUT_NUMBER = PROJECTIONS + 1 };
 
 /* A case under way. */
@@ -17,13 +18,13 @@ struct study {
     struct mt_runtime rt;
     const struct mt_attention_case *of;
     const struct mt_training_observer *observer; /* NULL: none */
-    struct mt_training_config config;            /* what makes parameters wants to know */
+    struct mt_training_config config;            /* as creating parameters asks for it */
     struct mt_parameter projections[PROJECTIONS];
-    struct mt_parameter input; /* like a parameter it gets a gradient */
+    struct mt_parameter input; /* a parameter, since it gets a gradient */
     struct mt_attention_layer layer;
 };
 
-/* The training run that has such a layer: for its checks, and to draw parameters by. */
+/* Returns the training run that has such a layer. Its checks are those of the case, and parameters are drawn by it. */
 static struct mt_training_config training_config(const struct mt_attention_case *study)
 {
     struct mt_training_config config = mt_training_config_default();
@@ -102,12 +103,14 @@ static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
     struct mt_alloc_stats stats;
     mt_alloc_stats(alloc, &stats);
     const struct mt_alloc_count *workspaces = &stats.category[MT_CATEGORY_WORKSPACE];
+    assert(workspaces->requested_bytes <= stats.all.requested_bytes);
+    assert(workspaces->allocated_bytes <= stats.all.allocated_bytes);
     return (struct mt_attention_kept){.is_known = true,
                                       .requested_bytes = stats.all.requested_bytes - workspaces->requested_bytes,
                                       .allocated_bytes = stats.all.allocated_bytes - workspaces->allocated_bytes};
 }
 
-/* Keeps what is live before backward; what a later step finds must be what the first one did. */
+/* Measures the bytes live before backward. Fails if an earlier step had others. */
 static void note_kept(struct study *study, struct mt_attention_kept *kept)
 {
     struct mt_attention_kept now = measure_kept(study->rt.alloc);
@@ -200,14 +203,14 @@ mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *allo
     study.rt.math = of->math;
     create(&study);
     if (study.rt.status == MT_OK)
-        mt_runtime_fail(&study.rt, mt_device_synchronize(device)); /* the first step is to begin with an idle device */
+        mt_runtime_fail(&study.rt, mt_device_synchronize(device)); /* so that the first step begins on an idle device */
     run_steps(&study, out);
     destroy(&study);
     mt_runtime_close(&study.rt);
     return study.rt.status;
 }
 
-/* The factors that terms are made of, as sizes of tensors. */
+/* The sizes that terms are made of. */
 struct sizes {
     uint64_t activation; /* B·T·C·w */
     uint64_t square;     /* B·H·T²·w */
@@ -222,6 +225,7 @@ struct account {
 
 static void add(struct account *account, const char *what, const char *formula, uint64_t bytes)
 {
+    assert(account->count < MT_ATTENTION_MOST_TERMS);
     account->terms[account->count++] = (struct mt_attention_term){.what = what, .formula = formula, .bytes = bytes};
 }
 
@@ -231,7 +235,7 @@ static void add_square(struct account *account, const char *what, const char *fo
     account->terms[account->count - 1].is_square = true;
 }
 
-/* Where the mask is a tensor, so is the root that the scores are divided by. */
+/* A mask that is a tensor comes with another one: the root that the scores are divided by. */
 static void add_masked(struct account *account, const struct sizes *sizes, uint64_t length)
 {
     add_square(account, "causal mask", "T²", length * length);

@@ -22,7 +22,7 @@ static const struct mt_published_cell cells[] = {
     {"512", "fwd_bwd", "bf16", NAN, NAN, 82800496640, 86041952256},
 };
 
-/* What all cells have in common. */
+/* The settings that all cells have. */
 static const struct mt_setting_row shared[] = {
     {"model", "2.7B"},
     {"vocab", "10000"},
@@ -84,7 +84,7 @@ static const struct mt_published_largest largest[] = {
     {"512", "Attn", 20, 10},        {"512", "einsum", 128, 64},  {"512", "Block", 20, 20},
 };
 
-/* Of full steps at every length that has a table. */
+/* The training state of full steps, at every length that has a table. */
 static const struct mt_published_largest state_largest[] = {{"", "Gradient", 100, 100}, {"", "Opt State", 100, 100}};
 
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell, const char *category)

@@ -1,4 +1,5 @@
-/* What others published and measured of the model that `--impl eager` repeats, to stand beside our figures.
+/* Figures of others, published and measured, to stand beside ours: of the model that `--impl eager` repeats, and of one
+ * attention layer.
  *
  * The publication gives reserved memory as GiB with two digits. The measurements repeat it with PyTorch 2.11 on an H200,
  * batch 4, vocabulary 10000, no RoPE, eight steps (tests/data/pytorch_h200.json). */
@@ -8,34 +9,33 @@
 #include "analysis/run_settings.h"
 #include "study/attention_study.h"
 
-/* One configuration. Texts are spelled as the settings of a run are. */
+/* One configuration, in the spelling of the settings of a run. */
 struct mt_published_cell {
     const char *seq, *mode, *autocast;
     double reserved_gib;               /* NAN: was out of memory on 80 GB */
-    double autocast_gib;               /* under autocast, what it reserved more than fp32, as published, that is rounded
-                                        * after the subtraction; NAN: in fp32, and where reserved_gib is */
+    double autocast_gib;               /* reserved under autocast less in fp32, rounded last; NAN: none published */
     uint64_t measured_allocated_bytes; /* peaks of the repetition */
     uint64_t measured_reserved_bytes;
 };
 
-/* The cell of a run with these settings; NULL where there is none: it was another model, batch, vocabulary or mode. */
+/* Returns the cell of a run with these settings; NULL if it has another model, batch, vocabulary or mode than all cells. */
 const struct mt_published_cell *mt_published_find(const struct mt_settings *settings);
 
-/* Whether a run with these settings reserved memory by PyTorch's rules, as they are by themselves: figures of reserved
- * bytes are comparable with no other. */
+/* True if a run with these settings reserved memory by PyTorch's rules, without changes to them: reserved bytes of no other
+ * are comparable. */
 bool mt_published_is_comparable(const struct mt_settings *settings);
 
-/* All cells: by mode, then precision, then length. */
+/* Returns all cells, by mode, then precision, then length. */
 const struct mt_published_cell *mt_published_cells(size_t *out_count);
 
-/* The largest allocation of a category in the published tables, in fp32 and under autocast, forward and full step alike;
- * the training state of full steps only, of which the longest sequence has no table. */
+/* The largest allocation of a category in the published tables, in fp32 and under autocast. Forward and full step have the
+ * same. The training state is of full steps only; the longest sequence has no table of it. */
 struct mt_published_largest {
     const char *seq, *category;
     double baseline_mib, autocast_mib;
 };
 
-/* Of the cell's length and mode; NULL where the tables have none. */
+/* Returns the one of the cell's length and mode; NULL if the tables have none. */
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell,
                                                              const char *category);
 

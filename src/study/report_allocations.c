@@ -2,7 +2,7 @@
  * allocation of each category; and the ten largest kinds of allocation. */
 #include "base/checked.h"
 #include "base/memory.h"
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 
 #include <assert.h>
 #include <inttypes.h>

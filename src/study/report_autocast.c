@@ -1,7 +1,7 @@
-/* The peaks under autocast, how they compare with fp32, and what the difference is made of. */
+/* The section of autocast: the peaks, their difference from fp32, and the causes of that. */
 #include "analysis/diff.h"
 #include "base/memory.h"
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 
 #include <assert.h>
 #include <math.h>
@@ -168,7 +168,7 @@ static int sign_of(const struct mt_diff *diff)
     return (diff->allocated.delta_bytes > 0) - (diff->allocated.delta_bytes < 0);
 }
 
-/* "higher at 128 and 256" of the lengths whose difference has that sign; false if there are none. */
+/* Adds "higher at 128 and 256" of the lengths whose difference has that sign. Returns false if there are none. */
 static bool add_lengths(struct mt_text *out, const struct group *group, int sign, const char *word, bool follows)
 {
     size_t total = 0, index = 0;
@@ -194,7 +194,7 @@ static int64_t cast_bytes(const struct mt_diff *diff)
     return bytes;
 }
 
-/* "+1.50 GiB, +2.00 GiB and -3.00 GiB", or one size "at every length". */
+/* Adds "+1.50 GiB, +2.00 GiB and -3.00 GiB", or one size "at every length". */
 static void add_sizes(struct mt_text *out, const struct group *group, int64_t (*bytes)(const struct mt_diff *diff))
 {
     char text[MT_BYTES_TEXT];
@@ -215,7 +215,7 @@ static int64_t other_bytes(const struct mt_diff *diff)
     return diff->allocated.delta_bytes - cast_bytes(diff);
 }
 
-/* Why: what the copies of weights add, against all the rest. */
+/* Adds the reason: the bytes of the copies of weights, against all others. */
 static void add_reason(struct mt_text *out, const struct group *group)
 {
     bool any = false, all = true;
@@ -248,7 +248,7 @@ static void say_direction(struct mt_page *page, const struct group *group)
     mt_text_release(&text);
 }
 
-/* Groups of one length are shown where no group has more. */
+/* Returns the count of lengths of the longest group. */
 static size_t longest_group(const struct mt_report_rows *rows)
 {
     size_t longest = 0;
@@ -262,7 +262,7 @@ static size_t longest_group(const struct mt_report_rows *rows)
 static mt_status add_groups(struct mt_report *report, const struct mt_report_pairs *pairs)
 {
     const struct mt_report_axes axes = mt_report_axes_of(&pairs->autocast);
-    size_t least = longest_group(&pairs->autocast) > 1 ? 2 : 1;
+    size_t least = longest_group(&pairs->autocast) > 1 ? 2 : 1; /* groups of one length only if no group has more */
     mt_status status = MT_OK;
     for (size_t begin = 0, end; begin < pairs->autocast.count && status == MT_OK; begin = end) {
         struct group group = {.axes = &axes};

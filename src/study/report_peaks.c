@@ -1,7 +1,8 @@
 /* Peaks by sequence length, beside what was published and what PyTorch measured, and the runs that did not fit. */
 #include "answer/escape.h"
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 
 static const double GIB = 1024.0 * 1024 * 1024;
 
-/* Measured processes that had run backward before still held the workspace of its matrix products. */
+/* The workspace of backward's matrix products. Measured processes that had run backward before still held it. */
 enum { BACKWARD_WORKSPACE_BYTES = 33554432 };
 
-/* Forward runs shared a process, and all but the first came after a full step (tests/data/pytorch_h200.json). */
+/* True of forward runs but the first: they shared a process with full steps (tests/data/pytorch_h200.json). */
 static bool held_backward_workspace(const struct mt_published_cell *cell)
 {
     bool is_first = strcmp(cell->seq, "128") == 0 && strcmp(cell->autocast, "off") == 0;
@@ -39,7 +40,7 @@ static const struct mt_field published_fields[] = {
     MT_FIELDS_END,
 };
 
-/* The rows that have published figures, or those that have none. */
+/* Rows that have published figures, or those that have none. */
 typedef enum origin { ORIGIN_PUBLISHED, ORIGIN_OTHER } origin;
 
 static struct mt_report_rows select_rows(const struct mt_report *report, const char *autocast, origin wanted)
@@ -53,7 +54,7 @@ static struct mt_report_rows select_rows(const struct mt_report *report, const c
     return rows;
 }
 
-/* How far our figures are from others'. */
+/* The distance of our figures from those of others. Invariant: with_workspace <= rows. */
 struct distance {
     size_t rows, with_workspace;
     int64_t allocated, reserved; /* the largest, without the workspace */
@@ -94,6 +95,7 @@ static struct distance distance_of(const struct mt_report_rows *rows)
 static void say_distance(struct mt_page *page, const struct mt_report_rows *rows)
 {
     struct distance distance = distance_of(rows);
+    assert(distance.with_workspace <= distance.rows && distance.rows <= rows->count);
     char allocated[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], workspace[MT_BYTES_TEXT];
     if (distance.rows == 0)
         return;
@@ -116,7 +118,7 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
     mt_text_release(&text);
 }
 
-/* What the training state took at the peak: parameters, their gradients, and the optimizer's moments. */
+/* Returns the bytes of the training state at the peak: parameters, their gradients, and the optimizer's moments. */
 static uint64_t state_bytes(const struct mt_report_run *run)
 {
     static const char *const categories[] = {"Param", "Gradient", "Opt State"};
@@ -128,7 +130,7 @@ static uint64_t state_bytes(const struct mt_report_run *run)
     return bytes;
 }
 
-/* "12.82 GiB at either length", or "5.51 GiB (at 128) and 30.94 GiB (at 512)". */
+/* Adds "12.82 GiB at either length", or "5.51 GiB (at 128) and 30.94 GiB (at 512)". */
 static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const runs[2], const uint64_t bytes[2])
 {
     char a[MT_BYTES_TEXT], b[MT_BYTES_TEXT];
@@ -140,7 +142,7 @@ static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const
         mt_text_add(out, "%s (at %s) and %s (at %s)", a, runs[0]->seq_text, b, runs[1]->seq_text);
 }
 
-/* First and last are of one group, from the shortest sequence to the longest. */
+/* Says how the peak grows from the shortest sequence of a group to the longest. */
 static void say_growth(struct mt_page *page, const struct mt_report_axes *axes, const struct mt_report_run *first,
                        const struct mt_report_run *last)
 {
@@ -149,6 +151,7 @@ static void say_growth(struct mt_page *page, const struct mt_report_axes *axes, 
     if (first->seq == last->seq || first->allocated.bytes == 0)
         return;
     bool is_step = strcmp(first->mode, "fwd_bwd") == 0;
+    assert(first->seq < last->seq && strcmp(first->mode, last->mode) == 0);
     const struct mt_report_run *const runs[] = {first, last};
     const uint64_t state[] = {state_bytes(first), state_bytes(last)};
     const uint64_t rest[] = {first->allocated.bytes - state[0], last->allocated.bytes - state[1]};
@@ -165,7 +168,7 @@ static void say_growth(struct mt_page *page, const struct mt_report_axes *axes, 
     mt_text_release(&text);
 }
 
-/* Names groups by what tells them from all others of the page. */
+/* Says so of each group, which is named by the axes in which runs of the page differ. */
 static void say_group_growth(const struct mt_report *report, const struct mt_report_rows *rows)
 {
     const struct mt_report_axes axes = mt_report_all_axes(report);
@@ -177,7 +180,7 @@ static void say_group_growth(const struct mt_report *report, const struct mt_rep
     }
 }
 
-/* How many cells of that precision were published. */
+/* Returns how many cells of that precision were published. */
 static size_t count_published(const char *autocast)
 {
     size_t count, found = 0;
@@ -187,7 +190,7 @@ static size_t count_published(const char *autocast)
     return found;
 }
 
-/* How many of them the rows have, whatever the device. */
+/* Returns how many different published cells the rows have, on any device. */
 static size_t count_present(const struct mt_report_rows *rows)
 {
     size_t found = 0;
@@ -203,6 +206,7 @@ static size_t count_present(const struct mt_report_rows *rows)
 static void hint_at_study(struct mt_report *report, const struct mt_report_rows *published, const char *autocast)
 {
     size_t there = count_present(published), all = count_published(autocast);
+    assert(there <= all);
     struct mt_text reason = {0};
     if (there == all)
         return;
@@ -211,7 +215,6 @@ static void hint_at_study(struct mt_report *report, const struct mt_report_rows 
     mt_text_release(&reason);
 }
 
-/* Both tables of one precision. */
 void mt_report_peak_tables(struct mt_report *report, const char *autocast)
 {
     struct mt_report_rows published = select_rows(report, autocast, ORIGIN_PUBLISHED);
@@ -261,7 +264,7 @@ static void add_refusals(struct mt_report *report)
     mt_report_rows_release(&rows);
 }
 
-/* Where the publication had no memory left but a run on no more than 80 GiB went to its end. */
+/* Says which runs fit on 80 GiB or less although they were published as out of memory. */
 static void say_narrow_fits(struct mt_report *report)
 {
     static const double card_bytes = 80 * 1024.0 * 1024 * 1024;

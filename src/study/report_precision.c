@@ -1,6 +1,6 @@
 /* The sections of precision: the dtypes that tensors have under autocast, read off their labels; and the accumulation
  * experiment, which shows why sums stay fp32. */
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 #include "trace/query/blocks.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor that is looked for among labels. NULL: whatever it may be. */
+/* A tensor to find among the labels of a run. NULL: any. */
 struct tensor {
     const char *what;
     const char *category, *role, *op, *phase, *span_end;
@@ -53,7 +53,7 @@ static bool is_tensor(const struct mt_label_row *label, const struct tensor *ten
            ends_with(label->span, tensor->span_end);
 }
 
-/* The first label of such a tensor, number 0 being none; NULL if the run had none. */
+/* Returns the first label of such a tensor; NULL if the run had none. Number 0 is no label. */
 static const struct mt_label_row *find(const struct labels *labels, const struct tensor *tensor)
 {
     for (size_t i = 1; i < labels->count; i++)
@@ -62,7 +62,7 @@ static const struct mt_label_row *find(const struct labels *labels, const struct
     return NULL;
 }
 
-/* The precision of all such tensors: "fp32", or "mixed"; NULL if the run had none. */
+/* Returns the dtype of all such tensors, as "fp32", or "mixed"; NULL if the run had none. */
 static const char *dtype_of(const struct labels *labels, const struct tensor *tensor)
 {
     const struct mt_label_row *first = find(labels, tensor);
@@ -100,6 +100,7 @@ static size_t find_tensors(const struct labels *baseline, const struct labels *a
             out[count++] = (struct tensor_row){tensors[i].what, *label, dtype_of(baseline, &tensors[i]),
                                                dtype_of(autocast, &tensors[i])};
     }
+    assert(count <= TENSORS);
     return count;
 }
 

@@ -1,10 +1,11 @@
-/* The runs of a report: one for each configuration of the trace, with the figures of its tables and in their order; and
- * the axes in which runs of a table differ.
+/* The report of a trace: its runs, one for each configuration, with the figures of the tables and in their order; the axes
+ * in which runs of a table differ; and the sections that make a page of them.
  *
  * Runs of equal axes differ in mode, precision and sequence length only. They are a group, and tables compare within it. */
 #ifndef MT_STUDY_REPORT_RUNS_H
 #define MT_STUDY_REPORT_RUNS_H
 
+#include "analysis/session.h"
 #include "answer/report_page.h"
 #include "study/published.h"
 #include "trace/query/trace.h"
@@ -125,5 +126,24 @@ void mt_report_describe(const struct mt_report_axes *axes, const struct mt_repor
 
 /* Adds ", " or " and " before item `index` of `count`, where one belongs. */
 void mt_report_join(struct mt_text *out, size_t index, size_t count);
+
+/* Add the sections of the page, here in their order: the heading, the tables, and under each table what its numbers show.
+ * Of runs that the trace lacks they name the command that adds them. Fail as reading the trace does. */
+mt_status mt_report_timing(struct mt_report *report);
+mt_status mt_report_peaks(struct mt_report *report);
+mt_status mt_report_autocast(struct mt_report *report);
+mt_status mt_report_residual(struct mt_report *report);
+mt_status mt_report_categories(struct mt_report *report);
+mt_status mt_report_largest(struct mt_report *report);
+mt_status mt_report_kernels(struct mt_report *report);
+mt_status mt_report_dtypes(struct mt_report *report);
+mt_status mt_report_accumulation(struct mt_report *report);
+
+/* Adds the tables of peaks of runs of one precision ("off", "bf16"), which two of the sections have. */
+void mt_report_peak_tables(struct mt_report *report, const char *autocast);
+
+/* Runs what the trace at `path` lacks of the published study, on `device`, and adds it; cards of 80 GB are simulated on any.
+ * The observer is told of the progress. Running out of device memory is an answer, not a failure. */
+mt_status mt_report_study(const char *path, const char *device, const struct mt_session_observer *observer);
 
 #endif

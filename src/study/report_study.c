@@ -1,8 +1,9 @@
-#include "study/report_study.h"
-
-#include "analysis/run_settings.h"
-#include "analysis/session.h"
+/* The runs of the published study, and adding those that a trace lacks.
+ *
+ * They are the 2.7B model at three lengths, forward and full step, in fp32 and under autocast, with the rules of PyTorch's
+ * allocator; full steps of all sizes, with and without warm-up; and the length that was out of memory on 80 GB. */
 #include "base/clock.h"
+#include "study/report_runs.h"
 #include "trace/query/trace.h"
 
 #include <assert.h>
@@ -24,9 +25,9 @@ struct study_run {
 
 enum { ANY_WARMUP = INT32_MAX, STUDY_RUNS = 64 };
 
-/* Invariant: no run of the study could take the place of a later one. */
+/* The runs that are left to do. Invariant: no run could take the place of a later one. */
 struct study {
-    const char *path, *device; /* of the trace; that runs are on */
+    const char *path, *device; /* of the trace; of runs that name none */
     const struct mt_session_observer *observer;
     struct study_run runs[STUDY_RUNS];
     size_t count;
@@ -40,7 +41,7 @@ static bool is_same_cell(const struct study_run *a, const struct study_run *b)
            same_device;
 }
 
-/* Adds a run unless an earlier one takes its place. Only on a GPU there are kernels to want. */
+/* Adds a run unless an earlier one takes its place. Only a GPU has kernels. */
 static void add_run(struct study *study, struct study_run run)
 {
     run.wants_kernels = run.wants_kernels && strncmp(study->device, "cuda", 4) == 0;

@@ -2,7 +2,7 @@
  * runs whose kernels were watched. */
 #include "answer/kernel_text.h"
 #include "base/memory.h"
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 
 #include <assert.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "cli/output/way_out.h"
 #include "cli/run/told_session.h"
 #include "model/settings.h"
-#include "study/attention_report.h"
+#include "study/attention_answer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ static mt_status fill_grid(const struct attention_options *given, const struct m
     return status == MT_OK ? mt_attention_grid_check(out) : status;
 }
 
-/* One line that overwrites itself, for a person who waits. */
+/* Writes a line that overwrites itself, for a person who waits. */
 static void show_progress(size_t cell, size_t count, const struct mt_attention_case *study)
 {
     struct mt_text text = {0};
@@ -164,7 +164,7 @@ static mt_status run_cells(struct mt_attention_session *session, struct mt_atten
     return mt_status_keep(status, mt_attention_session_close(session));
 }
 
-/* What a run could have: of a card, what nobody has taken. */
+/* Returns the bytes that a run could have: of a card, those that nobody has taken. */
 static uint64_t usable_bytes(struct mt_device *device)
 {
     struct mt_device_memory memory;
@@ -189,7 +189,7 @@ static mt_status find_limits(const struct mt_attention_session *session, struct 
     return status;
 }
 
-/* Tells how to go on with the runs of the trace. */
+/* Names the commands that ask about the runs of the trace. */
 static void print_next(const struct mt_attention_answer *answer)
 {
     int64_t first = answer->cells[0].run, last = answer->cells[answer->cell_count - 1].run;

@@ -5,8 +5,7 @@
 #include "cli/output/output.h"
 #include "cli/output/way_out.h"
 #include "cli/run/told_session.h"
-#include "study/report_sections.h"
-#include "study/report_study.h"
+#include "study/report_runs.h"
 
 #include <string.h>
 #include <strings.h>
