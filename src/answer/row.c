@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,46 @@ json_t *mt_json_text(const char *text)
 json_t *mt_json_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+struct mt_figure mt_figure_number(double value, const char *format, ...)
+{
+    struct mt_figure figure = {.value = value};
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(figure.text, sizeof figure.text, format, arguments);
+    va_end(arguments);
+    assert(length > 0 && (size_t)length < sizeof figure.text);
+    (void)length;
+    return figure;
+}
+
+struct mt_figure mt_figure_bytes(uint64_t bytes)
+{
+    struct mt_figure figure = {.value = (double)bytes, .is_bytes = true};
+    mt_format_bytes(bytes, figure.text);
+    return figure;
+}
+
+struct mt_figure mt_figure_difference(int64_t bytes)
+{
+    struct mt_figure figure = {.value = (double)bytes, .is_bytes = true};
+    mt_format_difference(bytes, figure.text);
+    return figure;
+}
+
+struct mt_figure mt_figure_words(const char *words)
+{
+    return mt_figure_number(NAN, "%s", words);
+}
+
+/* Returns a figure as JSON; null if it is not known or only words. */
+static json_t *figure_json(const struct mt_figure *figure)
+{
+    if (figure->text[0] == '\0')
+        return json_null();
+    assert(!figure->is_bytes || figure->value == (double)(json_int_t)figure->value);
+    return figure->is_bytes ? json_integer((json_int_t)figure->value) : mt_json_number(figure->value);
 }
 
 const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name)
@@ -114,6 +155,8 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
         return mt_json_number(AT(double));
     case MT_FIELD_CHOICE:
         return json_string(field->names[AT(int)]);
+    case MT_FIELD_FIGURE:
+        return figure_json(&AT(struct mt_figure));
     case MT_FIELD_VALUE:
         return AT(json_t *) != NULL ? json_incref(AT(json_t *)) : json_null();
     case MT_FIELD_ROW:
@@ -213,6 +256,9 @@ static bool add_for_people(const struct mt_field *field, const void *row, struct
         return true;
     case MT_FIELD_SHARE:
         mt_text_add(out, "%s", isfinite(AT(double)) ? mt_format_share(AT(double), 1, text) : "-");
+        return true;
+    case MT_FIELD_FIGURE:
+        mt_text_add(out, "%s", AT(struct mt_figure).text[0] != '\0' ? AT(struct mt_figure).text : "-");
         return true;
     default:
         return false;

@@ -41,6 +41,7 @@
     X(MS, "number or null")                 /* double of milliseconds; a table shows three decimals */                 \
     X(SHARE, "number or null")              /* double, of 1; a table shows 41.7 % */                                   \
     X(CHOICE, "text")                       /* int: an index of `names` */                                             \
+    X(FIGURE, "number or null")             /* struct mt_figure; "-" in a table where it is not known */               \
     X(VALUE, "any")                         /* json_t *, borrowed; NULL is null. For what has no fixed fields */       \
     X(ROW, "object")                        /* a struct of type `of` in the row */                                     \
     X(ROW_OR_NULL, "object or null")        /* a pointer to one; NULL is null */                                       \
@@ -52,6 +53,20 @@ typedef enum mt_field_kind {
     MT_FIELD_KINDS(X)
 #undef X
 } mt_field_kind;
+
+/* A number that a table shows in words of its own, as "0.52 ± 0.03"; or words instead of a number, as "out of memory". All
+ * zero: not known. */
+struct mt_figure {
+    char text[2 * MT_BYTES_TEXT]; /* as shown; "": not known */
+    double value;                 /* NAN: none, the words are all */
+    bool is_bytes;                /* the value is a whole number of bytes */
+};
+
+/* Make a figure: of a number shown as `format` says; of a size; of a difference of sizes, with its sign; of words alone. */
+struct mt_figure mt_figure_number(double value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct mt_figure mt_figure_bytes(uint64_t bytes);
+struct mt_figure mt_figure_difference(int64_t bytes);
+struct mt_figure mt_figure_words(const char *words);
 
 struct mt_row_type;
 
@@ -69,13 +84,13 @@ struct mt_field {
     bool is_shown_only; /* in tables, and not in JSON or CSV */
 };
 
-/* A kind of row. Field names are unique. */
+/* A kind of row. Field names are unique, but for those of fields that are only shown. */
 struct mt_row_type {
     size_t bytes;                  /* of the struct, and so from one row of an array to the next */
     const struct mt_field *fields; /* ends with a NULL name */
 };
 
-/* Where the member is; does not compile if it has another type than that. */
+/* The offset of a member. Does not compile if the member has another type than that. */
 #define MT_FIELD_AT(row, member, type) (offsetof(row, member) + 0 * sizeof((type *)0 == &((row *)0)->member))
 
 /* Entries of a list of fields: MT_FIELD(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size", "as requested"). */
