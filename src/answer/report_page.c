@@ -1,5 +1,7 @@
-/* Invariants: every table is complete, so cell_count is a multiple of column_count, which is above 0; the first section is
- * the introduction, whose key and title are NULL, and all others have both. */
+/* The page, and its writers of JSON, HTML and Markdown.
+ *
+ * Invariants: every table is complete, so cell_count is a multiple of column_count, which is above 0. The first section is the
+ * introduction, whose key and title are NULL; all others have both. */
 #include "answer/report_page.h"
 
 #include "answer/escape.h"
@@ -199,7 +201,7 @@ static size_t count_rows(const struct element *table)
     return table->cell_count / table->column_count;
 }
 
-/* JSON: the text that is shown, and beside it the exact number. */
+/* JSON has the text that is shown, and beside it the exact number. */
 
 static json_t *cell_json(const struct cell *cell)
 {
@@ -256,7 +258,7 @@ json_t *mt_page_json(const struct mt_page *page)
     return answer;
 }
 
-/* HTML: one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
+/* HTML is one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
 
 static const char html_head[] =
     "<!DOCTYPE html>\n"
@@ -348,7 +350,7 @@ void mt_page_write_html(const struct mt_page *page, struct mt_text *out)
     mt_text_add(out, "</main>\n</body>\n</html>\n");
 }
 
-/* Markdown: GitHub's. Tables are aligned in the source, too, so that it reads well as it is. */
+/* Markdown is GitHub's. Tables are aligned in the source, too, so that it reads well as it is. */
 
 /* The rule under a header has three characters at least. */
 enum { NARROWEST_COLUMN = 3 };

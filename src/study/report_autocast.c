@@ -36,7 +36,7 @@ static void say_nearness(struct mt_page *page, const struct mt_report_pairs *pai
             continue;
         const struct mt_published_cell *cell = pair->baseline.published;
         double gib = (double)pair->reserved_bytes / GIB;
-        measured = fmax(measured, fabs(gib - pair->measured.value / GIB));
+        measured = fmax(measured, fabs(gib - (double)pair->measured.bytes / GIB));
         published = fmax(published, fabs(gib - pair->autocast.published->autocast_gib)); /* not where that is NAN */
         has_first = has_first || (strcmp(cell->mode, "fwd") == 0 && strcmp(cell->seq, "128") == 0);
     }
