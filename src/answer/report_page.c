@@ -95,15 +95,17 @@ void mt_page_destroy(struct mt_page *page)
     free(page);
 }
 
-static bool is_key(const char *key)
+/* Returns a copy of a key: of letters and dashes, so that no writer needs to escape it. */
+static char *key_copy(const char *key)
 {
-    return key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
+    assert(key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz-")] == '\0');
+    return mt_host_strdup(key);
 }
 
 void mt_page_section(struct mt_page *page, const char *key, const char *title)
 {
-    assert(is_key(key) && title[0] != '\0');
-    add_section(page, mt_host_strdup(key), mt_host_strdup(title));
+    assert(title[0] != '\0');
+    add_section(page, key_copy(key), mt_host_strdup(title));
 }
 
 /* Adds an element to the last section. Takes the text. */
@@ -177,8 +179,8 @@ void mt_page_table(struct mt_page *page, const char *key, const char *title, con
                    const void *rows, size_t count)
 {
     struct element *table = add_element(page, ELEMENT_TABLE, mt_host_strdup(title));
-    assert(is_key(key) && type->fields[0].name != NULL);
-    table->key = mt_host_strdup(key);
+    assert(type->fields[0].name != NULL);
+    table->key = key_copy(key);
     for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
         table->columns = mt_host_room(table->columns, table->column_count, sizeof *table->columns);
         table->columns[table->column_count++] =
