@@ -20,7 +20,8 @@ struct mt_command {
     const struct mt_option *options; /* ends with a NULL name */
     const void *defaults;            /* the options struct before anything is parsed */
     size_t options_bytes;
-    const struct mt_row_type *answer; /* of --json, after the members that say whose it is; NULL: see docs/json.md */
+    const struct mt_row_type
+        *answer; /* of --json, behind the fields that name the run; NULL: its fields are not fixed */
     /* Prints its answer; main prints a failure's text. A command has one of the two: `ask` if it questions a run of a
      * trace, which is opened for it and closed after it. */
     mt_status (*run)(const void *options);

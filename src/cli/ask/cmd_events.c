@@ -39,6 +39,9 @@ static const struct mt_field row_fields[] = {
 #undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_fields);
 
+static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &row_type, "in order"), MT_FIELDS_END};
+static const struct mt_row_type answer_type = {.fields = answer_fields};
+
 /* The place of the rows: one of the two. */
 struct listing {
     const struct mt_question *question;
@@ -121,6 +124,6 @@ const struct mt_command mt_command_events = {
                 "  memtrace events --step 0 --json\n",
     .options = options,
     MT_OPTIONS_OF(struct events_options, .trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS),
-    .answer = &row_type,
+    .answer = &answer_type,
     .ask = ask_events,
 };

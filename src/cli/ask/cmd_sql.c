@@ -203,7 +203,6 @@ const struct mt_command mt_command_sql = {
                 "  memtrace sql 'SELECT name, value FROM setting WHERE run = :run' --csv\n"
                 "  memtrace sql \"SELECT step, value FROM measurement WHERE name = 'loss'\" --json\n",
     .options = options,
-    .defaults = &(const struct sql_options){.trace.trace = MT_DEFAULT_TRACE},
-    .options_bytes = sizeof(struct sql_options),
+    MT_OPTIONS_OF(struct sql_options, .trace.trace = MT_DEFAULT_TRACE),
     .run = run_sql,
 };

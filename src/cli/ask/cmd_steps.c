@@ -44,16 +44,7 @@ static const struct mt_field times_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type times_type = MT_ROW_TYPE(ROW, times_fields);
-
-static const struct mt_field oom_fields[] = {
-    MT_INTEGER(ROW, oom_bytes, "requested_bytes", NULL, "asked for last"),
-    MT_TEXT(ROW, oom_category, "category", NULL, NULL),
-    MT_TEXT(ROW, oom_phase, "phase", NULL, NULL),
-    MT_TEXT(ROW, oom_span, "span", NULL, NULL),
-    MT_FIELDS_END,
-};
 #undef ROW
-static const struct mt_row_type oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
 
 enum { MEANS = 4, TIME_TEXT = 2 * MT_BYTES_TEXT };
 
@@ -83,7 +74,7 @@ static const struct mt_field row_fields[] = {
     MT_INTEGER(ROW, steps.warmup, "warmup", "warm-up", "steps that do not count"),
     MT_FLAG(ROW, is_estimated, "estimated", NULL, "true on sim: the sum of the ops' roofline times"),
     MT_ROW(ROW, steps, "ms", &times_type, NULL),
-    MT_ROW_OR_NULL(ROW, oom, "oom", &oom_type, "of a run that ended out of memory"),
+    MT_ROW_OR_NULL(ROW, oom, "oom", &mt_steps_oom_type, "of a run that ended out of memory"),
     MT_SHOWN(INTEGER, int64_t, ROW, time.count, "steps", "steps"),
     MT_SHOWN(DIGITS, const char *, ROW, shown[0], "forward", "forward ms"),
     MT_SHOWN(DIGITS, const char *, ROW, shown[1], "backward", "backward ms"),

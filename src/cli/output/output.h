@@ -8,6 +8,9 @@
 #include "answer/row.h"
 #include "answer/table.h"
 
+/* For people, or as JSON. */
+typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON } mt_report_form;
+
 /* Makes sure that stdin, stdout and stderr are open, so that no file that is opened later takes their numbers, and
  * that a reader who stops reading ends the output and not the process. Call first. */
 void mt_output_begin(void);

@@ -17,6 +17,17 @@
 const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
 #undef X
 
+#define ROW struct mt_steps_row
+static const struct mt_field oom_fields[] = {
+    MT_INTEGER(ROW, oom_bytes, "requested_bytes", NULL, "asked for last"),
+    MT_TEXT(ROW, oom_category, "category", NULL, NULL),
+    MT_TEXT(ROW, oom_phase, "phase", NULL, NULL),
+    MT_TEXT(ROW, oom_span, "span", NULL, NULL),
+    MT_FIELDS_END,
+};
+#undef ROW
+const struct mt_row_type mt_steps_oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
+
 static void note_state(const struct mt_run *run)
 {
     if (mt_run_is(run, MT_RUN_RUNNING))

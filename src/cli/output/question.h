@@ -39,6 +39,9 @@ void mt_question_print_title(const struct mt_question *question);
 /* The value of a setting of the run, "" if it has none. Borrowed from the trace. */
 mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value);
 
+/* Describes what a run that ended out of memory asked for last, of a struct mt_steps_row. */
+extern const struct mt_row_type mt_steps_oom_type;
+
 /* The phases by enumeration, ending with NULL: the choices of --phase. */
 extern const char *const mt_phase_names[];
 

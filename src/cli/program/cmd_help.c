@@ -1,10 +1,13 @@
 /* memtrace help: the list of commands, or what one does; and the same for man and for shells. */
+#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/program/completion.h"
+#include "cli/program/json_page.h"
 #include "cli/program/man_page.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A shell that completions are made for. */
@@ -14,7 +17,7 @@ static void (*const add_completion[])(struct mt_text *out) = {mt_completion_add_
                                                               mt_completion_add_fish};
 
 struct help_options {
-    bool help, json, man;
+    bool help, json, man, json_fields;
     int shell;
     const char *command; /* NULL: all */
 };
@@ -35,6 +38,10 @@ static const struct mt_option options[] = {
      .kind = MT_OPTION_CHOICE,
      .offset = offsetof(struct help_options, shell),
      .choices = shell_names},
+    {.name = "--json-fields",
+     .help = "print the fields that --json has, of the command or of all, in Markdown",
+     .kind = MT_OPTION_FLAG,
+     .offset = offsetof(struct help_options, json_fields)},
     MT_OPTION_JSON(struct help_options),
     MT_OPTION_HELP(struct help_options),
     MT_OPTIONS_END,
@@ -108,41 +115,87 @@ void mt_help_print_all(void)
     fputs(MT_PROGRAM_EXAMPLES, stdout);
 }
 
-static json_t *option_json(const struct mt_option *option)
+/* An option, as the answer has it. */
+struct option_row {
+    const char *name, *value, *help;
+    json_t *choices;
+};
+
+#define ROW struct option_row
+static const struct mt_field option_fields[] = {
+    MT_TEXT(ROW, name, "name", NULL, "without a dash: an argument by its place"),
+    MT_TEXT(ROW, value, "value", NULL, "null for a flag"),
+    MT_TEXT(ROW, help, "help", NULL, NULL),
+    MT_VALUE(ROW, choices, "choices", NULL, "texts: the values that may be or, where others may too, the usual ones"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type option_type = MT_ROW_TYPE(struct option_row, option_fields);
+
+struct command_row {
+    const char *name, *summary;
+    struct option_row options[MT_MOST_OPTIONS], *first;
+    size_t option_count;
+    struct mt_option_table table; /* which the options' texts are of */
+};
+
+#define ROW struct command_row
+static const struct mt_field command_fields[] = {
+    MT_TEXT(ROW, name, "name", NULL, NULL),
+    MT_TEXT(ROW, summary, "summary", NULL, NULL),
+    MT_ROWS(ROW, first, option_count, "options", &option_type, NULL),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type command_type = MT_ROW_TYPE(struct command_row, command_fields);
+
+struct help_answer {
+    struct command_row *rows;
+    size_t count;
+};
+static const struct mt_field answer_fields[] = {
+    MT_ROWS(struct help_answer, rows, count, "rows", &command_type, "every command, or the one that was named"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct help_answer, answer_fields);
+
+static void fill_command(const struct mt_command *command, struct command_row *out)
 {
-    json_t *choices = json_array();
-    for (int i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
-        json_array_append_new(choices, json_string(option->choices[i]));
-    return json_pack("{s:s, s:o, s:s, s:o}", "name", option->name, "value",
-                     option->kind == MT_OPTION_FLAG ? json_null() : mt_json_text(option->value), "help", option->help,
-                     "choices", choices);
+    out->name = command->name;
+    out->summary = command->summary;
+    out->first = out->options;
+    mt_options_expand(command->options, &out->table);
+    for (const struct mt_option *option = out->table.items; option->name != NULL; option++) {
+        json_t *choices = json_array();
+        for (int i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
+            json_array_append_new(choices, json_string(option->choices[i]));
+        out->options[out->option_count++] = (struct option_row){
+            option->name, option->kind == MT_OPTION_FLAG ? NULL : option->value, option->help, choices};
+    }
 }
 
-static json_t *command_json(const struct mt_command *command)
-{
-    json_t *list = json_array();
-    struct mt_option_table table;
-    mt_options_expand(command->options, &table);
-    for (const struct mt_option *option = table.items; option->name != NULL; option++)
-        json_array_append_new(list, option_json(option));
-    return json_pack("{s:s, s:s, s:o}", "name", command->name, "summary", command->summary, "options", list);
-}
-
-/* Of one command, or of all. */
+/* Prints one command, or all. */
 static void print_json(const struct mt_command *command)
 {
-    json_t *rows = json_array();
-    if (command != NULL)
-        json_array_append_new(rows, command_json(command));
-    for (size_t i = 0; command == NULL && mt_commands[i] != NULL; i++)
-        json_array_append_new(rows, command_json(mt_commands[i]));
-    mt_json_print(json_pack("{s:s, s:o}", "schema", "memtrace.help/1", "rows", rows));
+    const struct mt_command *const one[] = {command, NULL}, *const *listed = command != NULL ? one : mt_commands;
+    struct help_answer answer = {0};
+    while (listed[answer.count] != NULL)
+        answer.count++;
+    answer.rows = mt_host_alloc(answer.count * sizeof *answer.rows);
+    for (size_t i = 0; i < answer.count; i++)
+        fill_command(listed[i], &answer.rows[i]);
+    mt_answer_print_json("help", &answer_type, &answer);
+    for (size_t i = 0; i < answer.count; i++)
+        for (size_t option = 0; option < answer.rows[i].option_count; option++)
+            json_decref(answer.rows[i].options[option].choices);
+    free(answer.rows);
 }
 
-static void print_man_page(const struct mt_command *command)
+static void print_page(void (*add)(const struct mt_command *command, struct mt_text *out),
+                       const struct mt_command *command)
 {
     struct mt_text page = {0};
-    mt_man_page_add(command, &page);
+    add(command, &page);
     fputs(mt_text_get(&page), stdout);
     mt_text_release(&page);
 }
@@ -157,8 +210,8 @@ static void print_completion(int shell)
 
 static mt_status check_options(const struct help_options *help)
 {
-    if (help->man + help->json + (help->shell != NO_SHELL) > 1)
-        return mt_fail(MT_USAGE, "--man, --completions and --json exclude each other");
+    if (help->man + help->json + help->json_fields + (help->shell != NO_SHELL) > 1)
+        return mt_fail(MT_USAGE, "--man, --completions, --json and --json-fields exclude each other");
     if (help->shell != NO_SHELL && help->command != NULL)
         return mt_fail(MT_USAGE, "completions are of all commands at once: memtrace help --completions %s",
                        shell_names[help->shell]);
@@ -177,7 +230,9 @@ static mt_status run_help(const void *given)
     if (help->shell != NO_SHELL)
         print_completion(help->shell);
     else if (help->man)
-        print_man_page(command);
+        print_page(mt_man_page_add, command);
+    else if (help->json_fields)
+        print_page(mt_json_page_add, command);
     else if (help->json)
         print_json(command);
     else if (command != NULL)
@@ -199,10 +254,11 @@ const struct mt_command mt_command_help = {
                "  memtrace help --completions fish | source\n",
     .examples = "  memtrace help\n"
                 "  memtrace help run\n"
+                "  memtrace help peak --json-fields\n"
                 "  memtrace help run --man >memtrace-run.1\n"
                 "  memtrace help --completions bash >memtrace.bash\n",
     .options = options,
-    .defaults = &(const struct help_options){.shell = NO_SHELL},
-    .options_bytes = sizeof(struct help_options),
+    MT_OPTIONS_OF(struct help_options, .shell = NO_SHELL),
+    .answer = &answer_type,
     .run = run_help,
 };

@@ -26,8 +26,6 @@ struct record_options {
     char *const *words; /* the program and its arguments */
 };
 
-static const struct record_options defaults = {.trace = MT_DEFAULT_TRACE, .device = MT_EVERY_DEVICE};
-
 static const struct mt_option options[] = {
     {.name = "PROGRAM",
      .value = "PROGRAM [ARGS]",
@@ -222,7 +220,6 @@ const struct mt_command mt_command_record = {
                 "  memtrace record --step iteration --trace train.db -- python3 train.py\n"
                 "  memtrace peak\n",
     .options = options,
-    .defaults = &defaults,
-    .options_bytes = sizeof(struct record_options),
+    MT_OPTIONS_OF(struct record_options, .trace = MT_DEFAULT_TRACE, .device = MT_EVERY_DEVICE),
     .run = run_record,
 };

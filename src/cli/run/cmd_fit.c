@@ -117,7 +117,7 @@ static mt_status answer(const struct fit_options *fit, struct asked *asked)
     mt_status status = mt_fit_find(&asked->plan, asked->device.card_reserve_bytes, &found);
     if (status != MT_OK)
         return status;
-    (fit->run.json ? mt_fit_print_json : mt_fit_print_text)(&question, &found);
+    mt_fit_report(&question, &found, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     return found.fit.fits ? MT_OK : fail_short(asked, &found.fit);
 }
 
@@ -150,7 +150,7 @@ const struct mt_command mt_command_fit = {
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
                 "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n",
     .options = options,
-    .defaults = &(const struct fit_options){.run = MT_RUN_OPTIONS_NONE, .reserve_bytes = MT_RESERVE_UNSET},
-    .options_bytes = sizeof(struct fit_options),
+    MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET),
+    .answer = &mt_fit_answer_type,
     .run = run_fit,
 };

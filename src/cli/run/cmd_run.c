@@ -103,7 +103,7 @@ const struct mt_command mt_command_run = {
                 "  memtrace run --device sim:24GiB --model medium --seq 512 --json\n"
                 "  memtrace run --device cpu --vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32\n",
     .options = options,
-    .defaults = &(const struct mt_run_options)MT_RUN_OPTIONS_NONE,
-    .options_bytes = sizeof(struct mt_run_options),
+    MT_OPTIONS_OF(struct mt_run_options, .trace = MT_DEFAULT_TRACE),
+    .answer = &mt_run_answer_type,
     .run = run_run,
 };

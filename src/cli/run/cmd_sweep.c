@@ -230,7 +230,7 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
     mt_interrupt_release(&before);
     const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
     if (seen_to.cell_count > 0)
-        status = (sweep->run.json ? mt_sweep_print_json : mt_sweep_print_table)(&done);
+        status = mt_sweep_report(&done, sweep->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (cells == MT_OK && seen_to.cell_count == grid->cell_count)
         return status;
     return fail_cells(cells, grid, results, seen_to.cell_count);
@@ -271,7 +271,7 @@ const struct mt_command mt_command_sweep = {
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n",
     .options = options,
-    .defaults = &(const struct sweep_options){.run = MT_RUN_OPTIONS_NONE},
-    .options_bytes = sizeof(struct sweep_options),
+    MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE),
+    .answer = &mt_sweep_answer_type,
     .run = run_sweep,
 };

@@ -1,11 +1,13 @@
 #include "cli/run/fit_report.h"
 
-#include "answer/table.h"
+#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/run/run_options.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Adds the option that makes the change, as the remedy's plan has it. */
 static void add_change(const struct mt_run_plan *plan, mt_setting change, struct mt_text *out)
@@ -31,6 +33,214 @@ void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_tex
         add_change(&remedy->plan, settings[i], out);
         before = " ";
     }
+}
+
+/* A run on the device, as the answer has it. */
+struct fitted {
+    struct mt_fit fit;
+    int64_t room_bytes;
+};
+
+#define ROW struct fitted
+static const struct mt_field fitted_fields[] = {
+    MT_FLAG(ROW, fit.fits, "fits", "fits", NULL),
+    MT_SOME_BYTES(ROW, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak; null if it does not fit"),
+    MT_SOME_BYTES(ROW, fit.enough_bytes, "enough_bytes", "would do",
+                  "a capacity that suffices, where 2 MiB less does not; null if it fits"),
+    MT_DIFFERENCE(ROW, room_bytes, "room_bytes", "room", "capacity less the one of the two that there is"),
+    MT_BYTES(ROW, fit.unlimited_bytes, "unlimited_bytes", NULL,
+             "the peak with unlimited memory; above the capacity, the run fits only by giving cached segments back"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type fitted_type = MT_ROW_TYPE(ROW, fitted_fields);
+#undef ROW
+
+/* A run with changes. */
+struct remedy_row {
+    struct fitted fitted; /* first, so that tables have its columns */
+    struct mt_text change, command;
+    const char *shown_change, *shown_command; /* those texts */
+};
+
+#define ROW struct remedy_row
+static const struct mt_field remedy_fields[] = {
+    MT_TEXT(ROW, shown_change, "change", "with the change", "the options"),
+    MT_TEXT(ROW, shown_command, "command", NULL, "to run it"),
+    MT_PART(ROW, fitted, &fitted_type),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type remedy_type = MT_ROW_TYPE(struct remedy_row, remedy_fields);
+
+/* The sizes below 0 are not known. */
+struct largest {
+    int64_t batch, seq;
+    int64_t batch_tried_to, seq_tried_to;
+    bool batch_is_certain, seq_is_certain;
+    const char *model;
+};
+
+#define ROW struct largest
+static const struct mt_field largest_fields[] = {
+    MT_KNOWN(ROW, batch, "batch", NULL, NULL),
+    MT_INTEGER(ROW, batch_tried_to, "batch_tried_to", NULL,
+               "each larger batch up to this one was simulated and does not fit"),
+    MT_FLAG(ROW, batch_is_certain, "batch_is_certain", NULL,
+            "no other fits either: all ask for too many bytes at once"),
+    MT_KNOWN(ROW, seq, "seq", NULL, NULL),
+    MT_INTEGER(ROW, seq_tried_to, "seq_tried_to", NULL, NULL),
+    MT_FLAG(ROW, seq_is_certain, "seq_is_certain", NULL, NULL),
+    MT_TEXT(ROW, model, "model", NULL, NULL),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type largest_type = MT_ROW_TYPE(struct largest, largest_fields);
+
+enum { MOST_REMEDIES = MT_SETTING_COUNT + MT_MOST_COMBINED + 1 };
+
+/* The answer. Invariant: remedies are the single ones, then the combined, then the gentler. */
+struct answer {
+    int64_t run; /* below 0: options described it */
+    const char *name, *model, *device, *simulated_device, *command, *best_command, *smallest_card;
+    uint64_t parameters, memory_bytes, reserve_bytes;
+    json_t *settings;
+    int64_t steps;
+    struct fitted fitted;
+    struct remedy_row remedies[MOST_REMEDIES], *single, *combined, *gentler;
+    size_t single_count, combined_count, gentler_count;
+    struct largest largest;
+    struct mt_text command_text, best_text;
+};
+
+#define ROW struct answer
+static const struct mt_field answer_fields[] = {
+    MT_KNOWN(ROW, run, "run", NULL, NULL),
+    MT_TEXT(ROW, name, "name", NULL, NULL),
+    MT_TEXT(ROW, model, "model", NULL, NULL),
+    MT_COUNT(ROW, parameters, "parameters", NULL, NULL),
+    MT_MEMBERS(ROW, settings,
+               "settings of the run by name: `mode`, `autocast`, `attention`, `impl`, `weight_cast`, `checkpoint`, "
+               "`optimizer_in_backward`, `zero_grad`, `batch`, `seq`, `alloc`, `plan`"),
+    MT_TEXT(ROW, device, "device", NULL, NULL),
+    MT_TEXT(ROW, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
+    MT_BYTES(ROW, memory_bytes, "memory_bytes", NULL, "all that the device has"),
+    MT_BYTES(ROW, reserve_bytes, "reserve_bytes", NULL,
+             "kept free: of a card 600 MiB unless `--reserve` says otherwise"),
+    MT_BYTES(ROW, fitted.fit.capacity_bytes, "capacity_bytes", NULL, "`memory_bytes` less `reserve_bytes`"),
+    MT_INTEGER(ROW, steps, "steps", NULL, "simulated for each figure: 12 at most"),
+    MT_PART(ROW, fitted, &fitted_type),
+    MT_ROWS(ROW, single, single_count, "changes", &remedy_type,
+            "single ones, the cheapest for the training first; empty if the run fits"),
+    MT_ROWS(ROW, combined, combined_count, "combined", &remedy_type,
+            "where no single one suffices: the cheapest pair that fits, or the best pair and all that help"),
+    MT_ROWS(ROW, gentler, gentler_count, "gentler", &remedy_type,
+            "one or none: where the remedy cuts the batch or the sequence, the least cut, with all that costs nothing"),
+    MT_TEXT(ROW, command, "command", NULL, "the run on that device"),
+    MT_TEXT(ROW, best_command, "remedy", NULL, "the run with the least change that fits, or null"),
+    MT_ROW(ROW, largest, "largest", &largest_type, "that fit with everything else as it is, or null"),
+    MT_TEXT(ROW, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
+    MT_FIELDS_END,
+};
+#undef ROW
+const struct mt_row_type mt_fit_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
+
+static const char *command_of(const struct mt_run_plan *plan, struct mt_text *out)
+{
+    mt_run_command_add(plan, out);
+    return mt_text_get(out);
+}
+
+static struct fitted fitted_of(const struct mt_fit *fit)
+{
+    assert(fit->fits ? fit->enough_bytes == 0 : fit->reserved_bytes == 0 && fit->enough_bytes > fit->capacity_bytes);
+    return (struct fitted){*fit, mt_fit_room_bytes(fit)};
+}
+
+static void fill_remedies(const struct mt_fit_remedy *remedies, size_t count, struct remedy_row *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct remedy_row){.fitted = fitted_of(&remedies[i].fit)};
+        mt_fit_remedy_add_changes(&remedies[i], &out[i].change);
+        out[i].shown_change = mt_text_get(&out[i].change);
+        out[i].shown_command = command_of(&remedies[i].plan, &out[i].command);
+    }
+}
+
+static struct largest largest_of(const struct mt_fit_answer *found)
+{
+    const struct mt_fit_largest *batch = &found->batch, *seq = &found->seq;
+    return (struct largest){.batch = batch->size > 0 ? batch->size : -1,
+                            .batch_tried_to = batch->tried_to,
+                            .batch_is_certain = batch->is_certain,
+                            .seq = seq->size > 0 ? seq->size : -1,
+                            .seq_tried_to = seq->tried_to,
+                            .seq_is_certain = seq->is_certain,
+                            .model = found->largest_model};
+}
+
+/* Returns the run that is asked about, as an object. */
+static json_t *settings_json(const struct mt_run_plan *plan)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_ANSWER, settings);
+    struct mt_text value = {0};
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++) {
+        value.length = 0;
+        mt_setting_format_short(settings[i], plan, &value);
+        json_object_set_new(object, mt_setting_table[settings[i]].name,
+                            mt_run_setting_json(settings[i], mt_text_get(&value)));
+    }
+    mt_text_release(&value);
+    return object;
+}
+
+static int64_t simulated_steps(const struct mt_training_config *config)
+{
+    int64_t steps = config->steps + config->warmup;
+    return steps < MT_SIMULATED_STEPS ? steps : MT_SIMULATED_STEPS;
+}
+
+static void fill(const struct mt_fit_question *question, const struct mt_fit_answer *found, struct answer *out)
+{
+    const struct mt_run_plan *plan = question->plan;
+    const struct mt_fit_remedy *best = mt_fit_best_remedy(found);
+    *out = (struct answer){.run = question->run != NULL ? question->run->id : -1,
+                           .name = question->run != NULL ? question->run->name : NULL,
+                           .model = plan->config.model.name,
+                           .parameters = mt_model_parameter_count(&plan->config.model),
+                           .settings = settings_json(plan),
+                           .device = question->device->name,
+                           .simulated_device = question->device->simulated,
+                           .memory_bytes = question->device->memory_bytes,
+                           .reserve_bytes = question->device->reserve_bytes,
+                           .steps = simulated_steps(&plan->config),
+                           .fitted = fitted_of(&found->fit),
+                           .single_count = found->single_count,
+                           .combined_count = found->combined_count,
+                           .gentler_count = found->has_gentler,
+                           .largest = largest_of(found),
+                           .smallest_card = found->smallest_card};
+    assert(out->single_count + out->combined_count + out->gentler_count <= MOST_REMEDIES);
+    out->single = out->remedies;
+    out->combined = out->single + out->single_count;
+    out->gentler = out->combined + out->combined_count;
+    fill_remedies(found->single, found->single_count, out->single);
+    fill_remedies(found->combined, found->combined_count, out->combined);
+    fill_remedies(&found->gentler, found->has_gentler, out->gentler);
+    out->command = command_of(plan, &out->command_text);
+    out->best_command = best != NULL ? command_of(&best->plan, &out->best_text) : NULL;
+}
+
+static void release(struct answer *answer)
+{
+    for (size_t i = 0; i < MOST_REMEDIES; i++) {
+        mt_text_release(&answer->remedies[i].change);
+        mt_text_release(&answer->remedies[i].command);
+    }
+    mt_text_release(&answer->command_text);
+    mt_text_release(&answer->best_text);
+    json_decref(answer->settings);
 }
 
 /* Prints "run 3 (baseline): ". */
@@ -100,56 +310,6 @@ static void print_verdict(const struct mt_fit *fit)
     print_squeeze(fit);
 }
 
-static void add_bytes_if(struct mt_table *table, bool is_known, uint64_t bytes)
-{
-    if (is_known)
-        mt_table_add_bytes(table, bytes);
-    else
-        mt_table_add(table, "-");
-}
-
-static void add_remedies(struct mt_table *table, const struct mt_fit_remedy *remedies, size_t count)
-{
-    char room[MT_BYTES_TEXT];
-    for (size_t i = 0; i < count; i++) {
-        const struct mt_fit *fit = &remedies[i].fit;
-        struct mt_text changes = {0};
-        mt_fit_remedy_add_changes(&remedies[i], &changes);
-        mt_table_add(table, mt_text_get(&changes));
-        mt_table_add(table, fit->fits ? "yes" : "no");
-        add_bytes_if(table, fit->fits, fit->reserved_bytes);
-        add_bytes_if(table, !fit->fits, fit->enough_bytes);
-        mt_table_add(table, mt_format_difference(mt_fit_room_bytes(fit), room));
-        mt_text_release(&changes);
-    }
-}
-
-static void print_remedies(const struct mt_fit_answer *answer)
-{
-    static const struct mt_column columns[] = {{"with the change", MT_ALIGN_LEFT},
-                                               {"fits", MT_ALIGN_LEFT},
-                                               {"reserves", MT_ALIGN_RIGHT},
-                                               {"would do", MT_ALIGN_RIGHT},
-                                               {"room", MT_ALIGN_RIGHT}};
-    if (answer->single_count == 0)
-        return;
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    add_remedies(table, answer->single, answer->single_count);
-    add_remedies(table, answer->combined, answer->combined_count);
-    add_remedies(table, &answer->gentler, answer->has_gentler);
-    putchar('\n');
-    mt_table_print(table);
-    mt_table_destroy(table);
-}
-
-static void print_command(const struct mt_fit_remedy *remedy)
-{
-    struct mt_text text = {0};
-    mt_run_command_add(&remedy->plan, &text);
-    printf("  %s\n", mt_text_get(&text));
-    mt_text_release(&text);
-}
-
 /* Returns the bytes of parameters and, where they are trained, of their gradients and the optimizer's two moments. */
 static uint64_t state_bytes(const struct mt_training_config *config)
 {
@@ -170,22 +330,22 @@ static void print_no_remedy(const struct mt_fit_question *question, const struct
                mt_format_bytes(bytes, size));
 }
 
-static void print_advice(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
+static void print_advice(const struct mt_fit_question *question, const struct mt_fit_answer *answer,
+                         const struct answer *rows)
 {
-    const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
     if (answer->fit.fits)
         return;
-    if (best == NULL) {
+    if (rows->best_command == NULL) {
         print_no_remedy(question, &answer->fit);
         return;
     }
     puts(answer->combined_count > 0 ? "\nNo single change suffices. The least that does:"
                                     : "\nThe least change that makes it fit:");
-    print_command(best);
+    printf("  %s\n", rows->best_command);
     if (answer->has_gentler) {
         bool cuts = answer->gentler.changes.has[MT_SETTING_BATCH] || answer->gentler.changes.has[MT_SETTING_SEQ];
         printf("With what computes the same in less memory, %s has to be cut:\n", cuts ? "less" : "nothing");
-        print_command(&answer->gentler);
+        printf("  %s\n", rows->gentler->shown_command);
     }
 }
 
@@ -217,12 +377,6 @@ static void print_largest(const struct mt_fit_answer *answer)
         puts("The run as it is fits none of the known cards.");
 }
 
-static int64_t simulated_steps(const struct mt_training_config *config)
-{
-    int64_t steps = config->steps + config->warmup;
-    return steps < MT_SIMULATED_STEPS ? steps : MT_SIMULATED_STEPS;
-}
-
 /* Prints what the figures are of. */
 static void print_basis(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
 {
@@ -248,118 +402,30 @@ static void print_reserve(const struct mt_fit_device *device)
     printf(" (--reserve SIZE);\nmemtrace run --device %s has what is left, to try each claim.\n", device->simulated);
 }
 
-void mt_fit_print_text(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
+static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,
+                       const struct answer *answer)
 {
     print_title(question);
-    print_verdict(&answer->fit);
-    print_remedies(answer);
-    print_advice(question, answer);
-    print_largest(answer);
-    print_basis(question, answer);
+    print_verdict(&found->fit);
+    if (found->single_count > 0) {
+        putchar('\n');
+        mt_rows_print(&remedy_type, "change fits reserved_bytes enough_bytes room_bytes", NULL, answer->remedies,
+                      answer->single_count + answer->combined_count + answer->gentler_count);
+    }
+    print_advice(question, found, answer);
+    print_largest(found);
+    print_basis(question, found);
     print_reserve(question->device);
 }
 
-static json_t *bytes_json_if(bool is_known, uint64_t bytes)
+void mt_fit_report(const struct mt_fit_question *question, const struct mt_fit_answer *found, mt_report_form form)
 {
-    return is_known ? json_integer((json_int_t)bytes) : json_null();
-}
-
-/* Adds the members of a run that fits or does not. */
-static void add_fit_json(const struct mt_fit *fit, json_t *object)
-{
-    json_object_set_new(object, "fits", json_boolean(fit->fits));
-    json_object_set_new(object, "reserved_bytes", bytes_json_if(fit->fits, fit->reserved_bytes));
-    json_object_set_new(object, "enough_bytes", bytes_json_if(!fit->fits, fit->enough_bytes));
-    json_object_set_new(object, "room_bytes", json_integer(mt_fit_room_bytes(fit)));
-    json_object_set_new(object, "unlimited_bytes", json_integer((json_int_t)fit->unlimited_bytes));
-}
-
-static json_t *command_json(const struct mt_run_plan *plan)
-{
-    struct mt_text text = {0};
-    mt_run_command_add(plan, &text);
-    json_t *json = mt_json_text(mt_text_get(&text));
-    mt_text_release(&text);
-    return json;
-}
-
-static json_t *remedies_json(const struct mt_fit_remedy *remedies, size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        struct mt_text changes = {0};
-        mt_fit_remedy_add_changes(&remedies[i], &changes);
-        json_t *object = json_pack("{s:o, s:o}", "change", mt_json_text(mt_text_get(&changes)), "command",
-                                   command_json(&remedies[i].plan));
-        add_fit_json(&remedies[i].fit, object);
-        json_array_append_new(list, object);
-        mt_text_release(&changes);
-    }
-    return list;
-}
-
-static json_t *largest_json(const struct mt_fit_answer *answer)
-{
-    json_t *object = json_object();
-    const struct {
-        const char *key, *tried_key, *certain_key;
-        const struct mt_fit_largest *largest;
-    } sizes[] = {{"batch", "batch_tried_to", "batch_is_certain", &answer->batch},
-                 {"seq", "seq_tried_to", "seq_is_certain", &answer->seq}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const struct mt_fit_largest *largest = sizes[i].largest;
-        json_object_set_new(object, sizes[i].key, largest->size > 0 ? json_integer(largest->size) : json_null());
-        json_object_set_new(object, sizes[i].tried_key, json_integer(largest->tried_to));
-        json_object_set_new(object, sizes[i].certain_key, json_boolean(largest->is_certain));
-    }
-    json_object_set_new(object, "model", mt_json_text(answer->largest_model));
-    return object;
-}
-
-/* Adds the run that is asked about. */
-static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
-{
-    mt_setting settings[MT_SETTING_COUNT];
-    size_t count = mt_settings_in_order(MT_ORDER_OF_ANSWER, settings);
-    struct mt_text value = {0};
-    json_object_set_new(object, "model", mt_json_text(plan->config.model.name));
-    json_object_set_new(object, "parameters", json_integer((json_int_t)mt_model_parameter_count(&plan->config.model)));
-    for (size_t i = 0; i < count; i++) {
-        value.length = 0;
-        mt_setting_format_short(settings[i], plan, &value);
-        json_object_set_new(object, mt_setting_table[settings[i]].name,
-                            mt_run_setting_json(settings[i], mt_text_get(&value)));
-    }
-    mt_text_release(&value);
-}
-
-/* Adds the device, and the memory of it that the run may have. */
-static void add_device_json(const struct mt_fit_device *device, json_t *object)
-{
-    json_object_set_new(object, "device", mt_json_text(device->name));
-    json_object_set_new(object, "simulated_device", mt_json_text(device->simulated));
-    json_object_set_new(object, "memory_bytes", json_integer((json_int_t)device->memory_bytes));
-    json_object_set_new(object, "reserve_bytes", json_integer((json_int_t)device->reserve_bytes));
-}
-
-void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
-{
-    const struct mt_run *run = question->run;
-    const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
-    json_t *object = json_pack("{s:s, s:o, s:o}", "schema", "memtrace.fit/1", "run",
-                               run != NULL ? json_integer(run->id) : json_null(), "name",
-                               mt_json_text(run != NULL ? run->name : NULL));
-    add_plan_json(question->plan, object);
-    add_device_json(question->device, object);
-    json_object_set_new(object, "capacity_bytes", json_integer((json_int_t)answer->fit.capacity_bytes));
-    json_object_set_new(object, "steps", json_integer(simulated_steps(&question->plan->config)));
-    add_fit_json(&answer->fit, object);
-    json_object_set_new(object, "changes", remedies_json(answer->single, answer->single_count));
-    json_object_set_new(object, "combined", remedies_json(answer->combined, answer->combined_count));
-    json_object_set_new(object, "gentler", remedies_json(&answer->gentler, answer->has_gentler));
-    json_object_set_new(object, "command", command_json(question->plan));
-    json_object_set_new(object, "remedy", best != NULL ? command_json(&best->plan) : json_null());
-    json_object_set_new(object, "largest", largest_json(answer));
-    json_object_set_new(object, "smallest_card", mt_json_text(answer->smallest_card));
-    mt_json_print(object);
+    struct answer *answer = mt_host_alloc(sizeof *answer);
+    fill(question, found, answer);
+    if (form == MT_REPORT_JSON)
+        mt_answer_print_json("fit", &mt_fit_answer_type, answer);
+    else
+        print_text(question, found, answer);
+    release(answer);
+    free(answer);
 }

@@ -12,15 +12,8 @@
 struct mt_run_options {
     bool help, json, no_trace, kernels, no_grad_norms;
     const char *device, *trace, *name;
-    const char
-        *given[MT_SETTING_COUNT]; /* the value, or in `sweep` the list of values, of settings that have an option */
+    const char *given[MT_SETTING_COUNT]; /* the value, in `sweep` the list of values, of a setting with an option */
 };
-
-/* Nothing given, as an initializer. */
-#define MT_RUN_OPTIONS_NONE                                                                                            \
-    {                                                                                                                  \
-        .trace = MT_DEFAULT_TRACE                                                                                      \
-    }
 
 /* The entry of a command's table that stands for the options of all settings, kept in `given` at an offset of the
  * command's struct: mt_run_setting_option, or mt_sweep_setting_option for lists of what can vary. */

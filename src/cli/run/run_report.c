@@ -36,6 +36,46 @@ static void findings_release(struct findings *findings)
     mt_question_close(&findings->question);
 }
 
+/* The answer in JSON. */
+struct run_answer {
+    int64_t run, events; /* below 0: not traced */
+    const char *name, *trace, *state, *device;
+    json_t *losses, *grad_norms, *step_ms, *wall_ms;
+    struct mt_run_peaks_answer peaks;
+    const struct mt_run_result *plan; /* NULL: none was followed */
+};
+
+#define ROW struct mt_run_result
+static const struct mt_field plan_fields[] = {
+    MT_COUNT(ROW, plan_bytes, "bytes", NULL, "of the plan's places"),
+    MT_COUNT(ROW, plan_peak_bytes, "peak_bytes", NULL, "the least that any plan needs"),
+    MT_COUNT(ROW, stats.planned_requests, "planned_requests", NULL, "that got the place planned for them"),
+    MT_COUNT(ROW, stats.unplanned_requests, "unplanned_requests", NULL, "that got another"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type plan_type = MT_ROW_TYPE(ROW, plan_fields);
+#undef ROW
+
+#define ROW struct run_answer
+static const struct mt_field answer_fields[] = {
+    MT_KNOWN(ROW, run, "run", NULL, "null with `--no-trace`"),
+    MT_TEXT(ROW, name, "name", NULL, NULL),
+    MT_TEXT(ROW, trace, "trace", NULL, "the file"),
+    MT_TEXT(ROW, state, "state", NULL, "`done`, `oom` or `failed`"),
+    MT_TEXT(ROW, device, "device", NULL, NULL),
+    MT_VALUE(ROW, losses, "losses", NULL, "a number a step, warm-up included; null where none was computed"),
+    MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
+             "by parameter, the Euclidean norm of its gradient in the first step; `--no-grad-norms` leaves them out"),
+    MT_VALUE(ROW, step_ms, "step_ms", NULL, "a number for each step after the warm-up, by the device's clock"),
+    MT_VALUE(ROW, wall_ms, "wall_ms", NULL, "the same by the wall clock; empty where nothing is computed"),
+    MT_KNOWN(ROW, events, "events", NULL, "that the trace has of this run"),
+    MT_ROW(ROW, peaks, "peak", &mt_run_peaks_type, "all but the first three are null with `--no-trace`"),
+    MT_ROW_OR_NULL(ROW, plan, "plan", &plan_type, "of `--plan on`"),
+    MT_FIELDS_END,
+};
+#undef ROW
+const struct mt_row_type mt_run_answer_type = MT_ROW_TYPE(struct run_answer, answer_fields);
+
 static json_t *grad_norms_json(const struct mt_run_result *result)
 {
     json_t *norms = json_object();
@@ -52,46 +92,35 @@ static json_t *numbers_json(const double *numbers, int64_t begin, int64_t end)
     return list;
 }
 
-/* The wall clock's, which tells nothing where nothing is executed. */
-static json_t *wall_ms_json(const struct mt_run_plan *plan, const struct mt_run_result *result)
-{
-    if (!result->executes)
-        return json_array();
-    return numbers_json(result->wall_ms, plan->config.warmup, result->step_count);
-}
-
-static json_t *plan_json(const struct mt_run_result *result)
-{
-    const struct mt_alloc_stats *stats = &result->stats;
-    if (result->plan_bytes == 0)
-        return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->plan_bytes, "peak_bytes",
-                     (json_int_t)result->plan_peak_bytes, "planned_requests", (json_int_t)stats->planned_requests,
-                     "unplanned_requests", (json_int_t)stats->unplanned_requests);
-}
-
-static const char *outcome(const struct mt_run_result *result)
+static mt_run_state state_of(const struct mt_run_result *result)
 {
     if (result->status == MT_OK)
-        return mt_run_state_name(MT_RUN_DONE);
-    return mt_run_state_name(result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED);
+        return MT_RUN_DONE;
+    return result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
 }
 
 static void print_json(const struct mt_run_plan *plan, const struct mt_run_result *result,
                        const struct findings *findings)
 {
     const struct mt_run *run = findings->question.run;
-    json_t *peak = json_object();
-    mt_run_peaks_add_json(&findings->peaks, peak);
-    json_t *answer = json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "memtrace.run/1", "run",
-        run != NULL ? json_integer(run->id) : json_null(), "name", mt_json_text(plan->name), "trace",
-        mt_json_text(plan->trace), "state", outcome(result), "device", result->device, "losses",
-        numbers_json(result->losses, 0, result->step_count), "grad_norms", grad_norms_json(result), "step_ms",
-        numbers_json(result->step_ms, plan->config.warmup, result->step_count), "wall_ms", wall_ms_json(plan, result),
-        "events", run != NULL ? json_integer(run->event_count) : json_null(), "peak", peak);
-    json_object_set_new(answer, "plan", plan_json(result));
-    mt_json_print(answer);
+    const int64_t warmup = plan->config.warmup, steps = result->step_count;
+    struct run_answer answer = {.run = run != NULL ? run->id : -1,
+                                .events = run != NULL ? run->event_count : -1,
+                                .name = plan->name,
+                                .trace = plan->trace,
+                                .state = mt_run_state_name(state_of(result)),
+                                .device = result->device,
+                                .losses = numbers_json(result->losses, 0, steps),
+                                .grad_norms = grad_norms_json(result),
+                                .step_ms = numbers_json(result->step_ms, warmup, steps),
+                                .wall_ms = numbers_json(result->wall_ms, warmup, result->executes ? steps : 0),
+                                .peaks = mt_run_peaks_answer_of(&findings->peaks),
+                                .plan = result->plan_bytes > 0 ? result : NULL};
+    mt_answer_print_json("run", &mt_run_answer_type, &answer);
+    json_decref(answer.losses);
+    json_decref(answer.grad_norms);
+    json_decref(answer.step_ms);
+    json_decref(answer.wall_ms);
 }
 
 static void print_title(const struct mt_run_plan *plan, const struct mt_run_result *result)

@@ -3,8 +3,10 @@
 #define MT_CLI_RUN_REPORT_H
 
 #include "analysis/session.h"
+#include "cli/output/output.h"
 
-typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON } mt_report_form;
+/* Describes the answer in JSON. */
+extern const struct mt_row_type mt_run_answer_type;
 
 /* Prints it; peaks and what they were made of are asked of the trace, if there is one. */
 mt_status mt_run_report(const struct mt_run_plan *plan, const struct mt_run_result *result, mt_report_form form);

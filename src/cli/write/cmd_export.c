@@ -82,6 +82,10 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
+/* Of tables of blocks; others have the rows of their own types. */
+static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &mt_export_block_type, NULL), MT_FIELDS_END};
+static const struct mt_row_type answer_type = {.fields = answer_fields};
+
 /* Whether `name`, without .gz, ends in `end`. */
 static bool ends_in(const char *name, const char *end)
 {
@@ -304,11 +308,8 @@ const struct mt_command mt_command_export = {
         "  memtrace export -o run.pickle                  # drop it on https://pytorch.org/memory_viz\n"
         "  memtrace export --format perfetto -o run.json.gz  # open it in https://ui.perfetto.dev\n",
     .options = options,
-    .defaults = &(const struct export_options){.trace.trace = MT_DEFAULT_TRACE,
-                                               .what = NOT_GIVEN,
-                                               .format = NOT_GIVEN,
-                                               .moment = NOT_GIVEN,
-                                               .step = MT_ALL_STEPS},
-    .options_bytes = sizeof(struct export_options),
+    MT_OPTIONS_OF(struct export_options, .trace.trace = MT_DEFAULT_TRACE, .what = NOT_GIVEN, .format = NOT_GIVEN,
+                  .moment = NOT_GIVEN, .step = MT_ALL_STEPS),
+    .answer = &answer_type,
     .run = run_export,
 };

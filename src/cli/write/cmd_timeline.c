@@ -121,7 +121,6 @@ const struct mt_command mt_command_timeline = {
     .examples = "  memtrace timeline\n"
                 "  memtrace timeline --run 1 --diff 2 -o autocast.html\n",
     .options = options,
-    .defaults = &(const struct timeline_options){.trace = MT_DEFAULT_TRACE, .output = DEFAULT_OUTPUT},
-    .options_bytes = sizeof(struct timeline_options),
+    MT_OPTIONS_OF(struct timeline_options, .trace = MT_DEFAULT_TRACE, .output = DEFAULT_OUTPUT),
     .run = run_timeline,
 };

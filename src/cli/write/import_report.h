@@ -14,6 +14,9 @@ struct mt_imported_run {
     double seconds; /* that the import took */
 };
 
+/* Describes the answer in JSON. */
+extern const struct mt_row_type mt_import_answer_type;
+
 void mt_import_print(const struct mt_imported_run *imported);
 void mt_import_print_json(const struct mt_imported_run *imported);
 
