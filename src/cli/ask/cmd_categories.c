@@ -13,12 +13,8 @@ struct categories_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--phase",
-     .value = "PHASE",
-     .help = "what was allocated in this phase, whatever its category",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct categories_options, phase),
-     .choices = mt_phase_names},
+    MT_OPTION(CHOICE, struct categories_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
+              .help = "what was allocated in this phase, whatever its category"),
     MT_TRACE_OPTIONS,
 };
 

@@ -10,17 +10,9 @@ struct events_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--step",
-     .value = "N",
-     .help = "only this step; steps count from 0",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct events_options, step),
-     .low = 0,
-     .high = INT64_MAX},
-    {.name = "--csv",
-     .help = "print comma-separated values",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct events_options, csv)},
+    MT_OPTION(INTEGER, struct events_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
+              .help = "only this step; steps count from 0"),
+    MT_OPTION(FLAG, struct events_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };
 

@@ -20,18 +20,10 @@ struct kernels_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "N",
-     .help = "how many kernels of each phase (5 unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct kernels_options, limit),
-     .low = 1,
-     .high = INT32_MAX},
-    {.name = "--phase",
-     .value = "PHASE",
-     .help = "only the kernels of this phase",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct kernels_options, phase),
-     .choices = mt_phase_names},
+    MT_OPTION(INTEGER, struct kernels_options, limit, "N", .low = 1, .high = INT32_MAX,
+              .help = "how many kernels of each phase (5 unless given)"),
+    MT_OPTION(CHOICE, struct kernels_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
+              .help = "only the kernels of this phase"),
     MT_TRACE_OPTIONS,
 };
 

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,6 @@
 #include "cli/output/question.h"
 
 #include "base/memory.h"
-#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,14 +16,9 @@ struct sql_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "QUERY",
-     .help = "one statement that reads; :run stands for the number of the run",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct sql_options, query)},
-    {.name = "--csv",
-     .help = "print comma-separated values",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct sql_options, csv)},
+    MT_OPTION(TEXT, struct sql_options, query, "QUERY",
+              .help = "one statement that reads; :run stands for the number of the run"),
+    MT_OPTION(FLAG, struct sql_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };
 

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 #include "device/device.h"
 
 #include <stdio.h>
@@ -14,10 +13,8 @@ struct steps_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--full",
-     .help = "a row for each phase, with median, minimum and maximum",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct steps_options, full)},
+    MT_OPTION(FLAG, struct steps_options, full, "--full",
+              .help = "a row for each phase, with median, minimum and maximum"),
     MT_TRACE_OPTIONS,
 };
 

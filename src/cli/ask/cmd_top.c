@@ -14,22 +14,12 @@ struct top_options {
 static const char *const moments[] = {[MT_TOP_WHOLE_RUN] = "run", [MT_TOP_AT_PEAK] = "peak", NULL};
 
 static const struct mt_option options[] = {
-    {.name = "N",
-     .help = "how many rows (10 unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct top_options, limit),
-     .low = 1,
-     .high = INT32_MAX},
-    {.name = "--each",
-     .help = "list every block singly, in place of merging alike ones",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct top_options, each)},
-    {.name = "--at",
-     .value = "MOMENT",
-     .help = "blocks of the whole run, or only what was live at its allocated peak",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct top_options, moment),
-     .choices = moments},
+    MT_OPTION(INTEGER, struct top_options, limit, "N", .low = 1, .high = INT32_MAX,
+              .help = "how many rows (10 unless given)"),
+    MT_OPTION(FLAG, struct top_options, each, "--each",
+              .help = "list every block singly, in place of merging alike ones"),
+    MT_OPTION(CHOICE, struct top_options, moment, "--at", .value = "MOMENT", .choices = moments,
+              .help = "blocks of the whole run, or only what was live at its allocated peak"),
     MT_TRACE_OPTIONS,
 };
 

@@ -1,7 +1,6 @@
 /* memtrace used: who holds the memory that the driver says this process has. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -95,7 +94,7 @@ static mt_status ask_used(const struct mt_question *question, const void *given)
     struct used_answer answer;
     mt_status status = mt_trace_used(question->trace, question->run, &answer.used);
     if (status == MT_USAGE)
-        mt_fail_way_out(status, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
+        mt_fail_hint(status, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
     if (status != MT_OK)
         return status;
     list_parts(&answer);

@@ -1,5 +1,6 @@
 #include "cli/output/output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,6 +15,8 @@
 
 /* More than any terminal has. */
 enum { MOST_COLUMNS = 10000 };
+
+enum { LONGEST_HINT = 512 };
 
 void mt_output_begin(void)
 {
@@ -139,6 +142,26 @@ void mt_note(const char *format, ...)
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
+}
+
+mt_status mt_fail_hint(mt_status status, const char *format, ...)
+{
+    char hint[LONGEST_HINT];
+    va_list arguments;
+    assert(status != MT_OK);
+    va_start(arguments, format);
+    vsnprintf(hint, sizeof hint, format, arguments);
+    va_end(arguments);
+    return mt_fail(status, "%s; %s", mt_last_error(), hint);
+}
+
+mt_status mt_fail_writing_hint(mt_status status, const char *untraced)
+{
+    if (status != MT_FAILED)
+        return status;
+    if (untraced == NULL)
+        return mt_fail_hint(status, "--trace FILE writes the trace elsewhere");
+    return mt_fail_hint(status, "--trace FILE writes the trace elsewhere, %s none", untraced);
 }
 
 void mt_print_name(const char *name)

@@ -7,6 +7,7 @@
 #include "answer/escape.h"
 #include "answer/row.h"
 #include "answer/table.h"
+#include "base/status.h"
 
 /* For people, or as JSON. */
 typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON } mt_report_form;
@@ -54,6 +55,14 @@ void mt_print_wrapped(const char *text, size_t indent);
 
 /* A line on stderr, "memtrace: …". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Adds "; HINT" to the text of the failure, and returns `status`. The libraries say what is wrong, for whichever program
+ * calls them, and know no options; the hint says what the command line can do about it. */
+mt_status mt_fail_hint(mt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns the status of opening a trace to write. If it failed, adds a hint of where else the trace can go. `untraced` is
+ * the command that needs none; NULL: there is no such one. */
+mt_status mt_fail_writing_hint(mt_status status, const char *untraced);
 
 /* Prints a name as mt_text_add_visible does; raw where stdout is not a terminal and so obeys nothing. */
 void mt_print_name(const char *name);

@@ -4,7 +4,6 @@
 #include "base/label.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +35,18 @@ static void note_state(const struct mt_run *run)
         mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
     if (run->lost_events > 0)
         mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
+}
+
+mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
+{
+    mt_status status = mt_trace_open(path, out);
+    if (status != MT_BAD_TRACE || path[0] == '\0' || access(path, F_OK) == 0)
+        return status;
+    struct mt_text word = {0};
+    mt_text_add_shell_word(&word, path);
+    mt_fail_hint(status, "memtrace run --trace %s makes one", word.data);
+    mt_text_release(&word);
+    return status;
 }
 
 static mt_status open_run(const char *trace, const char *which, struct mt_question *out)

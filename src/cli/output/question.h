@@ -8,6 +8,9 @@
 
 #include <jansson.h>
 
+/* Opens a trace (mt_trace_open). Of one that is not there, the failure says how it is made. */
+mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out);
+
 /* Opens --trace and finds --run. Notes on stderr what must be known of a run that did not end in order. Close it if
  * MT_OK. */
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 #include "cli/record/child_program.h"
 #include "cli/record/record_report.h"
 #include "device/module.h"
@@ -27,39 +26,17 @@ struct record_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "PROGRAM",
-     .value = "PROGRAM [ARGS]",
-     .help = "what to run, and its arguments, which are left as they are",
-     .kind = MT_OPTION_REST,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct record_options, words)},
-    {.name = "--kernels",
-     .help = "trace each kernel, too: memtrace kernels asks about them",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct record_options, kernels)},
-    {.name = "--step",
-     .value = "TEXT",
-     .help = "ranges of NVTX whose name begins so are training steps",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct record_options, step)},
-    {.name = "--device",
-     .value = "N",
-     .help = "count the memory of this GPU only, by CUDA's number (all of them unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .low = 0,
-     .high = 1023,
-     .offset = offsetof(struct record_options, device)},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "where the run is added (" MT_DEFAULT_TRACE ")",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct record_options, trace)},
-    {.name = "--name",
-     .value = "TEXT",
-     .help = "what to call the run",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct record_options, name)},
+    MT_OPTION(REST, struct record_options, words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,
+              .help = "what to run, and its arguments, which are left as they are"),
+    MT_OPTION(FLAG, struct record_options, kernels, "--kernels",
+              .help = "trace each kernel, too: memtrace kernels asks about them"),
+    MT_OPTION(TEXT, struct record_options, step, "--step", .value = "TEXT",
+              .help = "ranges of NVTX whose name begins so are training steps"),
+    MT_OPTION(INTEGER, struct record_options, device, "--device", .value = "N", .low = 0, .high = 1023,
+              .help = "count the memory of this GPU only, by CUDA's number (all of them unless given)"),
+    MT_OPTION(TEXT, struct record_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
+    MT_OPTION(TEXT, struct record_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
     MT_OPTION_HELP(struct record_options),
     MT_OPTIONS_END,
 };
@@ -113,8 +90,8 @@ static mt_status find_library(struct recording *recording)
     Dl_info where;
     mt_status status = mt_module_find(MT_INJECT_FILE, MT_INJECT_REFUSAL_NAME, (void **)&refusal);
     if (status != MT_OK)
-        return mt_fail_way_out(status,
-                               "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
+        return mt_fail_hint(status,
+                            "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
     if (refusal() != NULL)
         return mt_fail(MT_FAILED, "%s", refusal());
     if (dladdr((void *)refusal, &where) == 0 || (recording->library = realpath(where.dli_fname, NULL)) == NULL)

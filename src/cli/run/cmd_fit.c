@@ -2,7 +2,7 @@
 #include "analysis/run_settings.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_options.h"
 
@@ -17,29 +17,14 @@ struct fit_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--device",
-     .value = "DEVICE",
-     .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_DEVICE,
-     .offset = offsetof(struct fit_options, run.device)},
-    {.name = "--reserve",
-     .value = "SIZE",
-     .help = "keep that much of its memory free (of a card 600MiB, for CUDA's context; of a size 0)",
-     .kind = MT_OPTION_BYTES,
-     .offset = offsetof(struct fit_options, reserve_bytes)},
-    {.name = "--run",
-     .value = "N|NAME",
-     .help = "the run of the trace to ask about (the newest unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct fit_options, which),
-     .takes = MT_TAKES_RUN},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct fit_options, run.trace),
-     .takes = MT_TAKES_FILE},
+    MT_OPTION(TEXT, struct fit_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+              .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)"),
+    MT_OPTION(BYTES, struct fit_options, reserve_bytes, "--reserve", .value = "SIZE",
+              .help = "keep that much of its memory free (of a card 600MiB, for CUDA's context; of a size 0)"),
+    MT_OPTION(TEXT, struct fit_options, which, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
+              .help = "the run of the trace to ask about (the newest unless given)"),
+    MT_OPTION(TEXT, struct fit_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_RUN_SETTINGS(mt_run_setting_option, offsetof(struct fit_options, run)),

@@ -2,7 +2,6 @@
 
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -114,7 +113,7 @@ mt_status mt_told_device_failure(mt_status status, const char *spelling)
 {
     if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
         return status;
-    return mt_fail_way_out(status, "--device sim plans without a GPU");
+    return mt_fail_hint(status, "--device sim plans without a GPU");
 }
 
 struct mt_session_observer mt_told_observer(void)
@@ -127,7 +126,7 @@ mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *
     const struct mt_session_observer observer = observer_of(plan);
     mt_status status = mt_run_session(plan, &observer, out);
     if (out->is_untraceable)
-        return mt_way_out_of_writing(status, "memtrace run --no-trace");
+        return mt_fail_writing_hint(status, "memtrace run --no-trace");
     return mt_told_device_failure(status, plan->device);
 }
 

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 #include "cli/run/told_session.h"
 #include "cli/study/value_list.h"
 #include "model/settings.h"
@@ -112,7 +111,7 @@ static mt_status run_cells(struct mt_attention_session *session, const struct mt
         show_progress(i, count, &cell);
         status = mt_attention_session_run(session, &cell, &results[i]);
         if (session->is_untraceable)
-            mt_way_out_of_writing(status, "--no-trace");
+            mt_fail_writing_hint(status, "--no-trace");
         if (status != MT_OK)
             mt_fail_context(status, "cell %zu of %zu", i + 1, count);
     }

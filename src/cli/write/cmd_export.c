@@ -38,47 +38,20 @@ static const char *const formats[] = {"csv",    "json",     "folded", "pprof", "
 static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
 
 static const struct mt_option options[] = {
-    {.name = "WHAT",
-     .help = "what is written (blocks, or what the format is of)",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct export_options, what),
-     .choices = whats},
-    {.name = "--format",
-     .value = "FORMAT",
-     .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct export_options, format),
-     .choices = formats},
-    {.name = "--output",
-     .alias = "-o",
-     .value = "FILE",
-     .help = "where it goes (stdout unless given); through gzip if FILE ends in .gz",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct export_options, output)},
-    {.name = "--step",
-     .value = "N",
-     .help = "of tables: only this step; steps count from 0",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct export_options, step),
-     .low = 0,
-     .high = INT64_MAX},
-    {.name = "--at",
-     .value = "MOMENT",
-     .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct export_options, moment),
-     .choices = moments},
-    {.name = "--diff",
-     .value = "N|NAME|FILE:RUN",
-     .help = "of folded: put the bytes of this run before those of --run",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_RUN,
-     .offset = offsetof(struct export_options, diff)},
-    {.name = "--merge-layers",
-     .help = "of stacks: one frame for all layers",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct export_options, merge_layers)},
+    MT_OPTION(CHOICE, struct export_options, what, "WHAT", .choices = whats,
+              .help = "what is written (blocks, or what the format is of)"),
+    MT_OPTION(CHOICE, struct export_options, format, "--format", .value = "FORMAT", .choices = formats,
+              .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite"),
+    MT_OPTION(TEXT, struct export_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "where it goes (stdout unless given); through gzip if FILE ends in .gz"),
+    MT_OPTION(INTEGER, struct export_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
+              .help = "of tables: only this step; steps count from 0"),
+    MT_OPTION(CHOICE, struct export_options, moment, "--at", .value = "MOMENT", .choices = moments,
+              .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated"),
+    MT_OPTION(TEXT, struct export_options, diff, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
+              .help = "of folded: put the bytes of this run before those of --run"),
+    MT_OPTION(FLAG, struct export_options, merge_layers, "--merge-layers",
+              .help = "of stacks: one frame for all layers"),
     MT_TRACE_OPTIONS,
 };
 
@@ -270,7 +243,7 @@ static mt_status export_run(const struct export_options *export, const struct mt
     return status;
 }
 
-static mt_status run_export(const void *given)
+static mt_status ask_export(const struct mt_question *question, const void *given)
 {
     struct export_options export = *(const struct export_options *)given;
     mt_status status = choose_format(&export);
@@ -278,15 +251,7 @@ static mt_status run_export(const void *given)
         status = check_options(&export);
     if (status == MT_OK)
         status = mt_output_file_check("-o", export.output, NULL);
-    if (status != MT_OK)
-        return status;
-    struct mt_question question;
-    status = mt_question_open(&export.trace, &question);
-    if (status != MT_OK)
-        return status;
-    status = export_run(&export, &question);
-    mt_question_close(&question);
-    return status;
+    return status == MT_OK ? export_run(&export, question) : status;
 }
 
 const struct mt_command mt_command_export = {
@@ -311,5 +276,5 @@ const struct mt_command mt_command_export = {
     MT_OPTIONS_OF(struct export_options, .trace.trace = MT_DEFAULT_TRACE, .what = NOT_GIVEN, .format = NOT_GIVEN,
                   .moment = NOT_GIVEN, .step = MT_ALL_STEPS),
     .answer = &answer_type,
-    .run = run_export,
+    .ask = ask_export,
 };
