@@ -150,6 +150,8 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
         return json_integer(AT(int64_t));
     case MT_FIELD_STREAM:
         return json_integer(AT(mt_stream));
+    case MT_FIELD_POSITIVE:
+        return known_json(AT(int64_t) > 0 ? AT(int64_t) : -1);
     case MT_FIELD_KNOWN:
     case MT_FIELD_STEP:
         return known_json(AT(int64_t));
@@ -246,6 +248,10 @@ static bool add_for_people(const struct mt_field *field, const void *row, struct
     case MT_FIELD_STEP:
         mt_text_add(out, "%s", mt_format_step(AT(int64_t), text));
         return true;
+    case MT_FIELD_POSITIVE:
+        if (AT(int64_t) == 0)
+            mt_text_add(out, "-");
+        return AT(int64_t) == 0;
     case MT_FIELD_KNOWN:
         if (AT(int64_t) < 0)
             mt_text_add(out, "-");

@@ -30,6 +30,7 @@
     X(INTEGER, "integer")      /* int64_t */                                                                           \
     X(STREAM, "integer")       /* mt_stream */                                                                         \
     X(KNOWN, "integer?")       /* int64_t; below 0 is null, and "-" in a table */                                      \
+    X(POSITIVE, "integer?")    /* int64_t; 0 is null, and "-" in a table */                                            \
     X(STEP, "integer?")        /* int64_t; below 0 is null: before the first step */                                   \
     X(COUNT, "integer")        /* uint64_t */                                                                          \
     X(BYTES, "integer")        /* uint64_t; a table shows 1.00 MiB */                                                  \
@@ -114,6 +115,7 @@ struct mt_row_type {
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
 #define MT_STREAM(...) MT_FIELD(STREAM, mt_stream, __VA_ARGS__)
 #define MT_KNOWN(...) MT_FIELD(KNOWN, int64_t, __VA_ARGS__)
+#define MT_POSITIVE(...) MT_FIELD(POSITIVE, int64_t, __VA_ARGS__)
 #define MT_STEP(...) MT_FIELD(STEP, int64_t, __VA_ARGS__)
 #define MT_COUNT(...) MT_FIELD(COUNT, uint64_t, __VA_ARGS__)
 #define MT_BYTES(...) MT_FIELD(BYTES, uint64_t, __VA_ARGS__)

@@ -16,19 +16,18 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-#define ROW struct mt_event_row
 static const struct mt_field row_fields[] = {
-    MT_INTEGER(ROW, n, "n", "n", "from 0, in this answer"),
-    MT_TEXT(ROW, action, "action", "action", "`alloc` or `free`"),
-    MT_INTEGER(ROW, id, "id", "id", "of the allocation; a free has that of the one it ends, -1 if not known"),
-    MT_COUNT(ROW, bytes, "bytes", "bytes", "as requested"),
-    MT_TEXT(ROW, category, "category", "category", NULL),
-    MT_TEXT(ROW, op, "op", "op", NULL),
-    MT_TEXT(ROW, phase, "phase", "phase", "in which the block was allocated"),
-    MT_TEXT(ROW, span, "span", "span", NULL),
+    MT_INTEGER(struct mt_event_row, n, "n", "n", "from 0, in this answer"),
+    MT_TEXT(struct mt_event_row, action, "action", "action", "`alloc` or `free`"),
+    MT_INTEGER(struct mt_event_row, id, "id", "id",
+               "of the allocation; a free has that of the one it ends, -1 if not known"),
+    MT_COUNT(struct mt_event_row, bytes, "bytes", "bytes", "as requested"),
+    MT_TEXT(struct mt_event_row, category, "category", "category", NULL),
+    MT_TEXT(struct mt_event_row, op, "op", "op", NULL),
+    MT_TEXT(struct mt_event_row, phase, "phase", "phase", "in which the block was allocated"),
+    MT_TEXT(struct mt_event_row, span, "span", "span", NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_fields);
 
 static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &row_type, "in order"), MT_FIELDS_END};

@@ -36,21 +36,19 @@ struct kernel_row {
     char *shown_name; /* as short as tables have it; owned */
 };
 
-#define ROW struct kernel_row
 static const struct mt_field kernel_fields[] = {
-    MT_TEXT(ROW, kernel.name, "name", NULL, "in full"),
-    MT_NAME(ROW, kernel.op, "op", NULL, "to which most of its time belongs"),
-    MT_FLAG(ROW, kernel.is_product, "product", NULL, "launched by ops that end in `.matmul`"),
-    MT_COUNT(ROW, kernel.count, "count", NULL, NULL),
-    MT_COUNT(ROW, kernel.total_ns, "total_ns", NULL, NULL),
-    MT_FIELD(FIGURE, struct mt_figure, ROW, per_step, "count_per_step", "count", NULL),
-    MT_MS(ROW, ms, "ms_per_step", "ms", NULL),
-    MT_SHARE(ROW, share, "share", "share", "of the phase's time"),
-    MT_SHOWN(TEXT, const char *, ROW, shown_op, "shown_op", "op"),
-    MT_SHOWN(TEXT, char *, ROW, shown_name, "kernel", "kernel"),
+    MT_TEXT(struct kernel_row, kernel.name, "name", NULL, "in full"),
+    MT_NAME(struct kernel_row, kernel.op, "op", NULL, "to which most of its time belongs"),
+    MT_FLAG(struct kernel_row, kernel.is_product, "product", NULL, "launched by ops that end in `.matmul`"),
+    MT_COUNT(struct kernel_row, kernel.count, "count", NULL, NULL),
+    MT_COUNT(struct kernel_row, kernel.total_ns, "total_ns", NULL, NULL),
+    MT_FIELD(FIGURE, struct mt_figure, struct kernel_row, per_step, "count_per_step", "count", NULL),
+    MT_MS(struct kernel_row, ms, "ms_per_step", "ms", NULL),
+    MT_SHARE(struct kernel_row, share, "share", "share", "of the phase's time"),
+    MT_SHOWN(TEXT, const char *, struct kernel_row, shown_op, "shown_op", "op"),
+    MT_SHOWN(TEXT, char *, struct kernel_row, shown_name, "kernel", "kernel"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type kernel_type = MT_ROW_TYPE(struct kernel_row, kernel_fields);
 
 /* The kernels of a phase, or of the whole step. */
@@ -66,30 +64,28 @@ struct phase_row {
     size_t shown_rows;
 };
 
-#define ROW struct phase_row
 static const struct mt_field total_fields[] = {
-    MT_COUNT(ROW, phase.count, "count", NULL, NULL),
-    MT_COUNT(ROW, phase.total_ns, "total_ns", NULL, NULL),
-    MT_COUNT(ROW, phase.product_ns, "product_ns", NULL, "of matrix products"),
-    MT_FIELD(FIGURE, struct mt_figure, ROW, per_step, "count_per_step", "kernels", NULL),
-    MT_MS(ROW, ms, "ms_per_step", "ms", NULL),
-    MT_MS(ROW, product_ms, "product_ms_per_step", "products ms", NULL),
-    MT_SHARE(ROW, product_share, "product_share", "share", "of this time"),
+    MT_COUNT(struct phase_row, phase.count, "count", NULL, NULL),
+    MT_COUNT(struct phase_row, phase.total_ns, "total_ns", NULL, NULL),
+    MT_COUNT(struct phase_row, phase.product_ns, "product_ns", NULL, "of matrix products"),
+    MT_FIELD(FIGURE, struct mt_figure, struct phase_row, per_step, "count_per_step", "kernels", NULL),
+    MT_MS(struct phase_row, ms, "ms_per_step", "ms", NULL),
+    MT_MS(struct phase_row, product_ms, "product_ms_per_step", "products ms", NULL),
+    MT_SHARE(struct phase_row, product_share, "product_share", "share", "of this time"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type total_type = MT_ROW_TYPE(ROW, total_fields);
+static const struct mt_row_type total_type = MT_ROW_TYPE(struct phase_row, total_fields);
 static const struct mt_field phase_fields[] = {
     MT_FIELDS_OF(&total_type),
-    MT_NAME(ROW, phase.phase, "phase", NULL, "null if no op launched them"),
-    MT_ROW_OR_NULL(ROW, other, "top_other", &kernel_type, "the one with most time that is no product"),
-    MT_ROWS(ROW, rows, shown_rows, "rows", &kernel_type, "as many as were asked for, most time first"),
-    MT_SHOWN(TEXT, const char *, ROW, title, "title", "phase"),
-    MT_SHOWN(SHARE, double, ROW, share, "share", "share"),
-    MT_SHOWN(MS, double, ROW, other_ms, "other_ms", "largest other"),
-    MT_SHOWN(TEXT, const char *, ROW, other_name, "other_name", "its name"),
+    MT_NAME(struct phase_row, phase.phase, "phase", NULL, "null if no op launched them"),
+    MT_ROW_OR_NULL(struct phase_row, other, "top_other", &kernel_type, "the one with most time that is no product"),
+    MT_ROWS(struct phase_row, rows, shown_rows, "rows", &kernel_type, "as many as were asked for, most time first"),
+    MT_SHOWN(TEXT, const char *, struct phase_row, title, "title", "phase"),
+    MT_SHOWN(SHARE, double, struct phase_row, share, "share", "share"),
+    MT_SHOWN(MS, double, struct phase_row, other_ms, "other_ms", "largest other"),
+    MT_SHOWN(TEXT, const char *, struct phase_row, other_name, "other_name", "its name"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
 
 /* Softmax and the two products of attention, in the forward pass. Operations are counted by formula; NAN where the run does
@@ -99,17 +95,15 @@ struct attention {
     double time_ratio, softmax_operations, product_operations, operation_ratio;
 };
 
-#define ROW struct attention
 static const struct mt_field attention_fields[] = {
-    MT_COUNT(ROW, softmax_ns, "softmax_ns", NULL, NULL),
-    MT_COUNT(ROW, product_ns, "product_ns", NULL, "queries with keys, and weights with values"),
-    MT_NUMBER(ROW, time_ratio, "time_ratio", NULL, NULL),
-    MT_NUMBER(ROW, softmax_operations, "softmax_operations", NULL, "5·layers·B·H·T²"),
-    MT_NUMBER(ROW, product_operations, "product_operations", NULL, "4·layers·B·H·T²·D"),
-    MT_NUMBER(ROW, operation_ratio, "operation_ratio", NULL, NULL),
+    MT_COUNT(struct attention, softmax_ns, "softmax_ns", NULL, NULL),
+    MT_COUNT(struct attention, product_ns, "product_ns", NULL, "queries with keys, and weights with values"),
+    MT_NUMBER(struct attention, time_ratio, "time_ratio", NULL, NULL),
+    MT_NUMBER(struct attention, softmax_operations, "softmax_operations", NULL, "5·layers·B·H·T²"),
+    MT_NUMBER(struct attention, product_operations, "product_operations", NULL, "4·layers·B·H·T²·D"),
+    MT_NUMBER(struct attention, operation_ratio, "operation_ratio", NULL, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type attention_type = MT_ROW_TYPE(struct attention, attention_fields);
 
 /* The answer. Invariant: all[kernels.phase_count] is the sum of the phases before it. */

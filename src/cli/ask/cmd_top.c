@@ -30,21 +30,19 @@ struct top_answer {
     bool complete;
 };
 
-#define ROW struct mt_top_row
 static const struct mt_field row_fields[] = {
-    MT_BYTES(ROW, bytes, "bytes", "size", "of one block, as requested"),
-    MT_COUNT(ROW, count, "count", "count", "alike blocks: of the run, or live at its peak"),
-    MT_TEXT(ROW, category, "category", "category", "the kind of tensor"),
-    MT_TEXT(ROW, op, "op", "op", "what asked for it"),
-    MT_TEXT(ROW, phase, "phase", "phase", NULL),
-    MT_TEXT(ROW, span, "span", "span", "the module that asked; `*` for the number of the layer"),
-    MT_TEXT(ROW, role, "role", "role", NULL),
-    MT_TEXT(ROW, dtype, "dtype", "dtype", NULL),
-    MT_TEXT(ROW, shape, "shape", "shape", NULL),
-    MT_STEP(ROW, step, "step", "step", "of the first of them"),
+    MT_BYTES(struct mt_top_row, bytes, "bytes", "size", "of one block, as requested"),
+    MT_COUNT(struct mt_top_row, count, "count", "count", "alike blocks: of the run, or live at its peak"),
+    MT_TEXT(struct mt_top_row, category, "category", "category", "the kind of tensor"),
+    MT_TEXT(struct mt_top_row, op, "op", "op", "what asked for it"),
+    MT_TEXT(struct mt_top_row, phase, "phase", "phase", NULL),
+    MT_TEXT(struct mt_top_row, span, "span", "span", "the module that asked; `*` for the number of the layer"),
+    MT_TEXT(struct mt_top_row, role, "role", "role", NULL),
+    MT_TEXT(struct mt_top_row, dtype, "dtype", "dtype", NULL),
+    MT_TEXT(struct mt_top_row, shape, "shape", "shape", NULL),
+    MT_STEP(struct mt_top_row, step, "step", "step", "of the first of them"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
 #define FIELDS "category op phase role dtype shape span" /* that every table has */
 

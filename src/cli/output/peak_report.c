@@ -109,18 +109,16 @@ struct peak_row {
     char step_text[MT_BYTES_TEXT];
 };
 
-#define ROW struct peak_row
 static const struct mt_field peak_fields[] = {
-    MT_SHOWN(TEXT, const char *, ROW, measure, "measure", "peak of"),
-    MT_SHOWN(BYTES, uint64_t, ROW, bytes, "size", "size"),
-    MT_SHOWN(COUNT, uint64_t, ROW, bytes, "bytes", "bytes"),
-    MT_SHOWN(TEXT, const char *, ROW, step, "step", "step"),
-    MT_SHOWN(TEXT, const char *, ROW, phase, "phase", "phase"),
-    MT_SHOWN(TEXT, const char *, ROW, span, "span", "span"),
-    MT_SHOWN(FIGURE, struct mt_figure, ROW, time, "time", "time"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, measure, "measure", "peak of"),
+    MT_SHOWN(BYTES, uint64_t, struct peak_row, bytes, "size", "size"),
+    MT_SHOWN(COUNT, uint64_t, struct peak_row, bytes, "bytes", "bytes"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, step, "step", "step"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, phase, "phase", "phase"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, span, "span", "span"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct peak_row, time, "time", "time"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type peak_type = MT_ROW_TYPE(struct peak_row, peak_fields);
 
 static void print_peaks(const struct mt_run_peaks *peaks)
@@ -146,17 +144,15 @@ struct made_of_row {
     struct mt_figure allocated, share, blocks, requested, reserved;
 };
 
-#define ROW struct made_of_row
 static const struct mt_field made_of_fields[] = {
-    MT_SHOWN(TEXT, const char *, ROW, category, "category", "made of"),
-    MT_SHOWN(FIGURE, struct mt_figure, ROW, allocated, "allocated", "allocated"),
-    MT_SHOWN(FIGURE, struct mt_figure, ROW, share, "share", "share"),
-    MT_SHOWN(FIGURE, struct mt_figure, ROW, blocks, "blocks", "blocks"),
-    MT_SHOWN(FIGURE, struct mt_figure, ROW, requested, "requested", "requested"),
-    MT_SHOWN(FIGURE, struct mt_figure, ROW, reserved, "reserved", "reserved"),
+    MT_SHOWN(TEXT, const char *, struct made_of_row, category, "category", "made of"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, allocated, "allocated", "allocated"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, share, "share", "share"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, blocks, "blocks", "blocks"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, requested, "requested", "requested"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, reserved, "reserved", "reserved"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type made_of_type = MT_ROW_TYPE(struct made_of_row, made_of_fields);
 
 /* Returns what a category had at a peak; nothing if it had nothing. */

@@ -16,15 +16,13 @@
 const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
 #undef X
 
-#define ROW struct mt_steps_row
 static const struct mt_field oom_fields[] = {
-    MT_INTEGER(ROW, oom_bytes, "requested_bytes", NULL, "asked for last"),
-    MT_TEXT(ROW, oom_category, "category", NULL, NULL),
-    MT_TEXT(ROW, oom_phase, "phase", NULL, NULL),
-    MT_TEXT(ROW, oom_span, "span", NULL, NULL),
+    MT_INTEGER(struct mt_steps_row, oom_bytes, "requested_bytes", NULL, "asked for last"),
+    MT_TEXT(struct mt_steps_row, oom_category, "category", NULL, NULL),
+    MT_TEXT(struct mt_steps_row, oom_phase, "phase", NULL, NULL),
+    MT_TEXT(struct mt_steps_row, oom_span, "span", NULL, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 const struct mt_row_type mt_steps_oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
 
 static void note_state(const struct mt_run *run)
@@ -155,6 +153,22 @@ mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit 
     return status;
 }
 
+mt_status mt_trace_find_numbered(struct mt_trace *trace, int64_t number, const struct mt_run **out)
+{
+    char text[MT_BYTES_TEXT];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return mt_trace_find_run(trace, text, out);
+}
+
+mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes)
+{
+    struct mt_peak_row peak = {0};
+    mt_status status = mt_trace_peak(trace, run, measure, &peak);
+    *out_bytes = peak.bytes;
+    mt_peak_row_release(&peak);
+    return status;
+}
+
 void mt_question_close(struct mt_question *question)
 {
     mt_trace_close(question->trace);
@@ -175,15 +189,28 @@ void mt_question_print_json(const struct mt_question *question, const char *name
     mt_json_print(object);
 }
 
+void mt_run_print_name(const struct mt_run *run)
+{
+    printf("run %" PRId64, run->id);
+    if (run->name == NULL)
+        return;
+    fputs(" (", stdout);
+    mt_print_name(run->name);
+    putchar(')');
+}
+
+void mt_text_add_trace_option(struct mt_text *out, const char *trace)
+{
+    if (strcmp(trace, MT_DEFAULT_TRACE) == 0)
+        return;
+    mt_text_add(out, " --trace ");
+    mt_text_add_shell_word(out, trace);
+}
+
 void mt_question_print_title(const struct mt_question *question)
 {
     const struct mt_run *run = question->run;
-    printf("run %" PRId64, run->id);
-    if (run->name != NULL) {
-        fputs(" (", stdout);
-        mt_print_name(run->name);
-        putchar(')');
-    }
+    mt_run_print_name(run);
     fputs(", ", stdout);
     mt_print_name(run->device);
     printf(", ");

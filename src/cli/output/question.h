@@ -36,7 +36,20 @@ json_t *mt_question_json(const struct mt_question *question, const char *name);
 void mt_question_print_json(const struct mt_question *question, const char *name, const struct mt_row_type *type,
                             const void *answer);
 
-/* "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
+/* Finds the run of that number. */
+mt_status mt_trace_find_numbered(struct mt_trace *trace, int64_t number, const struct mt_run **out);
+
+/* Reads a peak alone, without its moment. */
+mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                              uint64_t *out_bytes);
+
+/* Adds " --trace FILE" to a command that questions the trace; nothing if it is the usual one. */
+void mt_text_add_trace_option(struct mt_text *out, const char *trace);
+
+/* Prints "run 3 (baseline)". */
+void mt_run_print_name(const struct mt_run *run);
+
+/* Prints "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
 void mt_question_print_title(const struct mt_question *question);
 
 /* The value of a setting of the run, "" if it has none. Borrowed from the trace. */

@@ -110,15 +110,14 @@ struct option_row {
     json_t *choices;
 };
 
-#define ROW struct option_row
 static const struct mt_field option_fields[] = {
-    MT_TEXT(ROW, name, "name", NULL, "without a dash: an argument by its place"),
-    MT_TEXT(ROW, value, "value", NULL, "null for a flag"),
-    MT_TEXT(ROW, help, "help", NULL, NULL),
-    MT_VALUE(ROW, choices, "choices", NULL, "texts: the values that may be or, where others may too, the usual ones"),
+    MT_TEXT(struct option_row, name, "name", NULL, "without a dash: an argument by its place"),
+    MT_TEXT(struct option_row, value, "value", NULL, "null for a flag"),
+    MT_TEXT(struct option_row, help, "help", NULL, NULL),
+    MT_VALUE(struct option_row, choices, "choices", NULL,
+             "texts: the values that may be or, where others may too, the usual ones"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type option_type = MT_ROW_TYPE(struct option_row, option_fields);
 
 struct command_row {
@@ -128,14 +127,12 @@ struct command_row {
     struct mt_option_table table; /* which the options' texts are of */
 };
 
-#define ROW struct command_row
 static const struct mt_field command_fields[] = {
-    MT_TEXT(ROW, name, "name", NULL, NULL),
-    MT_TEXT(ROW, summary, "summary", NULL, NULL),
-    MT_ROWS(ROW, first, option_count, "options", &option_type, NULL),
+    MT_TEXT(struct command_row, name, "name", NULL, NULL),
+    MT_TEXT(struct command_row, summary, "summary", NULL, NULL),
+    MT_ROWS(struct command_row, first, option_count, "options", &option_type, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type command_type = MT_ROW_TYPE(struct command_row, command_fields);
 
 struct help_answer {

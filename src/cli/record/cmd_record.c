@@ -1,9 +1,8 @@
 /* memtrace record: any program, recorded. */
 #include "base/memory.h"
-#include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/question.h"
 #include "cli/record/child_program.h"
-#include "cli/record/record_report.h"
 #include "device/module.h"
 #include "record/account.h"
 #include "record/handover.h"
@@ -11,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +158,93 @@ static void finish(struct recording *recording)
     free(recording->library);
 }
 
+struct report {
+    const char *trace, *path; /* as the user wrote it, and where it is */
+    int runs, notes;
+};
+
+/* The trace as the user would write it. The caller's. */
+static char *shorten(const struct report *report, const char *path)
+{
+    struct mt_text text = {0};
+    size_t length = strlen(report->path);
+    if (strncmp(path, report->path, length) == 0)
+        mt_text_add(&text, "%s%s", report->trace, path + length);
+    else
+        mt_text_add(&text, "%s", path);
+    return text.data;
+}
+
+static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt_text *out)
+{
+    const struct mt_run *run;
+    uint64_t peak_bytes;
+    char bytes[MT_BYTES_TEXT];
+    mt_status status = mt_trace_find_numbered(trace, number, &run);
+    if (status == MT_OK)
+        status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes);
+    if (status != MT_OK)
+        return status;
+    mt_text_add(out, "peak %s", mt_format_bytes(peak_bytes, bytes));
+    if (!mt_run_is(run, MT_RUN_DONE))
+        mt_text_add(out, " (%s)", run->state);
+    return MT_OK;
+}
+
+/* Opening the trace stores what a process that was killed has left in the ring. */
+static void tell_run(const struct report *report, const struct mt_record_answer *answer)
+{
+    struct mt_text peak = {0}, option = {0};
+    struct mt_trace *trace = NULL;
+    char *name = shorten(report, answer->text);
+    mt_status status = mt_trace_open(answer->text, &trace);
+    if (status == MT_OK)
+        status = describe_peak(trace, answer->number, &peak);
+    mt_trace_close(trace);
+    mt_text_add_trace_option(&option, name);
+    if (status == MT_OK)
+        mt_note("run %" PRId64 " of %s: %s; see memtrace peak --run %" PRId64 "%s", answer->number, name, peak.data,
+                answer->number, mt_text_get(&option));
+    else
+        mt_note("run %" PRId64 " of %s: %s", answer->number, name, mt_last_error());
+    mt_text_release(&peak);
+    mt_text_release(&option);
+    free(name);
+}
+
+static void tell_answer(void *context, const struct mt_record_answer *answer)
+{
+    struct report *report = context;
+    if (answer->kind == MT_RECORD_RUN) {
+        report->runs++;
+        tell_run(report, answer);
+        return;
+    }
+    report->notes++;
+    if (answer->kind == MT_RECORD_LOST)
+        mt_note("process %" PRId64 ": %" PRId64 " %s are missing", answer->pid, answer->number, answer->text);
+    else
+        mt_note("process %" PRId64 ": %s", answer->pid, answer->text);
+}
+
+static void tell_nothing(void)
+{
+    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == NULL)
+        mt_note("there is no CUDA driver here, so there was nothing to record");
+    else
+        mt_note("the program did not use CUDA, so there was nothing to record");
+}
+
+/* Tells a line for each run that came of the program, or why there is none. */
+static void tell_results(const struct recording *recording, const char *trace)
+{
+    struct report report = {.trace = trace, .path = recording->trace_path};
+    if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
+        mt_note("%s", mt_last_error());
+    else if (report.runs == 0 && report.notes == 0)
+        tell_nothing();
+}
+
 /* The program's exit code is ours, whatever it is: so this one command does not end with a status. */
 static mt_status run_record(const void *given)
 {
@@ -173,7 +260,7 @@ static mt_status run_record(const void *given)
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else if (is_recorded)
-        mt_record_report(recording.answers, record->trace, recording.trace_path);
+        tell_results(&recording, record->trace);
     finish(&recording);
     exit(code);
 }

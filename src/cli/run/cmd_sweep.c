@@ -4,7 +4,6 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/run/interrupt.h"
 #include "cli/run/sweep_report.h"
 #include "cli/run/told_session.h"
 

@@ -1,7 +1,7 @@
 #include "cli/run/fit_report.h"
 
 #include "base/memory.h"
-#include "cli/output/output.h"
+#include "cli/output/question.h"
 #include "cli/run/run_options.h"
 
 #include <assert.h>
@@ -41,19 +41,17 @@ struct fitted {
     int64_t room_bytes;
 };
 
-#define ROW struct fitted
 static const struct mt_field fitted_fields[] = {
-    MT_FLAG(ROW, fit.fits, "fits", "fits", NULL),
-    MT_SOME_BYTES(ROW, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak; null if it does not fit"),
-    MT_SOME_BYTES(ROW, fit.enough_bytes, "enough_bytes", "would do",
+    MT_FLAG(struct fitted, fit.fits, "fits", "fits", NULL),
+    MT_SOME_BYTES(struct fitted, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak; null if it does not fit"),
+    MT_SOME_BYTES(struct fitted, fit.enough_bytes, "enough_bytes", "would do",
                   "a capacity that suffices, where 2 MiB less does not; null if it fits"),
-    MT_DIFFERENCE(ROW, room_bytes, "room_bytes", "room", "capacity less the one of the two that there is"),
-    MT_BYTES(ROW, fit.unlimited_bytes, "unlimited_bytes", NULL,
+    MT_DIFFERENCE(struct fitted, room_bytes, "room_bytes", "room", "capacity less the one of the two that there is"),
+    MT_BYTES(struct fitted, fit.unlimited_bytes, "unlimited_bytes", NULL,
              "the peak with unlimited memory; above the capacity, the run fits only by giving cached segments back"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type fitted_type = MT_ROW_TYPE(ROW, fitted_fields);
-#undef ROW
+static const struct mt_row_type fitted_type = MT_ROW_TYPE(struct fitted, fitted_fields);
 
 /* A run with changes. */
 struct remedy_row {
@@ -62,45 +60,33 @@ struct remedy_row {
     const char *shown_change, *shown_command; /* those texts */
 };
 
-#define ROW struct remedy_row
 static const struct mt_field remedy_fields[] = {
-    MT_TEXT(ROW, shown_change, "change", "with the change", "the options"),
-    MT_TEXT(ROW, shown_command, "command", NULL, "to run it"),
-    MT_PART(ROW, fitted, &fitted_type),
+    MT_TEXT(struct remedy_row, shown_change, "change", "with the change", "the options"),
+    MT_TEXT(struct remedy_row, shown_command, "command", NULL, "to run it"),
+    MT_PART(struct remedy_row, fitted, &fitted_type),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type remedy_type = MT_ROW_TYPE(struct remedy_row, remedy_fields);
 
-/* The sizes below 0 are not known. */
-struct largest {
-    int64_t batch, seq;
-    int64_t batch_tried_to, seq_tried_to;
-    bool batch_is_certain, seq_is_certain;
-    const char *model;
-};
-
-#define ROW struct largest
 static const struct mt_field largest_fields[] = {
-    MT_KNOWN(ROW, batch, "batch", NULL, NULL),
-    MT_INTEGER(ROW, batch_tried_to, "batch_tried_to", NULL,
-               "each larger batch up to this one was simulated and does not fit"),
-    MT_FLAG(ROW, batch_is_certain, "batch_is_certain", NULL,
+    MT_POSITIVE(struct mt_fit_answer, batch.size, "batch", NULL, NULL),
+    MT_INTEGER(struct mt_fit_answer, batch.tried_to, "batch_tried_to", NULL,
+               "no larger batch up to this one fits, by simulation"),
+    MT_FLAG(struct mt_fit_answer, batch.is_certain, "batch_is_certain", NULL,
             "no other fits either: all ask for too many bytes at once"),
-    MT_KNOWN(ROW, seq, "seq", NULL, NULL),
-    MT_INTEGER(ROW, seq_tried_to, "seq_tried_to", NULL, NULL),
-    MT_FLAG(ROW, seq_is_certain, "seq_is_certain", NULL, NULL),
-    MT_TEXT(ROW, model, "model", NULL, NULL),
+    MT_POSITIVE(struct mt_fit_answer, seq.size, "seq", NULL, NULL),
+    MT_INTEGER(struct mt_fit_answer, seq.tried_to, "seq_tried_to", NULL, NULL),
+    MT_FLAG(struct mt_fit_answer, seq.is_certain, "seq_is_certain", NULL, NULL),
+    MT_TEXT(struct mt_fit_answer, largest_model, "model", NULL, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
-static const struct mt_row_type largest_type = MT_ROW_TYPE(struct largest, largest_fields);
+static const struct mt_row_type largest_type = MT_ROW_TYPE(struct mt_fit_answer, largest_fields);
 
 enum { MOST_REMEDIES = MT_SETTING_COUNT + MT_MOST_COMBINED + 1 };
 
 /* The answer. Invariant: remedies are the single ones, then the combined, then the gentler. */
 struct answer {
-    int64_t run; /* below 0: options described it */
+    int64_t run; /* 0: options described it */
     const char *name, *model, *device, *simulated_device, *command, *best_command, *smallest_card;
     uint64_t parameters, memory_bytes, reserve_bytes;
     json_t *settings;
@@ -108,40 +94,38 @@ struct answer {
     struct fitted fitted;
     struct remedy_row remedies[MOST_REMEDIES], *single, *combined, *gentler;
     size_t single_count, combined_count, gentler_count;
-    struct largest largest;
+    const struct mt_fit_answer *found;
     struct mt_text command_text, best_text;
 };
 
-#define ROW struct answer
 static const struct mt_field answer_fields[] = {
-    MT_KNOWN(ROW, run, "run", NULL, NULL),
-    MT_TEXT(ROW, name, "name", NULL, NULL),
-    MT_TEXT(ROW, model, "model", NULL, NULL),
-    MT_COUNT(ROW, parameters, "parameters", NULL, NULL),
-    MT_MEMBERS(ROW, settings,
+    MT_POSITIVE(struct answer, run, "run", NULL, NULL),
+    MT_TEXT(struct answer, name, "name", NULL, NULL),
+    MT_TEXT(struct answer, model, "model", NULL, NULL),
+    MT_COUNT(struct answer, parameters, "parameters", NULL, NULL),
+    MT_MEMBERS(struct answer, settings,
                "settings of the run by name: `mode`, `autocast`, `attention`, `impl`, `weight_cast`, `checkpoint`, "
                "`optimizer_in_backward`, `zero_grad`, `batch`, `seq`, `alloc`, `plan`"),
-    MT_TEXT(ROW, device, "device", NULL, NULL),
-    MT_TEXT(ROW, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
-    MT_BYTES(ROW, memory_bytes, "memory_bytes", NULL, "all that the device has"),
-    MT_BYTES(ROW, reserve_bytes, "reserve_bytes", NULL,
+    MT_TEXT(struct answer, device, "device", NULL, NULL),
+    MT_TEXT(struct answer, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
+    MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has"),
+    MT_BYTES(struct answer, reserve_bytes, "reserve_bytes", NULL,
              "kept free: of a card 600 MiB unless `--reserve` says otherwise"),
-    MT_BYTES(ROW, fitted.fit.capacity_bytes, "capacity_bytes", NULL, "`memory_bytes` less `reserve_bytes`"),
-    MT_INTEGER(ROW, steps, "steps", NULL, "simulated for each figure: 12 at most"),
-    MT_PART(ROW, fitted, &fitted_type),
-    MT_ROWS(ROW, single, single_count, "changes", &remedy_type,
+    MT_BYTES(struct answer, fitted.fit.capacity_bytes, "capacity_bytes", NULL, "`memory_bytes` less `reserve_bytes`"),
+    MT_INTEGER(struct answer, steps, "steps", NULL, "simulated for each figure: 12 at most"),
+    MT_PART(struct answer, fitted, &fitted_type),
+    MT_ROWS(struct answer, single, single_count, "changes", &remedy_type,
             "single ones, the cheapest for the training first; empty if the run fits"),
-    MT_ROWS(ROW, combined, combined_count, "combined", &remedy_type,
+    MT_ROWS(struct answer, combined, combined_count, "combined", &remedy_type,
             "where no single one suffices: the cheapest pair that fits, or the best pair and all that help"),
-    MT_ROWS(ROW, gentler, gentler_count, "gentler", &remedy_type,
+    MT_ROWS(struct answer, gentler, gentler_count, "gentler", &remedy_type,
             "one or none: where the remedy cuts the batch or the sequence, the least cut, with all that costs nothing"),
-    MT_TEXT(ROW, command, "command", NULL, "the run on that device"),
-    MT_TEXT(ROW, best_command, "remedy", NULL, "the run with the least change that fits, or null"),
-    MT_ROW(ROW, largest, "largest", &largest_type, "that fit with everything else as it is, or null"),
-    MT_TEXT(ROW, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
+    MT_TEXT(struct answer, command, "command", NULL, "the run on that device"),
+    MT_TEXT(struct answer, best_command, "remedy", NULL, "the run with the least change that fits, or null"),
+    MT_ROW_OR_NULL(struct answer, found, "largest", &largest_type, "that fit with everything else as it is, or null"),
+    MT_TEXT(struct answer, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
     MT_FIELDS_END,
 };
-#undef ROW
 const struct mt_row_type mt_fit_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
 static const char *command_of(const struct mt_run_plan *plan, struct mt_text *out)
@@ -164,18 +148,6 @@ static void fill_remedies(const struct mt_fit_remedy *remedies, size_t count, st
         out[i].shown_change = mt_text_get(&out[i].change);
         out[i].shown_command = command_of(&remedies[i].plan, &out[i].command);
     }
-}
-
-static struct largest largest_of(const struct mt_fit_answer *found)
-{
-    const struct mt_fit_largest *batch = &found->batch, *seq = &found->seq;
-    return (struct largest){.batch = batch->size > 0 ? batch->size : -1,
-                            .batch_tried_to = batch->tried_to,
-                            .batch_is_certain = batch->is_certain,
-                            .seq = seq->size > 0 ? seq->size : -1,
-                            .seq_tried_to = seq->tried_to,
-                            .seq_is_certain = seq->is_certain,
-                            .model = found->largest_model};
 }
 
 /* Returns the run that is asked about, as an object. */
@@ -205,7 +177,7 @@ static void fill(const struct mt_fit_question *question, const struct mt_fit_ans
 {
     const struct mt_run_plan *plan = question->plan;
     const struct mt_fit_remedy *best = mt_fit_best_remedy(found);
-    *out = (struct answer){.run = question->run != NULL ? question->run->id : -1,
+    *out = (struct answer){.run = question->run != NULL ? question->run->id : 0,
                            .name = question->run != NULL ? question->run->name : NULL,
                            .model = plan->config.model.name,
                            .parameters = mt_model_parameter_count(&plan->config.model),
@@ -219,7 +191,7 @@ static void fill(const struct mt_fit_question *question, const struct mt_fit_ans
                            .single_count = found->single_count,
                            .combined_count = found->combined_count,
                            .gentler_count = found->has_gentler,
-                           .largest = largest_of(found),
+                           .found = found,
                            .smallest_card = found->smallest_card};
     assert(out->single_count + out->combined_count + out->gentler_count <= MOST_REMEDIES);
     out->single = out->remedies;
@@ -243,20 +215,6 @@ static void release(struct answer *answer)
     json_decref(answer->settings);
 }
 
-/* Prints "run 3 (baseline): ". */
-static void print_run(const struct mt_run *run)
-{
-    if (run == NULL)
-        return;
-    printf("run %" PRId64, run->id);
-    if (run->name != NULL) {
-        fputs(" (", stdout);
-        mt_print_name(run->name);
-        putchar(')');
-    }
-    fputs(": ", stdout);
-}
-
 /* Prints "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
 static void print_device(const struct mt_fit_device *device)
 {
@@ -274,7 +232,10 @@ static void print_title(const struct mt_fit_question *question)
 {
     const struct mt_training_config *config = &question->plan->config;
     struct mt_text alloc = {0};
-    print_run(question->run);
+    if (question->run != NULL) {
+        mt_run_print_name(question->run);
+        fputs(": ", stdout);
+    }
     mt_print_name(config->model.name);
     fputs(" (", stdout);
     mt_print_parameter_count(mt_model_parameter_count(&config->model));

@@ -14,36 +14,33 @@
 /* A cell, and its run as the trace has it. */
 struct row {
     const struct mt_sweep_cell *cell;
-    const struct mt_sweep_result *result;
+    struct mt_sweep_result result;
     const struct mt_run *run; /* NULL: it has none */
     struct mt_steps_row steps;
     const struct mt_steps_row *oom;          /* NULL: it did not run out of memory */
-    int64_t id;                              /* of the run; below 0: none */
-    int64_t allocated_bytes, reserved_bytes; /* the peaks; below 0: not known */
-    const char *name, *state, *error;
+    int64_t allocated_bytes, reserved_bytes; /* the peaks; below 0: there is no run */
+    const char *name, *state;
     bool was_there;
     json_t *axes;
     double step_ms;
 };
 
-#define ROW struct row
 static const struct mt_field row_fields[] = {
-    MT_KNOWN(ROW, id, "run", NULL, "null where it failed before it had a number"),
-    MT_TEXT(ROW, name, "name", NULL, NULL),
-    MT_TEXT(ROW, state, "state", NULL, NULL),
-    MT_FLAG(ROW, was_there, "was_there", NULL, "the trace had it already, so that it was not run"),
+    MT_POSITIVE(struct row, result.run, "run", NULL, "null where it failed before it had a number"),
+    MT_TEXT(struct row, name, "name", NULL, NULL),
+    MT_TEXT(struct row, state, "state", NULL, NULL),
+    MT_FLAG(struct row, was_there, "was_there", NULL, "the trace had it already, so that it was not run"),
     MT_MEMBERS(
-        ROW, axes,
+        struct row, axes,
         "the cell: `model`, `mode`, `autocast`, `attention`, `seq`, `batch`, `zero_grad`, `impl`, `weight_cast`, "
         "`checkpoint`, `optimizer_in_backward`, `alloc`; `seq` and `batch` are numbers"),
-    MT_KNOWN(ROW, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
-    MT_KNOWN(ROW, reserved_bytes, "reserved_bytes", NULL, "likewise"),
-    MT_MS(ROW, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
-    MT_ROW_OR_NULL(ROW, oom, "oom", &mt_steps_oom_type, NULL),
-    MT_TEXT(ROW, error, "error", NULL, "why it failed, or null"),
+    MT_KNOWN(struct row, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
+    MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, "likewise"),
+    MT_MS(struct row, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
+    MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, NULL),
+    MT_FIELD(TEXT, char *, struct row, result.error, "error", NULL, "why it failed, or null"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 
 /* All cells, and how many of them ended so. */
@@ -54,17 +51,15 @@ struct answer {
     size_t count;
 };
 
-#define ROW struct answer
 static const struct mt_field answer_fields[] = {
-    MT_TEXT(ROW, trace, "trace", NULL, "the file"),
-    MT_COUNT(ROW, done, "done", NULL, NULL),
-    MT_COUNT(ROW, oom, "oom", NULL, NULL),
-    MT_COUNT(ROW, failed, "failed", NULL, NULL),
-    MT_COUNT(ROW, was_there, "was_there", NULL, NULL),
-    MT_ROWS(ROW, rows, count, "rows", &row_type, NULL),
+    MT_TEXT(struct answer, trace, "trace", NULL, "the file"),
+    MT_COUNT(struct answer, done, "done", NULL, NULL),
+    MT_COUNT(struct answer, oom, "oom", NULL, NULL),
+    MT_COUNT(struct answer, failed, "failed", NULL, NULL),
+    MT_COUNT(struct answer, was_there, "was_there", NULL, NULL),
+    MT_ROWS(struct answer, rows, count, "rows", &row_type, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 const struct mt_row_type mt_sweep_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
 /* Adds the value of the cell on that axis, given or not; a text as it was given. */
@@ -92,15 +87,6 @@ static json_t *axes_json(const struct mt_sweep_cell *cell)
     return object;
 }
 
-static mt_status load_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, int64_t *out_bytes)
-{
-    struct mt_peak_row peak = {0};
-    mt_status status = mt_trace_peak(trace, run, measure, &peak);
-    *out_bytes = (int64_t)peak.bytes;
-    mt_peak_row_release(&peak);
-    return status;
-}
-
 static bool is_oom(const struct row *row)
 {
     return row->run != NULL && mt_run_is(row->run, MT_RUN_OOM);
@@ -109,18 +95,19 @@ static bool is_oom(const struct row *row)
 /* Reads what the trace has of the row's run. */
 static mt_status load_run(struct mt_trace *trace, struct row *row)
 {
-    char number[MT_BYTES_TEXT];
-    snprintf(number, sizeof number, "%" PRId64, row->id);
-    mt_status status = mt_trace_find_run(trace, number, &row->run);
+    uint64_t allocated, reserved;
+    mt_status status = mt_trace_find_numbered(trace, row->result.run, &row->run);
     if (status == MT_OK)
         status = mt_trace_steps(trace, row->run, &row->steps);
     if (status == MT_OK)
-        status = load_peak(trace, row->run, MT_MEASURE_ALLOCATED, &row->allocated_bytes);
+        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated);
     if (status == MT_OK)
-        status = load_peak(trace, row->run, MT_MEASURE_RESERVED, &row->reserved_bytes);
+        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved);
     if (status != MT_OK)
         return status;
     const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
+    row->allocated_bytes = (int64_t)allocated;
+    row->reserved_bytes = (int64_t)reserved;
     row->name = row->run->name;
     row->state = row->run->state;
     row->step_ms = time->count > 0 ? time->mean : NAN;
@@ -132,13 +119,11 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
 {
     const struct mt_sweep_result *result = &sweep->results[cell];
     *out = (struct row){.cell = &sweep->grid->cells[cell],
-                        .result = result,
-                        .id = result->run != 0 ? result->run : -1,
+                        .result = *result,
                         .allocated_bytes = -1,
                         .reserved_bytes = -1,
                         .name = sweep->grid->cells[cell].name,
                         .state = mt_run_state_name(MT_RUN_FAILED),
-                        .error = result->error,
                         .was_there = result->outcome == MT_CELL_WAS_THERE,
                         .axes = axes_json(&sweep->grid->cells[cell]),
                         .step_ms = NAN};
@@ -147,7 +132,7 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
 
 static void count_row(const struct row *row, struct answer *answer)
 {
-    bool has_failed = row->result->outcome == MT_CELL_FAILED;
+    bool has_failed = row->result.outcome == MT_CELL_FAILED;
     answer->failed += has_failed;
     answer->was_there += row->was_there;
     answer->oom += is_oom(row);
@@ -213,8 +198,8 @@ void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sw
 static void add_state(const struct row *row, struct mt_text *text)
 {
     char asked[MT_BYTES_TEXT];
-    if (row->result->outcome == MT_CELL_FAILED)
-        mt_text_add(text, "failed: %.*s", (int)strcspn(row->result->error, "\n"), row->result->error);
+    if (row->result.outcome == MT_CELL_FAILED)
+        mt_text_add(text, "failed: %.*s", (int)strcspn(row->result.error, "\n"), row->result.error);
     else if (is_oom(row) && row->oom != NULL)
         mt_text_add(text, "out of memory: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
                     row->oom->oom_category, row->oom->oom_phase);
@@ -237,7 +222,7 @@ static void add_results(struct mt_table *table, const struct row *row)
     if (!isnan(row->step_ms))
         snprintf(ms, sizeof ms, "%.2f", row->step_ms);
     mt_table_add(table, ms);
-    mt_table_add_number(table, row->id);
+    mt_table_add_number(table, row->result.run);
 }
 
 static void add_row(struct mt_table *table, const struct mt_sweep_grid *grid, const struct row *row)

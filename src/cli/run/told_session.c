@@ -1,12 +1,13 @@
 #include "cli/run/told_session.h"
 
-#include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/question.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_note(void *context, const char *text)
 {
@@ -77,10 +78,7 @@ static void add_next(const char *trace, struct mt_text *out)
     if (trace == NULL)
         return;
     mt_text_add(out, "\nask next    memtrace oom");
-    if (strcmp(trace, MT_DEFAULT_TRACE) != 0) {
-        mt_text_add(out, " --trace ");
-        mt_text_add_shell_word(out, trace);
-    }
+    mt_text_add_trace_option(out, trace);
     mt_text_add(out, ", which tells why that was, and what would have sufficed");
 }
 
@@ -134,4 +132,22 @@ mt_status mt_told_device_open(const char *spelling, struct mt_device **out)
 {
     const struct mt_session_observer observer = mt_told_observer();
     return mt_told_device_failure(mt_run_device_open(spelling, &observer, out), spelling);
+}
+
+void mt_interrupt_catch(void (*handler)(int number), struct sigaction *out_before)
+{
+    const struct sigaction catching = {.sa_handler = handler, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    if (sigaction(SIGINT, NULL, out_before) == 0 && out_before->sa_handler != SIG_IGN)
+        sigaction(SIGINT, &catching, NULL);
+}
+
+void mt_interrupt_release(const struct sigaction *before)
+{
+    sigaction(SIGINT, before, NULL);
+}
+
+void mt_interrupt_say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        return; /* nobody to tell */
 }

@@ -6,44 +6,39 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define ROW struct mt_foreign_counts
 /* The heading is what one of them is, and the meaning what is wrong with it. */
 static const struct mt_field contradiction_fields[] = {
-    MT_COUNT(ROW, unseen_gives, "unseen_frees", "free", "of blocks that nobody took"),
-    MT_COUNT(ROW, lost_gives, "lost_frees", "block", "whose free is missing"),
-    MT_COUNT(ROW, unmapped_gives, "unmapped_blocks", "block", "whose memory was given back first"),
-    MT_COUNT(ROW, lost_unmaps, "lost_unmaps", "segment", "whose end is missing"),
-    MT_COUNT(ROW, unseen_unmaps, "unseen_unmaps", "end", "of segments that nobody took"),
-    MT_COUNT(ROW, straddles, "straddling_blocks", "block", "across segments"),
-    MT_COUNT(ROW, refused, "refused", "event", "of no bytes, or beyond all addresses"),
-    MT_COUNT(ROW, times_back, "times_back", "time", "going back"),
+    MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "whose free is missing"),
+    MT_COUNT(struct mt_foreign_counts, unmapped_gives, "unmapped_blocks", "block", "whose memory was given back first"),
+    MT_COUNT(struct mt_foreign_counts, lost_unmaps, "lost_unmaps", "segment", "whose end is missing"),
+    MT_COUNT(struct mt_foreign_counts, unseen_unmaps, "unseen_unmaps", "end", "of segments that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, straddles, "straddling_blocks", "block", "across segments"),
+    MT_COUNT(struct mt_foreign_counts, refused, "refused", "event", "of no bytes, or beyond all addresses"),
+    MT_COUNT(struct mt_foreign_counts, times_back, "times_back", "time", "going back"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type contradictions_type = MT_ROW_TYPE(ROW, contradiction_fields);
-#undef ROW
+static const struct mt_row_type contradictions_type = MT_ROW_TYPE(struct mt_foreign_counts, contradiction_fields);
 
-#define ROW struct mt_import_report
 static const struct mt_field before_fields[] = {
-    MT_COUNT(ROW, before.blocks_before, "blocks", NULL, NULL),
-    MT_BYTES(ROW, before.requested_before, "requested_bytes", NULL, NULL),
-    MT_COUNT(ROW, before.freed_before, "freed", NULL, "blocks that were freed later"),
-    MT_COUNT(ROW, coverage.before_recorded, "recorded", NULL, "blocks that an earlier recording saw taken"),
-    MT_COUNT(ROW, before.segments_before, "segments", NULL, NULL),
-    MT_BYTES(ROW, before.reserved_before, "reserved_bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_report, before.blocks_before, "blocks", NULL, NULL),
+    MT_BYTES(struct mt_import_report, before.requested_before, "requested_bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_report, before.freed_before, "freed", NULL, "blocks that were freed later"),
+    MT_COUNT(struct mt_import_report, coverage.before_recorded, "recorded", NULL,
+             "blocks that an earlier recording saw taken"),
+    MT_COUNT(struct mt_import_report, before.segments_before, "segments", NULL, NULL),
+    MT_BYTES(struct mt_import_report, before.reserved_before, "reserved_bytes", NULL, NULL),
     MT_FIELDS_END,
 };
-static const struct mt_row_type before_type = MT_ROW_TYPE(ROW, before_fields);
-#undef ROW
+static const struct mt_row_type before_type = MT_ROW_TYPE(struct mt_import_report, before_fields);
 
-#define ROW struct mt_import_uncovered
 static const struct mt_field uncovered_fields[] = {
-    MT_FIELD(TEXT, char *, ROW, who, "who", NULL, NULL),
-    MT_BYTES(ROW, bytes, "bytes", NULL, NULL),
-    MT_COUNT(ROW, blocks, "blocks", NULL, NULL),
+    MT_FIELD(TEXT, char *, struct mt_import_uncovered, who, "who", NULL, NULL),
+    MT_BYTES(struct mt_import_uncovered, bytes, "bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_uncovered, blocks, "blocks", NULL, NULL),
     MT_FIELDS_END,
 };
-static const struct mt_row_type uncovered_type = MT_ROW_TYPE(ROW, uncovered_fields);
-#undef ROW
+static const struct mt_row_type uncovered_type = MT_ROW_TYPE(struct mt_import_uncovered, uncovered_fields);
 
 /* The part of all blocks that rules give a category. */
 struct coverage {
@@ -53,17 +48,15 @@ struct coverage {
     size_t count;
 };
 
-#define ROW struct coverage
 static const struct mt_field coverage_fields[] = {
-    MT_COUNT(ROW, rules, "rules", NULL, "that were asked"),
-    MT_BYTES(ROW, of.all_bytes, "bytes", NULL, "requested by all blocks"),
-    MT_BYTES(ROW, of.other_bytes, "bytes_without", NULL, "by those without a category"),
-    MT_COUNT(ROW, of.all_blocks, "blocks", NULL, NULL),
-    MT_COUNT(ROW, of.other_blocks, "blocks_without", NULL, NULL),
-    MT_ROWS(ROW, largest, count, "largest", &uncovered_type, "those without, by who asked for them"),
+    MT_COUNT(struct coverage, rules, "rules", NULL, "that were asked"),
+    MT_BYTES(struct coverage, of.all_bytes, "bytes", NULL, "requested by all blocks"),
+    MT_BYTES(struct coverage, of.other_bytes, "bytes_without", NULL, "by those without a category"),
+    MT_COUNT(struct coverage, of.all_blocks, "blocks", NULL, NULL),
+    MT_COUNT(struct coverage, of.other_blocks, "blocks_without", NULL, NULL),
+    MT_ROWS(struct coverage, largest, count, "largest", &uncovered_type, "those without, by who asked for them"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type coverage_type = MT_ROW_TYPE(struct coverage, coverage_fields);
 
 struct answer {
@@ -76,26 +69,25 @@ struct answer {
     struct coverage coverage;
 };
 
-#define ROW struct answer
 static const struct mt_field answer_fields[] = {
-    MT_TEXT(ROW, file, "file", NULL, NULL),
-    MT_TEXT(ROW, report.format, "format", NULL, NULL),
-    MT_TEXT(ROW, trace, "trace", NULL, NULL),
-    MT_NUMBER(ROW, seconds, "seconds", NULL, "that the import took"),
-    MT_COUNT(ROW, report.entries, "events", NULL, "of the file about the device"),
-    MT_KNOWN(ROW, report.device, "device", NULL, "of the file, instead of the run's"),
-    MT_COUNT(ROW, report.elsewhere, "elsewhere", NULL, "events of other devices or processes, which were left out"),
-    MT_VALUE(ROW, by_kind, "by_kind", NULL, "the number of events by the file's word for them"),
-    MT_PART(ROW, peaks, &mt_run_peaks_type),
-    MT_BYTES(ROW, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
-    MT_ROW(ROW, report, "before", &before_type, "live before the first event"),
-    MT_FLAG(ROW, report.lost_beginning, "lost_beginning", NULL,
+    MT_TEXT(struct answer, file, "file", NULL, NULL),
+    MT_TEXT(struct answer, report.format, "format", NULL, NULL),
+    MT_TEXT(struct answer, trace, "trace", NULL, NULL),
+    MT_NUMBER(struct answer, seconds, "seconds", NULL, "that the import took"),
+    MT_COUNT(struct answer, report.entries, "events", NULL, "of the file about the device"),
+    MT_KNOWN(struct answer, report.device, "device", NULL, "of the file, instead of the run's"),
+    MT_COUNT(struct answer, report.elsewhere, "elsewhere", NULL,
+             "events of other devices or processes, which were left out"),
+    MT_VALUE(struct answer, by_kind, "by_kind", NULL, "the number of events by the file's word for them"),
+    MT_PART(struct answer, peaks, &mt_run_peaks_type),
+    MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
+    MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
+    MT_FLAG(struct answer, report.lost_beginning, "lost_beginning", NULL,
             "the recording was full, and overwrote its oldest events"),
-    MT_ROW(ROW, report.foreign, "contradictions", &contradictions_type, "in the file, which were mended"),
-    MT_ROW(ROW, coverage, "categories", &coverage_type, NULL),
+    MT_ROW(struct answer, report.foreign, "contradictions", &contradictions_type, "in the file, which were mended"),
+    MT_ROW(struct answer, coverage, "categories", &coverage_type, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 const struct mt_row_type mt_import_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
 /* Returns what rounding added to what was live at the allocated peak. */
