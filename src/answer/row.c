@@ -168,6 +168,7 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
     case MT_FIELD_SHARE:
         return mt_json_number(AT(double));
     case MT_FIELD_CHOICE:
+        assert(AT(int) >= 0 && field->names[AT(int)] != NULL);
         return json_string(field->names[AT(int)]);
     case MT_FIELD_FIGURE:
         return figure_json(&AT(struct mt_figure));
@@ -210,6 +211,7 @@ json_t *mt_row_json(const struct mt_row_type *type, const void *row)
 json_t *mt_rows_json(const struct mt_row_type *type, const void *rows, size_t count)
 {
     json_t *list = json_array();
+    assert(count == 0 || rows != NULL);
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, mt_row_json(type, (const char *)rows + i * type->bytes));
     return list;

@@ -94,7 +94,7 @@ struct mt_row_type {
     const struct mt_field *fields; /* ends with a NULL name */
 };
 
-/* Where the member is; does not compile if it has another type than that. */
+/* The offset of the member. Does not compile if its type is another. */
 #define MT_FIELD_AT(row, member, type) (offsetof(row, member) + 0 * sizeof((type *)0 == &((row *)0)->member))
 
 /* Entries of a list of fields: MT_FIELD(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size", "as requested"). */

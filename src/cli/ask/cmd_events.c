@@ -33,7 +33,7 @@ static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_
 static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &row_type, "in order"), MT_FIELDS_END};
 static const struct mt_row_type answer_type = {.fields = answer_fields};
 
-/* The place of the rows: one of the two. */
+/* The place where rows go: a table or a file. */
 struct listing {
     const struct mt_question *question;
     const struct events_options *options;

@@ -147,8 +147,9 @@ static mt_status load_number(const struct mt_question *question, const char *nam
     return MT_OK;
 }
 
-/* Softmax: maximum, subtraction, exponential, sum and division for each of B·H·T·T scores in every layer. The two
- * products: a multiplication and an addition for each score and each of the D elements of a head, twice. */
+/* Counts the operations of attention. Softmax takes a maximum, a subtraction, an exponential, a sum and a division
+ * for each of the B·H·T·T scores of a layer. Each of the two products takes a multiplication and an addition for
+ * each score and each of the D elements of a head. */
 static mt_status load_operations(struct answer *answer)
 {
     enum { BATCH, SEQ, LAYERS, HEADS, D_MODEL, COUNT };
@@ -165,7 +166,7 @@ static mt_status load_operations(struct answer *answer)
     return MT_OK;
 }
 
-/* NAN of nothing. */
+/* Returns NAN if the whole is nothing. */
 static double ratio(double part, double whole)
 {
     return whole > 0 ? part / whole : NAN;

@@ -22,7 +22,7 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* Where rows go; the forms that are not asked for have nothing. */
+/* The place where rows go: a table or JSON. The members of the other are zero. */
 struct listing {
     struct mt_column *columns;
     char **titles; /* copies: the statement's are gone when the table is printed */
@@ -34,7 +34,7 @@ struct listing {
 
 enum { VALUE_TEXT = 64 };
 
-/* What a person or a CSV file sees: into `text` of VALUE_TEXT bytes where it is a number. */
+/* Returns the value as people and CSV files have it. A number is written into `text`, of VALUE_TEXT bytes. */
 static const char *value_text(const struct mt_sql_value *value, char *text)
 {
     switch (value->type) {

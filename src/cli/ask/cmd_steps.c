@@ -4,6 +4,7 @@
 #include "cli/output/question.h"
 #include "device/device.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -99,7 +100,7 @@ static const struct mt_field answer_fields[] = {
 };
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct steps_answer, answer_fields);
 
-/* "12.30 ± 0.40", "12.30" where there was one step, "OOM", "-" for a phase that the run does not have. */
+/* Writes "12.30 ± 0.40"; "12.30" if there was one step; "OOM", or "-" for a phase that the run does not have. */
 static void write_mean(bool is_oom, const struct mt_time_statistics *time, char *text)
 {
     if (time->count == 0)
@@ -110,7 +111,7 @@ static void write_mean(bool is_oom, const struct mt_time_statistics *time, char 
         snprintf(text, TIME_TEXT, "%.2f ± %.2f", time->mean, time->deviation);
 }
 
-/* Returns what a reader must know of the run's times; the caller frees it. */
+/* Returns a remark about the times of the run; the caller frees it. */
 static char *note_of(const struct row *row)
 {
     struct mt_text note = {0};
@@ -126,7 +127,7 @@ static char *note_of(const struct row *row)
     return note.data != NULL ? note.data : mt_host_strdup("");
 }
 
-/* The texts of a row lie in it, so they are set once rows move no more. */
+/* Sets the pointers to texts that lie in the row itself: the row must not be moved later. */
 static void write_texts(struct row *row)
 {
     static const mt_timed_part parts[MEANS] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
@@ -143,6 +144,7 @@ static void add_part(struct steps_answer *answer, const struct row *row, mt_time
     answer->rows = mt_host_room(answer->rows, answer->count, sizeof *answer->rows);
     struct row *out = &answer->rows[answer->count++];
     *out = *row;
+    assert(part == MT_TIMED_STEP || answer->is_full);
     out->part = mt_timed_part_name(part);
     out->time = row->steps.part[part];
 }

@@ -2,6 +2,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,7 @@ static void list_parts(struct used_answer *answer)
     memcpy(answer->parts, listed, sizeof listed);
     for (size_t i = 0; i <= PART_COUNT; i++)
         answer->parts[i].share = used->used > 0 ? (double)listed[i].bytes / (double)used->used : NAN;
+    assert(sizeof listed == sizeof answer->parts);
     answer->rows = answer->parts;
     answer->count = PART_COUNT;
 }

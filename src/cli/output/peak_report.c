@@ -31,7 +31,7 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
     }};
 }
 
-/* Peaks of stats have no event, and a run that never got a block has no peak. */
+/* True if it is known when the peak was. Peaks of statistics have no event, and a run without a block has no peak. */
 static bool has_moment(const struct mt_peak_row *peak)
 {
     return peak->event != 0 && peak->bytes > 0;
@@ -155,7 +155,7 @@ static const struct mt_field made_of_fields[] = {
 };
 static const struct mt_row_type made_of_type = MT_ROW_TYPE(struct made_of_row, made_of_fields);
 
-/* Returns what a category had at a peak; nothing if it had nothing. */
+/* Returns the part of a category at a peak; one of no blocks if it had none. */
 static struct mt_peak_share find_share(const struct mt_peak_row *peak, const char *category)
 {
     for (size_t i = 0; i < peak->share_count; i++)
@@ -214,7 +214,7 @@ static void add_totals(struct mt_table *table, const struct mt_run_peaks *peaks)
     add_row(table, peaks, "total", bytes, blocks);
 }
 
-/* Each column is what was live at its own peak, so each adds up to it. */
+/* Prints the parts. Each column has the bytes live at its own peak, and adds up to it. */
 static void print_shares(const struct mt_run_peaks *peaks)
 {
     struct mt_table *table = mt_table_of_rows(mt_output_screen(), &made_of_type,

@@ -1,4 +1,4 @@
-/* How high memory got and what it was made of, as `peak` and `run` show it. */
+/* The peaks of a run and their parts, as `peak`, `run` and `import` show them. */
 #ifndef MT_CLI_PEAK_REPORT_H
 #define MT_CLI_PEAK_REPORT_H
 
@@ -14,7 +14,7 @@ struct mt_run_peaks {
 mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out);
 void mt_run_peaks_release(struct mt_run_peaks *peaks);
 
-/* Returns the peaks of a run that was not traced: how high they were, but neither when nor of what. */
+/* Returns the peaks of a run without a trace: their bytes, without moments and parts. */
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats);
 
 /* The peaks as JSON has them: those whose moment is not known are NULL. Borrows. */
@@ -27,7 +27,7 @@ struct mt_run_peaks_answer {
 extern const struct mt_row_type mt_run_peaks_type;
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 
-/* Prints two tables: the peaks, and what each was made of. */
+/* Prints two tables: the peaks, and the parts of each. */
 void mt_run_peaks_print(const struct mt_run_peaks *peaks);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
     if (status != MT_BAD_TRACE || path[0] == '\0' || access(path, F_OK) == 0)
         return status;
     struct mt_text word = {0};
+    assert(*out == NULL);
     mt_text_add_shell_word(&word, path);
     mt_fail_hint(status, "memtrace run --trace %s makes one", word.data);
     mt_text_release(&word);
@@ -95,7 +97,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
         options->trace, mt_run_state_name(state));
 }
 
-/* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */
+/* Returns the file that FILE:RUN begins with; NULL if no file is named before any colon. The caller frees it. */
 static char *file_of(const char *which)
 {
     for (const char *colon = strchr(which, ':'); colon != NULL; colon = strchr(colon + 1, ':')) {
@@ -178,6 +180,7 @@ void mt_question_close(struct mt_question *question)
 
 json_t *mt_question_json(const struct mt_question *question, const char *name)
 {
+    assert(question->run != NULL);
     return mt_answer_begin(name, question->run);
 }
 

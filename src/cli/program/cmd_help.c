@@ -1,4 +1,4 @@
-/* memtrace help: the list of commands, or what one does; and the same for man and for shells. */
+/* memtrace help: the list of commands, or one of them explained; also for man, for shells and as docs/json.md. */
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
@@ -6,6 +6,7 @@
 #include "cli/program/json_page.h"
 #include "cli/program/man_page.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Prints the sentences that have gathered, if any. */
+/* Prints the sentences gathered so far, and empties them. */
 static void end_paragraph(struct mt_text *sentences)
 {
     if (sentences->length > 0)
@@ -44,7 +45,7 @@ static void end_paragraph(struct mt_text *sentences)
     mt_text_release(sentences);
 }
 
-/* Prints lines, whose sentences are broken as the terminal is wide; what is indented stays as it is. */
+/* Prints sentences wrapped to the width of the terminal, and indented lines as they are. */
 static void print_details(const char *details)
 {
     struct mt_text sentences = {0};
@@ -75,7 +76,7 @@ void mt_help_print(const struct mt_command *command)
     mt_text_release(&list);
 }
 
-/* "Exit codes: 0 done; 1 failed; …" */
+/* Prints "Exit codes: 0 done; 1 failed; …". */
 static void print_exit_codes(void)
 {
     struct mt_text text = {0};
@@ -155,6 +156,7 @@ static void fill_command(const struct mt_command *command, struct command_row *o
         json_t *choices = json_array();
         for (int i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
             json_array_append_new(choices, json_string(option->choices[i]));
+        assert(out->option_count < MT_MOST_OPTIONS);
         out->options[out->option_count++] = (struct option_row){
             option->name, option->kind == MT_OPTION_FLAG ? NULL : option->value, option->help, choices};
     }
@@ -189,6 +191,7 @@ static void print_page(void (*add)(const struct mt_command *command, struct mt_t
 static void print_completion(int shell)
 {
     struct mt_text script = {0};
+    assert(shell >= 0 && shell_names[shell] != NULL);
     add_completion[shell](&script);
     fputs(mt_text_get(&script), stdout);
     mt_text_release(&script);

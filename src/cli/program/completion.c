@@ -5,10 +5,11 @@
 
 #include <string.h>
 
-/* The numbers and names of a trace's runs, as a query that a shell asks; the first line of the answer is a title. */
+/* The query by which a shell gets the numbers and names of a trace's runs. The first line of the answer is a
+ * title. */
 #define MT_COMPLETION_RUNS "SELECT id AS run FROM run UNION ALL SELECT name FROM run WHERE name IS NOT NULL"
 
-/* Kinds of devices, and every card that can be simulated. */
+/* Adds the kinds of devices, and every card that can be simulated. */
 static void add_devices(struct mt_text *out)
 {
     mt_text_add(out, "auto cuda cpu sim");
@@ -16,7 +17,7 @@ static void add_devices(struct mt_text *out)
         mt_text_add(out, " sim:%s", *card);
 }
 
-/* Adds the words that a value may be, or may be among others, with a space between them; nothing if there are none. */
+/* Adds the words that a value may be, with a space between them; other values may be valid, too. */
 static void add_words(const struct mt_option *option, struct mt_text *out)
 {
     if (option->takes == MT_TAKES_DEVICE)
@@ -43,8 +44,8 @@ static void add_quoted(struct mt_text *out, const char *text)
     mt_text_add(out, "'");
 }
 
-/* Between the tables, which are made of the options. COMP_WORDS is of no use: bash cuts "sim:h200" and "--mode=fwd" in
- * pieces, so the line is cut at its blanks, and what bash took for an earlier word is left out of the replies. */
+/* The functions between the tables of options. They split the line at its blanks themselves, since COMP_WORDS has
+ * "sim:h200" and "--mode=fwd" in pieces. A reply leaves out the pieces that bash took for earlier words. */
 static const char bash_functions[] =
     "# _memtrace_runs WORD...: the runs of the trace that the words name, or of the usual one\n"
     "_memtrace_runs() {\n"
@@ -113,7 +114,7 @@ static const char bash_functions[] =
     "\n"
     "complete -F _memtrace memtrace\n";
 
-/* "file small medium", "run ", "text ": the kind, a space, and words; nothing for a flag. */
+/* Adds the kind of the value, a space, and words: "file small medium", "run ". Not for a flag. */
 static void add_bash_takes(const struct mt_option *option, struct mt_text *out)
 {
     static const char *const kinds[] = {[MT_TAKES_TEXT] = "text",
@@ -161,7 +162,7 @@ static void add_bash_options_of(const struct mt_command *command, struct mt_text
     mt_text_add(out, "' ;;\n");
 }
 
-/* A function of a case per command. */
+/* Adds a shell function with a case for each command. */
 static void add_bash_table(const char *name, const char *subject,
                            void (*add_rows)(const struct mt_command *command, struct mt_text *out), struct mt_text *out)
 {
@@ -183,7 +184,7 @@ void mt_completion_add_bash(struct mt_text *out)
     mt_text_add(out, "%s", bash_functions);
 }
 
-/* Before the commands' own zsh_functions. */
+/* The functions before those of the commands. */
 static const char zsh_functions[] = "_memtrace_runs() {\n"
                                     "    local trace=" MT_DEFAULT_TRACE "\n"
                                     "    local -i place=${words[(I)--trace]}\n"
@@ -205,7 +206,7 @@ static void add_zsh_spec(struct mt_text *out, const char *text, const char *spec
     }
 }
 
-/* What completes a value, behind its name. */
+/* Adds the action that completes a value. */
 static void add_zsh_action(const struct mt_option *option, struct mt_text *out)
 {
     struct mt_text words = {0}, escaped = {0}; /* a colon as it is would end the action */
@@ -306,7 +307,7 @@ static const char fish_functions[] = "function __memtrace_is --argument-names co
                                      "end\n\n"
                                      "complete -c memtrace -f\n";
 
-/* In single quotes fish knows two escapes, \\ and \'. */
+/* Adds text in single quotes, in which fish knows two escapes, \\ and \'. */
 static void add_fish_quoted(struct mt_text *out, const char *text)
 {
     mt_text_add(out, "'");
@@ -315,7 +316,7 @@ static void add_fish_quoted(struct mt_text *out, const char *text)
     mt_text_add(out, "'");
 }
 
-/* What completes a value: " -x -a 'infer fwd'". */
+/* Adds the words that complete a value: " -x -a 'infer fwd'". */
 static void add_fish_values(const struct mt_option *option, struct mt_text *out)
 {
     struct mt_text words = {0};

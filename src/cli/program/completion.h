@@ -1,4 +1,4 @@
-/* Completions for shells, made of the command table: what `memtrace help --completions` prints. */
+/* Completions for shells, made of the command table. `memtrace help --completions` prints them. */
 #ifndef MT_CLI_COMPLETION_H
 #define MT_CLI_COMPLETION_H
 

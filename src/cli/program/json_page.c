@@ -26,7 +26,7 @@ static const char introduction[] =
     "\n"
     "`memtrace help --json-fields` prints this page.\n";
 
-/* What is said of an answer before its fields. */
+/* Words about an answer, before its fields. */
 static const struct remark {
     const char *command;
     const char *schema; /* NULL: that of the command's name */
@@ -63,7 +63,7 @@ enum { MOST_TYPES = 128, DEEPEST = 8 };
 struct page {
     struct mt_text *out;
     const struct mt_command *command; /* that is being described */
-    const char *row;                  /* the field that holds the row that is; NULL: the answer */
+    const char *row;                  /* the field whose row is being described; NULL: the answer itself */
     struct seen {
         const struct mt_row_type *type;
         const struct mt_command *command; /* whose answer has it */

@@ -1,5 +1,5 @@
-/* The fields of every answer in JSON, made of the command table: what `memtrace help --json-fields` prints, and
- * docs/json.md. */
+/* The fields of every answer in JSON, made of the command table. `memtrace help --json-fields` prints them, and
+ * docs/json.md has them. */
 #ifndef MT_CLI_JSON_PAGE_H
 #define MT_CLI_JSON_PAGE_H
 

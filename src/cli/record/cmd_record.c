@@ -8,6 +8,7 @@
 #include "record/handover.h"
 #include "trace/store/trace_file.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -41,14 +42,14 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* What a recording needs beside the program. */
+/* The files of a recording. */
 struct recording {
     char *trace_path;       /* absolute: the program may change its folder */
     char answers[PATH_MAX]; /* "" until there is one */
     char *library;          /* NULL: there is none that can be used */
 };
 
-/* An existing trace, an empty file, or a new one in its folder. */
+/* Fails unless the path is that of a trace, an empty file or a new file, and can be written. */
 static mt_status check_file(const char *path)
 {
     struct stat file;
@@ -66,7 +67,7 @@ static mt_status check_file(const char *path)
     return can ? MT_OK : mt_fail(MT_FAILED, "%s can't be written", path);
 }
 
-/* Whether traces can be written there, before the program has run for hours. */
+/* Finds the absolute path of the trace. Fails if it can't be written, before the program runs for hours. */
 static mt_status find_trace(const char *trace, struct recording *recording)
 {
     char folder[PATH_MAX];
@@ -80,10 +81,11 @@ static mt_status find_trace(const char *trace, struct recording *recording)
         mt_text_add(&path, "%s/", folder);
     mt_text_add(&path, "%s", trace);
     recording->trace_path = path.data;
+    assert(path.data[0] == '/');
     return check_file(path.data);
 }
 
-/* By opening it, which also finds CUPTI, or says that it is not there. */
+/* Finds the library by opening it, which fails if there is no CUPTI. */
 static mt_status find_library(struct recording *recording)
 {
     mt_inject_refusal_function refusal = NULL;
@@ -115,7 +117,7 @@ static mt_status make_answers(struct recording *recording)
     return status;
 }
 
-/* Drivers and NVTX load one library each: one that is named already is another tool's. */
+/* Fails if another tool is there: the driver and NVTX load one library each. */
 static mt_status check_environment(void)
 {
     static const char *const taken[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
@@ -163,7 +165,7 @@ struct report {
     int runs, notes;
 };
 
-/* The trace as the user would write it. The caller's. */
+/* Returns a trace's path as the user would write it; the caller frees it. */
 static char *shorten(const struct report *report, const char *path)
 {
     struct mt_text text = {0};
@@ -191,7 +193,7 @@ static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt
     return MT_OK;
 }
 
-/* Opening the trace stores what a process that was killed has left in the ring. */
+/* Notes a run and its peak. Opening the trace stores the events that a killed process left in the ring. */
 static void tell_run(const struct report *report, const struct mt_record_answer *answer)
 {
     struct mt_text peak = {0}, option = {0};
@@ -235,7 +237,7 @@ static void tell_nothing(void)
         mt_note("the program did not use CUDA, so there was nothing to record");
 }
 
-/* Tells a line for each run that came of the program, or why there is none. */
+/* Notes each run of the program, or why there is none. */
 static void tell_results(const struct recording *recording, const char *trace)
 {
     struct report report = {.trace = trace, .path = recording->trace_path};
@@ -245,7 +247,7 @@ static void tell_results(const struct recording *recording, const char *trace)
         tell_nothing();
 }
 
-/* The program's exit code is ours, whatever it is: so this one command does not end with a status. */
+/* Exits with the program's exit code, so this one command returns no status. */
 static mt_status run_record(const void *given)
 {
     const struct record_options *record = given;

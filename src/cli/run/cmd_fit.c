@@ -1,4 +1,4 @@
-/* memtrace fit: does a run fit a device, and what would make it? */
+/* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
 #include "analysis/run_settings.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct fit_options {
-    struct mt_run_options run; /* what to ask about, if any of it is given, and the device, the trace and --json */
+    struct mt_run_options run; /* the run to ask about, if any setting is given; the device, the trace and --json */
     const char *which;         /* of the trace's runs */
     uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
 };
@@ -31,7 +31,8 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* What is asked about: the plan's texts may be the trace's, or `device`. Its own device is the part that a run may have. */
+/* The run that is asked about. The texts of the plan belong to the trace or to `device`. The device of the plan is
+ * as large as a run may be. */
 struct asked {
     struct mt_trace *trace;   /* NULL: the plan is of options */
     const struct mt_run *run; /* the trace's */
@@ -46,7 +47,7 @@ static mt_status plan_options(const struct fit_options *fit, struct asked *asked
     return status == MT_OK ? mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device) : status;
 }
 
-/* A card or the host is asked about as a simulated one of its size. */
+/* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
     char size[MT_BYTES_TEXT];
@@ -59,7 +60,7 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
                                 fit->reserve_bytes, &asked->device);
 }
 
-/* Of a run that goes on still only the settings matter, which are all there. */
+/* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
     mt_status status = mt_trace_open_to_ask(fit->run.trace, &asked->trace);

@@ -28,7 +28,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Peaks, and how many events there were; of a run that was not traced, from the allocator's counters. */
+/* The peaks and the traced run. Of a run without a trace, the peaks are the allocator's counters. */
 struct findings {
     struct mt_question question; /* zero: not traced */
     struct mt_run_peaks peaks;
@@ -120,6 +120,7 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
 {
     const struct mt_run *run = findings->question.run;
     const int64_t warmup = plan->config.warmup, steps = result->step_count;
+    assert((run == NULL) == (result->run == 0) && warmup >= 0);
     struct run_answer answer = {.run = result->run,
                                 .events = run != NULL ? run->event_count : -1,
                                 .name = plan->name,
@@ -165,7 +166,7 @@ static void print_losses(const struct mt_run_result *result)
     puts(any ? "" : "not computed");
 }
 
-/* The mean of the steps from `begin` on that have a time; NAN if there is none. */
+/* Returns the mean of the steps from `begin` on that have a time; NAN if there is none. */
 static double mean_of(const double *ms, int64_t begin, int64_t end)
 {
     double sum = 0;
@@ -179,7 +180,7 @@ static double mean_of(const double *ms, int64_t begin, int64_t end)
     return count > 0 ? sum / (double)count : NAN;
 }
 
-/* What the plan took, and how far it was followed. */
+/* Prints the size of the plan, and how many requests followed it. */
 static void print_plan(const struct mt_run_result *result)
 {
     const struct mt_alloc_stats *stats = &result->stats;
@@ -207,7 +208,7 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     putchar('\n');
 }
 
-/* A command to ask next, and what it tells; commands that follow each other are aligned. */
+/* Prints a command to ask next and a remark on it, aligned with those of its neighbours. */
 static void print_hint(const char *command, const char *trace_option, const char *tells)
 {
     printf("  memtrace %s%s%*s  # %s\n", command, trace_option, 18 - (int)strlen(command), "", tells);
@@ -250,7 +251,7 @@ static mt_status report(const struct mt_run_plan *plan, const struct mt_run_resu
     return status;
 }
 
-/* Ends the program as usual, and says first that nothing is lost. */
+/* Says that nothing is lost, and ends the program as usual. */
 static void on_interrupt(int number)
 {
     mt_interrupt_say("\nmemtrace: interrupted; what was traced by then can be asked for, as of any run\n");

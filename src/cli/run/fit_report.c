@@ -338,7 +338,7 @@ static void print_largest(const struct mt_fit_answer *answer)
         puts("The run as it is fits none of the known cards.");
 }
 
-/* Prints what the figures are of. */
+/* Prints the basis of the figures. */
 static void print_basis(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
 {
     int64_t steps = simulated_steps(&question->plan->config);

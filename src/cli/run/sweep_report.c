@@ -62,7 +62,7 @@ static const struct mt_field answer_fields[] = {
 };
 const struct mt_row_type mt_sweep_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
-/* Adds the value of the cell on that axis, given or not; a text as it was given. */
+/* Adds the cell's value of the axis, given or not. A text is added as it was given. */
 static void add_axis_value(const struct mt_sweep_cell *cell, mt_setting axis, struct mt_text *text)
 {
     if (mt_setting_table[axis].kind == MT_SETTING_IS_TEXT && cell->value[axis] != NULL)
@@ -250,7 +250,8 @@ struct columns {
     char titles[MT_SETTING_COUNT][MT_OPTION_TEXT_BYTES];
 };
 
-/* Spares what is the same in all cells, then what is asked for least. */
+/* Chooses the columns. A narrow terminal leaves out first those that are the same in all cells, then those of
+ * least interest. */
 static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out)
 {
     size_t spare = 0;

@@ -3,6 +3,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ static void print_note(void *context, const char *text)
     mt_note("%s", text);
 }
 
-/* One line that overwrites itself, for a person who waits. */
+/* Prints the step on a line that overwrites itself. */
 static void show_progress(void *context, int64_t step, int64_t total, double loss)
 {
     (void)context;
@@ -39,7 +40,7 @@ static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_in
                 mt_phase_name(label->phase));
 }
 
-/* Its largest category that is not yet told, which is then 0; MT_MOST_CATEGORIES if all are. */
+/* Returns the category with most live bytes, and sets it to 0; MT_MOST_CATEGORIES if none is left. */
 static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
 {
     mt_category largest = MT_MOST_CATEGORIES;
@@ -50,12 +51,13 @@ static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
         *out_bytes = live_bytes[c];
         largest = c;
     }
+    assert((largest == MT_MOST_CATEGORIES) == (*out_bytes == 0));
     if (largest != MT_MOST_CATEGORIES)
         live_bytes[largest] = 0;
     return largest;
 }
 
-/* Largest first, those below a hundredth together. */
+/* Adds the live bytes by category, the largest first. Those below a hundredth are added up. */
 static void add_live(struct mt_alloc_refusal refusal, const struct mt_interner *interner, struct mt_text *out)
 {
     char size[MT_BYTES_TEXT];
@@ -82,8 +84,9 @@ static void add_next(const char *trace, struct mt_text *out)
     mt_text_add(out, ", which tells why that was, and what would have sufficed");
 }
 
-/* Adds the lines that follow the allocator's message: who asked, what was live by category, what was given back in vain,
- * and what to ask next of the trace, if there is one. Adds nothing if every request was met. */
+/* Adds the lines that follow the allocator's message: the op that asked, the live bytes by category, the segments
+ * that were given back in vain, and the command to ask next if there is a trace. Adds nothing if every request was
+ * met. */
 static void describe_refusal(void *context, const struct mt_alloc_refusal *refusal, const struct mt_interner *interner,
                              struct mt_text *out)
 {

@@ -3,6 +3,7 @@
 #include "cli/output/question.h"
 #include "trace/export/export.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -55,11 +56,11 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* Of tables of blocks; others have the rows of their own types. */
+/* The answer of `export blocks`. Other tables have rows of their own. */
 static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &mt_export_block_type, NULL), MT_FIELDS_END};
 static const struct mt_row_type answer_type = {.fields = answer_fields};
 
-/* Whether `name`, without .gz, ends in `end`. */
+/* True if `name`, without .gz, ends in `end`. */
 static bool ends_in(const char *name, const char *end)
 {
     size_t length = strlen(name), end_length = strlen(end);
@@ -68,7 +69,7 @@ static bool ends_in(const char *name, const char *end)
     return length > end_length && memcmp(name + length - end_length, end, end_length) == 0;
 }
 
-/* The format that a file of that name has; NOT_GIVEN if it does not say. */
+/* Returns the format that the name of a file implies; NOT_GIVEN if it implies none. */
 static int format_of_name(const char *name)
 {
     static const struct {
@@ -82,7 +83,7 @@ static int format_of_name(const char *name)
     return NOT_GIVEN;
 }
 
-/* What a format is of, tables being blocks unless it is said which, and what else it can't be of. */
+/* Returns the contents of a format: blocks stand for all tables. */
 static export_what what_of_format(int format)
 {
     if (format == FORMAT_CSV || format == FORMAT_JSON)
@@ -136,7 +137,7 @@ static mt_status fail_meaningless(const struct export_options *export, const cha
                    advice);
 }
 
-/* Options that are for another format. */
+/* Fails for options of another format. */
 static mt_status check_options(const struct export_options *export)
 {
     bool is_pprof = export->format == FORMAT_PPROF;
@@ -166,7 +167,7 @@ static mt_status write_folded(const struct export_options *export, const struct 
     return status;
 }
 
-/* What is no text, and so is not for a terminal. */
+/* Fails if a binary format would go to a terminal. */
 static mt_status check_terminal(const struct export_options *export, const struct mt_output_file *file)
 {
     bool is_text = export->format != FORMAT_PICKLE && export->format != FORMAT_NSYS;
@@ -206,6 +207,7 @@ static mt_status write_stacks(const struct export_options *export, const struct 
 static mt_status write_export(const struct export_options *export, const struct mt_export_run *from,
                               struct mt_output_file *file)
 {
+    assert(export->what != NOT_GIVEN && kind_of(export->what) == what_of_format(export->format));
     mt_row_form form = export->format == FORMAT_JSON ? MT_ROWS_JSON : MT_ROWS_CSV;
     switch ((export_what) export->what) {
     case WHAT_BLOCKS:

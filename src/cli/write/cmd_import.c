@@ -45,7 +45,7 @@ static mt_status print_run(const struct import_options *import, struct mt_import
     return status;
 }
 
-/* The run as it is stored, so that what is printed is what every other command will say. */
+/* Reads the run back from the trace, so that the answer agrees with those of all other commands. */
 static mt_status show_import(const struct import_options *import, const struct mt_import_report *report, double seconds)
 {
     char number[MT_BYTES_TEXT];

@@ -34,7 +34,7 @@ static void write_part(void *context, const void *data, size_t bytes)
     mt_output_file_write(context, data, bytes);
 }
 
-/* Says what is there now, unless it is stdout that it went to. */
+/* Says that the page was written, unless it went to stdout. */
 static void tell_result(const char *path)
 {
     struct stat found;

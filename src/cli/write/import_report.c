@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The heading is what one of them is, and the meaning what is wrong with it. */
+/* Headings are nouns, and meanings say what is wrong: "3 blocks whose free is missing". */
 static const struct mt_field contradiction_fields[] = {
     MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that nobody took"),
     MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "whose free is missing"),
@@ -90,7 +90,7 @@ static const struct mt_field answer_fields[] = {
 };
 const struct mt_row_type mt_import_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
-/* Returns what rounding added to what was live at the allocated peak. */
+/* Returns the bytes that rounding added to the live blocks at the allocated peak. */
 static uint64_t rounding_at_peak(const struct mt_run_peaks *peaks)
 {
     const struct mt_peak_row *peak = &peaks->of[MT_MEASURE_ALLOCATED];
@@ -157,7 +157,7 @@ static void print_beginning(const struct mt_import_report *report)
     print_sentence(&text);
 }
 
-/* Only where there was a choice. */
+/* Prints the device that was imported, if the file is about several. */
 static void print_device(const struct mt_import_report *report)
 {
     struct mt_text text = {0};

@@ -1,11 +1,11 @@
-/* What an import brought, as `import` shows it. */
+/* The report of an import. */
 #ifndef MT_CLI_IMPORT_REPORT_H
 #define MT_CLI_IMPORT_REPORT_H
 
 #include "cli/output/peak_report.h"
 #include "trace/import/import.h"
 
-/* What is told of the run that was added, beside the report. */
+/* The run that was added. Borrows everything. */
 struct mt_imported_run {
     const struct mt_import_report *report;
     const struct mt_question *question;
