@@ -85,9 +85,7 @@ static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segm
     if (segment->first->before != NULL)
         return differ(segment->first, "is the first and has a block before it");
     for (const struct mt_block *block = segment->first; block != NULL; block = block->after) {
-        mt_status status = check_block(alloc, segment, block, offset, found);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check_block(alloc, segment, block, offset, found));
         offset += block->bytes;
         mapped += block->is_hole ? 0 : block->bytes;
         holes += block->is_hole;
@@ -169,15 +167,11 @@ static mt_status check_all(const struct mt_alloc *alloc)
 {
     struct found found = {0};
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer) {
-        mt_status status = check_segment(alloc, segment, &found);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check_segment(alloc, segment, &found));
     }
-    mt_status status = compare_stats(alloc, &found);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(compare_stats(alloc, &found));
     uint64_t indexed;
-    status = alloc->policy->check(alloc, &indexed);
+    mt_status status = alloc->policy->check(alloc, &indexed);
     const struct counter free_blocks = {"free blocks", indexed, found.free_blocks};
     return status == MT_OK ? compare("index", &free_blocks, 1) : status;
 }

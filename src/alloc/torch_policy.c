@@ -304,9 +304,7 @@ static mt_status torch_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
     *out_blocks = 0;
     for (uint32_t stream = 0; stream < torch->stream_count; stream++)
         for (mt_pool pool = 0; pool < MT_POOL_COUNT; pool++) {
-            mt_status status = check_tree(alloc, (mt_stream)stream, pool);
-            if (status != MT_OK)
-                return status;
+            MT_TRY(check_tree(alloc, (mt_stream)stream, pool));
             *out_blocks += torch->streams[stream].pool[pool].count;
         }
     return MT_OK;

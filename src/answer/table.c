@@ -97,10 +97,16 @@ struct mt_table *mt_table_of_cells(struct mt_screen screen, const struct mt_colu
     return table;
 }
 
-/* Puts the fields that `names` lists, separated by blanks, into `out`; returns how many. */
+/* Puts the fields that `names` lists, separated by blanks, into `out`, or all if it is NULL; returns how many. */
 static size_t find_fields(const struct mt_row_type *type, const char *names, const struct mt_field **out)
 {
     size_t count = 0;
+    for (; names == NULL && type->fields[count].name != NULL; count++) {
+        assert(count < MOST_COLUMNS);
+        out[count] = &type->fields[count];
+    }
+    if (names == NULL)
+        return count;
     for (const char *name = names; *name != '\0'; name += strspn(name, " ")) {
         char one[LONGEST_NAME];
         size_t length = strcspn(name, " ");

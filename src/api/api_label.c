@@ -102,8 +102,7 @@ static int layer_of(const char *name, int outer)
 
 static void push(struct mt_api_thread *thread, struct mt_api_place place)
 {
-    thread->places = mt_host_room(thread->places, thread->depth, sizeof *thread->places);
-    thread->places[thread->depth++] = place;
+    *MT_HOST_ADD(thread->places, thread->depth) = place;
 }
 
 static mt_status check_name(const char *what, const char *name)
@@ -179,9 +178,7 @@ static mt_status copy_shape(const memtrace_label *label, struct mt_label *out)
 static mt_status convert(const struct mt_sink *sink, const memtrace_label *given, struct mt_label *out)
 {
     memtrace_label label;
-    mt_status status = mt_api_copy_in("memtrace_label", given, &label, sizeof label);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
     if (!find_role(label.role, &out->role))
         return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_DATA);
     if (!find_dtype(label.dtype, &out->dtype))
@@ -204,9 +201,7 @@ mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt
                              .op = "",
                              .span = place->span,
                              .layer = place->layer};
-    mt_status status = label != NULL ? convert(sink, label, &whole) : MT_OK;
-    if (status != MT_OK)
-        return status;
+    MT_TRY(label != NULL ? convert(sink, label, &whole) : MT_OK);
     assert((unsigned)whole.phase < MT_PHASE_COUNT);
     *out_label = sink->intern_label(sink->context, &whole);
     *out_span = place->span;

@@ -46,9 +46,7 @@ mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t 
 {
     size_t given_bytes = 0;
     assert(out_bytes > sizeof given_bytes);
-    mt_status status = read_size(what, given, &given_bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_size(what, given, &given_bytes));
     memset(out, 0, out_bytes);
     memcpy(out, given, smaller(given_bytes, out_bytes));
     return MT_OK;
@@ -58,9 +56,7 @@ mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes,
 {
     size_t bytes = 0;
     assert(from_bytes > sizeof bytes);
-    mt_status status = read_size(what, out, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_size(what, out, &bytes));
     memset(out, 0, bytes);
     memcpy(out, from, smaller(from_bytes, bytes));
     memcpy(out, &bytes, sizeof bytes);

@@ -19,8 +19,7 @@ static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
     assert(birth <= source->count);
     if (birth < source->count)
         return source->births[birth];
-    source->births = mt_host_room(source->births, source->count, sizeof *source->births);
-    source->births[source->count++] = source->joint->births;
+    *MT_HOST_ADD(source->births, source->count) = source->joint->births;
     return source->joint->births++;
 }
 

@@ -108,7 +108,7 @@ const struct mt_command mt_command_import = {
                 "  memtrace diff before after\n"
                 "  memtrace import snapshot.pickle --rules mine.rules\n",
     .options = options,
-    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .device = MT_TORCH_ANY_DEVICE),
+    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .device = MT_IMPORT_ANY_DEVICE),
     .answer = &mt_import_answer_type,
     .run = run_import,
 };

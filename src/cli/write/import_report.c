@@ -21,13 +21,13 @@ static const struct mt_field contradiction_fields[] = {
 static const struct mt_row_type contradictions_type = MT_ROW_TYPE(struct mt_foreign_counts, contradiction_fields);
 
 static const struct mt_field before_fields[] = {
-    MT_COUNT(struct mt_import_report, before.blocks_before, "blocks", NULL, NULL),
-    MT_BYTES(struct mt_import_report, before.requested_before, "requested_bytes", NULL, NULL),
-    MT_COUNT(struct mt_import_report, before.freed_before, "freed", NULL, "blocks that were freed later"),
-    MT_COUNT(struct mt_import_report, coverage.before_recorded, "recorded", NULL,
+    MT_COUNT(struct mt_import_report, torch.before.blocks, "blocks", NULL, NULL),
+    MT_BYTES(struct mt_import_report, torch.before.requested_bytes, "requested_bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_report, torch.before.freed, "freed", NULL, "blocks that were freed later"),
+    MT_COUNT(struct mt_import_report, torch.before.recorded, "recorded", NULL,
              "blocks that an earlier recording saw taken"),
-    MT_COUNT(struct mt_import_report, before.segments_before, "segments", NULL, NULL),
-    MT_BYTES(struct mt_import_report, before.reserved_before, "reserved_bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_report, torch.before.segments, "segments", NULL, NULL),
+    MT_BYTES(struct mt_import_report, torch.before.reserved_bytes, "reserved_bytes", NULL, NULL),
     MT_FIELDS_END,
 };
 static const struct mt_row_type before_type = MT_ROW_TYPE(struct mt_import_report, before_fields);
@@ -43,7 +43,7 @@ static const struct mt_row_type uncovered_type = MT_ROW_TYPE(struct mt_import_un
 /* The part of all blocks that rules give a category. */
 struct coverage {
     uint64_t rules;
-    struct mt_torch_coverage of;
+    struct mt_import_coverage of;
     const struct mt_import_uncovered *largest;
     size_t count;
 };
@@ -82,7 +82,7 @@ static const struct mt_field answer_fields[] = {
     MT_PART(struct answer, peaks, &mt_run_peaks_type),
     MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
     MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
-    MT_FLAG(struct answer, report.lost_beginning, "lost_beginning", NULL,
+    MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
             "the recording was full, and overwrote its oldest events"),
     MT_ROW(struct answer, report.foreign, "contradictions", &contradictions_type, "in the file, which were mended"),
     MT_ROW(struct answer, coverage, "categories", &coverage_type, NULL),
@@ -136,24 +136,23 @@ static void print_beginning(const struct mt_import_report *report)
 {
     char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     struct mt_text text = {0};
-    const struct mt_torch_tally *before = &report->before;
+    const struct mt_torch_before *before = &report->torch.before;
     if (report->entries == 0)
         mt_text_add(&text, "No events were recorded, which torch.cuda.memory._record_memory_history() begins. ");
     mt_text_add(&text, "Live before the first event: ");
-    add_count(&text, before->blocks_before, "block");
-    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_before, requested));
-    add_count(&text, before->segments_before, "segment");
-    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_before, reserved));
-    mt_text_add(&text, before->freed_before > 0 ? "; %" PRIu64 " of them were freed later." : ".",
-                before->freed_before);
-    if (report->lost_beginning)
+    add_count(&text, before->blocks, "block");
+    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_bytes, requested));
+    add_count(&text, before->segments, "segment");
+    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_bytes, reserved));
+    mt_text_add(&text, before->freed > 0 ? "; %" PRIu64 " of them were freed later." : ".", before->freed);
+    if (report->torch.lost_beginning)
         mt_text_add(&text,
                     " The beginning is lost: with %" PRIu64 " events the recording was full (max_entries), and "
                     "overwrote its oldest; what came and went until then is not in the file.",
                     report->entries);
-    else if (report->coverage.before_recorded > 0)
+    else if (before->recorded > 0)
         mt_text_add(&text, " An earlier recording saw %" PRIu64 " of them taken; its events are not in the file.",
-                    report->coverage.before_recorded);
+                    before->recorded);
     print_sentence(&text);
 }
 
@@ -195,7 +194,7 @@ static void print_rounding(const struct mt_imported_run *imported)
         &text,
         "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
         mt_format_bytes(rounding_at_peak(imported->peaks), added));
-    if (imported->report->rounds_by_size)
+    if (imported->report->torch.rounds_by_size)
         mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
     print_sentence(&text);
 }

@@ -84,10 +84,8 @@ static mt_status use_card(const struct cuda *cuda)
 static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
     void *memory = NULL;
-    mt_status status = use_card(cuda_of(device));
-    if (status != MT_OK)
-        return status;
-    status = mtk_cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
+    MT_TRY(use_card(cuda_of(device)));
+    mt_status status = mtk_cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
     if (status != MT_OK)
         return mt_fail_context(status, "%s: %" PRIu64 " bytes", device->name, bytes);
     *out_address = (mt_addr)(uintptr_t)memory;
@@ -113,8 +111,8 @@ static void cuda_release(struct mt_device *device, mt_addr address, uint64_t byt
 
 static mt_status cuda_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
-    mt_status status = use_card(cuda_of(device));
-    return status == MT_OK ? mt_cuda_range_open(&cuda_of(device)->range, bytes, out_address) : status;
+    MT_TRY(use_card(cuda_of(device)));
+    return mt_cuda_range_open(&cuda_of(device)->range, bytes, out_address);
 }
 
 static void cuda_range_close(struct mt_device *device, mt_addr address, uint64_t bytes)
@@ -125,8 +123,8 @@ static void cuda_range_close(struct mt_device *device, mt_addr address, uint64_t
 
 static mt_status cuda_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
-    mt_status status = use_card(cuda_of(device));
-    return status == MT_OK ? mt_cuda_range_map(&cuda_of(device)->range, address, bytes) : status;
+    MT_TRY(use_card(cuda_of(device)));
+    return mt_cuda_range_map(&cuda_of(device)->range, address, bytes);
 }
 
 static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
@@ -142,10 +140,10 @@ static mt_status copy(struct mt_device *device, void *to, const void *from, uint
                       mt_stream stream)
 {
     cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, queue),
-                                      kind == cudaMemcpyHostToDevice ? "cudaMemcpyAsync to the device"
-                                                                     : "cudaMemcpyAsync to the host");
-    return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+    MT_TRY(mtk_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, queue), kind == cudaMemcpyHostToDevice
+                                                                             ? "cudaMemcpyAsync to the device"
+                                                                             : "cudaMemcpyAsync to the host"));
+    return mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
 }
 
 static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
@@ -178,8 +176,8 @@ static void *cuda_stream_handle(struct mt_device *device, mt_stream stream)
 
 static mt_status cuda_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
 {
-    mt_status status = use_card(cuda_of(device));
-    return status == MT_OK ? mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier) : status;
+    MT_TRY(use_card(cuda_of(device)));
+    return mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier);
 }
 
 /* While a graph does the work, nothing else may be queued: the device has no kernels then. */
@@ -339,12 +337,9 @@ static mt_status describe(struct cuda *cuda)
 {
     struct cudaDeviceProp properties;
     char bus_address[BUS_ADDRESS_BYTES];
-    mt_status status = mtk_cuda_check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties");
-    if (status == MT_OK)
-        status = mtk_cuda_check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal),
-                                "cudaDeviceGetPCIBusId");
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mtk_cuda_check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties"));
+    MT_TRY(
+        mtk_cuda_check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal), "cudaDeviceGetPCIBusId"));
     if (properties.major < FIRST_SUPPORTED)
         return mt_fail(MT_NO_DEVICE, "%s is of compute capability %d.%d; the kernels are made for %d.0 and later",
                        properties.name, properties.major, properties.minor, FIRST_SUPPORTED);
@@ -404,15 +399,13 @@ static mt_status start_library(struct cuda *cuda)
 
 mt_status mt_cuda_open(int ordinal, struct mt_device **out)
 {
-    mt_status status = find_card(ordinal);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_card(ordinal));
     struct cuda *cuda = mt_host_alloc(sizeof *cuda);
     cuda->table = cuda_table;
     cuda->device = (struct mt_device){.table = &cuda->table, .kernels = &mtk_cuda};
     cuda->ordinal = ordinal;
     cuda->opened_ns = mt_clock_ns();
-    status = describe(cuda);
+    mt_status status = describe(cuda);
     if (status == MT_OK)
         status = start_context(cuda);
     if (status == MT_OK)

@@ -218,10 +218,10 @@ static mt_status read_runs(struct mt_trace *trace)
     if (status == MT_OK)
         status = mt_database_prepare(trace->database, runs_sql, &statement);
     while (mt_statement_next(statement, &status)) {
-        trace->runs = mt_host_room(trace->runs, trace->run_count, sizeof *trace->runs);
-        trace->runs[trace->run_count] = read_run(trace, statement);
+        struct mt_run *run = MT_HOST_ADD(trace->runs, trace->run_count);
+        *run = read_run(trace, statement);
         limits.last_event = mt_statement_integer(statement, LAST_EVENT);
-        status = check_run(trace, &trace->runs[trace->run_count++], &limits);
+        status = check_run(trace, run, &limits);
     }
     mt_statement_finalize(statement);
     return status;
@@ -230,10 +230,8 @@ static mt_status read_runs(struct mt_trace *trace)
 /* Reads all runs from one state of the file: another process may begin to write it just now. */
 static mt_status load_runs(struct mt_trace *trace)
 {
-    mt_status status = mt_database_begin_reading(trace->database);
-    if (status != MT_OK)
-        return status;
-    status = read_runs(trace);
+    MT_TRY(mt_database_begin_reading(trace->database));
+    mt_status status = read_runs(trace);
     mt_database_end_reading(trace->database);
     return status;
 }

@@ -24,8 +24,7 @@ struct ids {
 
 static void ids_add(struct ids *ids, int64_t id)
 {
-    ids->data = mt_host_room(ids->data, ids->count, sizeof *ids->data);
-    ids->data[ids->count++] = id;
+    *MT_HOST_ADD(ids->data, ids->count) = id;
 }
 
 /* Reads one unsigned LEB128 number; false if the bytes end within it or it does not fit. */
@@ -186,17 +185,14 @@ static mt_status begin_block(void *context, const struct mt_row *row)
 {
     struct block_list *list = context;
     struct mt_block_row block;
-    mt_status status = read_block(row, &list->limits, &block);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_block(row, &list->limits, &block));
     if (list->count > 0 && block.alloc_event <= list->rows[list->count - 1].alloc_event)
         return fail_on_event(block.alloc_event, "does not come in its order");
     if (block.block_bytes > INT64_MAX - list->total_bytes)
         return fail_on_event(block.alloc_event, "makes the blocks of its run sum to 2^63 bytes or more");
     list->total_bytes += block.block_bytes;
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = block;
+    *MT_HOST_ADD(list->rows, list->count) = block;
     assert(list->by_alloc.count <= list->count && list->total_bytes <= INT64_MAX);
     return MT_OK;
 }
@@ -274,18 +270,16 @@ static mt_status add_visitors(struct mt_trace *trace, struct block_list *list)
 {
     list->begins = (struct mt_row_visitor){.name = "begins", .visit = begin_block, .context = list};
     list->ends = (struct mt_row_visitor){.name = "ends", .visit = end_block, .context = list};
-    mt_status status = mt_row_visitor_add(trace->database, &list->begins);
-    return status == MT_OK ? mt_row_visitor_add(trace->database, &list->ends) : status;
+    MT_TRY(mt_row_visitor_add(trace->database, &list->begins));
+    return mt_row_visitor_add(trace->database, &list->ends);
 }
 
 /* Reads the blocks that were live after window.first - 1, and the window's events. */
 static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
                              struct block_list *list)
 {
-    mt_status status = mt_database_begin_reading(trace->database);
-    if (status != MT_OK)
-        return status;
-    status = add_visitors(trace, list);
+    MT_TRY(mt_database_begin_reading(trace->database));
+    mt_status status = add_visitors(trace, list);
     if (status == MT_OK)
         status = mt_query_number_limits(trace, run, &list->limits);
     if (status == MT_OK)

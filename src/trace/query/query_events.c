@@ -100,11 +100,9 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
                           const struct mt_event_visitor *visitor)
 {
     int64_t first = run->first_event, last = mt_query_end(run) - 1;
-    mt_status status = step == MT_ALL_STEPS ? MT_OK : mt_trace_step_events(trace, run, step, &first, &last);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(step == MT_ALL_STEPS ? MT_OK : mt_trace_step_events(trace, run, step, &first, &last));
     struct mt_statement *statement;
-    status = mt_query_prepare(
+    mt_status status = mt_query_prepare(
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
         " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream FROM "
@@ -126,10 +124,8 @@ static mt_status visit_rows(struct mt_trace *trace, const struct mt_run *run, co
                             int value_count, struct mt_row_visitor *visitor)
 {
     struct mt_statement *statement;
-    mt_status status = mt_row_visitor_add(trace->database, visitor);
-    if (status != MT_OK)
-        return status;
-    status = mt_query_prepare(trace, run, sql, &statement);
+    MT_TRY(mt_row_visitor_add(trace->database, visitor));
+    mt_status status = mt_query_prepare(trace, run, sql, &statement);
     mt_statement_bind_integers(statement, 2, values, value_count);
     if (status == MT_OK)
         status = mt_statement_run(statement);
@@ -229,21 +225,17 @@ static mt_status read_mark(const struct mt_row *row, const struct mark_list *lis
                                 .span = path_of(list, mt_row_integer(row, MARK_SPAN)),
                                 .label = (uint32_t)label,
                                 .stream = (mt_stream)mt_row_integer(row, MARK_STREAM)};
-    mt_status status = mt_query_row_natural(row, MARK_NS, &out->time_ns);
-    if (status == MT_OK)
-        status = mt_query_row_natural(row, MARK_VALUE, &out->value);
-    return status == MT_OK ? check_mark(out, label, &list->limits) : status;
+    MT_TRY(mt_query_row_natural(row, MARK_NS, &out->time_ns));
+    MT_TRY(mt_query_row_natural(row, MARK_VALUE, &out->value));
+    return check_mark(out, label, &list->limits);
 }
 
 static mt_status add_mark(void *context, const struct mt_row *row)
 {
     struct mark_list *list = context;
     struct mt_mark_row mark;
-    mt_status status = read_mark(row, list, &mark);
-    if (status != MT_OK)
-        return status;
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = mark;
+    MT_TRY(read_mark(row, list, &mark));
+    *MT_HOST_ADD(list->rows, list->count) = mark;
     return MT_OK;
 }
 

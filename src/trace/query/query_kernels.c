@@ -63,9 +63,9 @@ static struct mt_kernel_phase *find_phase(struct mt_kernels *kernels, const char
     for (size_t i = 0; i < kernels->phase_count; i++)
         if (kernels->phases[i].phase == phase)
             return &kernels->phases[i];
-    kernels->phases = mt_host_room(kernels->phases, kernels->phase_count, sizeof *kernels->phases);
-    kernels->phases[kernels->phase_count] = (struct mt_kernel_phase){.phase = phase};
-    return &kernels->phases[kernels->phase_count++];
+    struct mt_kernel_phase *added = MT_HOST_ADD(kernels->phases, kernels->phase_count);
+    *added = (struct mt_kernel_phase){.phase = phase};
+    return added;
 }
 
 /* Returns the row of the sum, added if it is new. The largest sum comes first, so the row has its op. */
@@ -74,10 +74,9 @@ static struct mt_kernel_row *find_row(struct mt_kernel_phase *phase, const struc
     for (size_t i = 0; i < phase->row_count; i++)
         if (phase->rows[i].name == sum->name && phase->rows[i].is_product == is_product(sum))
             return &phase->rows[i];
-    phase->rows = mt_host_room(phase->rows, phase->row_count, sizeof *phase->rows);
-    phase->rows[phase->row_count] =
-        (struct mt_kernel_row){.name = sum->name, .op = sum->op, .is_product = is_product(sum)};
-    return &phase->rows[phase->row_count++];
+    struct mt_kernel_row *row = MT_HOST_ADD(phase->rows, phase->row_count);
+    *row = (struct mt_kernel_row){.name = sum->name, .op = sum->op, .is_product = is_product(sum)};
+    return row;
 }
 
 static void add_sum(struct mt_kernels *kernels, const struct sum *sum)
@@ -244,8 +243,7 @@ struct launch_list {
 static mt_status add_launch(void *context, const struct mt_launch_row *launch)
 {
     struct launch_list *list = context;
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = *launch;
+    *MT_HOST_ADD(list->rows, list->count) = *launch;
     return MT_OK;
 }
 

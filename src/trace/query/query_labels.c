@@ -53,8 +53,8 @@ static void add_no_label(struct mt_trace *trace, struct label_list *list)
 {
     const char *empty = mt_trace_keep(trace, "");
     assert(list->count == 0);
-    list->rows = mt_host_room(list->rows, 0, sizeof *list->rows);
-    list->rows[list->count++] = (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
+    *MT_HOST_ADD(list->rows, list->count) =
+        (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
 }
 
 static mt_status add_label(struct mt_trace *trace, const struct mt_statement *row, struct label_list *list)
@@ -68,16 +68,15 @@ static mt_status add_label(struct mt_trace *trace, const struct mt_statement *ro
         return mt_fail(MT_BAD_TRACE, "the trace is damaged: label %" PRId64 " is of layer %" PRId64, number, layer);
     struct mt_top_row said;
     mt_query_label(trace, row, 2, &said);
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = (struct mt_label_row){.category = said.category,
-                                                      .role = said.role,
-                                                      .op = said.op,
-                                                      .phase = said.phase,
-                                                      .dtype = said.dtype,
-                                                      .shape = said.shape,
-                                                      .span = said.span,
-                                                      .place = mt_query_place(trace, said.span),
-                                                      .layer = (int)layer};
+    *MT_HOST_ADD(list->rows, list->count) = (struct mt_label_row){.category = said.category,
+                                                                  .role = said.role,
+                                                                  .op = said.op,
+                                                                  .phase = said.phase,
+                                                                  .dtype = said.dtype,
+                                                                  .shape = said.shape,
+                                                                  .span = said.span,
+                                                                  .place = mt_query_place(trace, said.span),
+                                                                  .layer = (int)layer};
     return MT_OK;
 }
 
@@ -103,11 +102,8 @@ static mt_status add_allocation(const struct mt_statement *row, const struct mt_
 {
     uint32_t label;
     uint64_t bytes;
-    mt_status status = mt_query_label_number(row, 0, limits, &label);
-    if (status == MT_OK)
-        status = mt_query_natural(row, 1, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_query_label_number(row, 0, limits, &label));
+    MT_TRY(mt_query_natural(row, 1, &bytes));
     assert(label < limits->labels);
     sums[label].allocations++;
     sums[label].allocated_bytes += bytes;
@@ -187,11 +183,11 @@ mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, 
     mt_statement_bind_integer(statement, 2, run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS);
     mt_statement_bind_text(statement, 3, phase);
     while (mt_statement_next(statement, &status)) {
-        rows = mt_host_room(rows, count, sizeof *rows);
-        rows[count++] = (struct mt_category_row){.category = mt_query_text(trace, statement, 0),
-                                                 .max_bytes = (uint64_t)mt_statement_integer(statement, 1),
-                                                 .per_step = (uint64_t)mt_statement_integer(statement, 2),
-                                                 .total_bytes = (uint64_t)mt_statement_integer(statement, 3)};
+        *MT_HOST_ADD(rows, count) =
+            (struct mt_category_row){.category = mt_query_text(trace, statement, 0),
+                                     .max_bytes = (uint64_t)mt_statement_integer(statement, 1),
+                                     .per_step = (uint64_t)mt_statement_integer(statement, 2),
+                                     .total_bytes = (uint64_t)mt_statement_integer(statement, 3)};
     }
     mt_statement_finalize(statement);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);

@@ -221,12 +221,10 @@ mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struc
 {
     *out = (struct mt_leaks){0};
     struct ends ends;
-    mt_status status = find_ends(trace, run, &ends);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_ends(trace, run, &ends));
     struct groups groups = {0};
     struct mt_label_row *labels = NULL;
-    status = mt_trace_labels(trace, run, &labels, &groups.label_count);
+    mt_status status = mt_trace_labels(trace, run, &labels, &groups.label_count);
     groups.labels = labels;
     if (status == MT_OK) {
         make_groups(&groups);

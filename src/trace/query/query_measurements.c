@@ -27,9 +27,8 @@ mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, st
     mt_status status =
         mt_query_prepare(trace, run, "SELECT name, value FROM setting WHERE run = ?1 ORDER BY name", &statement);
     while (mt_statement_next(statement, &status)) {
-        rows = mt_host_room(rows, count, sizeof *rows);
-        rows[count++] = (struct mt_setting_row){.name = mt_query_text(trace, statement, 0),
-                                                .value = mt_query_text(trace, statement, 1)};
+        *MT_HOST_ADD(rows, count) = (struct mt_setting_row){.name = mt_query_text(trace, statement, 0),
+                                                            .value = mt_query_text(trace, statement, 1)};
     }
     mt_statement_finalize(statement);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
@@ -46,10 +45,10 @@ mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run
     mt_statement_bind_text(statement, 2, name);
     while (mt_statement_next(statement, &status)) {
         bool is_null = mt_statement_is_null(statement, 1);
-        rows = mt_host_room(rows, count, sizeof *rows);
-        rows[count++] = (struct mt_measurement_row){.name = mt_trace_keep(trace, name),
-                                                    .step = mt_statement_integer(statement, 0),
-                                                    .value = is_null ? NAN : mt_statement_real(statement, 1)};
+        *MT_HOST_ADD(rows, count) =
+            (struct mt_measurement_row){.name = mt_trace_keep(trace, name),
+                                        .step = mt_statement_integer(statement, 0),
+                                        .value = is_null ? NAN : mt_statement_real(statement, 1)};
     }
     mt_statement_finalize(statement);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
@@ -100,11 +99,8 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
 {
     int64_t bytes[READING_COUNT] = {[DRIVER_USED] = -1, [FREE] = -1, [TOTAL] = -1};
     *out = (struct mt_used_row){0};
-    mt_status status = read_readings(trace, run, bytes, &out->step);
-    if (status == MT_OK)
-        status = check_readings(run, bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_readings(trace, run, bytes, &out->step));
+    MT_TRY(check_readings(run, bytes));
     if (bytes[DRIVER_USED] < 0)
         return mt_fail(MT_USAGE, "run %" PRId64 " was on %s, where no driver tells what the process holds", run->id,
                        run->device);

@@ -74,8 +74,7 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
 
 static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)
 {
-    peak->shares = mt_host_room(peak->shares, peak->share_count, sizeof *peak->shares);
-    peak->shares[peak->share_count++] = (struct mt_peak_share){
+    *MT_HOST_ADD(peak->shares, peak->share_count) = (struct mt_peak_share){
         .category = mt_query_text(trace, row, 0),
         .allocated_bytes = (uint64_t)mt_statement_integer(row, 1),
         .requested_bytes = (uint64_t)mt_statement_integer(row, 2),

@@ -37,11 +37,8 @@ static mt_status check_segment(const struct mt_statement *row, const struct rang
 static mt_status add_segment(const struct mt_statement *row, const struct range *range, struct segment_list *list)
 {
     uint64_t bytes = 0;
-    mt_status status = check_segment(row, range, list->count);
-    if (status == MT_OK)
-        status = mt_query_natural(row, 3, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_segment(row, range, list->count));
+    MT_TRY(mt_query_natural(row, 3, &bytes));
     int64_t mapped = mt_statement_integer(row, 4), unmapped = mt_statement_integer(row, 5);
     list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count] =
@@ -99,11 +96,8 @@ static mt_status check_part(const struct part_list *list, const struct mt_statem
 
 static mt_status read_size(const struct mt_statement *row, struct part_list *list, struct mt_part_row *part)
 {
-    mt_status status = mt_query_natural(row, OFFSET, &part->offset);
-    if (status == MT_OK)
-        status = mt_query_natural(row, BYTES, &part->bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_query_natural(row, OFFSET, &part->offset));
+    MT_TRY(mt_query_natural(row, BYTES, &part->bytes));
     if (part->bytes > INT64_MAX - list->total_bytes || part->bytes > INT64_MAX - part->offset)
         return mt_fail(MT_BAD_TRACE,
                        "the trace is damaged: the parts of its segments up to segment %" PRIu32
@@ -116,18 +110,13 @@ static mt_status read_size(const struct mt_statement *row, struct part_list *lis
 
 static mt_status add_part(const struct mt_statement *row, struct part_list *list)
 {
-    mt_status status = check_part(list, row);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_part(list, row));
     int64_t mapped = mt_statement_integer(row, MAPPED), unmapped = mt_statement_integer(row, UNMAPPED);
     struct mt_part_row part = {.segment = (uint32_t)mt_statement_integer(row, SEGMENT),
                                .mapped_event = mapped,
                                .unmapped_event = unmapped > mapped && unmapped < list->range.end ? unmapped : 0};
-    status = read_size(row, list, &part);
-    if (status != MT_OK)
-        return status;
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = part;
+    MT_TRY(read_size(row, list, &part));
+    *MT_HOST_ADD(list->rows, list->count) = part;
     return MT_OK;
 }
 
@@ -163,8 +152,7 @@ mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run 
                                         " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
                                         &statement);
     while (mt_statement_next(statement, &status)) {
-        numbers = mt_host_room(numbers, count, sizeof *numbers);
-        numbers[count++] = (uint32_t)mt_statement_integer(statement, 0);
+        *MT_HOST_ADD(numbers, count) = (uint32_t)mt_statement_integer(statement, 0);
     }
     mt_statement_finalize(statement);
     return mt_query_hand_over(status, numbers, count, out_numbers, out_count);

@@ -33,10 +33,8 @@ static void note_label(void *context, uint32_t number, const char *category, mt_
 {
     struct mt_intake *intake = context;
     mt_summary_add_label(intake->summary, number, category, phase);
-    for (; intake->label_count <= number; intake->label_count++) {
-        intake->label_spans = mt_host_room(intake->label_spans, intake->label_count, sizeof *intake->label_spans);
-        intake->label_spans[intake->label_count] = 0;
-    }
+    while (intake->label_count <= number)
+        *MT_HOST_ADD(intake->label_spans, intake->label_count) = 0;
     intake->label_spans[number] = span;
 }
 
@@ -105,13 +103,11 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     intake->database = database;
     intake->run = run;
     *out = intake;
-    mt_status status = read_run(intake);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_run(intake));
     intake->summary = mt_summary_create(intake->first_event);
     const struct mt_scan_visitor visitor = {.context = intake, .label = note_label, .event = note_event};
-    status = mt_scan_run(database, run, &visitor);
-    return status == MT_OK ? prepare(intake) : status;
+    MT_TRY(mt_scan_run(database, run, &visitor));
+    return prepare(intake);
 }
 
 void mt_intake_destroy(struct mt_intake *intake)
@@ -349,10 +345,8 @@ static mt_status write_end(struct mt_intake *intake, const struct mt_run_end *en
 
 mt_status mt_intake_end(struct mt_intake *intake, const struct mt_run_end *end)
 {
-    mt_status status = open_transaction(intake);
-    if (status == MT_OK)
-        status = mt_summary_store_totals(intake->summary, intake->database, intake->run, "");
-    if (status == MT_OK)
-        status = write_end(intake, end);
-    return status == MT_OK ? mt_intake_commit(intake) : status;
+    MT_TRY(open_transaction(intake));
+    MT_TRY(mt_summary_store_totals(intake->summary, intake->database, intake->run, ""));
+    MT_TRY(write_end(intake, end));
+    return mt_intake_commit(intake);
 }

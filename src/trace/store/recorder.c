@@ -287,22 +287,18 @@ static void release_run(struct mt_recorder *recorder)
 /* Checks the file that the path leads to, before anything is made beside it. */
 static mt_status check_file(struct mt_recorder *recorder, const char *path)
 {
-    mt_status status = mt_trace_file_resolve(path, &recorder->path);
-    if (status == MT_OK)
-        status = mt_trace_file_check_writing(recorder->path);
-    return status == MT_OK ? mt_database_check_writing(recorder->path) : status;
+    MT_TRY(mt_trace_file_resolve(path, &recorder->path));
+    MT_TRY(mt_trace_file_check_writing(recorder->path));
+    return mt_database_check_writing(recorder->path);
 }
 
 static mt_status start(struct mt_recorder *recorder, const char *path, const struct mt_run_info *info)
 {
-    mt_status status = check_file(recorder, path);
-    if (status == MT_OK)
-        status = claim_ring(recorder);
-    if (status == MT_OK)
-        status = mt_database_open_writing(recorder->path, &recorder->database);
-    if (status == MT_OK)
-        status = mt_recovery_run(recorder->database, recorder->ring);
-    return status == MT_OK ? mt_recorder_begin(recorder, info) : status;
+    MT_TRY(check_file(recorder, path));
+    MT_TRY(claim_ring(recorder));
+    MT_TRY(mt_database_open_writing(recorder->path, &recorder->database));
+    MT_TRY(mt_recovery_run(recorder->database, recorder->ring));
+    return mt_recorder_begin(recorder, info);
 }
 
 /* Frees the recorder, whose ring is released. */

@@ -163,11 +163,9 @@ static void remove_names(const struct copy *copy)
 /* Opens the copy, folds its journal in, and has no other made, so that the connection needs no name. */
 static mt_status open_folded(const struct copy *copy, struct mt_database **out)
 {
-    mt_status status = mt_database_open_writing(copy->file.data, out);
-    if (status != MT_OK)
-        return status;
-    status = mt_database_execute(*out, "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = MEMORY;"
-                                       "PRAGMA synchronous = OFF");
+    MT_TRY(mt_database_open_writing(copy->file.data, out));
+    mt_status status = mt_database_execute(*out, "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = MEMORY;"
+                                                 "PRAGMA synchronous = OFF");
     if (status == MT_OK)
         return MT_OK;
     mt_database_close(*out);
@@ -215,10 +213,8 @@ static mt_status open_private_copy(const char *path, int place, struct mt_databa
 static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 {
     struct mt_database *database;
-    mt_status status = mt_database_open_writing(path, &database);
-    if (status != MT_OK)
-        return status;
-    status = mt_recovery_run(database, ring);
+    MT_TRY(mt_database_open_writing(path, &database));
+    mt_status status = mt_recovery_run(database, ring);
     if (status == MT_OK)
         return mt_database_close_as_one_file(database);
     mt_database_close(database);
@@ -227,10 +223,8 @@ static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 
 static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring, struct mt_database **out)
 {
-    mt_status status = open_private_copy(path, place, out);
-    if (status != MT_OK)
-        return status;
-    status = mt_recovery_run(*out, ring);
+    MT_TRY(open_private_copy(path, place, out));
+    mt_status status = mt_recovery_run(*out, ring);
     if (status == MT_OK)
         return mt_database_execute(*out, "PRAGMA query_only = ON");
     mt_database_close(*out);
@@ -292,10 +286,8 @@ static mt_status open_unwritable(const char *path, struct mt_database **out)
 static mt_status find_unfinished(const char *path, bool *out_unfinished)
 {
     struct mt_database *database;
-    mt_status status = mt_database_open_reading(path, &database);
-    if (status != MT_OK)
-        return status;
-    status = mt_recovery_is_due(database, out_unfinished);
+    MT_TRY(mt_database_open_reading(path, &database));
+    mt_status status = mt_recovery_is_due(database, out_unfinished);
     mt_database_close(database);
     return status;
 }
@@ -307,14 +299,10 @@ static mt_status open_without_ring(const char *path, struct mt_database **out)
     mt_ring_outcome outcome;
     int64_t pid;
     bool unfinished;
-    mt_status status = find_unfinished(path, &unfinished);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_unfinished(path, &unfinished));
     if (!unfinished)
         return mt_database_open_reading(path, out);
-    status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring));
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
 }
 
@@ -324,11 +312,8 @@ static mt_status open_writable(const char *path, struct mt_database **out)
     struct mt_ring *ring = NULL;
     mt_ring_outcome outcome;
     int64_t pid;
-    mt_status status = mt_database_check_writing(path);
-    if (status == MT_OK)
-        status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_database_check_writing(path));
+    MT_TRY(mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring));
     if (outcome == MT_RING_BUSY)
         return open_live(path, out);
     return outcome == MT_RING_ABSENT ? open_without_ring(path, out) : open_recovered(path, ring, out);

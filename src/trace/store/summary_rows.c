@@ -199,19 +199,14 @@ static mt_status write_totals(const struct totals_statements *statements, const 
 static mt_status prepare_totals(struct mt_database *database, const char *prefix, int64_t run,
                                 struct totals_statements *out)
 {
-    mt_status status =
-        prepare_rows(database, prefix, "summary_peak", "run, step, measure, bytes, event", run, &out->peak);
-    if (status == MT_OK)
-        status = prepare_rows(database, prefix, "summary_peak_category",
-                              "run, step, measure, category, allocated_bytes, requested_bytes, blocks", run,
-                              &out->peak_category);
-    if (status == MT_OK)
-        status = prepare_rows(database, prefix, "summary_category",
-                              "run, step, phase, category, count, total_bytes, max_bytes", run, &out->category);
-    if (status == MT_OK)
-        status = prepare_rows(database, prefix, "summary_allocation", "run, requested_bytes, label, count, first_event",
-                              run, &out->allocation);
-    return status;
+    MT_TRY(prepare_rows(database, prefix, "summary_peak", "run, step, measure, bytes, event", run, &out->peak));
+    MT_TRY(prepare_rows(database, prefix, "summary_peak_category",
+                        "run, step, measure, category, allocated_bytes, requested_bytes, blocks", run,
+                        &out->peak_category));
+    MT_TRY(prepare_rows(database, prefix, "summary_category",
+                        "run, step, phase, category, count, total_bytes, max_bytes", run, &out->category));
+    return prepare_rows(database, prefix, "summary_allocation", "run, requested_bytes, label, count, first_event", run,
+                        &out->allocation);
 }
 
 mt_status mt_summary_write_total_rows(struct mt_database *database, int64_t run, const char *prefix,
