@@ -4,8 +4,8 @@
 #include "cli/check/check_report.h"
 #include "cli/check/check_self_test.h"
 #include "cli/check/check_text.h"
+#include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -159,7 +159,7 @@ static mt_status check_run(const struct mt_budget *budget, const struct mt_quest
     struct mt_check check;
     mt_status status = mt_check_run(budget, question, against, &check);
     if (status == MT_USAGE && check.leaks_unknown)
-        mt_fail_way_out(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
+        mt_fail_hint(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
     if (check.leaks_unknown)
         mt_fail_context(status, "--no-leaks");
     if (status == MT_OK)

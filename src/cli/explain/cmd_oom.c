@@ -1,7 +1,7 @@
 /* memtrace oom: why did a run end out of memory, and what would have kept it going? */
 #include "cli/command.h"
 #include "cli/explain/oom_words.h"
-#include "cli/output/way_out.h"
+#include "cli/output/output.h"
 
 #include <inttypes.h>
 
@@ -17,10 +17,10 @@ static mt_status run_oom(const void *given)
     struct mt_oom_answer answer;
     status = mt_oom_answer_load(&question, &answer);
     if (status == MT_USAGE && answer.event == 0 && !mt_run_is(question.run, MT_RUN_OOM))
-        mt_fail_way_out(status,
-                        "memtrace runs lists those that did, memtrace fit --run %" PRId64
-                        " --device sim:24GiB tells whether this one fits another device",
-                        question.run->id);
+        mt_fail_hint(status,
+                     "memtrace runs lists those that did, memtrace fit --run %" PRId64
+                     " --device sim:24GiB tells whether this one fits another device",
+                     question.run->id);
     if (status == MT_OK)
         (asked->json ? mt_oom_answer_print_json : mt_oom_answer_print)(&answer);
     mt_oom_answer_release(&answer);

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -206,9 +206,9 @@ static mt_status load(struct mt_diff_answer *answer)
     if (status == MT_OK)
         status = mt_trace_diff(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->diff);
     if (status == MT_USAGE)
-        return mt_fail_way_out(status, "choose another one (memtrace runs lists them), or repeat it");
+        return mt_fail_hint(status, "choose another one (memtrace runs lists them), or repeat it");
     if (status == MT_BAD_TRACE)
-        return mt_fail_way_out(status, "memtrace run records it anew");
+        return mt_fail_hint(status, "memtrace run records it anew");
     if (status != MT_OK)
         return status;
     mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,

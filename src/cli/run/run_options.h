@@ -1,5 +1,6 @@
-/* The options that describe a run: `run` takes them as they are, `sweep` a grid of them, and `fit` asks about the run
- * that they describe. They are derived from the table of settings, and so is the command that makes a run again. */
+/* The options that describe a run. `run` takes them as they are, `sweep` takes lists of values, and `fit` asks
+ * about the run that they describe. They derive from the table of settings, as does the command that repeats a
+ * run. */
 #ifndef MT_CLI_RUN_OPTIONS_H
 #define MT_CLI_RUN_OPTIONS_H
 
@@ -12,18 +13,12 @@
 struct mt_run_options {
     bool help, json, no_trace, kernels, no_grad_norms;
     const char *device, *trace, *name;
-    const char
-        *given[MT_SETTING_COUNT]; /* the value, or in `sweep` the list of values, of settings that have an option */
+    const char *given[MT_SETTING_COUNT]; /* the value, in `sweep` the list of values, of a setting with an option */
 };
 
-/* Nothing given, as an initializer. */
-#define MT_RUN_OPTIONS_NONE                                                                                            \
-    {                                                                                                                  \
-        .trace = MT_DEFAULT_TRACE                                                                                      \
-    }
-
-/* The entry of a command's table that stands for the options of all settings, kept in `given` at an offset of the
- * command's struct: mt_run_setting_option, or mt_sweep_setting_option for lists of what can vary. */
+/* An entry of a command's table that stands for the options of all settings. Their values are kept in `given` of
+ * the struct mt_run_options that lies at an offset of the command's struct. `group_function` is
+ * mt_run_setting_option, or mt_sweep_setting_option for lists of values. */
 #define MT_RUN_SETTINGS(group_function, at)                                                                            \
     {                                                                                                                  \
         .name = "settings", .group = group_function, .offset = (at) + offsetof(struct mt_run_options, given)           \
@@ -43,8 +38,8 @@ bool mt_run_options_given(const struct mt_run_options *options);
 /* Makes the plan that the options describe. Borrows their texts. Fails with MT_USAGE for a run that can't be made. */
 mt_status mt_run_options_plan(const struct mt_run_options *options, struct mt_run_plan *out);
 
-/* Adds the run as the command that makes it, to be pasted into a shell: "memtrace run --device … --model … …". The device,
- * the model, sequence and batch are in it, and the settings that are not usual; the name and the trace are not. */
+/* Adds the command that repeats the run, for a shell: "memtrace run --device … --model … …". It has the device,
+ * the model, the sequence, the batch and the settings that are not usual. The name and the trace are left out. */
 void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out);
 
 #endif

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 #include "cli/run/told_session.h"
 #include "model/settings.h"
 #include "study/attention_answer.h"
@@ -153,7 +152,7 @@ static mt_status run_cells(struct mt_attention_session *session, struct mt_atten
         show_progress(i, answer->cell_count, &cell->of);
         status = mt_attention_session_run(session, &cell->of, &cell->result);
         if (session->is_untraceable)
-            mt_way_out_of_writing(status, "--no-trace");
+            mt_fail_writing_hint(status, "--no-trace");
         if (status == MT_OK)
             mt_attention_cell_fill(cell);
         else

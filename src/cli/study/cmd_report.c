@@ -3,7 +3,7 @@
 #include "answer/report_page.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 #include "cli/run/told_session.h"
 #include "study/report_runs.h"
 
