@@ -206,19 +206,14 @@ static void format_now(char *text)
 static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
 {
     struct mt_statement *statement;
-    mt_status status = mt_database_prepare(
+    MT_TRY(mt_database_prepare(
         recorder->database,
         "INSERT INTO run (id, name, started_at, device, capacity_bytes, state, first_event, event_count, ring_position,"
         " lost_events, stall_count, stall_ns, complete_from_bytes)"
         " VALUES (?, ?, ?, ?, ?, 'running', (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
-        &statement);
-    mt_statement_bind_integer(statement, 1, recorder->run);
-    mt_statement_bind_text(statement, 2, info->name);
-    mt_statement_bind_text(statement, 3, started_at);
-    mt_statement_bind_text(statement, 4, info->device);
-    mt_statement_bind_integer(statement, 5, (int64_t)info->capacity_bytes);
-    if (status == MT_OK)
-        status = mt_statement_run(statement);
+        &statement));
+    mt_status status = MT_RUN_WITH(statement, 1, MT_INTEGER(recorder->run), MT_TEXT(info->name), MT_TEXT(started_at),
+                                   MT_TEXT(info->device), MT_INTEGER(info->capacity_bytes));
     mt_statement_finalize(statement);
     return status;
 }
@@ -227,12 +222,9 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
 {
     struct mt_statement *statement;
     mt_status status = mt_database_prepare_insert(recorder->database, "setting", "run, name, value", &statement);
-    for (size_t i = 0; i < info->setting_count && status == MT_OK; i++) {
-        mt_statement_bind_integer(statement, 1, recorder->run);
-        mt_statement_bind_text(statement, 2, info->settings[i].name);
-        mt_statement_bind_text(statement, 3, info->settings[i].value);
-        status = mt_statement_run(statement);
-    }
+    for (size_t i = 0; i < info->setting_count && status == MT_OK; i++)
+        status = MT_RUN_WITH(statement, 1, MT_INTEGER(recorder->run), MT_TEXT(info->settings[i].name),
+                             MT_TEXT(info->settings[i].value));
     mt_statement_finalize(statement);
     return status;
 }
