@@ -336,6 +336,25 @@ mt_status mt_statement_run_with(struct mt_statement *statement, int index, const
     return mt_statement_run(statement);
 }
 
+struct mt_statement *mt_statement_begin(struct mt_database *database, const char *sql, const struct mt_bound *values,
+                                        int count, mt_status *status)
+{
+    struct mt_statement *statement = NULL;
+    if (*status == MT_OK)
+        *status = mt_database_prepare(database, sql, &statement);
+    for (int i = 0; i < count; i++)
+        mt_statement_bind(statement, i + 1, values[i]);
+    return statement;
+}
+
+bool mt_statement_advance(struct mt_statement *statement, mt_status *status)
+{
+    bool row = mt_statement_next(statement, status);
+    if (!row)
+        mt_statement_finalize(statement);
+    return row;
+}
+
 void mt_statement_reset(struct mt_statement *statement)
 {
     sqlite3_reset(statement->handle);

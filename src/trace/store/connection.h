@@ -6,12 +6,9 @@
  *
  * Reading the rows of a query takes one shape. No step of it needs a check, because a failure passes through all of them:
  *
- *   struct mt_statement *statement;
- *   mt_status status = mt_database_prepare(database, "SELECT … WHERE run = ?", &statement);
- *   mt_statement_bind_integer(statement, 1, run);
- *   while (mt_statement_next(statement, &status))
- *       … mt_statement_integer(statement, 0) …
- *   mt_statement_finalize(statement);
+ *   mt_status status = MT_OK;
+ *   MT_EACH_ROW (row, status, database, "SELECT … WHERE run = ?", MT_INTEGER(run))
+ *       … mt_statement_integer(row, 0) …
  *   return status;
  *
  * Threads: a connection and its statements are used by one thread at a time. */
@@ -113,9 +110,10 @@ void mt_statement_bind_integers(struct mt_statement *statement, int index, const
 
 /* Binds the parameters from `index` on to `count` values, and runs the statement as mt_statement_run. */
 mt_status mt_statement_run_with(struct mt_statement *statement, int index, const struct mt_bound *values, int count);
-#define MT_RUN_WITH(statement, index, ...)                                                                             \
-    mt_statement_run_with(statement, index, (const struct mt_bound[]){__VA_ARGS__},                                    \
-                          (int)(sizeof((const struct mt_bound[]){__VA_ARGS__}) / sizeof(struct mt_bound)))
+#define MT_RUN_WITH(statement, index, ...) mt_statement_run_with((statement), (index), MT_BOUND_LIST(__VA_ARGS__))
+#define MT_BOUND_LIST(...)                                                                                             \
+    (const struct mt_bound[]){__VA_ARGS__},                                                                            \
+        (int)(sizeof((const struct mt_bound[]){__VA_ARGS__}) / sizeof(struct mt_bound))
 
 /* Returns the index of the parameter of that name (":run"), 0 if the statement has none. */
 int mt_statement_parameter(const struct mt_statement *statement, const char *name);
@@ -129,6 +127,20 @@ bool mt_statement_next(struct mt_statement *statement, mt_status *status);
 
 /* Steps a statement once and resets it: for one that returns no rows. */
 mt_status mt_statement_run(struct mt_statement *statement);
+
+/* Goes through the rows of a query, unless `status` is a failure already. The values that follow, one at least, are those
+ * of its parameters. Sets `status`; so may the body, and its failure ends the rows, too. The body must not leave them by
+ * break or return. */
+#define MT_EACH_ROW(row, status, database, sql, ...)                                                                   \
+    for (struct mt_statement *row = mt_statement_begin((database), (sql), MT_BOUND_LIST(__VA_ARGS__), &(status));      \
+         mt_statement_advance(row, &(status));)
+
+/* Prepares and binds a statement, unless *status is a failure, and sets that. NULL after a failure. */
+struct mt_statement *mt_statement_begin(struct mt_database *database, const char *sql, const struct mt_bound *values,
+                                        int count, mt_status *status);
+
+/* As mt_statement_next. Finalizes the statement after its last row or a failure. */
+bool mt_statement_advance(struct mt_statement *statement, mt_status *status);
 
 void mt_statement_reset(struct mt_statement *statement);
 void mt_statement_finalize(struct mt_statement *statement); /* may be NULL */
