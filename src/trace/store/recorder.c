@@ -153,9 +153,8 @@ static void store_use(void *context, const struct mt_use *use)
     store_record(context, &record);
 }
 
-static mt_status flush(void *context)
+mt_status mt_recorder_flush(struct mt_recorder *recorder)
 {
-    struct mt_recorder *recorder = context;
     return mt_writer_wait(recorder->writer, recorder->ring->head);
 }
 
@@ -316,8 +315,7 @@ static mt_status open_recorder(const char *path, const struct mt_run_info *info,
                                       .category_name = category_name,
                                       .intern_span = intern_span,
                                       .kernel = store_kernel,
-                                      .use = store_use,
-                                      .flush = flush};
+                                      .use = store_use};
     *out = NULL;
     mt_status status = start(recorder, path, info);
     if (status == MT_OK) {
