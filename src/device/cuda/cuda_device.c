@@ -241,10 +241,9 @@ static mt_status used_bytes(struct cuda *cuda, uint64_t *out_bytes)
     size_t free_bytes, total_bytes;
     if (mt_process_memory_bytes(&cuda->process_memory, out_bytes))
         return MT_OK;
-    mt_status status = mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    if (status == MT_OK)
-        *out_bytes = total_bytes - free_bytes;
-    return status;
+    MT_TRY(mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
+    *out_bytes = total_bytes - free_bytes;
+    return MT_OK;
 }
 
 static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *out)
@@ -376,13 +375,10 @@ static void start_ranges(struct cuda *cuda)
 /* Starts the context, stream 0 and the marks. CUDA loads each kernel when it is first launched. */
 static mt_status start_context(struct cuda *cuda)
 {
-    mt_status status = claim_card(cuda);
-    if (status == MT_OK)
-        status = mt_cuda_streams_start(&cuda->streams, cuda->overlaps);
-    for (int i = 0; i < MT_DEVICE_MARKS && status == MT_OK; i++)
-        status = mtk_cuda_check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
-    if (status != MT_OK)
-        return status;
+    MT_TRY(claim_card(cuda));
+    MT_TRY(mt_cuda_streams_start(&cuda->streams, cuda->overlaps));
+    for (int i = 0; i < MT_DEVICE_MARKS; i++)
+        MT_TRY(mtk_cuda_check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate"));
     start_ranges(cuda);
     return used_bytes(cuda, &cuda->context_bytes);
 }

@@ -233,14 +233,10 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
 {
     char started_at[MT_RING_STARTED_AT_BYTES];
     format_now(started_at);
-    mt_status status =
-        mt_database_integer(recorder->database, "SELECT coalesce(max(id), 0) + 1 FROM run", &recorder->run);
-    if (status == MT_OK)
-        status = mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at);
-    if (status == MT_OK)
-        status = mt_database_begin(recorder->database);
-    if (status == MT_OK)
-        status = add_run_row(recorder, info, started_at);
+    MT_TRY(mt_database_integer(recorder->database, "SELECT coalesce(max(id), 0) + 1 FROM run", &recorder->run));
+    MT_TRY(mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at));
+    MT_TRY(mt_database_begin(recorder->database));
+    mt_status status = add_run_row(recorder, info, started_at);
     if (status == MT_OK)
         status = add_settings(recorder, info);
     if (status == MT_OK)
@@ -255,13 +251,9 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
     assert(recorder->writer == NULL && recorder->intake == NULL && recorder->interner == NULL);
     recorder->interner = mt_interner_create();
     recorder->kernel_names = mt_name_set_create();
-    mt_status status = add_run(recorder, info);
-    if (status == MT_OK)
-        status = mt_intake_create(recorder->database, recorder->run, &recorder->intake);
-    if (status == MT_OK)
-        status = mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
-    assert((status == MT_OK) == (recorder->writer != NULL));
-    return status;
+    MT_TRY(add_run(recorder, info));
+    MT_TRY(mt_intake_create(recorder->database, recorder->run, &recorder->intake));
+    return mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
 }
 
 /* Destroys what belongs to the run alone. */

@@ -61,12 +61,10 @@ static mt_status end_run(struct mt_database *database, int64_t run, const struct
                          struct mt_intake **intake)
 {
     struct mt_run_end end = {.state = MT_RUN_INTERRUPTED};
-    mt_status status = mt_intake_create(database, run, intake);
-    if (status == MT_OK && ring != NULL)
-        status = store_leftover(*intake, ring, &end);
-    if (status == MT_OK)
-        status = mt_intake_end(*intake, &end);
-    return status;
+    MT_TRY(mt_intake_create(database, run, intake));
+    if (ring != NULL)
+        MT_TRY(store_leftover(*intake, ring, &end));
+    return mt_intake_end(*intake, &end);
 }
 
 static mt_status recover(struct mt_database *database, const struct unfinished *unfinished, const struct mt_ring *ring)
