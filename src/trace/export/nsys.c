@@ -1,7 +1,7 @@
 #include "trace/export/nsys.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "base/text.h"
 #include "trace/query/walk.h"
 #include "trace/store/database.h"

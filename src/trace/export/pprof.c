@@ -1,9 +1,8 @@
 #include "trace/export/pprof.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "base/text.h"
-#include "base/utf8.h"
 
 #include <stdlib.h>
 

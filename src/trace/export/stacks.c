@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/utf8.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -4,11 +4,10 @@
 #include "base/file_limit.h"
 #include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "trace/store/database.h"
 #include "trace/store/intake.h"
 #include "trace/store/record.h"
-#include "trace/store/recovery.h"
+#include "trace/store/store.h"
 #include "trace/store/trace_file.h"
 #include "trace/store/writer.h"
 
