@@ -148,16 +148,13 @@ static mt_status fail_on_event(int64_t event, const char *what)
 
 static mt_status read_sizes(const struct mt_row *row, struct mt_block_row *block)
 {
-    mt_status status = mt_query_row_natural(row, BEGIN_NS, &block->alloc_ns);
-    if (status == MT_OK)
-        status = mt_query_row_natural(row, BEGIN_REQUESTED, &block->requested_bytes);
-    if (status == MT_OK)
-        status = mt_query_row_natural(row, BEGIN_BYTES, &block->block_bytes);
-    if (status == MT_OK)
-        status = mt_query_row_natural(row, BEGIN_OFFSET, &block->offset);
-    if (status == MT_OK && block->block_bytes < block->requested_bytes)
-        return fail_on_event(block->alloc_event, "handed out less than it was asked for");
-    return status;
+    MT_TRY(mt_query_row_natural(row, BEGIN_NS, &block->alloc_ns));
+    MT_TRY(mt_query_row_natural(row, BEGIN_REQUESTED, &block->requested_bytes));
+    MT_TRY(mt_query_row_natural(row, BEGIN_BYTES, &block->block_bytes));
+    MT_TRY(mt_query_row_natural(row, BEGIN_OFFSET, &block->offset));
+    return block->block_bytes >= block->requested_bytes
+               ? MT_OK
+               : fail_on_event(block->alloc_event, "handed out less than it was asked for");
 }
 
 static mt_status read_block(const struct mt_row *row, const struct mt_number_limits *limits, struct mt_block_row *out)

@@ -196,14 +196,12 @@ void mt_kernels_release(struct mt_kernels *kernels)
 static mt_status read_launch(struct mt_trace *trace, const struct mt_statement *row,
                              const struct mt_number_limits *limits, struct mt_launch_row *out)
 {
-    mt_status status = mt_query_natural(row, 0, &out->start_ns);
-    if (status == MT_OK)
-        status = mt_query_natural(row, 1, &out->duration_ns);
-    if (status == MT_OK)
-        status = mt_query_label_number(row, 3, limits, &out->label);
+    MT_TRY(mt_query_natural(row, 0, &out->start_ns));
+    MT_TRY(mt_query_natural(row, 1, &out->duration_ns));
+    MT_TRY(mt_query_label_number(row, 3, limits, &out->label));
     out->name = mt_query_text(trace, row, 2);
     out->stream = (uint32_t)mt_statement_integer(row, 4);
-    return status;
+    return MT_OK;
 }
 
 mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *run, mt_launch_visit visit,

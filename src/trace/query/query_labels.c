@@ -176,11 +176,10 @@ mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, 
     mt_status status = MT_OK;
     /* Without a full step, the count is of a step that the table does not have. */
     MT_EACH_ROW (row, status, trace->database, categories_sql, MT_BIND_INTEGER(run->id),
-                 MT_BIND_INTEGER(run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS), MT_BIND_TEXT(phase)) {
+                 MT_BIND_INTEGER(run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS), MT_BIND_TEXT(phase))
         *MT_HOST_ADD(rows, count) = (struct mt_category_row){.category = mt_query_text(trace, row, 0),
                                                              .max_bytes = (uint64_t)mt_statement_integer(row, 1),
                                                              .per_step = (uint64_t)mt_statement_integer(row, 2),
                                                              .total_bytes = (uint64_t)mt_statement_integer(row, 3)};
-    }
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }

@@ -25,10 +25,9 @@ mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, st
     size_t count = 0;
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database, "SELECT name, value FROM setting WHERE run = ?1 ORDER BY name",
-                 MT_BIND_INTEGER(run->id)) {
+                 MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) =
             (struct mt_setting_row){.name = mt_query_text(trace, row, 0), .value = mt_query_text(trace, row, 1)};
-    }
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 

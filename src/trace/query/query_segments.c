@@ -142,8 +142,7 @@ mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run 
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT segment FROM segment_part WHERE run = ?1"
                  " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
-                 MT_BIND_INTEGER(run->id)) {
+                 MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(numbers, count) = (uint32_t)mt_statement_integer(row, 0);
-    }
     return mt_query_hand_over(status, numbers, count, out_numbers, out_count);
 }

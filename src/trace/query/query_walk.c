@@ -219,22 +219,17 @@ static mt_status read_row(const struct mt_walk *walk, struct mt_walk_event *out)
     const struct mt_statement *row = walk->events;
     uint32_t kind = 0, stream = 0;
     *out = (struct mt_walk_event){.n = mt_statement_integer(row, ID) - walk->run->first_event};
-    mt_status status = read_number(row, KIND, MT_EVENT_KIND_COUNT, "is of a kind that there is not", &kind);
-    if (status == MT_OK)
-        status = read_number(row, STREAM, UINT16_MAX + 1, "has a stream that there is not", &stream);
-    if (status == MT_OK)
-        status = read_number(row, LABEL, walk->label_count, "has a label that there is not", &out->label);
-    if (status == MT_OK)
-        status = read_number(row, SPAN, walk->span_count, "has a span that there is not", &out->span);
-    if (status == MT_OK)
-        status = read_number(row, SEGMENT, UINT32_MAX, "names a segment that there was not", &out->segment);
-    if (status == MT_OK)
-        status = read_sizes(row, out);
+    MT_TRY(read_number(row, KIND, MT_EVENT_KIND_COUNT, "is of a kind that there is not", &kind));
+    MT_TRY(read_number(row, STREAM, UINT16_MAX + 1, "has a stream that there is not", &stream));
+    MT_TRY(read_number(row, LABEL, walk->label_count, "has a label that there is not", &out->label));
+    MT_TRY(read_number(row, SPAN, walk->span_count, "has a span that there is not", &out->span));
+    MT_TRY(read_number(row, SEGMENT, UINT32_MAX, "names a segment that there was not", &out->segment));
+    MT_TRY(read_sizes(row, out));
     out->kind = (mt_event_kind)kind;
     out->stream = (mt_stream)stream;
     if (mt_statement_is_null(row, SPAN))
         out->span = walk->label_spans[out->label];
-    return status;
+    return MT_OK;
 }
 
 /* Begins a segment, at the address in its row. */
@@ -339,18 +334,14 @@ static mt_status complete(struct mt_walk *walk, struct mt_walk_event *event, boo
 mt_status mt_walk_next(struct mt_walk *walk, struct mt_walk_event *out, bool *out_more)
 {
     bool counts = false;
-    *out_more = true;
-    while (!counts && *out_more) {
+    while (!counts) {
         struct mt_walk_event event;
-        mt_status status = mt_statement_step(walk->events, out_more);
-        if (status == MT_OK && *out_more)
-            status = read_row(walk, &event);
-        if (status == MT_OK && *out_more)
-            status = complete(walk, &event, &counts);
-        if (status != MT_OK)
-            return status;
-        if (*out_more)
-            *out = event;
+        MT_TRY(mt_statement_step(walk->events, out_more));
+        if (!*out_more)
+            break;
+        MT_TRY(read_row(walk, &event));
+        MT_TRY(complete(walk, &event, &counts));
+        *out = event;
     }
     return MT_OK;
 }
