@@ -196,6 +196,9 @@ mt_status mt_diff_categories(const struct mt_question *a, const struct mt_questi
             category_of(&categories, rows[i].category)->max_bytes[side] = rows[i].max_bytes;
         free(rows);
     }
+    for (size_t i = 0; i < categories.count; i++)
+        categories.items[i].delta_bytes =
+            (int64_t)(categories.items[i].max_bytes[MT_SIDE_B] - categories.items[i].max_bytes[MT_SIDE_A]);
     if (categories.count > 1)
         qsort(categories.items, categories.count, sizeof *categories.items, compare_categories);
     *out_rows = categories.items;

@@ -55,6 +55,9 @@ void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a name as mt_text_add_visible does; raw where stdout is not a terminal and so obeys nothing. */
 void mt_print_name(const char *name);
 
+/* Prints a text as mt_print_name does, ends the line, and releases the text. */
+void mt_print_line(struct mt_text *line);
+
 /* Prints "3.41 billion parameters"; a count under a million is printed in full. */
 void mt_print_parameter_count(uint64_t count);
 

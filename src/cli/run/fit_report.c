@@ -7,32 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Adds the option that makes the change, as the remedy's plan has it. */
-static void add_change(const struct mt_run_plan *plan, mt_setting change, struct mt_text *out)
-{
-    char option[MT_OPTION_TEXT_BYTES];
-    mt_text_add(out, "%s ", mt_run_option_spell(change, option));
-    mt_setting_format(change, plan, out);
-    if (change != MT_SETTING_IMPL || !plan->config.autocast)
-        return;
-    mt_text_add(out, " ");
-    add_change(plan, MT_SETTING_WEIGHT_CAST, out);
-}
-
-void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out)
-{
-    mt_setting settings[MT_SETTING_COUNT];
-    size_t count = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings);
-    const char *before = "";
-    for (size_t i = 0; i < count; i++) {
-        if (!remedy->changes.has[settings[i]])
-            continue;
-        mt_text_add(out, "%s", before);
-        add_change(&remedy->plan, settings[i], out);
-        before = " ";
-    }
-}
-
 /* Prints "run 3 (baseline): ". */
 static void print_run(const struct mt_run *run)
 {

@@ -14,9 +14,6 @@ struct mt_fit_question {
     const struct mt_fit_device *device;
 };
 
-/* Adds the options that make a remedy: "--zero-grad before-forward --batch 2". */
-void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out);
-
 void mt_fit_print_text(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
 void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
 
