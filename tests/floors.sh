@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: floors.sh ROOT
-# Checks the rules of the rooms: a room includes only rooms of lower floors, CUDA's and SQLite's headers stay where they
+# Checks the rules of the rooms: a room includes only rooms of lower floors and no private header of theirs, CUDA's and SQLite's headers stay where they
 # belong, and only src/cli prints to stdout or exits.
 set -eu
 cd "$1"
@@ -27,6 +27,20 @@ study           base words device alloc trace/store trace/query model analysis a
 page            base trace/store trace/query
 api             base device alloc trace/store trace/query kernels
 cli             base answer words device alloc trace/store trace/query trace/import trace/export model analysis study page record
+END
+}
+
+# private: headers that show the inside of a room, which that room alone includes.
+private() {
+    cat <<'END'
+alloc/block.h
+alloc/follow.h
+alloc/free_tree.h
+alloc/plan_parts.h
+trace/query/query.h
+trace/store/intake.h
+trace/store/ring.h
+trace/store/writer.h
 END
 }
 
@@ -74,6 +88,12 @@ while read -r room allowed; do
     fails "$(place "$room") may include only: $room $allowed" "$(strangers $room $allowed)"
 done <<END
 $(rooms)
+END
+
+while read -r header; do
+    fails "${header%/*} alone includes $header" "$(matches "^#include \"$header\"" src | except "src/${header%/*}/")"
+done <<END
+$(private)
 END
 
 folders=$(rooms | while read -r room _; do place "$room"; done | paste -sd '|')
