@@ -40,15 +40,14 @@ struct mt_trace_options {
 /* The members of a command that tell its options: the type of their struct, and its values before anything is parsed. */
 #define MT_OPTIONS_OF(type, ...) .defaults = &(const type){__VA_ARGS__}, .options_bytes = sizeof(type)
 
-#define MT_OPTION_HELP(type)                                                                                           \
+/* An entry of a table of options, whose value goes into a member of the options' struct:
+ * MT_GIVEN(TEXT, struct check_options, budget, "--budget", .value = "FILE", .help = "JSON with the same names"). */
+#define MT_GIVEN(option_kind, type, member, option, ...)                                                               \
     {                                                                                                                  \
-        .name = "--help", .alias = "-h", .help = "print this and exit", .kind = MT_OPTION_FLAG,                        \
-        .offset = offsetof(type, help)                                                                                 \
+        .name = (option), .kind = MT_OPTION_##option_kind, .offset = offsetof(type, member), __VA_ARGS__               \
     }
-#define MT_OPTION_JSON(type)                                                                                           \
-    {                                                                                                                  \
-        .name = "--json", .help = "print JSON", .kind = MT_OPTION_FLAG, .offset = offsetof(type, json)                 \
-    }
+#define MT_OPTION_HELP(type) MT_GIVEN(FLAG, type, help, "--help", .alias = "-h", .help = "print this and exit")
+#define MT_OPTION_JSON(type) MT_GIVEN(FLAG, type, json, "--json", .help = "print JSON")
 #define MT_OPTIONS_END                                                                                                 \
     {                                                                                                                  \
         .name = NULL                                                                                                   \
@@ -56,18 +55,10 @@ struct mt_trace_options {
 
 /* The last entries of the table of a command that questions a trace. */
 #define MT_TRACE_OPTIONS                                                                                               \
-    {.name = "--run",                                                                                                  \
-     .value = "N|NAME",                                                                                                \
-     .help = "the run to speak of (the newest unless given)",                                                          \
-     .kind = MT_OPTION_TEXT,                                                                                           \
-     .takes = MT_TAKES_RUN,                                                                                            \
-     .offset = offsetof(struct mt_trace_options, run)},                                                                \
-        {.name = "--trace",                                                                                            \
-         .value = "FILE",                                                                                              \
-         .help = "the trace (" MT_DEFAULT_TRACE " unless given)",                                                      \
-         .kind = MT_OPTION_TEXT,                                                                                       \
-         .takes = MT_TAKES_FILE,                                                                                       \
-         .offset = offsetof(struct mt_trace_options, trace)},                                                          \
+    MT_GIVEN(TEXT, struct mt_trace_options, run, "--run", .value = "N|NAME",                                           \
+             .help = "the run to speak of (the newest unless given)", .takes = MT_TAKES_RUN),                          \
+        MT_GIVEN(TEXT, struct mt_trace_options, trace, "--trace", .value = "FILE",                                     \
+                 .help = "the trace (" MT_DEFAULT_TRACE " unless given)", .takes = MT_TAKES_FILE),                     \
         MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
 
 extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak, mt_command_top, mt_command_categories,

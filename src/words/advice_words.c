@@ -97,26 +97,16 @@ static const struct mt_field peak_fields[] = {
 static const struct mt_row_type peak_type = MT_ROW_TYPE(ROW, peak_fields);
 #undef ROW
 
-#define ROW struct mt_simulation
-static const struct mt_field simulation_fields[] = {
-    MT_BYTES(ROW, peak_requested_bytes, "requested_bytes", NULL, NULL),
-    MT_BYTES(ROW, peak_allocated_bytes, "allocated_bytes", NULL, NULL),
-    MT_BYTES(ROW, peak_reserved_bytes, "reserved_bytes", NULL, NULL),
-    MT_FIELDS_END,
-};
-static const struct mt_row_type simulation_type = MT_ROW_TYPE(ROW, simulation_fields);
-#undef ROW
-
 #define ROW struct mt_advice_option_row
 static const struct mt_field option_fields[] = {
     MT_OWNED(ROW, change, "change", "simulated with", "the options"),
     MT_OWNED(ROW, command, "command", NULL, "to run it"),
-    MT_ROW(ROW, simulation, "peak", &simulation_type, "of the whole run with it, simulated"),
-    MT_FLAG(ROW, simulation.fits, "fits", NULL, "false if it ended out of memory"),
+    MT_ROW(ROW, peak, "peak", &replay_type, "of the whole run with it, simulated"),
+    MT_FLAG(ROW, peak.fits, "fits", NULL, "false if it ended out of memory"),
     MT_INTEGER(ROW, saved_bytes, "saved_bytes", NULL, "by which the peak of requested bytes falls"),
-    MT_SHOWN(BYTES, uint64_t, ROW, simulation.peak_requested_bytes, "requested", "requested"),
-    MT_SHOWN(BYTES, uint64_t, ROW, simulation.peak_allocated_bytes, "allocated", "allocated"),
-    MT_SHOWN(BYTES, uint64_t, ROW, simulation.peak_reserved_bytes, "reserved", "reserved"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.allocated_bytes, "allocated", "allocated"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.reserved_bytes, "reserved", "reserved"),
     MT_SHOWN(DIGITS, char *, ROW, difference.data, "difference", "difference"),
     MT_FIELDS_END,
 };
@@ -182,7 +172,7 @@ struct advice_row {
     int64_t first_step, last_step, left_out;
     struct finding_row *findings;
     size_t finding_count;
-    const struct mt_simulation *as_it_is;
+    const struct mt_replay_result *as_it_is;
     const struct mt_advice_option_row *options;
     size_t option_count;
 };
@@ -200,7 +190,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROW(ROW, advice.fragmentation, "fragmentation", &fragmentation_type, "when most was reserved"),
     MT_ROWS(ROW, findings, finding_count, "findings", &finding_type,
             "the largest saving first; two findings may speak of the same bytes"),
-    MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &simulation_type,
+    MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &replay_type,
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
     MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
             "options that findings name though no replay could tell what they do"),
@@ -225,22 +215,29 @@ static struct finding_row finding_row_of(const struct mt_finding *finding)
                                 .byte_seconds = is_timed ? finding->byte_seconds : NAN};
 }
 
+static struct mt_replay_result peak_of(const struct mt_simulation *simulation)
+{
+    return (struct mt_replay_result){.requested_bytes = simulation->peak_requested_bytes,
+                                     .allocated_bytes = simulation->peak_allocated_bytes,
+                                     .reserved_bytes = simulation->peak_reserved_bytes,
+                                     .fits = simulation->fits};
+}
+
 struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_advice *simulated)
 {
     char saved[MT_BYTES_TEXT];
     struct mt_advice_option_row *rows = mt_host_alloc((simulated->count + 1) * sizeof *rows);
     mt_text_add(&rows[0].change, "(as it is)");
-    rows[0].simulation = simulated->as_it_is;
+    rows[0].peak = peak_of(&simulated->as_it_is);
     for (size_t i = 0; i < simulated->count; i++) {
         const struct mt_simulated_option *option = &simulated->options[i];
         struct mt_advice_option_row *row = &rows[i + 1];
-        row->simulation = option->simulation;
-        row->saved_bytes =
-            (int64_t)(simulated->as_it_is.peak_requested_bytes - option->simulation.peak_requested_bytes);
+        row->peak = peak_of(&option->simulation);
+        row->saved_bytes = (int64_t)(rows[0].peak.requested_bytes - row->peak.requested_bytes);
         mt_fit_remedy_add_changes(&option->remedy, &row->change);
         mt_run_command_add(&option->remedy.plan, &row->command);
         mt_text_add(&row->difference, "%s",
-                    row->simulation.fits ? mt_format_difference(-row->saved_bytes, saved) : "ends out of memory");
+                    row->peak.fits ? mt_format_difference(-row->saved_bytes, saved) : "ends out of memory");
     }
     return rows;
 }
@@ -271,7 +268,7 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .left_out = (int64_t)advice->left_out,
                              .findings = mt_host_alloc((advice->count + 1) * sizeof *row.findings),
                              .finding_count = advice->count,
-                             .as_it_is = simulated->count > 0 ? &simulated->as_it_is : NULL,
+                             .as_it_is = simulated->count > 0 ? &options[0].peak : NULL,
                              .options = options + 1,
                              .option_count = simulated->count};
     for (size_t i = 0; i < advice->count; i++)

@@ -18,7 +18,7 @@ void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_tex
 struct mt_advice_option_row {
     struct mt_text change, command;
     struct mt_text difference; /* of the peak of requested bytes, for tables */
-    struct mt_simulation simulation;
+    struct mt_replay_result peak;
     int64_t saved_bytes; /* against the run as it is */
 };
 

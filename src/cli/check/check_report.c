@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of a check that failed: the verdict, and the titles of the columns. */
+/* The lines about a check that failed, and those of them that are the verdict and the titles of the columns. */
 enum { MOST_LINES = 9, TITLE_LINES = 2 };
 
 static void print_hints(const struct mt_check_hints *hints)
@@ -43,6 +43,7 @@ static void print_failed(const struct mt_check_row *row)
     const char *differences = mt_text_get(&row->differences);
     size_t failed = (size_t)row->failed;
     size_t room = MOST_LINES - TITLE_LINES - row->hints.count - (differences[0] != '\0');
+    assert(failed > 0 && room >= 2);
     size_t shown = failed <= room ? failed : room - 1;
     print_failures(row, shown);
     if (shown < failed)
@@ -69,6 +70,7 @@ void mt_check_print(const struct mt_check_row *row)
 /* Adds a test case of the suite. One that failed says so twice, since readers show either the message or the text. */
 static void add_test_case(const struct mt_criterion_row *row, struct mt_text *out)
 {
+    assert(row->name.length > 0 && row->finding.length > 0);
     mt_text_add(out, "    <testcase classname=\"memtrace.check\" name=\"");
     mt_text_add_markup(out, mt_text_get(&row->name));
     if (row->criterion.passed) {

@@ -6,6 +6,7 @@
 #include "cli/output/question.h"
 #include "cli/output/way_out.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,63 +19,31 @@ struct check_options {
     double tolerance_percent;
 };
 
-#define MOST(measure, flag, text)                                                                                      \
-    {                                                                                                                  \
-        .name = flag, .value = "SIZE", .help = text, .kind = MT_OPTION_BYTES,                                          \
-        .offset = offsetof(struct check_options, most_bytes) + measure * sizeof(uint64_t)                              \
-    }
-
 static const struct mt_option options[] = {
-    MOST(MT_MEASURE_ALLOCATED, "--max-allocated", "the most that the peak of live blocks may be: 52GiB"),
-    MOST(MT_MEASURE_REQUESTED, "--max-requested", "the same of what was asked for, without rounding"),
-    MOST(MT_MEASURE_RESERVED, "--max-reserved", "the most that may be taken of the device"),
-    {.name = "--category",
-     .value = "NAME<=SIZE",
-     .help = "the most of a category that may live at the allocated peak; may be repeated",
-     .kind = MT_OPTION_LIST,
-     .offset = offsetof(struct check_options, live)},
-    {.name = "--largest",
-     .value = "NAME<=SIZE",
-     .help = "the most that one allocation of a category may ask for; may be repeated",
-     .kind = MT_OPTION_LIST,
-     .offset = offsetof(struct check_options, largest)},
-    {.name = "--no-leaks",
-     .help = "no kind of block may grow from one step's end to the next",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct check_options, no_leaks)},
-    {.name = "--against",
-     .value = "RUN|FILE:RUN",
-     .help = "no peak and no category may be more than in that run",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_RUN,
-     .offset = offsetof(struct check_options, against)},
-    {.name = "--tolerance",
-     .value = "PERCENT",
-     .help = "but for so much (1%)",
-     .kind = MT_OPTION_PERCENT,
-     .offset = offsetof(struct check_options, tolerance_percent)},
-    {.name = "--budget",
-     .value = "FILE",
-     .help = "JSON with the same names; what is given here goes before it",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct check_options, budget)},
-    {.name = "--junit",
-     .value = "FILE",
-     .help = "write JUnit's XML there, too",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct check_options, junit)},
-    {.name = "--summary",
-     .value = "FILE",
-     .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct check_options, summary)},
-    {.name = "--self-test",
-     .help = "check a run into which a leak is injected: exits with 1 since it is found",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct check_options, self_test)},
+    MT_GIVEN(BYTES, struct check_options, most_bytes[MT_MEASURE_ALLOCATED], "--max-allocated", .value = "SIZE",
+             .help = "the most that the peak of live blocks may be: 52GiB"),
+    MT_GIVEN(BYTES, struct check_options, most_bytes[MT_MEASURE_REQUESTED], "--max-requested", .value = "SIZE",
+             .help = "the same of what was asked for, without rounding"),
+    MT_GIVEN(BYTES, struct check_options, most_bytes[MT_MEASURE_RESERVED], "--max-reserved", .value = "SIZE",
+             .help = "the most that may be taken of the device"),
+    MT_GIVEN(LIST, struct check_options, live, "--category", .value = "NAME<=SIZE",
+             .help = "the most of a category that may live at the allocated peak; may be repeated"),
+    MT_GIVEN(LIST, struct check_options, largest, "--largest", .value = "NAME<=SIZE",
+             .help = "the most that one allocation of a category may ask for; may be repeated"),
+    MT_GIVEN(FLAG, struct check_options, no_leaks, "--no-leaks",
+             .help = "no kind of block may grow from one step's end to the next"),
+    MT_GIVEN(TEXT, struct check_options, against, "--against", .value = "RUN|FILE:RUN",
+             .help = "no peak and no category may be more than in that run", .takes = MT_TAKES_RUN),
+    MT_GIVEN(PERCENT, struct check_options, tolerance_percent, "--tolerance", .value = "PERCENT",
+             .help = "but for so much (1%)"),
+    MT_GIVEN(TEXT, struct check_options, budget, "--budget", .value = "FILE",
+             .help = "JSON with the same names; what is given here goes before it", .takes = MT_TAKES_FILE),
+    MT_GIVEN(TEXT, struct check_options, junit, "--junit", .value = "FILE", .help = "write JUnit's XML there, too",
+             .takes = MT_TAKES_FILE),
+    MT_GIVEN(TEXT, struct check_options, summary, "--summary", .value = "FILE",
+             .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"", .takes = MT_TAKES_FILE),
+    MT_GIVEN(FLAG, struct check_options, self_test, "--self-test",
+             .help = "check a run into which a leak is injected: exits with 1 since it is found"),
     MT_TRACE_OPTIONS,
 };
 
@@ -134,6 +103,7 @@ static mt_status print_and_write(const struct mt_check *check, const struct chec
  * an exit code of its own, and the message tells both. */
 static mt_status report(const struct mt_check *check, const struct check_options *given)
 {
+    assert(check->count > 0 && check->failed <= check->count);
     mt_status status = print_and_write(check, given);
     if (status == MT_OK && check->failed == 0)
         return MT_OK;
@@ -148,7 +118,7 @@ static mt_status report(const struct mt_check *check, const struct check_options
     return status;
 }
 
-/* Fails if the run may not serve as the measure of the other. */
+/* Fails with MT_USAGE if the run may not serve as the measure of the other. */
 static mt_status check_against(const struct mt_question *question, const struct mt_question *against)
 {
     const struct mt_run *run = against->run;
@@ -189,6 +159,7 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
         status = mt_question_open_named(given->trace.trace, budget->against, &against);
     if (status != MT_OK)
         return mt_fail_context(status, "--against");
+    assert((budget->against != NULL) == (against.run != NULL));
     if (budget->against == NULL)
         return check_run(budget, question, NULL, given);
     status = check_against(question, &against);

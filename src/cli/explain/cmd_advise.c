@@ -17,17 +17,10 @@ struct advise_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--top",
-     .value = "N",
-     .help = "how many findings (5 unless given; all of them with --all)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct advise_options, limit),
-     .low = 1,
-     .high = INT32_MAX},
-    {.name = "--all",
-     .help = "tell also of what saves nothing, and of the parts of what is told",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct advise_options, all)},
+    MT_GIVEN(INTEGER, struct advise_options, limit, "--top", .value = "N",
+             .help = "how many findings (5 unless given; all of them with --all)", .low = 1, .high = INT32_MAX),
+    MT_GIVEN(FLAG, struct advise_options, all, "--all",
+             .help = "tell also of what saves nothing, and of the parts of what is told"),
     MT_TRACE_OPTIONS,
 };
 
@@ -161,6 +154,7 @@ static void place(struct order *order, const struct mt_finding *finding, const c
 {
     if (is_placed(order, finding))
         return;
+    assert(finding->saved_bytes == 0 || finding->bytes > 0);
     struct shown *shown = &order->items[order->count++];
     *shown = (struct shown){.finding = finding,
                             .number = (int64_t)order->count,
@@ -294,6 +288,7 @@ static void add_durations(struct mt_text *out, const struct order *order, size_t
         most = other->ns > most ? other->ns : most;
         count++;
     }
+    assert(count >= 1 && least <= most);
     char from[DURATION_TEXT], to[DURATION_TEXT];
     mt_text_add(out, "%s", format_duration(least, from));
     if (count == 1)
@@ -319,6 +314,7 @@ static void print_explanation(const struct mt_advice *advice, const struct order
     if (finding->pattern == MT_PATTERN_FRAGMENTATION) {
         add_fragmentation(&text, &advice->fragmentation, finding);
     } else {
+        assert(explanations[finding->pattern].before != NULL);
         mt_text_add(&text, "%s ", explanations[finding->pattern].before);
         add_durations(&text, order, first);
         mt_text_add(&text, "%s.", explanations[finding->pattern].after);
@@ -363,6 +359,7 @@ static void print_headline(const struct mt_advice *advice, const struct order *o
     }
     const struct mt_finding *finding = order->items[0].finding;
     struct mt_text text = {0};
+    assert(order->count > 0);
     mt_text_add(&text, "The peak of %s can fall by %s: %s (", peak, mt_format_bytes(finding->saved_bytes, saved),
                 reasons[finding->pattern]);
     mt_finding_add_short_blocks(finding, &text);
@@ -383,6 +380,7 @@ static void print_notes(const struct mt_advice_answer *answer)
         printf("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
                ", around the peak: replays begin with what was live then.\n",
                answer->question->run->event_count, material->first_step, material->last_step);
+    assert(material->is_whole || material->first_step <= material->last_step);
     if (left_out > 0)
         printf("\n%zu more kind%s of blocks could be there for less time: --all tells of them.\n", left_out,
                left_out == 1 ? "" : "s");

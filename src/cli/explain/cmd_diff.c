@@ -21,39 +21,21 @@ struct diff_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "A",
-     .help = "a run: its number, its name, or FILE:RUN of another trace; FILE alone is its newest run",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct diff_options, a),
-     .takes = MT_TAKES_RUN},
-    {.name = "B",
-     .help = "the run that is compared with it",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct diff_options, b),
-     .takes = MT_TAKES_RUN},
-    {.name = "--rows",
-     .value = "N",
-     .help = "how many rows of what was live (8 unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct diff_options, rows),
-     .low = 0,
-     .high = INT32_MAX},
-    {.name = "--all",
-     .help = "all rows, and the causes that matter little too",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct diff_options, all)},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct diff_options, trace),
-     .takes = MT_TAKES_FILE},
+    MT_GIVEN(TEXT, struct diff_options, a, "A",
+             .help = "a run: its number, its name, or FILE:RUN of another trace; FILE alone is its newest run",
+             .takes = MT_TAKES_RUN),
+    MT_GIVEN(TEXT, struct diff_options, b, "B", .help = "the run that is compared with it", .takes = MT_TAKES_RUN),
+    MT_GIVEN(INTEGER, struct diff_options, rows, "--rows", .value = "N",
+             .help = "how many rows of what was live (8 unless given)", .low = 0, .high = INT32_MAX),
+    MT_GIVEN(FLAG, struct diff_options, all, "--all", .help = "all rows, and the causes that matter little too"),
+    MT_GIVEN(TEXT, struct diff_options, trace, "--trace", .value = "FILE",
+             .help = "the trace (" MT_DEFAULT_TRACE " unless given)", .takes = MT_TAKES_FILE),
     MT_OPTION_JSON(struct diff_options),
     MT_OPTION_HELP(struct diff_options),
     MT_OPTIONS_END,
 };
 
-/* Leaves nothing to close if it fails. */
+/* Opens the run of a side. Leaves nothing to close if it fails. */
 static mt_status open_side(const char *trace, const char *which, struct mt_question *out)
 {
     mt_status status = mt_question_open_named(trace, which, out);
@@ -96,8 +78,8 @@ static mt_status open_named(const char *trace, const char *a, const char *b, str
 {
     if (a == NULL || b == NULL)
         return mt_fail(MT_USAGE,
-                       "%s is compared with what? Name two runs, memtrace diff A B, or none for the newest "
-                       "two that differ in one setting",
+                       "%s is the only run that is named: name two, memtrace diff A B, or none for the newest two "
+                       "that differ in one setting",
                        a != NULL ? a : b);
     mt_status status = open_side(trace, a, &question[MT_SIDE_A]);
     return status == MT_OK ? open_side(trace, b, &question[MT_SIDE_B]) : status;
@@ -131,10 +113,11 @@ static void doubt_ends(struct mt_diff_answer *answer)
                     a->steps, b->steps);
 }
 
-/* Runs that are hard to compare are compared all the same, with notes: the bytes add up anyway. */
+/* Finds what makes the runs hard to compare. They are compared all the same: the bytes add up anyway. */
 static void find_doubts(struct mt_diff_answer *answer)
 {
     const struct mt_settings_difference *changes = &answer->changes;
+    assert(answer->doubt_count == 0);
     doubt_ends(answer);
     if (changes->different_count > 1)
         mt_text_add(add_doubt(answer), "the runs differ in %zu settings, so no cause can be put down to one of them",
@@ -163,11 +146,12 @@ static struct length *length_of(struct lengths *lengths, int64_t seq)
         if (lengths->items[i].row.seq == seq)
             return &lengths->items[i];
     lengths->items = mt_host_room(lengths->items, lengths->count, sizeof *lengths->items);
+    assert(seq > 0);
     lengths->items[lengths->count] = (struct length){.row.seq = seq};
     return &lengths->items[lengths->count++];
 }
 
-/* Enters the run for its length, if it agrees with the side's in all else. Later ones replace earlier ones. */
+/* Enters the run for its length, if it agrees with the run of the side in all else. A later one replaces an earlier one. */
 static mt_status add_length(const struct mt_diff_answer *answer, int side, const struct mt_run *run,
                             struct lengths *lengths)
 {
@@ -198,6 +182,7 @@ static int compare_lengths(const void *left, const void *right)
 /* Returns the published difference of reserved bytes, B less A, in GiB; NAN if none was published. */
 static double published_difference(const struct mt_published_cell *a, const struct mt_published_cell *b)
 {
+    assert(a != b);
     bool is_same_mode = strcmp(a->mode, b->mode) == 0;
     if (is_same_mode && strcmp(a->autocast, b->autocast) != 0)
         return isnan(b->autocast_gib) ? -a->autocast_gib : b->autocast_gib;

@@ -98,6 +98,7 @@ static void print_memory(const struct mt_oom_answer *answer)
 {
     const struct mt_refusal *refusal = &answer->refusal;
     struct mt_text given_back = {0}, holes = {0};
+    assert(refusal->reserved_bytes == refusal->allocated_bytes + refusal->hole_bytes);
     add_given_back(refusal, &given_back);
     add_holes(refusal, &holes);
     const struct {
@@ -126,7 +127,7 @@ static void print_memory(const struct mt_oom_answer *answer)
     mt_text_release(&holes);
 }
 
-/* Prints if bytes were missing, or only bytes in one piece. */
+/* Prints the sentence that tells if too few bytes were free, or none in one piece. */
 static void print_verdict(const struct mt_oom_answer *answer)
 {
     const struct mt_refusal *refusal = &answer->refusal;
@@ -134,9 +135,9 @@ static void print_verdict(const struct mt_oom_answer *answer)
              needed = refusal->need.block_bytes;
     char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
     if (!knows_capacity(answer))
-        puts("\nHow much memory the device has, the trace does not say.");
+        puts("\nThe trace does not say how much memory the device has.");
     else if (refusal->short_bytes == 0)
-        printf("\nThe device refused %s though %s were not reserved: others held of it, such as CUDA's context.\n",
+        printf("\nThe device refused %s though %s were not reserved: others held a part, such as CUDA's context.\n",
                mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
     else if (left >= needed)
         printf("\n%s are not reserved, enough for it, but for its size the policy takes %s.\n",
@@ -156,6 +157,7 @@ static void print_need_of_run(const struct mt_oom_answer *answer)
     char needs[MT_BYTES_TEXT], more[MT_BYTES_TEXT];
     if (!answer->is_simulated)
         return;
+    assert(!fit->fits && fit->enough_bytes > fit->capacity_bytes);
     printf("Simulated to its end, the run as it is needs %s, %s more than there is.\n",
            mt_format_bytes(fit->enough_bytes, needs), mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), more));
     if (answer->smallest_card != NULL)
@@ -226,6 +228,7 @@ static void print_changes(const struct mt_oom_row *row)
                   row->change_count);
     for (size_t i = 0; i < row->change_count; i++) {
         const struct mt_oom_change_row *change = &row->changes[i];
+        assert(change->number == (int64_t)i + 1);
         printf("%zu. ", i + 1);
         mt_print_name(mt_text_get(change->command.length > 0 ? &change->command : &change->hint));
         putchar('\n');

@@ -132,6 +132,7 @@ static void print_causes(const struct mt_diff *diff, const struct mt_diff_print 
     const struct mt_diff_parts *parts = &diff->reserved;
     if (parts->cause_count == 0)
         return;
+    assert(parts->causes[0].bytes != 0);
     uint64_t least = how->all ? 0 : magnitude(parts->causes[0].bytes) / SMALL_CAUSE_PART;
     size_t small = 0;
     int64_t small_bytes = 0;
@@ -187,6 +188,7 @@ static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *h
     const struct mt_diff_parts *parts = &diff->allocated;
     size_t shown = count_shown(parts, how);
     char more[MT_BYTES_TEXT];
+    assert(shown <= parts->row_count);
     struct mt_diff_row *rows = mt_host_alloc((shown + 1) * sizeof *rows);
     for (size_t i = 0; i < shown; i++)
         rows[i] = parts->rows[i];
