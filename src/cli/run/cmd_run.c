@@ -74,10 +74,10 @@ static const struct mt_row_type plan_type = MT_ROW_TYPE(struct mt_run_result, pl
 
 #define ROW struct run_answer
 static const struct mt_field answer_fields[] = {
-    MT_POSITIVE(ROW, run, "run", NULL, "null with `--no-trace`"),
+    MT_POSITIVE(ROW, run, "run", NULL, NULL),
     MT_TEXT(ROW, name, "name", NULL, NULL),
-    MT_TEXT(ROW, trace, "trace", NULL, "the file"),
-    MT_TEXT(ROW, state, "state", NULL, "`done`, `oom` or `failed`"),
+    MT_TEXT(ROW, trace, "trace", NULL, NULL),
+    MT_TEXT(ROW, state, "state", NULL, NULL),
     MT_TEXT(ROW, device, "device", NULL, NULL),
     MT_VALUE(ROW, losses, "losses", NULL, "a number a step, warm-up included; null where none was computed"),
     MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
