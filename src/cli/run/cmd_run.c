@@ -39,12 +39,9 @@ static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_r
     *out = (struct findings){.peaks = mt_run_peaks_of_stats(&result->stats)};
     if (plan->trace == NULL)
         return MT_OK;
-    mt_status status = mt_trace_open(plan->trace, &out->question.trace);
-    if (status == MT_OK)
-        status = mt_trace_find_numbered(out->question.trace, result->run, &out->question.run);
-    if (status == MT_OK)
-        status = mt_run_peaks_load(&out->question, &out->peaks);
-    return status;
+    MT_TRY(mt_trace_open(plan->trace, &out->question.trace));
+    MT_TRY(mt_trace_find_numbered(out->question.trace, result->run, &out->question.run));
+    return mt_run_peaks_load(&out->question, &out->peaks);
 }
 
 static void findings_release(struct findings *findings)
@@ -280,13 +277,10 @@ static mt_status run_run(const void *given)
 {
     const struct mt_run_options *run = given;
     struct mt_run_plan plan;
-    mt_status status = mt_run_options_plan(run, &plan);
-    if (status == MT_OK)
-        status = check_data(&plan);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_run_options_plan(run, &plan));
+    MT_TRY(check_data(&plan));
     struct mt_run_result result;
-    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
+    mt_status status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
     if (status == MT_OK)
         status = report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)

@@ -96,15 +96,10 @@ static bool is_oom(const struct row *row)
 static mt_status load_run(struct mt_trace *trace, struct row *row)
 {
     uint64_t allocated, reserved;
-    mt_status status = mt_trace_find_numbered(trace, row->result.run, &row->run);
-    if (status == MT_OK)
-        status = mt_trace_steps(trace, row->run, &row->steps);
-    if (status == MT_OK)
-        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated);
-    if (status == MT_OK)
-        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_find_numbered(trace, row->result.run, &row->run));
+    MT_TRY(mt_trace_steps(trace, row->run, &row->steps));
+    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated));
+    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved));
     const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
     row->allocated_bytes = (int64_t)allocated;
     row->reserved_bytes = (int64_t)reserved;
