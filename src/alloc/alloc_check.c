@@ -148,19 +148,17 @@ static mt_status compare_count(const char *owner, const struct mt_alloc_count *c
 static mt_status compare_stats(const struct mt_alloc *alloc, const struct found *found)
 {
     const struct mt_alloc_stats *counted = &alloc->stats;
-    mt_status status = compare_count("all", &counted->all, &found->stats.all);
-    for (mt_category c = 0; c < MT_MOST_CATEGORIES && status == MT_OK; c++)
-        status =
-            compare_count(mt_sink_category_name(&alloc->sink, c), &counted->category[c], &found->stats.category[c]);
+    MT_TRY(compare_count("all", &counted->all, &found->stats.all));
+    for (mt_category c = 0; c < MT_MOST_CATEGORIES; c++)
+        MT_TRY(compare_count(mt_sink_category_name(&alloc->sink, c), &counted->category[c], &found->stats.category[c]));
     const struct counter counters[] = {{"segments", counted->segments, found->stats.segments},
                                        {"reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes}};
-    if (status == MT_OK)
-        status = compare("all", counters, sizeof counters / sizeof counters[0]);
-    if (status == MT_OK && counted->peak_reserved_bytes < counted->reserved_bytes)
-        status = mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
-    if (status == MT_OK && alloc->device->reserved_bytes < counted->reserved_bytes)
-        status = mt_fail(MT_FAILED, "the device counts fewer reserved bytes than the allocator");
-    return status;
+    MT_TRY(compare("all", counters, sizeof counters / sizeof counters[0]));
+    if (counted->peak_reserved_bytes < counted->reserved_bytes)
+        return mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
+    if (alloc->device->reserved_bytes < counted->reserved_bytes)
+        return mt_fail(MT_FAILED, "the device counts fewer reserved bytes than the allocator");
+    return MT_OK;
 }
 
 static mt_status check_all(const struct mt_alloc *alloc)

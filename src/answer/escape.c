@@ -1,6 +1,6 @@
 #include "answer/escape.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <ctype.h>

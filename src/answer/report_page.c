@@ -1,5 +1,7 @@
-/* Invariants: every table is complete, so cell_count is a multiple of column_count, which is above 0; the first section is
- * the introduction, whose key and title are NULL, and all others have both. */
+/* The page, and its writers of JSON, HTML and Markdown.
+ *
+ * Invariants: every table is complete, so cell_count is a multiple of column_count, which is above 0. The first section is the
+ * introduction, whose key and title are NULL; all others have both. */
 #include "answer/report_page.h"
 
 #include "answer/escape.h"
@@ -93,15 +95,17 @@ void mt_page_destroy(struct mt_page *page)
     free(page);
 }
 
-static bool is_key(const char *key)
+/* Returns a copy of a key: of letters and dashes, so that no writer needs to escape it. */
+static char *key_copy(const char *key)
 {
-    return key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
+    assert(key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz-")] == '\0');
+    return mt_host_strdup(key);
 }
 
 void mt_page_section(struct mt_page *page, const char *key, const char *title)
 {
-    assert(is_key(key) && title[0] != '\0');
-    add_section(page, mt_host_strdup(key), mt_host_strdup(title));
+    assert(title[0] != '\0');
+    add_section(page, key_copy(key), mt_host_strdup(title));
 }
 
 /* Adds an element to the last section. Takes the text. */
@@ -175,8 +179,8 @@ void mt_page_table(struct mt_page *page, const char *key, const char *title, con
                    const void *rows, size_t count)
 {
     struct element *table = add_element(page, ELEMENT_TABLE, mt_host_strdup(title));
-    assert(is_key(key) && type->fields[0].name != NULL);
-    table->key = mt_host_strdup(key);
+    assert(type->fields[0].name != NULL);
+    table->key = key_copy(key);
     for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
         table->columns = mt_host_room(table->columns, table->column_count, sizeof *table->columns);
         table->columns[table->column_count++] =
@@ -199,7 +203,7 @@ static size_t count_rows(const struct element *table)
     return table->cell_count / table->column_count;
 }
 
-/* JSON: the text that is shown, and beside it the exact number. */
+/* JSON has the text that is shown, and beside it the exact number. */
 
 static json_t *cell_json(const struct cell *cell)
 {
@@ -256,7 +260,7 @@ json_t *mt_page_json(const struct mt_page *page)
     return answer;
 }
 
-/* HTML: one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
+/* HTML is one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
 
 static const char html_head[] =
     "<!DOCTYPE html>\n"
@@ -348,7 +352,7 @@ void mt_page_write_html(const struct mt_page *page, struct mt_text *out)
     mt_text_add(out, "</main>\n</body>\n</html>\n");
 }
 
-/* Markdown: GitHub's. Tables are aligned in the source, too, so that it reads well as it is. */
+/* Markdown is GitHub's. Tables are aligned in the source, too, so that it reads well as it is. */
 
 /* The rule under a header has three characters at least. */
 enum { NARROWEST_COLUMN = 3 };

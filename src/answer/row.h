@@ -62,8 +62,9 @@ typedef enum mt_field_kind {
  * zero: not known. */
 struct mt_figure {
     char text[2 * MT_BYTES_TEXT]; /* as shown; "": not known */
-    double value;                 /* NAN: none, the words are all */
-    bool is_bytes;                /* the value is a whole number of bytes */
+    bool is_bytes;
+    int64_t bytes; /* if is_bytes */
+    double value;  /* otherwise; NAN: none, the words are all */
 };
 
 /* Make a figure: of a number shown as `format` says; of a size; of a difference of sizes, with its sign; of words alone. */

@@ -16,9 +16,7 @@ static void end_innermost(struct memtrace_run *run, struct mt_api_thread *thread
 {
     assert(thread->depth > 0 && thread->run == run);
     mt_span_id span = thread->places[--thread->depth].span;
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_span_end(run->notes, mt_api_now_ns(run), span);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_span_end(run->notes, mt_api_now_ns(run), span));
 }
 
 /* Ends the spans of a thread that ends. Does nothing in a child of fork, since the run is its parent's. */
@@ -112,18 +110,14 @@ static mt_status check_name(const char *what, const char *name)
 
 memtrace_status memtrace_span_begin(memtrace_run *run, const char *name)
 {
-    mt_status status = check_name("span", name);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_name("span", name));
     struct mt_api_thread *thread = enter_thread(run);
     struct mt_api_place outer = *innermost(thread);
     const struct mt_sink *sink = mt_api_sink(run);
     struct mt_api_place place = {sink->intern_span(sink->context, outer.span, name), layer_of(name, outer.layer)};
     assert(place.span != 0);
     push(thread, place);
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span));
     return MEMTRACE_OK;
 }
 
@@ -219,31 +213,23 @@ memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_phase phase)
     if ((size_t)phase >= MT_PHASE_COUNT)
         return mt_api_status(mt_fail(MT_USAGE, "phase %d; there are 0 to %d", (int)phase, MT_PHASE_COUNT - 1));
     atomic_store(&run->phase, (int)phase);
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase));
     return MEMTRACE_OK;
 }
 
 void memtrace_step_begin(memtrace_run *run)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_step_begin(run->notes, mt_api_now_ns(run));
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_step_begin(run->notes, mt_api_now_ns(run)));
 }
 
 void memtrace_step_end(memtrace_run *run)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_step_end(run->notes, mt_api_now_ns(run));
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_step_end(run->notes, mt_api_now_ns(run)));
 }
 
 memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value)
 {
-    mt_status status = check_name("measurement", name);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_name("measurement", name));
     mt_lock_take(&run->notes_lock);
     mt_lock_take(&run->joint.lock);
     mt_recorder_measure(run->recorder, name, mt_foreign_step(run->notes), value);

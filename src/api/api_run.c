@@ -105,13 +105,11 @@ static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options
 memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run)
 {
     memtrace_run_options known;
-    mt_status status = mt_api_copy_in("memtrace_run_options", options, &known, sizeof known);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(mt_api_copy_in("memtrace_run_options", options, &known, sizeof known));
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
     mt_number_map_create(&run->blocks);
     run->process = getpid();
-    status = open_parts(run, &known);
+    mt_status status = open_parts(run, &known);
     if (status == MT_OK)
         *out_run = run;
     else

@@ -51,9 +51,7 @@ static memtrace_run_row make_run_row(const struct mt_run *run)
 memtrace_status memtrace_trace_open(const char *path, memtrace_trace **out_trace)
 {
     struct mt_trace *trace;
-    mt_status status = path != NULL ? mt_trace_open(path, &trace) : mt_fail(MT_USAGE, "the path of a trace is NULL");
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(path != NULL ? mt_trace_open(path, &trace) : mt_fail(MT_USAGE, "the path of a trace is NULL"));
     struct memtrace_trace *made = mt_host_alloc(sizeof *made);
     made->trace = trace;
     made->runs = mt_trace_runs(trace, &made->count);
@@ -161,12 +159,9 @@ memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_ro
     const struct mt_run *ours = NULL;
     mt_measure measure = MT_MEASURE_ALLOCATED;
     struct mt_peak_row row = {0};
-    mt_status status = mt_api_find_run(trace, run, &ours);
-    if (status == MT_OK)
-        status = find_measure(measured, &measure);
-    if (status != MT_OK)
-        return mt_api_status(status);
-    status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    MT_API_TRY(find_measure(measured, &measure));
+    mt_status status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);
     if (status == MT_OK)
         *out_peak = make_peak(&row);
     mt_peak_row_release(&row);
@@ -194,15 +189,12 @@ memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row
     struct mt_top_row *rows = NULL;
     size_t count = 0;
     bool is_complete;
-    mt_status status = mt_api_find_run(trace, run, &ours);
-    if (status == MT_OK && moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
-        status = mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN);
-    if (status == MT_OK)
-        status = mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
-                              moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
-                              &is_complete);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    if (moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
+        return mt_api_status(mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN));
+    MT_API_TRY(mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
+                            moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
+                            &is_complete));
     const void **pointers = mt_api_rows(count, sizeof(memtrace_top_row));
     for (size_t i = 0; i < count; i++)
         *(memtrace_top_row *)pointers[i] = make_top_row(&rows[i]);
@@ -218,11 +210,8 @@ memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_
     const struct mt_run *ours = NULL;
     struct mt_category_row *rows = NULL;
     size_t count = 0;
-    mt_status status = mt_api_find_run(trace, run, &ours);
-    if (status == MT_OK)
-        status = mt_trace_categories(trace->trace, ours, phase, &rows, &count);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    MT_API_TRY(mt_trace_categories(trace->trace, ours, phase, &rows, &count));
     const void **pointers = mt_api_rows(count, sizeof(memtrace_category_row));
     for (size_t i = 0; i < count; i++)
         *(memtrace_category_row *)pointers[i] = (memtrace_category_row){

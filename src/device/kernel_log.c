@@ -1,7 +1,7 @@
 #include "device/kernel_log.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "base/number_map.h"
 
 #include <assert.h>

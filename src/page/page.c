@@ -1,6 +1,6 @@
 #include "page/page.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "mt_page_shell.h"
 #include "page/page_chunk.h"
 #include "page/page_run.h"

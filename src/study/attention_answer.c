@@ -77,7 +77,7 @@ const struct mt_row_type mt_attention_cell_type = MT_ROW_TYPE(CELL, cell_fields)
 
 static const struct mt_field cell_and_peer_fields[] = {
     CELL_FIELDS,
-    MT_ROW_OR_NULL(CELL, peer, "peer", &peer_type, "measured of PyTorch on an H200"),
+    MT_ROW_OR_NULL(CELL, peer, "peer", &peer_type, "of PyTorch on an H200; where asked for and measured"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type cell_and_peer_type = MT_ROW_TYPE(CELL, cell_and_peer_fields);
@@ -127,6 +127,8 @@ const struct mt_row_type mt_attention_limit_type = MT_ROW_TYPE(LIMIT, limit_fiel
     }
 static const struct mt_field answer_fields[] = ANSWER_FIELDS(&mt_attention_cell_type);
 static const struct mt_field answer_with_peer_fields[] = ANSWER_FIELDS(&cell_and_peer_type);
+static const struct mt_row_type answer_type = MT_ROW_TYPE(ANSWER, answer_fields);
+const struct mt_row_type mt_attention_answer_type = MT_ROW_TYPE(ANSWER, answer_with_peer_fields);
 
 static struct mt_figure ms_shown(double ms)
 {
@@ -223,8 +225,7 @@ void mt_attention_limit_fill(struct mt_attention_limit *limit)
 
 json_t *mt_attention_json(const struct mt_attention_answer *answer)
 {
-    const struct mt_row_type type = {sizeof *answer, answer->has_peer ? answer_with_peer_fields : answer_fields};
-    return mt_row_json(&type, answer);
+    return mt_row_json(answer->has_peer ? &mt_attention_answer_type : &answer_type, answer);
 }
 
 void mt_attention_write_csv(const struct mt_attention_answer *answer)

@@ -44,8 +44,7 @@ struct mt_attention_limit {
 /* The study. Cells are in the order of the grid; limits by precision, then width, then variant. Borrows everything. */
 struct mt_attention_answer {
     struct mt_attention_grid grid;
-    const struct mt_device *device;
-    uint64_t memory_bytes; /* of it, that a run could have */
+    uint64_t memory_bytes; /* of the device, that a run could have */
     const char *trace;     /* NULL: not traced */
     struct mt_attention_cell *cells;
     size_t cell_count;
@@ -62,8 +61,9 @@ struct mt_attention_answer {
 void mt_attention_cell_fill(struct mt_attention_cell *cell);
 void mt_attention_limit_fill(struct mt_attention_limit *limit);
 
-/* The descriptions that tables are made from. */
+/* The descriptions of cells and limits, as tables have them, and of the whole answer. */
 extern const struct mt_row_type mt_attention_cell_type, mt_attention_limit_type;
+extern const struct mt_row_type mt_attention_answer_type; /* with a peer */
 
 /* Returns the answer as JSON; the caller releases it. */
 json_t *mt_attention_json(const struct mt_attention_answer *answer);

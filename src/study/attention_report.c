@@ -98,14 +98,15 @@ static void print_title(const struct mt_attention_answer *answer)
     const struct mt_attention_grid *grid = &answer->grid;
     char memory[MT_BYTES_TEXT], workspace[MT_BYTES_TEXT];
     struct mt_text text = {0};
-    mt_text_add(&text,
-                "One attention layer alone: batch %" PRId64 ", %" PRId64 " head%s, causal, forward and backward, on %s "
-                "(%s). Live is what is there before backward: weights, input, output and what forward kept. Live and "
-                "peak are the bytes that were asked for, without the %s of workspaces that matrix products take. In "
-                "brackets: out of memory (oom) before forward's end; so much it would have kept, by formula.",
-                grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name,
-                mt_format_bytes(answer->memory_bytes, memory),
-                mt_format_bytes(2 * (uint64_t)MT_MATMUL_WORKSPACE_BYTES, workspace));
+    mt_text_add(
+        &text,
+        "One attention layer alone: batch %" PRId64 ", %" PRId64 " head%s, causal, forward and backward, on %s "
+        "(%s). Live is the memory just before backward: weights, input, output and the tensors that forward "
+        "kept. Live and peak are requested bytes, without the %s of workspaces of matrix products. In brackets: "
+        "the bytes that would be live, by formula, where forward ran out of memory (oom).",
+        grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name,
+        mt_format_bytes(answer->memory_bytes, memory),
+        mt_format_bytes(2 * (uint64_t)MT_MATMUL_WORKSPACE_BYTES, workspace));
     say(answer, &text);
 }
 
@@ -194,16 +195,16 @@ static void print_peer(const struct mt_attention_answer *answer)
     struct mt_text text = {0};
     mt_text_add(
         &text,
-        "Beside what PyTorch 2.11 took on an H200 (batch 8, one head; its fp32 with products in TF32), memory "
-        "without workspaces, times in ms%s. softmax stands beside torch.softmax, whose backward needs its result "
-        "alone: so it has no masked scores live. flash stands beside scaled_dot_product_attention.",
+        "Compared with PyTorch 2.11 on an H200 (batch 8, one head; its fp32 with products in TF32): memory without "
+        "workspaces, times in ms%s. softmax is compared with torch.softmax, whose backward needs only its result, so "
+        "it has no masked scores live. flash is compared with scaled_dot_product_attention.",
         answer->executes ? "" : ", ours rooflines");
     say(answer, &text);
     for (size_t p = 0; p < answer->grid.precisions.count; p++)
         print_peer_of(answer, p);
 }
 
-/* True if every variant of the row that begins with cell `first` came to backward. */
+/* True if every variant of the row that begins with cell `first` reached backward. */
 static bool is_row_known(const struct mt_attention_answer *answer, size_t first)
 {
     for (size_t v = 0; v < variant_count(answer); v++)
@@ -228,7 +229,7 @@ static const struct mt_attention_cell *find_example(const struct mt_attention_an
     return best;
 }
 
-/* The terms of all variants, each once, in the order in which a reader meets them. */
+/* The terms of all variants, each once, in the order of their first variant. */
 struct account {
     struct pivot_row rows[VARIANTS * MT_ATTENTION_MOST_TERMS];
     size_t count;
@@ -273,13 +274,14 @@ static void print_agreement(const struct mt_attention_answer *answer)
         different += answer->cells[i].result.kept.is_known && answer->cells[i].difference_bytes != 0;
     }
     if (different == 0)
-        mt_text_add(&text, "So it is in every cell: measured less formula is 0 B in all %zu that came to backward.",
+        mt_text_add(&text, "This holds in every cell: measured less formula is 0 B in all %zu that reached backward.",
                     known);
     else
-        mt_text_add(&text,
-                    "In %zu of the %zu cells that came to backward the measurement differs from the formula (the "
-                    "answer in JSON tells each).",
-                    different, known);
+        mt_text_add(
+            &text,
+            "In %zu of the %zu cells that reached backward the measurement differs from the formula: the JSON has "
+            "the difference of each.",
+            different, known);
     say(answer, &text);
 }
 

@@ -118,22 +118,17 @@ static void on_step_done(void *context, int64_t step, int64_t total, double loss
         mt_recorder_measure(cell->recorder, "step_ms", step, step_ms);
 }
 
-static void name_run(const struct cell *cell, struct mt_text *out)
-{
-    const struct mt_attention_case *study = cell->study;
-    mt_text_add(out, "%s-%s-%s-d%" PRId64 "-%" PRId64, cell->session->name, mt_attention_names[study->attention],
-                mt_study_precision_names[mt_study_precision_of(study)], study->d_model, study->seq);
-}
-
 /* The settings of a cell. A run of a model has others, so no comparison takes the one for the other. */
 enum { SETTINGS = 13, NUMBERS = 7 };
 
-static mt_status begin_run(struct cell *cell, const char *name)
+static mt_status begin_run(struct cell *cell)
 {
     const struct mt_attention_case *study = cell->study;
     struct mt_attention_session *session = cell->session;
-    struct mt_text alloc = {0};
+    struct mt_text alloc = {0}, name = {0};
     mt_alloc_settings_format(&session->alloc, &alloc);
+    mt_text_add(&name, "%s-%s-%s-d%" PRId64 "-%" PRId64, session->name, mt_attention_names[study->attention],
+                mt_study_precision_names[mt_study_precision_of(study)], study->d_model, study->seq);
     const int64_t numbers[NUMBERS] = {study->batch,        study->heads, study->d_model, study->seq, study->repeats, 1,
                                       (int64_t)study->seed};
     char texts[NUMBERS][MT_BYTES_TEXT];
@@ -152,7 +147,7 @@ static mt_status begin_run(struct cell *cell, const char *name)
                                                       {"seed", texts[6]},
                                                       {"alloc", mt_text_get(&alloc)},
                                                       {"memtrace", MT_VERSION}};
-    const struct mt_run_info info = {.name = name,
+    const struct mt_run_info info = {.name = name.data,
                                      .device = session->device->name,
                                      .capacity_bytes = session->device->capacity_bytes,
                                      .settings = settings,
@@ -163,6 +158,7 @@ static mt_status begin_run(struct cell *cell, const char *name)
     if (status == MT_OK)
         cell->recorder = session->recorder;
     mt_text_release(&alloc);
+    mt_text_release(&name);
     session->is_untraceable = status != MT_OK;
     return status;
 }
@@ -174,10 +170,7 @@ static mt_status open_sink(struct cell *cell, struct mt_attention_result *out)
         cell->sink = mt_sink_discarding(cell->own_interner);
         return MT_OK;
     }
-    struct mt_text name = {0};
-    name_run(cell, &name);
-    mt_status status = begin_run(cell, mt_text_get(&name));
-    mt_text_release(&name);
+    mt_status status = begin_run(cell);
     if (status != MT_OK)
         return status;
     cell->sink = *mt_recorder_sink(cell->recorder);

@@ -66,10 +66,12 @@ bool mt_published_is_comparable(const struct mt_settings *settings)
     return is_usual;
 }
 
-const struct mt_published_cell *mt_published_cells(size_t *out_count)
+size_t mt_published_count(const char *autocast)
 {
-    *out_count = sizeof cells / sizeof cells[0];
-    return cells;
+    size_t found = 0;
+    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++)
+        found += strcmp(cells[i].autocast, autocast) == 0;
+    return found;
 }
 
 static const struct mt_published_largest largest[] = {

@@ -25,8 +25,8 @@ const struct mt_published_cell *mt_published_find(const struct mt_settings *sett
  * are comparable. */
 bool mt_published_is_comparable(const struct mt_settings *settings);
 
-/* Returns all cells, by mode, then precision, then length. */
-const struct mt_published_cell *mt_published_cells(size_t *out_count);
+/* Returns how many cells of a precision there are ("off", "bf16"). */
+size_t mt_published_count(const char *autocast);
 
 /* The largest allocation of a category in the published tables, in fp32 and under autocast. Forward and full step have the
  * same. The training state is of full steps only; the longest sequence has no table of it. */

@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +14,7 @@
 struct residual_row {
     const char *model, *precision;
     int64_t seq;
-    char factors[4 * MT_BYTES_TEXT];
-    const char *factors_text; /* the same */
+    struct mt_figure factors;
     uint64_t formula_bytes, measured_bytes;
     const char *verdict;
 };
@@ -25,7 +23,7 @@ static const struct mt_field residual_fields[] = {
     MT_COLUMN(TEXT, const char *, struct residual_row, model, "model"),
     MT_COLUMN(TEXT, const char *, struct residual_row, precision, "precision"),
     MT_COLUMN(INTEGER, int64_t, struct residual_row, seq, "seq"),
-    MT_COLUMN(DIGITS, const char *, struct residual_row, factors_text, "batch · seq · d_model · 4"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct residual_row, factors, "batch · seq · d_model · 4"),
     MT_COLUMN(BYTES, uint64_t, struct residual_row, formula_bytes, "by formula"),
     MT_COLUMN(BYTES, uint64_t, struct residual_row, measured_bytes, "in the trace"),
     MT_COLUMN(TEXT, const char *, struct residual_row, verdict, ""),
@@ -43,9 +41,8 @@ static void apply_formula(const struct mt_report_run *run, struct residual_row *
         if (factors[i] < 0 || !mt_checked_mul(bytes, (uint64_t)factors[i], &bytes))
             bytes = 0;
     out->formula_bytes = bytes;
-    snprintf(out->factors, sizeof out->factors, "%" PRId64 " · %" PRId64 " · %" PRId64 " · %d", run->batch, run->seq,
-             run->d_model, ELEMENT_BYTES);
-    out->factors_text = out->factors;
+    out->factors = mt_figure_number(NAN, "%" PRId64 " · %" PRId64 " · %" PRId64 " · %d", run->batch, run->seq,
+                                    run->d_model, ELEMENT_BYTES);
 }
 
 /* Finds the largest block that forward asked for of the category that the sums x + f(x) have; 0 if there is none. */
@@ -129,17 +126,10 @@ mt_status mt_report_residual(struct mt_report *report)
     return status;
 }
 
-/* The categories of a pair of runs; `autocast` is NULL where fp32 stands alone. */
-struct comparison {
-    const struct mt_report_run *baseline, *autocast;
-    struct mt_category_row *rows[2];
-    size_t counts[2];
-};
-
-/* A category in both runs; all 0 where a run lacks it. */
+/* A category in a run in fp32 and in one under autocast; all 0 where a run lacks it. */
 struct category_pair {
     const char *category;
-    struct mt_category_row baseline, autocast;
+    struct mt_category_row baseline, autocast; /* without a category: the run lacks it */
     int64_t difference;
     struct mt_figure published[2]; /* in fp32 and under autocast */
 };
@@ -159,69 +149,77 @@ static const struct {
 };
 enum { CATEGORY_COLUMNS = sizeof category_columns / sizeof category_columns[0] };
 
-static mt_status load(struct mt_report *report, struct comparison *comparison)
+/* The categories of two runs, those of the first one first. `autocast` is NULL where fp32 stands alone. */
+struct comparison {
+    const struct mt_report_run *baseline, *autocast;
+    struct category_pair *pairs;
+    size_t count;
+};
+
+static struct category_pair *find_or_add(struct comparison *comparison, const char *category)
+{
+    for (size_t i = 0; i < comparison->count; i++)
+        if (strcmp(comparison->pairs[i].category, category) == 0)
+            return &comparison->pairs[i];
+    comparison->pairs = mt_host_room(comparison->pairs, comparison->count, sizeof *comparison->pairs);
+    struct category_pair *pair = &comparison->pairs[comparison->count++];
+    *pair = (struct category_pair){.category = category};
+    return pair;
+}
+
+static mt_status load_categories(struct mt_report *report, struct comparison *comparison)
 {
     const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
     mt_status status = MT_OK;
-    for (int i = 0; i < 2 && status == MT_OK; i++)
-        if (runs[i] != NULL)
-            status =
-                mt_trace_categories(report->trace, &runs[i]->run, NULL, &comparison->rows[i], &comparison->counts[i]);
+    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++) {
+        struct mt_category_row *rows;
+        size_t count;
+        status = mt_trace_categories(report->trace, &runs[side]->run, NULL, &rows, &count);
+        for (size_t i = 0; i < count && status == MT_OK; i++) {
+            struct category_pair *pair = find_or_add(comparison, rows[i].category);
+            *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
+        }
+        free(rows);
+    }
     return status;
 }
 
-static const struct mt_category_row *find(const struct comparison *comparison, int side, const char *category)
+static void fill_category(struct category_pair *pair, const struct mt_published_cell *cell)
 {
-    for (size_t i = 0; i < comparison->counts[side]; i++)
-        if (strcmp(comparison->rows[side][i].category, category) == 0)
-            return &comparison->rows[side][i];
-    return NULL;
-}
-
-static struct category_pair pair_of(const struct comparison *comparison, const char *category)
-{
-    const struct mt_category_row *a = find(comparison, 0, category), *b = find(comparison, 1, category);
-    const struct mt_published_cell *cell = comparison->baseline->published;
-    const struct mt_published_largest *published = cell != NULL ? mt_published_largest_find(cell, category) : NULL;
-    struct category_pair pair = {.category = category};
-    assert(a != NULL || b != NULL);
-    if (a != NULL)
-        pair.baseline = *a;
-    if (b != NULL)
-        pair.autocast = *b;
-    pair.difference = (int64_t)(pair.autocast.max_bytes - pair.baseline.max_bytes);
+    const struct mt_published_largest *published =
+        cell != NULL ? mt_published_largest_find(cell, pair->category) : NULL;
+    assert(pair->baseline.category != NULL || pair->autocast.category != NULL);
+    pair->difference = (int64_t)(pair->autocast.max_bytes - pair->baseline.max_bytes);
     if (published != NULL) {
-        pair.published[0] = mt_figure_number(published->baseline_mib, "%g MiB", published->baseline_mib);
-        pair.published[1] = mt_figure_number(published->autocast_mib, "%g MiB", published->autocast_mib);
+        pair->published[0] = mt_figure_number(published->baseline_mib, "%g MiB", published->baseline_mib);
+        pair->published[1] = mt_figure_number(published->autocast_mib, "%g MiB", published->autocast_mib);
     }
-    return pair;
 }
 
 /* The effect of autocast on a category's largest allocation. */
 typedef enum change { CHANGE_HALVED, CHANGE_NONE, CHANGE_GROWN, CHANGE_OTHER } change;
 
-static change change_of(const struct comparison *comparison, const struct mt_category_row *a)
+static change change_of(const struct category_pair *pair)
 {
-    const struct mt_category_row *b = find(comparison, 1, a->category);
-    if (b == NULL)
+    if (pair->baseline.category == NULL || pair->autocast.category == NULL)
         return CHANGE_OTHER;
-    if (b->max_bytes == a->max_bytes)
+    if (pair->difference == 0)
         return CHANGE_NONE;
-    if (b->max_bytes > a->max_bytes)
+    if (pair->autocast.max_bytes > pair->baseline.max_bytes)
         return CHANGE_GROWN;
-    return 2 * b->max_bytes == a->max_bytes ? CHANGE_HALVED : CHANGE_OTHER;
+    return 2 * pair->autocast.max_bytes == pair->baseline.max_bytes ? CHANGE_HALVED : CHANGE_OTHER;
 }
 
 /* Adds "Softmax, Norm and Block" of the categories with that change; returns how many there are. */
 static size_t add_changed(struct mt_text *out, const struct comparison *comparison, change wanted)
 {
     size_t total = 0, index = 0;
-    for (size_t i = 0; i < comparison->counts[0]; i++)
-        total += change_of(comparison, &comparison->rows[0][i]) == wanted;
-    for (size_t i = 0; i < comparison->counts[0]; i++)
-        if (change_of(comparison, &comparison->rows[0][i]) == wanted) {
+    for (size_t i = 0; i < comparison->count; i++)
+        total += change_of(&comparison->pairs[i]) == wanted;
+    for (size_t i = 0; i < comparison->count; i++)
+        if (change_of(&comparison->pairs[i]) == wanted) {
             mt_report_join(out, index++, total);
-            mt_text_add(out, "%s", comparison->rows[0][i].category);
+            mt_text_add(out, "%s", comparison->pairs[i].category);
         }
     return total;
 }
@@ -243,45 +241,39 @@ static void say_changes(struct mt_page *page, const struct comparison *compariso
     mt_text_release(&text);
 }
 
-static void add_categories(struct mt_page *page, const struct mt_report_axes *axes, const struct comparison *comparison)
+static void add_categories(struct mt_report *report, const struct comparison *comparison)
 {
     struct mt_field fields[CATEGORY_COLUMNS + 1] = {0};
     const struct mt_row_type type = MT_ROW_TYPE(struct category_pair, fields);
+    const struct mt_report_axes axes = mt_report_all_axes(report);
     bool is_pair = comparison->autocast != NULL, is_published = comparison->baseline->published != NULL;
     struct mt_text title = {0};
     for (size_t i = 0, count = 0; i < CATEGORY_COLUMNS; i++)
         if ((is_pair || !category_columns[i].of_pair) && (is_published || !category_columns[i].of_published))
             fields[count++] = category_columns[i].field;
     mt_text_add(&title, "Largest allocation, and how many a step: ");
-    mt_report_describe(axes, comparison->baseline, &title);
+    mt_report_describe(&axes, comparison->baseline, &title);
     mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
-    mt_page_table(page, "categories", title.data, &type, NULL, 0);
+    mt_page_table(report->page, "categories", title.data, &type, comparison->pairs, comparison->count);
     mt_text_release(&title);
-    for (int side = 0; side < 2; side++)
-        for (size_t i = 0; i < comparison->counts[side]; i++) {
-            const char *category = comparison->rows[side][i].category;
-            const struct category_pair pair = pair_of(comparison, category);
-            if (side == 0 || find(comparison, 0, category) == NULL)
-                mt_page_row(page, &type, &pair);
-        }
+    if (is_pair)
+        say_changes(report->page, comparison);
+    if (is_published && isnan(comparison->baseline->published->reserved_gib))
+        mt_page_say(report->page,
+                    "The published figures at %s are of the forward pass, since the full step was out of memory.",
+                    comparison->baseline->seq_text);
 }
 
 static mt_status compare_categories(struct mt_report *report, const struct mt_report_run *baseline,
                                     const struct mt_report_run *autocast)
 {
-    const struct mt_report_axes axes = mt_report_all_axes(report);
     struct comparison comparison = {.baseline = baseline, .autocast = autocast};
-    mt_status status = load(report, &comparison);
+    mt_status status = load_categories(report, &comparison);
+    for (size_t i = 0; i < comparison.count; i++)
+        fill_category(&comparison.pairs[i], baseline->published);
     if (status == MT_OK)
-        add_categories(report->page, &axes, &comparison);
-    if (status == MT_OK && autocast != NULL)
-        say_changes(report->page, &comparison);
-    if (status == MT_OK && baseline->published != NULL && isnan(baseline->published->reserved_gib))
-        mt_page_say(report->page,
-                    "The published figures at %s are of the forward pass, since the full step was out of memory.",
-                    baseline->seq_text);
-    free(comparison.rows[0]);
-    free(comparison.rows[1]);
+        add_categories(report, &comparison);
+    free(comparison.pairs);
     return status;
 }
 

@@ -37,7 +37,7 @@ static void say_nearness(struct mt_page *page, const struct mt_report_pairs *pai
             continue;
         const struct mt_published_cell *cell = pair->baseline.published;
         double gib = (double)pair->reserved_bytes / GIB;
-        measured = fmax(measured, fabs(gib - pair->measured.value / GIB));
+        measured = fmax(measured, fabs(gib - (double)pair->measured.bytes / GIB));
         published = fmax(published, fabs(gib - pair->autocast.published->autocast_gib)); /* not where that is NAN */
         has_first = has_first || (strcmp(cell->mode, "fwd") == 0 && strcmp(cell->seq, "128") == 0);
     }
@@ -85,46 +85,46 @@ static void group_release(struct group *group)
     free(group->diffs);
 }
 
-/* True if the title of the cause is `title`, which contains category and direction. */
-static bool has_title(const struct mt_diff *diff, const struct mt_diff_cause *cause, const char *title)
-{
-    struct mt_text text = {0};
-    mt_diff_cause_add_title(diff, cause, &text);
-    bool is_same = strcmp(mt_text_get(&text), title) == 0;
-    mt_text_release(&text);
-    return is_same;
-}
-
-/* Returns the bytes of the cause of that kind and title; 0 if there is none. Causes with both equal are one row. */
-static int64_t bytes_of(const struct mt_diff *diff, mt_cause kind, const char *title)
-{
-    for (size_t i = 0; i < diff->allocated.cause_count; i++)
-        if (diff->allocated.causes[i].kind == kind && has_title(diff, &diff->allocated.causes[i], title))
-            return diff->allocated.causes[i].bytes;
-    return 0;
-}
-
-static bool was_shown(const struct group *group, size_t before, mt_cause kind, const char *title)
-{
-    for (size_t i = 0; i < before; i++)
-        if (bytes_of(&group->diffs[i], kind, title) != 0)
-            return true;
-    return false;
-}
-
 /* A row of causes: the text, then the bytes at each length. */
 struct cause_row {
-    const char *text;
+    char *text; /* owned */
+    mt_cause kind;
     int64_t bytes[];
 };
+
+/* The rows of a group. Causes of one kind and text are one row; their texts say category and direction, too. */
+struct causes {
+    struct mt_row_type type; /* of rows */
+    char *rows;
+    size_t count;
+};
+
+/* Returns the row of that number, which may be the one after the last. */
+static struct cause_row *row_at(const struct causes *causes, size_t number)
+{
+    assert(number <= causes->count);
+    return (struct cause_row *)(causes->rows + number * causes->type.bytes);
+}
+
+static struct cause_row *find_or_add(struct causes *causes, mt_cause kind, const char *text)
+{
+    for (size_t i = 0; i < causes->count; i++)
+        if (row_at(causes, i)->kind == kind && strcmp(row_at(causes, i)->text, text) == 0)
+            return row_at(causes, i);
+    causes->rows = mt_host_room(causes->rows, causes->count, causes->type.bytes);
+    struct cause_row *row = row_at(causes, causes->count++);
+    memset(row, 0, causes->type.bytes);
+    row->kind = kind;
+    row->text = mt_host_strdup(text);
+    return row;
+}
 
 /* Returns a column for the texts and one for each length. The caller frees the columns and, but of the first, their
  * headings. */
 static struct mt_field *cause_fields(const struct group *group)
 {
     struct mt_field *fields = mt_host_alloc((group->count + 2) * sizeof *fields);
-    fields[0] =
-        (struct mt_field)MT_COLUMN(TEXT, const char *, struct cause_row, text, "difference at the allocated peak");
+    fields[0] = (struct mt_field)MT_COLUMN(TEXT, char *, struct cause_row, text, "difference at the allocated peak");
     for (size_t i = 0; i < group->count; i++) {
         struct mt_text title = {0};
         mt_text_add(&title, "seq %s", group->runs[i]->seq_text);
@@ -136,40 +136,31 @@ static struct mt_field *cause_fields(const struct group *group)
     return fields;
 }
 
-static void add_cause_rows(struct mt_page *page, const struct group *group, const struct mt_row_type *type)
-{
-    struct cause_row *row = mt_host_alloc(type->bytes);
-    for (size_t i = 0; i < group->count; i++)
-        for (size_t j = 0; j < group->diffs[i].allocated.cause_count; j++) {
-            const struct mt_diff_cause *cause = &group->diffs[i].allocated.causes[j];
-            struct mt_text title = {0};
-            mt_diff_cause_add_title(&group->diffs[i], cause, &title);
-            row->text = mt_text_get(&title);
-            for (size_t k = 0; k < group->count; k++)
-                row->bytes[k] = bytes_of(&group->diffs[k], cause->kind, row->text);
-            if (!was_shown(group, i, cause->kind, row->text))
-                mt_page_row(page, type, row);
-            mt_text_release(&title);
-        }
-    row->text = "sum";
-    for (size_t i = 0; i < group->count; i++)
-        row->bytes[i] = group->diffs[i].allocated.delta_bytes;
-    mt_page_row(page, type, row);
-    free(row);
-}
-
 static void add_causes(struct mt_page *page, const struct group *group)
 {
     struct mt_field *fields = cause_fields(group);
-    const struct mt_row_type type = {sizeof(struct cause_row) + group->count * sizeof(int64_t), fields};
+    struct causes causes = {.type = {sizeof(struct cause_row) + group->count * sizeof(int64_t), fields}};
     struct mt_text title = {0};
+    for (size_t i = 0; i < group->count; i++)
+        for (size_t j = 0; j < group->diffs[i].allocated.cause_count; j++) {
+            const struct mt_diff_cause *cause = &group->diffs[i].allocated.causes[j];
+            struct mt_text cause_title = {0};
+            mt_diff_cause_add_title(&group->diffs[i], cause, &cause_title);
+            find_or_add(&causes, cause->kind, mt_text_get(&cause_title))->bytes[i] += cause->bytes;
+            mt_text_release(&cause_title);
+        }
+    struct cause_row *sum = find_or_add(&causes, MT_CAUSE_COUNT, "sum");
+    for (size_t i = 0; i < group->count; i++)
+        sum->bytes[i] = group->diffs[i].allocated.delta_bytes;
     mt_text_add(&title, "What autocast adds and takes: ");
     mt_report_describe(group->axes, group->runs[0], &title);
-    mt_page_table(page, "causes", title.data, &type, NULL, 0);
-    add_cause_rows(page, group, &type);
+    mt_page_table(page, "causes", title.data, &causes.type, causes.rows, causes.count);
     for (size_t i = 1; i <= group->count; i++)
         free((char *)fields[i].heading);
+    for (size_t i = 0; i < causes.count; i++)
+        free(row_at(&causes, i)->text);
     free(fields);
+    free(causes.rows);
     mt_text_release(&title);
 }
 

@@ -180,16 +180,6 @@ static void say_group_growth(const struct mt_report *report, const struct mt_rep
     }
 }
 
-/* Returns how many cells of that precision were published. */
-static size_t count_published(const char *autocast)
-{
-    size_t count, found = 0;
-    const struct mt_published_cell *cells = mt_published_cells(&count);
-    for (size_t i = 0; i < count; i++)
-        found += strcmp(cells[i].autocast, autocast) == 0;
-    return found;
-}
-
 /* Returns how many different published cells the rows have, on any device. */
 static size_t count_present(const struct mt_report_rows *rows)
 {
@@ -205,7 +195,7 @@ static size_t count_present(const struct mt_report_rows *rows)
 
 static void hint_at_study(struct mt_report *report, const struct mt_report_rows *published, const char *autocast)
 {
-    size_t there = count_present(published), all = count_published(autocast);
+    size_t there = count_present(published), all = mt_published_count(autocast);
     assert(there <= all);
     struct mt_text reason = {0};
     if (there == all)

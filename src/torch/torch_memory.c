@@ -94,14 +94,6 @@ static const char *category_name(void *context, mt_category category)
     return name;
 }
 
-static mt_status flush(void *context)
-{
-    const struct mt_sink *target = enter(context);
-    mt_status status = target->flush != NULL ? target->flush(target->context) : MT_OK;
-    leave(context);
-    return status;
-}
-
 /* Without a recorder there is no emit, so that the allocator makes no events. */
 static struct mt_sink sink_of(struct trace *trace)
 {
@@ -110,8 +102,7 @@ static struct mt_sink sink_of(struct trace *trace)
                             .intern_label = intern_label,
                             .intern_category = intern_category,
                             .category_name = category_name,
-                            .intern_span = intern_span,
-                            .flush = flush};
+                            .intern_span = intern_span};
 }
 
 /* Without a path nothing is stored from the beginning. */

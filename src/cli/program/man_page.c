@@ -1,6 +1,6 @@
 #include "cli/program/man_page.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <ctype.h>

@@ -5,6 +5,7 @@
 #include "cli/run/told_session.h"
 #include "model/settings.h"
 #include "study/attention_answer.h"
+#include "study/attention_session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static const struct mt_option options[] = {
     OPTION(FLAG, no_trace, .name = "--no-trace", .help = "write no trace"),
     OPTION(TEXT, name, .name = "--name", .value = "TEXT",
            .help = "what the names of the runs begin with (attention): attention-flash-bf16-d64-16384"),
-    OPTION(FLAG, peer, .name = "--peer", .help = "beside it what PyTorch took on an H200, where that was measured"),
+    OPTION(FLAG, peer, .name = "--peer", .help = "compare with PyTorch on an H200, where that was measured"),
     OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
            .help = "tables and sentences, or a line a cell (text)", .choices = format_names),
     MT_OPTION_JSON(struct attention_options),
@@ -106,11 +107,12 @@ static mt_status read_list(const struct rule *rule, const char *text, struct mt_
     return status;
 }
 
-/* The usual lengths are those at which plain C on a few cores takes seconds, and those of the published study. */
+/* The usual lengths are those of the published study; on the slow device, one that takes plain C seconds. */
 static mt_status fill_grid(const struct attention_options *given, const struct mt_device *device,
                            struct mt_attention_grid *out)
 {
     bool is_slow = strcmp(mt_device_kind(device), "cpu") == 0;
+    const char *usual_lengths = is_slow ? "256" : "256,1024,4096,8192,16384,65536";
     *out = (struct mt_attention_grid){
         .batch = given->batch, .heads = given->heads, .repeats = given->repeat, .seed = given->seed};
     const struct {
@@ -118,11 +120,7 @@ static mt_status fill_grid(const struct attention_options *given, const struct m
         const char *text;
         struct mt_value_list *values;
     } lists[] = {
-        {{"--seq", NULL, 1, MT_STUDY_LONGEST},
-         given->seq != NULL ? given->seq
-         : is_slow          ? "256"
-                            : "256,1024,4096,8192,16384,65536",
-         &out->lengths},
+        {{"--seq", NULL, 1, MT_STUDY_LONGEST}, given->seq != NULL ? given->seq : usual_lengths, &out->lengths},
         {{"--d", NULL, 1, INT32_MAX}, given->d, &out->widths},
         {{"--attention", mt_attention_names, 0, 0}, given->attention, &out->variants},
         {{"--precision", mt_study_precision_names, 0, 0}, given->precision, &out->precisions},
@@ -218,7 +216,6 @@ static mt_status study_grid(const struct attention_options *given, struct mt_att
                             const struct mt_attention_grid *grid)
 {
     struct mt_attention_answer answer = {.grid = *grid,
-                                         .device = session->device,
                                          .memory_bytes = usable_bytes(session->device),
                                          .trace = session->trace,
                                          .schema = "memtrace.attention/1",
@@ -261,15 +258,15 @@ static mt_status run_attention(const void *options_given)
 
 const struct mt_command mt_command_attention = {
     .name = "attention",
-    .summary = "Runs one attention layer alone, in four variants, and tells what each keeps and how long it takes.",
+    .summary = "Runs one attention layer alone, in four variants: the memory that each keeps, and the time it takes.",
     .usage = "[OPTIONS]",
     .details =
-        "Input and weights are of one precision, without autocast; backward starts from a gradient of ones, as of the\n"
-        "output's sum, and goes to the weights and to the input. Of each cell it tells what is live before backward,\n"
-        "the peak, and the times of both, and puts beside what was measured what it must be by formula. Running out "
-        "of\n"
-        "memory is a result. Memory is told without the workspaces of matrix products.\n\n"
-        "Where a value ends in ,... it may be several, with commas between. Each cell is a run of the trace, which\n"
+        "Input and weights have one precision, without autocast. Backward starts from a gradient of ones, that of the\n"
+        "output's sum, and goes to the weights and to the input. Each cell has the memory live before backward, "
+        "beside\n"
+        "what it must be by formula, the peak, and the times of forward and backward. Running out of memory is a\n"
+        "result. Memory is without the workspaces of matrix products.\n\n"
+        "An option with ,... takes several values with commas between. Each cell is a run of the trace, which\n"
         "memtrace peak, top and diff ask about. On sim memory is exact and times are rooflines: nothing is computed.\n",
     .examples =
         "  memtrace attention --device sim --no-trace\n"
@@ -281,5 +278,6 @@ const struct mt_command mt_command_attention = {
     MT_OPTIONS_OF(struct attention_options, .d = "16,32,64,128", .attention = "custom,softmax,weights,flash",
                   .precision = "fp32,bf16", .alloc = "", .device = MT_DEVICE_AUTO, .batch = 8, .heads = 1, .repeat = 5,
                   .trace = MT_DEFAULT_TRACE, .name = "attention"),
+    .answer = &mt_attention_answer_type,
     .run = run_attention,
 };

@@ -78,9 +78,10 @@ static void introduce(const struct mt_report *report)
                 "and MiB are 2³⁰ and 2²⁰ bytes.",
                 report->run_count, report->run_count == 1 ? "" : "s");
     if (report->without_settings > 0)
-        mt_page_hint(report->page, "memtrace runs",
-                     "The trace has further runs that do not say which mode, batch and sequence were trained, as those "
-                     "that were imported or recorded: no table can compare them, and the other commands tell of them");
+        mt_page_hint(
+            report->page, "memtrace runs",
+            "The trace has further runs that do not say which mode, batch and sequence were trained, as imported "
+            "and recorded ones. No table can compare them; the other commands answer about them");
 }
 
 static const struct mt_field run_fields[] = {
@@ -126,14 +127,13 @@ static mt_status load(const struct report_options *options_given, struct mt_trac
                        options_given->trace);
     return mt_fail(
         MT_USAGE,
-        "no run of %s says which mode, batch and sequence were trained, by which the page's tables compare "
-        "runs: what was imported or recorded does not. There is nothing to report of them; memtrace peak, "
-        "top, diff, advise and timeline tell of such a run, and `memtrace run` adds one of ours to compare it "
-        "with",
+        "no run of %s says which mode, batch and sequence were trained, so there is nothing to report: the tables "
+        "compare runs by these, and imported and recorded runs lack them. memtrace peak, top, diff, advise and "
+        "timeline answer about such a run; `memtrace run` adds one that the tables can show",
         options_given->trace);
 }
 
-/* Adds to a failure of the study what can be done about it. */
+/* Runs what the trace lacks of the study. A failure also says what to do about it. */
 static mt_status run_study(const struct report_options *report)
 {
     const struct mt_session_observer observer = mt_told_observer();

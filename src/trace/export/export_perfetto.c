@@ -8,8 +8,8 @@
  * Times are microseconds from the start of the run. */
 #include "answer/escape.h"
 #include "answer/kernel_text.h"
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "trace/export/export.h"
 #include "trace/query/walk.h"
 

@@ -3,7 +3,7 @@
 #include "answer/escape.h"
 #include "answer/row.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <inttypes.h>

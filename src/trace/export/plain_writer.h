@@ -9,7 +9,7 @@
 #define MT_TRACE_EXPORT_PLAIN_WRITER_H
 
 #include "answer/output_file.h"
-#include "base/name_set.h"
+#include "base/interner.h"
 
 typedef enum mt_plain_form { MT_PLAIN_JSON, MT_PLAIN_PICKLE } mt_plain_form;
 

@@ -9,7 +9,7 @@
 #ifndef MT_TRACE_IMPORT_CALL_STACK_H
 #define MT_TRACE_IMPORT_CALL_STACK_H
 
-#include "base/name_set.h"
+#include "base/interner.h"
 #include "trace/import/value.h"
 
 struct mt_call_frame {

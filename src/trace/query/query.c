@@ -90,16 +90,15 @@ static mt_status read_limit(const struct mt_statement *row, int column, int64_t 
 mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *run, struct mt_number_limits *out)
 {
     *out = (struct mt_number_limits){0};
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT ifnull((SELECT max(id) FROM label WHERE run = ?1), 0) + 1 AS label,"
-                                        " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
-                                        &statement);
-    if (mt_statement_next(statement, &status))
-        status = read_limit(statement, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
-    if (status == MT_OK)
-        status = read_limit(statement, 1, UINT32_MAX, &out->segments);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT ifnull((SELECT max(id) FROM label WHERE run = ?1), 0) + 1 AS label,"
+                 " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
+                 MT_BIND_INTEGER(run->id)) {
+        status = read_limit(row, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
+        if (status == MT_OK)
+            status = read_limit(row, 1, UINT32_MAX, &out->segments);
+    }
     return status;
 }
 

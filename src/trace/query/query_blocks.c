@@ -57,19 +57,17 @@ static mt_status decode(const void *blob, size_t blob_bytes, int64_t first_event
 /* Reads the last checkpoint up to *event, and sets *event to its event. Without one, sets it to just before the run. */
 static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *run, int64_t *event, struct ids *live)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT event, live FROM checkpoint WHERE run = ?1 AND event <= ?2 ORDER BY event DESC LIMIT 1",
-        &statement);
-    mt_statement_bind_integer(statement, 2, *event);
+    mt_status status = MT_OK;
+    int64_t last = *event;
     *event = run->first_event - 1;
-    if (mt_statement_next(statement, &status)) {
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT event, live FROM checkpoint WHERE run = ?1 AND event <= ?2 ORDER BY event DESC LIMIT 1",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(last)) {
         size_t bytes;
-        const void *blob = mt_statement_blob(statement, 1, &bytes);
-        *event = mt_statement_integer(statement, 0);
+        const void *blob = mt_statement_blob(row, 1, &bytes);
+        *event = mt_statement_integer(row, 0);
         status = decode(blob, bytes, run->first_event, live);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -77,18 +75,16 @@ static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *ru
 static mt_status replay(struct mt_trace *trace, const struct mt_run *run, int64_t after, int64_t last, struct ids *live,
                         struct ids *ended)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
+    mt_status status = MT_OK;
+    MT_EACH_ROW (
+        row, status, trace->database,
         "SELECT id, allocation, kind = ?4 FROM event WHERE ?1 = ?1 AND id > ?2 AND id <= ?3 AND kind IN (?4, ?5)"
         " ORDER BY id",
-        &statement);
-    MT_QUERY_BIND(statement, after, last, MT_EVENT_ALLOC, MT_EVENT_FREE);
-    while (mt_statement_next(statement, &status)) {
-        bool is_alloc = mt_statement_integer(statement, 2) != 0;
-        ids_add(is_alloc ? live : ended, mt_statement_integer(statement, is_alloc ? 0 : 1));
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(after), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC),
+        MT_BIND_INTEGER(MT_EVENT_FREE)) {
+        bool is_alloc = mt_statement_integer(row, 2) != 0;
+        ids_add(is_alloc ? live : ended, mt_statement_integer(row, is_alloc ? 0 : 1));
     }
-    mt_statement_finalize(statement);
     return status;
 }
 

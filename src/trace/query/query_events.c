@@ -29,49 +29,45 @@ mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run,
 
 mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
 {
-    struct mt_statement *statement;
     /* The step before the first that began later: events of early steps, which most queries are about, are found at once. */
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
-                                        " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
-                                        &statement);
-    MT_QUERY_BIND(statement, event, INT64_MAX);
+    mt_status status = MT_OK;
     *out_step = MT_STEP_BEFORE;
-    if (mt_statement_next(statement, &status) && !mt_statement_is_null(statement, 0))
-        *out_step = mt_statement_integer(statement, 0);
-    mt_statement_finalize(statement);
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
+                 " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(event), MT_BIND_INTEGER(INT64_MAX))
+        if (!mt_statement_is_null(row, 0))
+            *out_step = mt_statement_integer(row, 0);
     return status;
 }
 
 mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint64_t *out_bytes)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT kind, requested_bytes FROM event WHERE ?1 = ?1 AND id > ?2 AND id < ?3 ORDER BY id LIMIT 1",
-        &statement);
-    MT_QUERY_BIND(statement, event, mt_query_end(run));
+    mt_status status = MT_OK;
     *out_bytes = 0;
-    if (mt_statement_next(statement, &status) && mt_statement_integer(statement, 0) == MT_EVENT_ALLOC)
-        status = mt_query_natural(statement, 1, out_bytes);
-    mt_statement_finalize(statement);
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT kind, requested_bytes FROM event WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT 1",
+                 MT_BIND_INTEGER(event), MT_BIND_INTEGER(mt_query_end(run)))
+        if (mt_statement_integer(row, 0) == MT_EVENT_ALLOC)
+            status = mt_query_natural(row, 1, out_bytes);
     return status;
 }
 
 mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
                                  const char **out_phase)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
+    mt_status status = MT_OK;
+    int64_t phase = -1;
+    MT_EACH_ROW (
+        row, status, trace->database,
         "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
         " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
         " ORDER BY id DESC LIMIT 1",
-        &statement);
-    MT_QUERY_BIND(statement, search->alloc_event, search->event, search->first, search->last, MT_EVENT_FREE,
-                  MT_EVENT_PHASE);
-    int64_t phase = mt_statement_next(statement, &status) ? mt_statement_integer(statement, 0) : -1;
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(search->alloc_event), MT_BIND_INTEGER(search->event),
+        MT_BIND_INTEGER(search->first), MT_BIND_INTEGER(search->last), MT_BIND_INTEGER(MT_EVENT_FREE),
+        MT_BIND_INTEGER(MT_EVENT_PHASE))
+        phase = mt_statement_integer(row, 0);
     *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -241,12 +237,10 @@ static mt_status add_mark(void *context, const struct mt_row *row)
 
 static mt_status read_paths(struct mt_trace *trace, const struct mt_run *run, struct mark_list *list)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run, "SELECT id, path FROM span WHERE run = ?1", &statement);
-    while (mt_statement_next(statement, &status))
-        mt_number_map_put(&list->paths, (uint64_t)mt_statement_integer(statement, 0),
-                          (uintptr_t)mt_query_text(trace, statement, 1));
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database, "SELECT id, path FROM span WHERE run = ?1", MT_BIND_INTEGER(run->id))
+        mt_number_map_put(&list->paths, (uint64_t)mt_statement_integer(row, 0),
+                          (uintptr_t)mt_query_text(trace, row, 1));
     return status;
 }
 

@@ -79,32 +79,28 @@ static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row
 mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
                          size_t *out_count)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(trace, run, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id", &statement);
+    mt_status status = MT_OK;
     struct mt_span_row *rows = NULL;
     size_t count = 0;
     *MT_HOST_ADD(rows, count) =
         (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
-    while (mt_statement_next(statement, &status))
-        status = add_span(trace, statement, &rows, &count);
-    mt_statement_finalize(statement);
+    MT_EACH_ROW (row, status, trace->database, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id",
+                 MT_BIND_INTEGER(run->id))
+        status = add_span(trace, row, &rows, &count);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
 static mt_status read_label_spans(struct mt_walk *walk)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(walk->trace, walk->run, "SELECT id, span FROM label WHERE run = ?1", &statement);
+    mt_status status = MT_OK;
     walk->label_spans = mt_host_alloc((walk->label_count + 1) * sizeof *walk->label_spans);
-    while (mt_statement_next(statement, &status)) {
-        int64_t label = mt_statement_integer(statement, 0), span = mt_statement_integer(statement, 1);
+    MT_EACH_ROW (row, status, walk->trace->database, "SELECT id, span FROM label WHERE run = ?1",
+                 MT_BIND_INTEGER(walk->run->id)) {
+        int64_t label = mt_statement_integer(row, 0), span = mt_statement_integer(row, 1);
         bool is_known = label >= 0 && label < (int64_t)walk->label_count;
         if (is_known && span >= 0 && span < (int64_t)walk->span_count)
             walk->label_spans[label] = (uint32_t)span;
     }
-    mt_statement_finalize(statement);
     return status;
 }
 

@@ -32,12 +32,9 @@ static int find_phase(const char *name)
 static mt_status each_row(struct scan *scan, const char *sql,
                           mt_status (*row)(struct scan *, const struct mt_statement *))
 {
-    struct mt_statement *statement;
-    mt_status status = mt_database_prepare(scan->database, sql, &statement);
-    mt_statement_bind_integer(statement, 1, scan->run);
-    while (mt_statement_next(statement, &status))
-        status = row(scan, statement);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (found, status, scan->database, sql, MT_BIND_INTEGER(scan->run))
+        status = row(scan, found);
     return status;
 }
 
