@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: floors.sh ROOT
-# Checks the rules of the rooms: a room includes only rooms of lower floors, CUDA's and SQLite's headers stay where they
-# belong, and only src/cli prints to stdout, exits or names options.
+# Checks the rules of the rooms: a room includes only rooms of lower floors and no private header of theirs, CUDA's and SQLite's headers stay where they
+# belong, and only src/cli prints to stdout or exits.
 set -eu
 cd "$1"
 failures=0
@@ -22,11 +22,25 @@ model           base device alloc kernels
 record          base device trace/store trace/query
 torch           base device alloc trace/store
 analysis        base device alloc trace/store trace/query model
-words           base analysis
+words           base answer alloc trace/query model analysis
 study           base words device alloc trace/store trace/query model analysis answer kernels
 page            base trace/store trace/query
 api             base device alloc trace/store trace/query trace/export model analysis answer kernels
 cli             base answer words device alloc trace/store trace/query trace/import trace/export model analysis study page record
+END
+}
+
+# private: headers that show the inside of a room, which that room alone includes.
+private() {
+    cat <<'END'
+alloc/block.h
+alloc/follow.h
+alloc/free_tree.h
+alloc/plan_parts.h
+trace/query/query.h
+trace/store/intake.h
+trace/store/ring.h
+trace/store/writer.h
 END
 }
 
@@ -76,6 +90,12 @@ done <<END
 $(rooms)
 END
 
+while read -r header; do
+    fails "${header%/*} alone includes $header" "$(matches "^#include \"$header\"" src | except "src/${header%/*}/")"
+done <<END
+$(private)
+END
+
 folders=$(rooms | while read -r room _; do place "$room"; done | paste -sd '|')
 fails 'a source lies in no room' "$(sources src kernels | except "($folders)/")"
 
@@ -88,9 +108,9 @@ fails 'CUDA headers are for src/device, folders called cuda or cupti, and kernel
 fails 'only src/cli prints to stdout' "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' | except 'src/cli/')"
 fails 'only src/cli exits' "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' | except 'src/cli/')"
 
-# Callers of a library may have no command line. nsys is another program.
-fails 'only src/cli names options of the command line' \
-    "$(matches '"([^"]*[^-"])?--[a-z]' src | except 'src/cli/' | grep -vE 'nsys|cuda-memory-usage' || true)"
+# Callers of a library may have no command line. Words are for people who have one. nsys is another program.
+fails 'only src/cli and src/words name options of the command line' \
+    "$(matches '"([^"]*[^-"])?--[a-z]' src | except 'src/(cli|words)/' | grep -vE 'nsys|cuda-memory-usage' || true)"
 
 # A message that names one of two files with the same name would be ambiguous.
 fails 'file names are unique in the tree' "$(sources src kernels | sed 's|.*/||' | sort | uniq -d)"

@@ -278,7 +278,7 @@ static void what_cannot_be_compared_is_answered_with_what_to_do(void **state)
     assert_fails("", MT_USAGE, "repeat one with one option changed");
     run(TINY "--seq 8");
     assert_fails("", MT_USAGE, "memtrace diff A B");
-    assert_fails("1", MT_USAGE, "Name two runs");
+    assert_fails("1", MT_USAGE, "name two, memtrace diff A B");
     assert_fails("1 7", MT_USAGE, "there is no run \"7\"");
     assert_fails("1 2 3", MT_USAGE, "one argument too many");
 }

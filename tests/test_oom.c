@@ -266,7 +266,7 @@ static void what_others_held_is_not_counted_on(void **state)
     assert_true(json_is_null(json_object_get(memory, "short_bytes")));
     assert_true(json_is_true(json_object_get(answer, "replayed")));
     json_decref(answer);
-    assert_says(MEMTRACE("oom --trace shared.db")->out, "others held of it");
+    assert_says(MEMTRACE("oom --trace shared.db")->out, "others held a part");
 }
 
 static void a_question_without_an_answer_says_what_to_do(void **state)

@@ -14,8 +14,10 @@
 /* The runs: two that are alike, one that leaks, one that does not fit. */
 static const char clean[] = "clean", twin[] = "twin", leaky[] = "leaky", too_large[] = "too-large";
 enum { STEPS = 4, LEAK_BYTES = 4096 };
-#define ROOM "sim:1GiB"
-#define NO_ROOM "sim:4MiB"
+static const struct {
+    const char *name, *device;
+    uint64_t leak_bytes; /* left behind by each step */
+} runs[] = {{clean, "sim:1GiB", 0}, {twin, "sim:1GiB", 0}, {leaky, "sim:1GiB", LEAK_BYTES}, {too_large, "sim:4MiB", 0}};
 
 /* The recorded runs, and the trials so far. */
 struct trials {
@@ -109,13 +111,9 @@ static mt_status begin(struct trials *trials)
         return mt_fail(MT_FAILED, "no folder for the test in %s: %s", base != NULL ? base : "/tmp", strerror(errno));
     }
     snprintf(trials->path, sizeof trials->path, "%s/trace.db", trials->folder);
-    mt_status status = record(trials, clean, ROOM, 0);
-    if (status == MT_OK)
-        status = record(trials, twin, ROOM, 0);
-    if (status == MT_OK)
-        status = record(trials, leaky, ROOM, LEAK_BYTES);
-    if (status == MT_OK)
-        status = record(trials, too_large, NO_ROOM, 0);
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0] && status == MT_OK; i++)
+        status = record(trials, runs[i].name, runs[i].device, runs[i].leak_bytes);
     return status == MT_OK ? mt_trace_open(trials->path, &trials->trace) : status;
 }
 
@@ -198,7 +196,7 @@ static mt_status try_peaks(struct trials *trials)
     return status;
 }
 
-static mt_status try_category(struct trials *trials, mt_bound_kind kind)
+static mt_status try_bound_of_category(struct trials *trials, mt_bound_kind kind)
 {
     struct mt_budget budget = mt_budget_empty();
     mt_budget_set_bound(&budget, kind, mt_category_name(MT_CATEGORY_PARAM), 0);
@@ -206,6 +204,16 @@ static mt_status try_category(struct trials *trials, mt_bound_kind kind)
     mt_status status = try_bound(trials, trial, &budget, &budget.bounds[0].bytes);
     mt_budget_release(&budget);
     return status;
+}
+
+static mt_status try_live(struct trials *trials)
+{
+    return try_bound_of_category(trials, MT_BOUND_LIVE);
+}
+
+static mt_status try_largest(struct trials *trials)
+{
+    return try_bound_of_category(trials, MT_BOUND_LARGEST);
 }
 
 /* Tries a budget that the clean run keeps and another one misses. */
@@ -250,18 +258,12 @@ static mt_status try_end(struct trials *trials)
 
 static mt_status try_all(struct trials *trials)
 {
+    static mt_status (*const tries[])(struct trials *) = {try_leaks,   try_peaks,   try_live,
+                                                          try_largest, try_against, try_end};
     mt_status status = begin(trials);
-    if (status == MT_OK)
-        status = try_leaks(trials);
-    if (status == MT_OK)
-        status = try_peaks(trials);
-    if (status == MT_OK)
-        status = try_category(trials, MT_BOUND_LIVE);
-    if (status == MT_OK)
-        status = try_category(trials, MT_BOUND_LARGEST);
-    if (status == MT_OK)
-        status = try_against(trials);
-    return status == MT_OK ? try_end(trials) : status;
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0] && status == MT_OK; i++)
+        status = tries[i](trials);
+    return status;
 }
 
 mt_status mt_check_trials_run(struct mt_check_trials *out)

@@ -1,5 +1,5 @@
 /* Each pair of blocks has one cause, or two that share its bytes, so nothing is left over. */
-#include "analysis/diff_causes.h"
+#include "analysis/diff_kinds.h"
 
 #include "base/memory.h"
 

@@ -1,5 +1,7 @@
-/* Compares two runs: reads both sides, and makes rows and causes of their blocks. */
-#include "analysis/diff_causes.h"
+/* Compares two runs: reads both sides, and makes rows and causes of their blocks. Finds two runs to compare, if none is
+ * named. */
+#include "analysis/diff_kinds.h"
+#include "analysis/run_settings.h"
 #include "base/memory.h"
 #include "base/order.h"
 
@@ -169,15 +171,11 @@ static struct mt_diff_category *category_of(struct categories *categories, const
     return &categories->items[categories->count++];
 }
 
-static uint64_t larger_of(const uint64_t bytes[])
-{
-    return bytes[MT_SIDE_A] > bytes[MT_SIDE_B] ? bytes[MT_SIDE_A] : bytes[MT_SIDE_B];
-}
-
 static int compare_categories(const void *left, const void *right)
 {
     const struct mt_diff_category *a = left, *b = right;
-    uint64_t a_bytes = larger_of(a->max_bytes), b_bytes = larger_of(b->max_bytes);
+    uint64_t a_bytes = mt_larger(a->max_bytes[MT_SIDE_A], a->max_bytes[MT_SIDE_B]);
+    uint64_t b_bytes = mt_larger(b->max_bytes[MT_SIDE_A], b->max_bytes[MT_SIDE_B]);
     int order = MT_COMPARE(b_bytes, a_bytes);
     return order != 0 ? order : strcmp(a->category, b->category);
 }
@@ -196,9 +194,53 @@ mt_status mt_diff_categories(const struct mt_question *a, const struct mt_questi
             category_of(&categories, rows[i].category)->max_bytes[side] = rows[i].max_bytes;
         free(rows);
     }
+    for (size_t i = 0; i < categories.count; i++)
+        categories.items[i].delta_bytes =
+            (int64_t)(categories.items[i].max_bytes[MT_SIDE_B] - categories.items[i].max_bytes[MT_SIDE_A]);
     if (categories.count > 1)
         qsort(categories.items, categories.count, sizeof *categories.items, compare_categories);
     *out_rows = categories.items;
     *out_count = categories.count;
+    return status;
+}
+
+static bool is_candidate(const struct mt_run *run)
+{
+    return mt_run_is(run, MT_RUN_DONE) && run->event_count > 0;
+}
+
+/* Returns the newest run before `newer` that differs from it in one setting only; NULL if there is none. */
+static const struct mt_run *find_partner(const struct mt_run *runs, const struct mt_settings *settings, size_t newer)
+{
+    struct mt_settings_difference difference;
+    for (size_t older = newer; older-- > 0;) {
+        if (!is_candidate(&runs[older]))
+            continue;
+        mt_settings_compare(&settings[older], &settings[newer], MT_SETTINGS_OF_MEMORY, &difference);
+        if (difference.different_count == 1 && difference.unknown_count == 0)
+            return &runs[older];
+    }
+    return NULL;
+}
+
+mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a, const struct mt_run **out_b)
+{
+    *out_a = *out_b = NULL;
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(trace, &count), *newest;
+    mt_status status = mt_trace_find_run(trace, NULL, &newest); /* fails if there is none */
+    if (status != MT_OK)
+        return status;
+    struct mt_settings *settings = mt_host_alloc(count * sizeof *settings);
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = mt_settings_load(trace, &runs[i], &settings[i]);
+    for (size_t newer = count; status == MT_OK && *out_a == NULL && newer-- > 0;) {
+        *out_b = &runs[newer];
+        if (is_candidate(*out_b))
+            *out_a = find_partner(runs, settings, newer);
+    }
+    for (size_t i = 0; i < count; i++)
+        mt_settings_release(&settings[i]);
+    free(settings);
     return status;
 }

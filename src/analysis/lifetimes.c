@@ -228,36 +228,52 @@ static void compute_ranks(struct mt_window *window)
         window->ranks[i] -= (int64_t)i + 1; /* one for each before it, and for itself */
 }
 
-/* Returns how many of the ranks are below `bound`. */
-static int64_t count_below(const struct mt_window *window, int64_t bound)
+/* A property of the first of `count` elements, and of no other; `value` is what they are compared with. */
+typedef bool (*is_before_function)(const struct mt_window *window, size_t index, int64_t value);
+
+/* Returns the number of elements that have the property. */
+static size_t count_before(const struct mt_window *window, size_t count, is_before_function is_before, int64_t value)
 {
-    size_t low = 0, high = window->rank_count;
+    size_t low = 0, high = count; /* elements below low have it, and none from high on */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (window->ranks[middle] < bound)
+        if (is_before(window, middle, value))
             low = middle + 1;
         else
             high = middle;
     }
-    return (int64_t)low;
+    return low;
+}
+
+static bool is_rank_below(const struct mt_window *window, size_t index, int64_t rank)
+{
+    return window->ranks[index] < rank;
+}
+
+static bool is_segment_event_until(const struct mt_window *window, size_t index, int64_t event)
+{
+    return window->ranks[index] + (int64_t)index + 1 <= event;
+}
+
+static bool has_step_begun(const struct mt_window *window, size_t index, int64_t event)
+{
+    return window->steps[index].begin <= event;
 }
 
 int64_t mt_window_event(const struct mt_window *window, int64_t rank)
 {
-    return rank + count_below(window, rank);
+    return rank + (int64_t)count_before(window, window->rank_count, is_rank_below, rank);
 }
 
 int64_t mt_window_rank(const struct mt_window *window, int64_t event)
 {
-    size_t low = 0, high = window->rank_count; /* below low, the rank's event is at or before `event` */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (window->ranks[middle] + (int64_t)middle + 1 <= event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return event - (int64_t)low;
+    return event - (int64_t)count_before(window, window->rank_count, is_segment_event_until, event);
+}
+
+int64_t mt_window_step_of(const struct mt_window *window, int64_t event)
+{
+    size_t begun = count_before(window, window->step_count, has_step_begun, event);
+    return begun > 0 ? (int64_t)begun - 1 : MT_NO_STEP;
 }
 
 void mt_window_create(const struct mt_advice_input *input, struct mt_window *out)
@@ -284,19 +300,6 @@ void mt_window_release(struct mt_window *window)
     free(window->categories);
     free(window->ranks);
     *window = (struct mt_window){0};
-}
-
-int64_t mt_window_step_of(const struct mt_window *window, int64_t event)
-{
-    size_t low = 0, high = window->step_count; /* steps below low have begun by the event; from high on they have not */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (window->steps[middle].begin <= event)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 ? (int64_t)low - 1 : MT_NO_STEP;
 }
 
 int64_t mt_window_begin(const struct mt_window *window, const struct mt_block_row *block)

@@ -138,16 +138,6 @@ static struct hole_place place_of(const struct mt_refusal *refusal, const struct
  */
 static const uint64_t PAGE_BYTES = 2 << 20;
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint64_t whole_pages(uint64_t bytes)
 {
     return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
@@ -191,8 +181,8 @@ static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segm
             part->offset + part->bytes <= at)
             continue;
         if (part->offset > at)
-            missing += whole_pages(smaller(part->offset, end) - at);
-        at = larger(at, part->offset + part->bytes);
+            missing += whole_pages(mt_smaller(part->offset, end) - at);
+        at = mt_larger(at, part->offset + part->bytes);
     }
     return at < end ? missing + whole_pages(end - at) : missing;
 }
@@ -206,9 +196,9 @@ static uint64_t least_missing(const struct mt_advice_input *input, const struct 
         const struct mt_block_row *block = i < holes->block_count ? holes->blocks[i] : NULL;
         uint64_t end = block != NULL ? block->offset : UINT64_MAX;
         if (end > begin && end - begin >= block_bytes)
-            least = smaller(least, missing_bytes(input, holes->segment->number, begin, begin + block_bytes));
+            least = mt_smaller(least, missing_bytes(input, holes->segment->number, begin, begin + block_bytes));
         if (block != NULL)
-            begin = larger(begin, block->offset + block->block_bytes);
+            begin = mt_larger(begin, block->offset + block->block_bytes);
     }
     return least;
 }
@@ -242,7 +232,7 @@ static void visit_segment(void *context, const struct mt_segment_holes *holes)
     refusal->reserved_bytes += holes->mapped_bytes;
     if (visit->has_ranges && may_grow(visit->input, refusal, holes))
         visit->least_growth =
-            smaller(visit->least_growth, least_missing(visit->input, holes, refusal->need.block_bytes));
+            mt_smaller(visit->least_growth, least_missing(visit->input, holes, refusal->need.block_bytes));
 }
 
 /* Sets what the segments had, and the bytes of the device that the request needs. */

@@ -149,12 +149,10 @@ static mt_status open_stream(struct mt_output_file *file, mt_output_form form)
 
 mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_output_file **out)
 {
-    mt_status status = check_no_trace(name);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_no_trace(name));
     struct mt_output_file *file = mt_host_alloc(sizeof *file);
     file->name = is_standard_output(name) ? NULL : resolve(name);
-    status = open_stream(file, form);
+    mt_status status = open_stream(file, form);
     if (status != MT_OK) {
         destroy(file);
         return status;
@@ -244,9 +242,7 @@ mt_status mt_output_file_close(struct mt_output_file *file, mt_status status)
 mt_status mt_output_file_put(const char *name, mt_output_form form, const char *text)
 {
     struct mt_output_file *file;
-    mt_status status = mt_output_file_open(name, form, &file);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_output_file_open(name, form, &file));
     mt_output_file_print(file, text);
     return mt_output_file_close(file, MT_OK);
 }

@@ -1,5 +1,5 @@
-/* Where a command writes what is not for the screen: the standard output, or a file that is there under its name only once it is
- * complete; through gzip where its name ends in .gz. What a command reads, and any trace, is never overwritten.
+/* The output of a command that is not for the screen: the standard output, or a file. A file gets its name only once it is
+ * complete, and goes through gzip if its name ends in .gz. No trace and no input of a command is ever overwritten.
  *
  *   name "blocks.csv.gz":  rows ──▶ buffer ──▶ gzip ──▶ blocks.csv.gz.<number of the process> ──rename──▶ blocks.csv.gz */
 #ifndef MT_ANSWER_OUTPUT_FILE_H

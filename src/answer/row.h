@@ -112,6 +112,7 @@ struct mt_row_type {
     }
 #define MT_TEXT(...) MT_FIELD(TEXT, const char *, __VA_ARGS__)
 #define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
+#define MT_OWNED(row, member, ...) MT_FIELD(TEXT, char *, row, member.data, __VA_ARGS__) /* of a struct mt_text */
 #define MT_DIGITS(...) MT_FIELD(DIGITS, const char *, __VA_ARGS__)
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
 #define MT_STREAM(...) MT_FIELD(STREAM, mt_stream, __VA_ARGS__)
@@ -130,6 +131,11 @@ struct mt_row_type {
     {                                                                                                                  \
         .kind = MT_FIELD_NUMBER, .offset = MT_FIELD_AT(row, member, double), .name = (field_name), .heading = (title), \
         .format = (shown_as), .meaning = (words)                                                                       \
+    }
+#define MT_SHOWN_AS(row, member, field_name, title, shown_as)                                                          \
+    {                                                                                                                  \
+        .kind = MT_FIELD_NUMBER, .offset = MT_FIELD_AT(row, member, double), .name = (field_name), .heading = (title), \
+        .format = (shown_as), .is_shown_only = true                                                                    \
     }
 #define MT_SHARE(...) MT_FIELD(SHARE, double, __VA_ARGS__)
 #define MT_MS(...) MT_FIELD(MS, double, __VA_ARGS__)

@@ -25,7 +25,7 @@ struct categories_answer {
 };
 
 static const struct mt_field row_fields[] = {
-    MT_TEXT(struct mt_category_row, category, "category", "category", "the kind of tensor"),
+    MT_TEXT(struct mt_category_row, category, "category", "category", NULL),
     MT_BYTES(struct mt_category_row, max_bytes, "max_bytes", "largest", "the largest one, over the run; as requested"),
     MT_COUNT(struct mt_category_row, per_step, "per_step", "per step", "how many in the last full step"),
     MT_BYTES(struct mt_category_row, total_bytes, "total_bytes", "total", "of all, over the run"),

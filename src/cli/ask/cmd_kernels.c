@@ -138,9 +138,7 @@ static mt_status load_number(const struct mt_question *question, const char *nam
 {
     const char *text;
     char *end;
-    mt_status status = mt_question_setting(question, name, &text);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_question_setting(question, name, &text));
     *out = strtod(text, &end);
     if (end == text || *end != '\0')
         *out = NAN;

@@ -33,7 +33,7 @@ struct top_answer {
 static const struct mt_field row_fields[] = {
     MT_BYTES(struct mt_top_row, bytes, "bytes", "size", "of one block, as requested"),
     MT_COUNT(struct mt_top_row, count, "count", "count", "alike blocks: of the run, or live at its peak"),
-    MT_TEXT(struct mt_top_row, category, "category", "category", "the kind of tensor"),
+    MT_TEXT(struct mt_top_row, category, "category", "category", NULL),
     MT_TEXT(struct mt_top_row, op, "op", "op", "what asked for it"),
     MT_TEXT(struct mt_top_row, phase, "phase", "phase", NULL),
     MT_TEXT(struct mt_top_row, span, "span", "span", "the module that asked; `*` for the number of the layer"),

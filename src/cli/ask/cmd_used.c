@@ -39,7 +39,7 @@ static const struct mt_field answer_fields[] = {
     MT_STEP(struct used_answer, used.step, "step", NULL, "at whose end the driver was asked; null: before the first"),
     MT_INTEGER(struct used_answer, used.used, "used_bytes", NULL,
                "the driver's figure for the process: the sum of the six below"),
-    MT_INTEGER(struct used_answer, used.requested, "requested_bytes", NULL, "by live tensors and workspaces"),
+    MT_INTEGER(struct used_answer, used.requested, "requested_bytes", NULL, "by live blocks"),
     MT_INTEGER(struct used_answer, used.rounding, "rounding_bytes", NULL, "what their blocks have beyond that"),
     MT_INTEGER(struct used_answer, used.cached, "cached_bytes", NULL, "segments' bytes that no block holds"),
     MT_INTEGER(struct used_answer, used.context, "context_bytes", NULL, "CUDA's context and modules"),

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static size_t trimmed_length(const char *text, size_t length)
 mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, const char *text)
 {
     const char *option = mt_bound_kind_name(kind), *sign = strstr(text, "<="), *name = text + strspn(text, " ");
+    assert(kind == MT_BOUND_LIVE || kind == MT_BOUND_LARGEST);
     size_t length = sign > name ? trimmed_length(name, (size_t)(sign - name)) : 0;
     if (length == 0)
         return mt_fail(MT_USAGE, "--%s \"%s\": write NAME<=SIZE in quotes, as in --%s \"AttnScores<=40MiB\"", option,
@@ -49,15 +51,12 @@ static mt_status read_bytes(const char *key, const json_t *value, uint64_t *out)
     return status == MT_OK ? status : mt_fail_context(status, "\"%s\"", key);
 }
 
-static mt_status read_most(struct mt_budget *budget, const char *key, mt_measure measure, const json_t *value)
+static mt_status read_bounds(struct mt_budget *budget, const char *key, const json_t *value)
 {
-    return read_bytes(key, value, &budget->most_bytes[measure]);
-}
-
-static mt_status read_bounds(struct mt_budget *budget, mt_bound_kind kind, const json_t *value)
-{
-    const char *key = mt_bound_kind_name(kind), *category;
+    mt_bound_kind kind = strcmp(key, mt_bound_kind_name(MT_BOUND_LIVE)) == 0 ? MT_BOUND_LIVE : MT_BOUND_LARGEST;
+    const char *category;
     json_t *size;
+    assert(strcmp(key, mt_bound_kind_name(kind)) == 0);
     if (!json_is_object(value))
         return mt_fail(MT_USAGE, "\"%s\" must be an object: {\"AttnScores\": \"40MiB\"}", key);
     json_object_foreach((json_t *)value, category, size)
@@ -71,15 +70,15 @@ static mt_status read_bounds(struct mt_budget *budget, mt_bound_kind kind, const
     return MT_OK;
 }
 
-static mt_status read_no_leaks(struct mt_budget *budget, const json_t *value)
+static mt_status read_no_leaks(struct mt_budget *budget, const char *key, const json_t *value)
 {
     if (!json_is_boolean(value))
-        return mt_fail(MT_USAGE, "\"no-leaks\" must be true or false");
+        return mt_fail(MT_USAGE, "\"%s\" must be true or false", key);
     budget->no_leaks = json_is_true(value);
     return MT_OK;
 }
 
-static mt_status read_against(struct mt_budget *budget, const json_t *value)
+static mt_status read_against(struct mt_budget *budget, const char *key, const json_t *value)
 {
     if (json_is_integer(value)) {
         char number[MT_BYTES_TEXT];
@@ -88,71 +87,51 @@ static mt_status read_against(struct mt_budget *budget, const json_t *value)
         return MT_OK;
     }
     if (!json_is_string(value))
-        return mt_fail(MT_USAGE, "\"against\" must be a run: its number, its name, or \"FILE:RUN\"");
+        return mt_fail(MT_USAGE, "\"%s\" must be a run: its number, its name, or \"FILE:RUN\"", key);
     mt_budget_set_against(budget, json_string_value(value));
     return MT_OK;
 }
 
-static mt_status read_tolerance(struct mt_budget *budget, const json_t *value)
+static mt_status read_tolerance(struct mt_budget *budget, const char *key, const json_t *value)
 {
     if (json_is_number(value) && json_number_value(value) >= 0 && json_number_value(value) <= MT_MOST_PERCENT) {
         budget->tolerance_percent = json_number_value(value);
         return MT_OK;
     }
     if (!json_is_string(value))
-        return mt_fail(MT_USAGE, "\"tolerance\" must be a percentage: \"1%%\", or a number from 0 to %d",
+        return mt_fail(MT_USAGE, "\"%s\" must be a percentage: \"1%%\", or a number from 0 to %d", key,
                        MT_MOST_PERCENT);
     mt_status status = mt_parse_percent(json_string_value(value), &budget->tolerance_percent);
-    return status == MT_OK ? status : mt_fail_context(status, "\"tolerance\"");
+    return status == MT_OK ? status : mt_fail_context(status, "\"%s\"", key);
+}
+
+/* Returns the measure that "max-allocated" and its like bound. */
+static mt_measure measure_of_key(const char *key)
+{
+    mt_measure measure = 0;
+    while (strcmp(mt_measure_name(measure), key + strlen("max-")) != 0)
+        measure++;
+    assert(measure < MT_MEASURE_COUNT);
+    return measure;
+}
+
+static mt_status read_most(struct mt_budget *budget, const char *key, const json_t *value)
+{
+    return read_bytes(key, value, &budget->most_bytes[measure_of_key(key)]);
 }
 
 /* The keys of a budget file. */
-#define KEYS(X)                                                                                                        \
-    X(MAX_ALLOCATED, "max-allocated")                                                                                  \
-    X(MAX_REQUESTED, "max-requested")                                                                                  \
-    X(MAX_RESERVED, "max-reserved")                                                                                    \
-    X(CATEGORY, "category")                                                                                            \
-    X(LARGEST, "largest")                                                                                              \
-    X(NO_LEAKS, "no-leaks")                                                                                            \
-    X(AGAINST, "against")                                                                                              \
-    X(TOLERANCE, "tolerance")
-#define X(name, text) KEY_##name,
-enum key { KEYS(X) KEY_COUNT };
-#undef X
-#define X(name, text) text,
-static const char *const key_names[] = {KEYS(X)};
-#undef X
-
-static enum key find_key(const char *name)
-{
-    int key = 0;
-    while (key < KEY_COUNT && strcmp(key_names[key], name) != 0)
-        key++;
-    return (enum key)key;
-}
+static const char *const key_names[] = {"max-allocated", "max-requested", "max-reserved", "category",
+                                        "largest",       "no-leaks",      "against",      "tolerance"};
+enum { KEY_COUNT = sizeof key_names / sizeof key_names[0] };
+static mt_status (*const key_readers[KEY_COUNT])(struct mt_budget *, const char *key, const json_t *) = {
+    read_most, read_most, read_most, read_bounds, read_bounds, read_no_leaks, read_against, read_tolerance};
 
 static mt_status read_key(struct mt_budget *budget, const char *name, const json_t *value)
 {
-    switch (find_key(name)) {
-    case KEY_MAX_ALLOCATED:
-        return read_most(budget, name, MT_MEASURE_ALLOCATED, value);
-    case KEY_MAX_REQUESTED:
-        return read_most(budget, name, MT_MEASURE_REQUESTED, value);
-    case KEY_MAX_RESERVED:
-        return read_most(budget, name, MT_MEASURE_RESERVED, value);
-    case KEY_CATEGORY:
-        return read_bounds(budget, MT_BOUND_LIVE, value);
-    case KEY_LARGEST:
-        return read_bounds(budget, MT_BOUND_LARGEST, value);
-    case KEY_NO_LEAKS:
-        return read_no_leaks(budget, value);
-    case KEY_AGAINST:
-        return read_against(budget, value);
-    case KEY_TOLERANCE:
-        return read_tolerance(budget, value);
-    case KEY_COUNT:
-        break;
-    }
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (strcmp(key_names[i], name) == 0)
+            return key_readers[i](budget, name, value);
     return mt_fail_unknown("key", name, key_names, KEY_COUNT);
 }
 

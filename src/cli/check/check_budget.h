@@ -1,4 +1,4 @@
-/* Reading budgets, from the command line and from files, which use the same names.
+/* Reads budgets from the command line and from files, which use the same names.
  *
  *   {"max-allocated": "52GiB", "max-reserved": "60GiB", "category": {"AttnScores": "40MiB"},
  *    "largest": {"Softmax": "1GiB"}, "no-leaks": true, "against": "baseline", "tolerance": "1%"} */
@@ -10,7 +10,7 @@
 /* Returns "category" or "largest": the option without its dashes, and the key in a file. */
 const char *mt_bound_kind_name(mt_bound_kind kind);
 
-/* Adds the demands of a file. Fails with MT_USAGE if it can't be read or is no budget: only a run that was checked fails. */
+/* Adds the demands of a file. Fails with MT_USAGE if it can't be read or is no budget. */
 mt_status mt_budget_read(const char *path, struct mt_budget *budget);
 
 /* Adds "AttnScores<=40MiB", in place of an earlier bound of that category. Fails with MT_USAGE if `text` is not of that

@@ -2,13 +2,12 @@
 #include "answer/output_file.h"
 #include "cli/check/check_budget.h"
 #include "cli/check/check_report.h"
-#include "cli/check/check_self_test.h"
-#include "cli/check/check_text.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
+#include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 struct check_options {
     struct mt_trace_options trace;
@@ -19,63 +18,31 @@ struct check_options {
     double tolerance_percent;
 };
 
-#define MOST(measure, flag, text)                                                                                      \
-    {                                                                                                                  \
-        .name = flag, .value = "SIZE", .help = text, .kind = MT_OPTION_BYTES,                                          \
-        .offset = offsetof(struct check_options, most_bytes) + measure * sizeof(uint64_t)                              \
-    }
-
 static const struct mt_option options[] = {
-    MOST(MT_MEASURE_ALLOCATED, "--max-allocated", "the most that the peak of live blocks may be: 52GiB"),
-    MOST(MT_MEASURE_REQUESTED, "--max-requested", "the same of what was asked for, without rounding"),
-    MOST(MT_MEASURE_RESERVED, "--max-reserved", "the most that may be taken of the device"),
-    {.name = "--category",
-     .value = "NAME<=SIZE",
-     .help = "the most of a category that may live at the allocated peak; may be repeated",
-     .kind = MT_OPTION_LIST,
-     .offset = offsetof(struct check_options, live)},
-    {.name = "--largest",
-     .value = "NAME<=SIZE",
-     .help = "the most that one allocation of a category may ask for; may be repeated",
-     .kind = MT_OPTION_LIST,
-     .offset = offsetof(struct check_options, largest)},
-    {.name = "--no-leaks",
-     .help = "no kind of block may grow from one step's end to the next",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct check_options, no_leaks)},
-    {.name = "--against",
-     .value = "RUN|FILE:RUN",
-     .help = "no peak and no category may be more than in that run",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_RUN,
-     .offset = offsetof(struct check_options, against)},
-    {.name = "--tolerance",
-     .value = "PERCENT",
-     .help = "but for so much (1%)",
-     .kind = MT_OPTION_PERCENT,
-     .offset = offsetof(struct check_options, tolerance_percent)},
-    {.name = "--budget",
-     .value = "FILE",
-     .help = "JSON with the same names; what is given here goes before it",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct check_options, budget)},
-    {.name = "--junit",
-     .value = "FILE",
-     .help = "write JUnit's XML there, too",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct check_options, junit)},
-    {.name = "--summary",
-     .value = "FILE",
-     .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct check_options, summary)},
-    {.name = "--self-test",
-     .help = "check a run into which a leak is injected: exits with 1 since it is found",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct check_options, self_test)},
+    MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_ALLOCATED], "--max-allocated", .value = "SIZE",
+              .help = "the most that the peak of live blocks may be: 52GiB"),
+    MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_REQUESTED], "--max-requested", .value = "SIZE",
+              .help = "the same of what was asked for, without rounding"),
+    MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_RESERVED], "--max-reserved", .value = "SIZE",
+              .help = "the most that may be taken of the device"),
+    MT_OPTION(LIST, struct check_options, live, "--category", .value = "NAME<=SIZE",
+              .help = "the most of a category that may live at the allocated peak; may be repeated"),
+    MT_OPTION(LIST, struct check_options, largest, "--largest", .value = "NAME<=SIZE",
+              .help = "the most that one allocation of a category may ask for; may be repeated"),
+    MT_OPTION(FLAG, struct check_options, no_leaks, "--no-leaks",
+              .help = "no kind of block may grow from one step's end to the next"),
+    MT_OPTION(TEXT, struct check_options, against, "--against", .value = "RUN|FILE:RUN",
+              .help = "no peak and no category may be more than in that run", .takes = MT_TAKES_RUN),
+    MT_OPTION(PERCENT, struct check_options, tolerance_percent, "--tolerance", .value = "PERCENT",
+              .help = "but for so much (1%)"),
+    MT_OPTION(TEXT, struct check_options, budget, "--budget", .value = "FILE",
+              .help = "JSON with the same names; what is given here goes before it", .takes = MT_TAKES_FILE),
+    MT_OPTION(TEXT, struct check_options, junit, "--junit", .value = "FILE", .help = "write JUnit's XML there, too",
+              .takes = MT_TAKES_FILE),
+    MT_OPTION(TEXT, struct check_options, summary, "--summary", .value = "FILE",
+              .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"", .takes = MT_TAKES_FILE),
+    MT_OPTION(FLAG, struct check_options, self_test, "--self-test",
+              .help = "check a run into which a leak is injected: exits with 1 since it is found"),
     MT_TRACE_OPTIONS,
 };
 
@@ -87,7 +54,7 @@ static mt_status add_bounds(struct mt_budget *budget, mt_bound_kind kind, const 
     return status;
 }
 
-/* What the budget file says, and over it what the command line says. */
+/* Reads the budget file, and then the command line, which goes before it. */
 static mt_status read_budget(const struct check_options *given, struct mt_budget *out)
 {
     *out = mt_budget_empty();
@@ -107,22 +74,36 @@ static mt_status read_budget(const struct check_options *given, struct mt_budget
     return status == MT_OK ? mt_budget_check(out) : status;
 }
 
-static mt_status write_files(const struct mt_check *check, const struct check_options *given)
+static mt_status write_files(const struct mt_check_row *row, const struct check_options *given)
 {
     mt_status status = MT_OK;
-    if (given->junit != NULL && (status = mt_check_write_junit(check, given->junit)) != MT_OK)
+    if (given->junit != NULL && (status = mt_check_write_junit(row, given->junit)) != MT_OK)
         return mt_fail_context(status, "--junit");
-    if (given->summary != NULL && (status = mt_check_append_summary(check, &given->trace, given->summary)) != MT_OK)
+    if (given->summary != NULL && (status = mt_check_append_summary(row, given->summary)) != MT_OK)
         return mt_fail_context(status, "--summary");
     return MT_OK;
 }
 
-/* A file that could not be written is no verdict: it has an exit code of its own, and the words tell both. */
+static mt_status print_and_write(const struct mt_check *check, const struct check_options *given)
+{
+    bool is_usual = strcmp(given->trace.trace, MT_DEFAULT_TRACE) == 0;
+    const struct mt_check_place place = {is_usual ? NULL : given->trace.trace, given->trace.run != NULL};
+    struct mt_check_row row;
+    mt_status status = mt_check_row_create(check, &place, &row);
+    if (status == MT_OK) {
+        given->trace.json ? mt_json_print(mt_check_json(&row)) : mt_check_print(&row);
+        status = write_files(&row, given);
+    }
+    mt_check_row_release(&row);
+    return status;
+}
+
+/* Prints the check, writes its files, and fails if it did not pass. A file that could not be written is no verdict: it has
+ * an exit code of its own, and the message tells both. */
 static mt_status report(const struct mt_check *check, const struct check_options *given)
 {
-    mt_status status = (given->trace.json ? mt_check_print_json : mt_check_print)(check, &given->trace);
-    if (status == MT_OK)
-        status = write_files(check, given);
+    assert(check->count > 0 && check->failed <= check->count);
+    mt_status status = print_and_write(check, given);
     if (status == MT_OK && check->failed == 0)
         return MT_OK;
     struct mt_text run = {0};
@@ -136,7 +117,7 @@ static mt_status report(const struct mt_check *check, const struct check_options
     return status;
 }
 
-/* Fails if the run may not serve as the measure of the other. */
+/* Fails with MT_USAGE if the run may not serve as the measure of the other. */
 static mt_status check_against(const struct mt_question *question, const struct mt_question *against)
 {
     const struct mt_run *run = against->run;
@@ -177,6 +158,7 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
         status = mt_question_open_named(given->trace.trace, budget->against, &against);
     if (status != MT_OK)
         return mt_fail_context(status, "--against");
+    assert((budget->against != NULL) == (against.run != NULL));
     if (budget->against == NULL)
         return check_run(budget, question, NULL, given);
     status = check_against(question, &against);
@@ -186,7 +168,7 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
     return status;
 }
 
-/* No file that is read may be written to, and none that is written twice. */
+/* Fails if a file would be both read and written, or written twice. */
 static mt_status check_outputs(const struct check_options *given)
 {
     mt_status status = mt_output_file_check("--junit", given->junit, given->budget);
@@ -195,7 +177,34 @@ static mt_status check_outputs(const struct check_options *given)
     return status == MT_OK ? mt_output_file_check("--junit", given->junit, given->summary) : status;
 }
 
-/* It is about runs of its own, and a criterion that it did not look at would seem kept. */
+/* Records a run that leaks and runs that do not, in a folder that is removed again, checks them against budgets that they
+ * just keep and just miss, and prints what came of each. Fails with MT_FAILED if the leak was found and every budget closed
+ * where it must: the check of a run that leaks fails, and that is what works. Returns MT_OK if something was let through, or
+ * stopped without a reason. Fails with MT_USAGE if the runs could not be recorded. */
+static mt_status try_gate(bool json)
+{
+    struct mt_check_trials trials;
+    struct mt_check_trials_row row;
+    mt_status status = mt_check_trials_run(&trials);
+    if (status != MT_OK)
+        return mt_fail_context(MT_USAGE, "the gate could not be tried");
+    mt_check_trials_row_create(&trials, &row);
+    if (json)
+        mt_answer_print_json("check_self_test", &mt_check_trials_type, &row);
+    else
+        mt_rows_print(&mt_check_trial_type, "verdict criterion expected", NULL, row.rows, row.count);
+    mt_check_trials_row_release(&row);
+    if (trials.broken > 0) {
+        mt_note("check: the gate is broken: %zu of %zu criteria do not do what they must", trials.broken, trials.count);
+        return MT_OK;
+    }
+    return mt_fail(MT_FAILED,
+                   "the injected leak was found and all %zu criteria close: this exit code says that the gate works",
+                   trials.count);
+}
+
+/* Tries the gate. Fails with MT_USAGE beside other options: it checks runs of its own, so a criterion that was given would
+ * seem kept. */
 static mt_status run_self_test(const struct check_options *given)
 {
     bool is_alone = given->live.count == 0 && given->largest.count == 0 && !given->no_leaks && given->against == NULL &&
@@ -205,7 +214,7 @@ static mt_status run_self_test(const struct check_options *given)
         is_alone &= given->most_bytes[i] == MT_NO_BOUND;
     if (!is_alone)
         return mt_fail(MT_USAGE, "--self-test checks runs of its own, against budgets of its own: give it alone");
-    return mt_check_self_test(&given->trace);
+    return try_gate(given->trace.json);
 }
 
 static mt_status run_check(const void *options_given)
@@ -260,9 +269,8 @@ const struct mt_command mt_command_check = {
         " echo 'more than in run 1'\n"
         "  ! memtrace check --self-test\n",
     .options = options,
-    .defaults = &(const struct check_options){.trace.trace = MT_DEFAULT_TRACE,
-                                              .most_bytes = {MT_NO_BOUND, MT_NO_BOUND, MT_NO_BOUND},
-                                              .tolerance_percent = MT_NO_TOLERANCE},
-    .options_bytes = sizeof(struct check_options),
+    MT_OPTIONS_OF(struct check_options, .trace.trace = MT_DEFAULT_TRACE,
+                  .most_bytes = {MT_NO_BOUND, MT_NO_BOUND, MT_NO_BOUND}, .tolerance_percent = MT_NO_TOLERANCE),
+    .answer = &mt_check_type,
     .run = run_check,
 };

@@ -1,9 +1,323 @@
-/* memtrace oom: why did a run end out of memory, and what would have kept it going? */
+/* memtrace oom: why a run ended out of memory, and what would have kept it going. */
 #include "cli/command.h"
-#include "cli/explain/oom_words.h"
 #include "cli/output/output.h"
+#include "cli/output/question.h"
+#include "words/oom_words.h"
+#include "words/run_words.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
+
+static const struct mt_label_row *label_of(const struct mt_oom_answer *answer)
+{
+    assert(answer->refusal.mark.label < answer->material.input.label_count);
+    return &answer->material.input.labels[answer->refusal.mark.label];
+}
+
+static bool knows_capacity(const struct mt_oom_answer *answer)
+{
+    return answer->question->run->capacity_bytes > 0;
+}
+
+/* Prints "It asked for 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)". */
+static void print_what(const struct mt_oom_answer *answer)
+{
+    const struct mt_label_row *label = label_of(answer);
+    char asked[MT_BYTES_TEXT];
+    struct mt_text line = {0};
+    mt_text_add(&line, "It asked for %s (%" PRIu64 " bytes) of %s, for %s: %s",
+                mt_format_bytes(answer->refusal.mark.value, asked), answer->refusal.mark.value, label->category,
+                label->op, label->role);
+    if (label->dtype[0] != '\0')
+        mt_text_add(&line, ", %s", label->dtype);
+    if (label->shape[0] != '\0')
+        mt_text_add(&line, " (%s)", label->shape);
+    mt_print_line(&line);
+}
+
+static void print_where(const struct mt_oom_answer *answer)
+{
+    const struct mt_label_row *label = label_of(answer);
+    char step[MT_BYTES_TEXT];
+    struct mt_text line = {0};
+    const char *span = label->span[0] != '\0' ? label->span : answer->refusal.mark.span;
+    mt_text_add(&line, "%s%s%sin %s", span[0] != '\0' ? "at " : "", span, span[0] != '\0' ? ", " : "", label->phase);
+    if (answer->step != MT_NO_STEP)
+        mt_text_add(&line, " of %s", mt_format_step(answer->step, step));
+    mt_text_add(&line, ". ");
+    if (answer->refusal.alike == 0)
+        mt_text_add(&line, "It was the first such request");
+    else
+        mt_text_add(&line, "%" PRIu64 " such request%s had been met", answer->refusal.alike,
+                    answer->refusal.alike == 1 ? "" : "s");
+    if (!answer->material.is_whole)
+        mt_text_add(&line, " since step %" PRId64, answer->material.first_step);
+    mt_text_add(&line, ".");
+    mt_print_line(&line);
+}
+
+static void add_given_back(const struct mt_refusal *refusal, struct mt_text *out)
+{
+    char size[MT_BYTES_TEXT];
+    if (refusal->given_back_segments == 0)
+        mt_text_add(out, "no segment was idle, so nothing could be given back");
+    else
+        mt_text_add(out, "after %" PRIu64 " idle segment%s of %s %s given back, in vain", refusal->given_back_segments,
+                    refusal->given_back_segments == 1 ? "" : "s", mt_format_bytes(refusal->given_back_bytes, size),
+                    refusal->given_back_segments == 1 ? "was" : "were");
+}
+
+static void add_holes(const struct mt_refusal *refusal, struct mt_text *out)
+{
+    char size[MT_BYTES_TEXT];
+    mt_text_add(out, "free between blocks, in %" PRIu64 " hole%s", refusal->hole_count,
+                refusal->hole_count == 1 ? "" : "s");
+    if (refusal->hole_count > 0)
+        mt_text_add(out, ", the largest of %s", mt_format_bytes(refusal->largest_hole_bytes, size));
+}
+
+/* A line of the table of memory. */
+struct memory_line {
+    const char *name;
+    uint64_t bytes;
+    const char *meaning;
+};
+
+static const struct mt_field memory_fields[] = {
+    MT_SHOWN(TEXT, const char *, struct memory_line, name, "name", "memory"),
+    MT_SHOWN(BYTES, uint64_t, struct memory_line, bytes, "size", "size"),
+    MT_SHOWN(COUNT, uint64_t, struct memory_line, bytes, "bytes", "bytes"),
+    MT_SHOWN(TEXT, const char *, struct memory_line, meaning, "meaning", ""),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type memory_type = MT_ROW_TYPE(struct memory_line, memory_fields);
+
+static void print_memory(const struct mt_oom_answer *answer)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    struct mt_text given_back = {0}, holes = {0};
+    assert(refusal->reserved_bytes == refusal->allocated_bytes + refusal->hole_bytes);
+    add_given_back(refusal, &given_back);
+    add_holes(refusal, &holes);
+    const struct {
+        bool is_shown;
+        struct memory_line line;
+    } lines[] = {
+        {knows_capacity(answer), {"capacity", refusal->capacity_bytes, ""}},
+        {true, {"reserved", refusal->reserved_bytes, mt_text_get(&given_back)}},
+        {true, {"  live", refusal->allocated_bytes, ""}},
+        {true, {"  holes", refusal->hole_bytes, mt_text_get(&holes)}},
+        {knows_capacity(answer), {"not reserved", mt_refusal_left(refusal), ""}},
+        {true,
+         {"needed", refusal->needed_bytes,
+          refusal->grows ? "by so much a segment would have grown, since no hole served"
+                         : "a new segment, since no hole served"}},
+        {refusal->short_bytes > 0, {"short", refusal->short_bytes, "needed, less what is not reserved"}},
+    };
+    struct memory_line shown[sizeof lines / sizeof lines[0]];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (lines[i].is_shown)
+            shown[count++] = lines[i].line;
+    putchar('\n');
+    mt_rows_print(&memory_type, "name size bytes meaning", NULL, shown, count);
+    mt_text_release(&given_back);
+    mt_text_release(&holes);
+}
+
+/* Prints the sentence that tells if too few bytes were free, or none in one piece. */
+static void print_verdict(const struct mt_oom_answer *answer)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
+             needed = refusal->need.block_bytes;
+    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
+    if (!knows_capacity(answer))
+        puts("\nThe trace does not say how much memory the device has.");
+    else if (refusal->short_bytes == 0)
+        printf("\nThe device refused %s though %s were not reserved: others held a part, such as CUDA's context.\n",
+               mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
+    else if (left >= needed)
+        printf("\n%s are not reserved, enough for it, but for its size the policy takes %s.\n",
+               mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
+    else if (all >= needed)
+        printf("\n%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.\n",
+               mt_format_bytes(all, first),
+               mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, second));
+    else
+        printf("\nMemory is full: even in one piece, the %s that are free would be %s too few.\n",
+               mt_format_bytes(all, first), mt_format_bytes(needed - all, second));
+}
+
+static void print_need_of_run(const struct mt_oom_answer *answer)
+{
+    const struct mt_fit *fit = &answer->fit.fit;
+    char needs[MT_BYTES_TEXT], more[MT_BYTES_TEXT];
+    if (!answer->is_simulated)
+        return;
+    assert(!fit->fits && fit->enough_bytes > fit->capacity_bytes);
+    printf("Simulated to its end, the run as it is needs %s, %s more than there is.\n",
+           mt_format_bytes(fit->enough_bytes, needs), mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), more));
+    if (answer->smallest_card != NULL)
+        printf("No change that was simulated makes it fit; the smallest of the known cards that it fits is sim:%s.\n",
+               answer->smallest_card);
+}
+
+/* Live blocks of one kind, as a table has them. */
+struct live_line {
+    struct mt_text name;
+    uint64_t bytes, blocks;
+    double share;
+};
+
+static const struct mt_field live_fields[] = {
+    MT_SHOWN(TEXT, char *, struct live_line, name.data, "category", "live, by category"),
+    MT_SHOWN(TEXT, char *, struct live_line, name.data, "place", "live, by place"),
+    MT_SHOWN(BYTES, uint64_t, struct live_line, bytes, "bytes", "allocated"),
+    MT_SHOWN(SHARE, double, struct live_line, share, "share", "share"),
+    MT_SHOWN(COUNT, uint64_t, struct live_line, blocks, "blocks", "blocks"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type live_type = MT_ROW_TYPE(struct live_line, live_fields);
+
+/* Prints up to SHARE_ROWS rows, the last of which is the sum of the others. */
+static void print_shares(const struct mt_oom_answer *answer, const struct mt_oom_shares *shares, const char *fields)
+{
+    enum { SHARE_ROWS = 6 };
+    struct live_line lines[SHARE_ROWS] = {{{0}, 0, 0, 0}};
+    size_t named = shares->count <= SHARE_ROWS ? shares->count : SHARE_ROWS - 1;
+    size_t count = shares->count <= SHARE_ROWS ? shares->count : SHARE_ROWS;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < shares->count; i++) {
+        const struct mt_oom_share *share = &shares->items[i];
+        struct live_line *line = &lines[i < named ? i : named];
+        if (i < named)
+            mt_text_add(&line->name, "%s%s%s", share->category, share->place[0] != '\0' ? " at " : "", share->place);
+        else if (i == named)
+            mt_text_add(&line->name, "(%zu others)", shares->count - named);
+        line->bytes += share->allocated_bytes;
+        line->blocks += share->blocks;
+        line->share = (double)line->bytes / (double)answer->refusal.allocated_bytes;
+        sum += share->allocated_bytes;
+    }
+    assert(sum == answer->refusal.allocated_bytes);
+    (void)sum;
+    putchar('\n');
+    mt_rows_print(&live_type, fields, NULL, lines, count);
+    for (size_t i = 0; i < count; i++)
+        mt_text_release(&lines[i].name);
+}
+
+static void print_live(const struct mt_oom_answer *answer)
+{
+    if (answer->categories.count == 0) {
+        puts("\nNothing was live.");
+        return;
+    }
+    print_shares(answer, &answer->categories, "category bytes share blocks");
+    print_shares(answer, &answer->places, "place bytes share blocks");
+}
+
+/* Prints the changes, and under them the command or the hint of each. */
+static void print_changes(const struct mt_oom_row *row)
+{
+    putchar('\n');
+    mt_rows_print(&mt_oom_change_type, "number change proof reserved_bytes room_bytes", NULL, row->changes,
+                  row->change_count);
+    for (size_t i = 0; i < row->change_count; i++) {
+        const struct mt_oom_change_row *change = &row->changes[i];
+        assert(change->number == (int64_t)i + 1);
+        printf("%zu. ", i + 1);
+        mt_print_name(mt_text_get(change->command.length > 0 ? &change->command : &change->hint));
+        putchar('\n');
+    }
+}
+
+static bool has_proof(const struct mt_oom_answer *answer, mt_oom_proof proof)
+{
+    for (size_t i = 0; i < answer->change_count; i++)
+        if (answer->changes[i].proof == proof)
+            return true;
+    return false;
+}
+
+static void print_proofs(const struct mt_oom_answer *answer)
+{
+    putchar('\n');
+    if (has_proof(answer, MT_PROOF_SIMULATION))
+        printf("Simulation: the whole run with the change, on %s, ran to its end.\n", answer->simulated_device);
+    if (has_proof(answer, MT_PROOF_REPLAY))
+        puts("Replay: the run up to this request with the change, and the request was met; what the rest of the step\n"
+             "would have asked for is not known.");
+}
+
+/* Prints the changes that were simulated in vain, and the bytes that each lacks. */
+static void print_in_vain(const struct mt_oom_answer *answer)
+{
+    struct mt_text line = {0};
+    char size[MT_BYTES_TEXT];
+    for (size_t i = 0; i < answer->fit.single_count; i++) {
+        const struct mt_fit_remedy *remedy = &answer->fit.single[i];
+        if (remedy->fit.fits)
+            continue;
+        mt_text_add(&line, line.length == 0 ? "Simulated too, and not enough: " : ", ");
+        mt_fit_remedy_add_changes(remedy, &line);
+        mt_text_add(&line, " (%s short)", mt_format_bytes((uint64_t)-mt_fit_room_bytes(&remedy->fit), size));
+    }
+    if (line.length > 0)
+        mt_print_line(&line);
+}
+
+/* Prints the bytes that would have to go, where no change that was tried suffices. */
+static void print_nothing_suffices(const struct mt_oom_answer *answer)
+{
+    char size[MT_BYTES_TEXT];
+    printf("\nNo change that was tried would have sufficed: ");
+    if (answer->refusal.short_bytes > 0)
+        printf("at least %s of what was live would have to go.\n", mt_format_bytes(answer->refusal.short_bytes, size));
+    else
+        puts("what others held of the device may have to go.");
+}
+
+static void print_notes(const struct mt_oom_answer *answer)
+{
+    char limit[MT_BYTES_TEXT];
+    if (answer->is_ours && !answer->is_simulated)
+        printf("Simulated on %s, the run as it is does not run out of memory: changes to it were not simulated.\n",
+               answer->simulated_device);
+    if (!answer->replayed.is_reproduced)
+        puts("A replay does not run out of memory where the run did: changes were not replayed.");
+    if (knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
+        printf("Changes had to do with the %s that the run held when it asked: others held the rest.\n",
+               mt_format_bytes(answer->limit_bytes, limit));
+}
+
+static void print_answer(const struct mt_oom_answer *answer)
+{
+    struct mt_oom_row row;
+    mt_oom_row_create(answer, &row);
+    mt_question_print_title(answer->question);
+    print_what(answer);
+    print_where(answer);
+    print_memory(answer);
+    print_verdict(answer);
+    print_need_of_run(answer);
+    putchar('\n');
+    if (row.hole_count > 0)
+        mt_rows_print(&mt_oom_hole_type, "segments count bytes largest_bytes why", "bytes count", row.holes,
+                      row.hole_count);
+    print_live(answer);
+    if (row.change_count > 0) {
+        print_changes(&row);
+        print_proofs(answer);
+    } else {
+        print_nothing_suffices(answer);
+    }
+    print_in_vain(answer);
+    print_notes(answer);
+    mt_oom_row_release(&row);
+}
 
 static const struct mt_option options[] = {MT_TRACE_OPTIONS};
 
@@ -22,7 +336,7 @@ static mt_status run_oom(const void *given)
                      " --device sim:24GiB tells whether this one fits another device",
                      question.run->id);
     if (status == MT_OK)
-        (asked->json ? mt_oom_answer_print_json : mt_oom_answer_print)(&answer);
+        asked->json ? mt_json_print(mt_oom_json(&answer)) : print_answer(&answer);
     mt_oom_answer_release(&answer);
     mt_question_close(&question);
     return status;
@@ -46,7 +360,7 @@ const struct mt_command mt_command_oom = {
     .examples = "  memtrace run --device sim:2GiB --model small || memtrace oom\n"
                 "  memtrace oom --json | jq -r '.changes[0].command'\n",
     .options = options,
-    .defaults = &(const struct mt_trace_options){.trace = MT_DEFAULT_TRACE},
-    .options_bytes = sizeof(struct mt_trace_options),
+    MT_OPTIONS_OF(struct mt_trace_options, .trace = MT_DEFAULT_TRACE),
+    .answer = &mt_oom_type,
     .run = run_oom,
 };

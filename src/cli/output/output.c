@@ -177,6 +177,13 @@ void mt_print_name(const char *name)
     mt_text_release(&visible);
 }
 
+void mt_print_line(struct mt_text *line)
+{
+    mt_print_name(mt_text_get(line));
+    putchar('\n');
+    mt_text_release(line);
+}
+
 void mt_print_parameter_count(uint64_t count)
 {
     if (count >= 1000000000)

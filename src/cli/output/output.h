@@ -64,6 +64,9 @@ mt_status mt_fail_writing_hint(mt_status status, const char *untraced);
 /* Prints a name, on a terminal with its control characters escaped. */
 void mt_print_name(const char *name);
 
+/* Prints a text as mt_print_name does, ends the line, and releases the text. */
+void mt_print_line(struct mt_text *line);
+
 /* Prints "3.41 billion parameters"; a count under a million is printed in full. */
 void mt_print_parameter_count(uint64_t count);
 

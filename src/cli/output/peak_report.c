@@ -49,23 +49,23 @@ static const struct mt_row_type share_type = MT_ROW_TYPE(struct mt_peak_share, s
 #define ROW struct mt_peak_row
 static const struct mt_field moment_fields[] = {
     MT_BYTES(ROW, bytes, "bytes", NULL, NULL),
-    MT_STEP(ROW, step, "step", NULL, "null before the first"),
+    MT_STEP(ROW, step, "step", NULL, NULL),
     MT_TEXT(ROW, phase, "phase", NULL, NULL),
-    MT_TEXT(ROW, span, "span", NULL, "the module that was running"),
+    MT_TEXT(ROW, span, "span", NULL, NULL),
     MT_NANOSECONDS(ROW, time_ns, "time_ns", NULL, "since the run began, by the device's clock"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type moment_type = MT_ROW_TYPE(ROW, moment_fields);
 static const struct mt_field live_fields[] = {
     MT_FIELDS_OF(&moment_type),
-    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "the largest first; they add up to `bytes`"),
+    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "add up to `bytes`"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type live_type = MT_ROW_TYPE(ROW, live_fields);
 static const struct mt_field reserved_fields[] = {
     MT_FIELDS_OF(&moment_type),
     MT_BYTES(ROW, cached_bytes, "cached_bytes", NULL, "segments' bytes that no block held"),
-    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "with `cached_bytes` they add up to `bytes`"),
+    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "with `cached_bytes` add up to `bytes`"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type reserved_type = MT_ROW_TYPE(ROW, reserved_fields);

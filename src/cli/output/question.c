@@ -82,9 +82,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
     if (options->run != NULL)
         return mt_question_open(options, out);
     *out = (struct mt_question){0};
-    mt_status status = mt_trace_open_to_ask(options->trace, &out->trace);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_open_to_ask(options->trace, &out->trace));
     out->run = find_newest(out->trace, state);
     if (out->run != NULL) {
         note_state(out->run);

@@ -7,24 +7,26 @@ static const char introduction[] =
     "# The JSON of the command line\n"
     "\n"
     "Every command that prints data takes `--json`. The answer is one object on stdout; notes and progress stay on\n"
-    "stderr. Its `schema` names what it is, and grows a number when a field changes its meaning or goes away; new "
-    "fields\n"
-    "may come at any time. Bytes are integers. A type with `?` may be null: what is not known is never 0.\n"
+    "stderr. `schema` names the answer, and grows a number when a field changes its meaning or goes away; new fields "
+    "may\n"
+    "come at any time. Bytes, nanoseconds and counts are integers. `x[]` is a list; `x?` may be null: what is not "
+    "known\n"
+    "is never 0.\n"
     "\n"
     "An answer about one run begins with\n"
     "\n"
-    "- `schema`: `memtrace.COMMAND/1`\n"
-    "- `run` integer: its number in the trace\n"
-    "- `name` text?: of `--name`\n"
-    "- `state` text: `running`, `done`, `failed`, `oom` or `interrupted`\n"
-    "- `device` text: `sim:h200`, `cpu`, …\n"
+    "```\n"
+    "schema                    memtrace.COMMAND/1\n"
+    "run                       its number in the trace\n"
+    "name?                     of --name\n"
+    "state                     running, done, failed, oom or interrupted\n"
+    "device                    sim:h200, cpu, …\n"
+    "```\n"
     "\n"
-    "The words are those of the [terms](terms.md), [categories](categories.md) and [tables](schema.md) of a trace. "
-    "Steps\n"
-    "count from 0; what precedes the first has step null, and what lies between two counts with the earlier one.\n"
-    "`memtrace help` lists the exit codes; where 1 is an answer, `memtrace help COMMAND` says so.\n"
-    "\n"
-    "`memtrace help --json-fields` prints this page.\n";
+    "[Terms](terms.md), [categories](categories.md) and the [tables](schema.md) of a trace explain the words. Steps "
+    "count\n"
+    "from 0; what precedes the first has step null, and what lies between two counts with the earlier one. Exit codes\n"
+    "are those of `memtrace help`. `memtrace help --json-fields` prints this page.\n";
 
 /* Words about an answer, before its fields. */
 static const struct remark {
@@ -59,7 +61,7 @@ static const struct remark {
 };
 
 /* The types that the page has described, so that none is described twice. */
-enum { MOST_TYPES = 128, DEEPEST = 8 };
+enum { MOST_TYPES = 128, DEEPEST = 8, MEANING_COLUMN = 26 };
 struct page {
     struct mt_text *out;
     const struct mt_command *command; /* that is being described */
@@ -87,11 +89,11 @@ static void add_seen(struct page *page, const struct mt_row_type *type, const st
     page->seen[page->seen_count++] = (struct seen){type, command, field};
 }
 
-/* Adds "`by_category`", "`oom` of steps" or "peak". */
+/* Adds "by_category", "oom of steps" or "peak". */
 static void add_place(const struct page *page, const struct seen *seen)
 {
     if (seen->field != NULL)
-        mt_text_add(page->out, "`%s`", seen->field);
+        mt_text_add(page->out, "%s", seen->field);
     if (seen->field == NULL || seen->command != page->command)
         mt_text_add(page->out, "%s%s", seen->field != NULL ? " of " : "", seen->command->name);
 }
@@ -99,22 +101,44 @@ static void add_place(const struct page *page, const struct seen *seen)
 /* True if one line can tell both fields. */
 static bool is_alike(const struct mt_field *a, const struct mt_field *b)
 {
-    return b->name != NULL && !b->is_shown_only && a->of == b->of && a->meaning == NULL && b->meaning == NULL &&
-           strcmp(mt_field_json_type(a), mt_field_json_type(b)) == 0;
+    return b->name != NULL && b->name[0] != '\0' && !b->is_shown_only && a->of == b->of && a->meaning == NULL &&
+           b->meaning == NULL;
 }
 
-/* Adds "- `op`, `phase` text: in which …" without its end, and returns the last field that it tells. */
+/* Adds "rows[]", or "step?" of a field that may be null. */
+static void add_name(const struct mt_field *field, struct mt_text *out)
+{
+    const char *type = mt_field_json_type(field);
+    bool is_list = strncmp(type, "list", strlen("list")) == 0;
+    mt_text_add(out, "%s%s%s", field->name[0] != '\0' ? field->name : "…", is_list ? "[]" : "",
+                strchr(type, '?') != NULL ? "?" : "");
+}
+
+/* Adds words without their backquotes. */
+static void add_meaning(struct page *page, const char *meaning)
+{
+    for (; *meaning != '\0'; meaning++)
+        if (*meaning != '`')
+            mt_text_add(page->out, "%c", *meaning);
+}
+
+/* Adds "op, phase?     in which …" without its end, and returns the last field that it tells. */
 static const struct mt_field *add_names(struct page *page, const struct mt_field *field, int depth)
 {
-    const char *type = field->kind == MT_FIELD_VALUE ? "" : mt_field_json_type(field);
-    mt_text_add(page->out, "%*s- ", 2 * depth, "");
-    if (field->name[0] != '\0')
-        mt_text_add(page->out, "`%s`", field->name);
-    for (; is_alike(field, field + 1); field++)
-        mt_text_add(page->out, ", `%s`", field[1].name);
-    mt_text_add(page->out, "%s%s", type[0] != '\0' ? " " : "", type);
+    struct mt_text names = {0};
+    mt_text_add(&names, "%*s", 2 * depth, "");
+    add_name(field, &names);
+    for (; is_alike(field, field + 1); field++) {
+        mt_text_add(&names, ", ");
+        add_name(field + 1, &names);
+    }
     if (field->meaning != NULL)
-        mt_text_add(page->out, "%s%s", field->name[0] != '\0' ? ": " : "", field->meaning);
+        mt_text_add(page->out, "%-*s ", MEANING_COLUMN - 1, names.data);
+    else
+        mt_text_add(page->out, "%s", names.data);
+    if (field->meaning != NULL)
+        add_meaning(page, field->meaning);
+    mt_text_release(&names);
     return field;
 }
 
@@ -150,7 +174,7 @@ static void add_part(struct page *page, const struct mt_field *part, int depth)
     }
     while (last[1].name != NULL && !last[1].is_shown_only)
         last++;
-    mt_text_add(page->out, "%*s- `%s` to `%s` as of ", 2 * depth, "", part->of->fields->name, last->name);
+    mt_text_add(page->out, "%*s%s to %s, as of ", 2 * depth, "", part->of->fields->name, last->name);
     add_place(page, seen);
     mt_text_add(page->out, "\n");
 }
@@ -193,7 +217,9 @@ static void add_answer(struct page *page, const struct mt_command *command)
     if (command->answer == NULL)
         return;
     page->command = command;
+    mt_text_add(page->out, "```\n");
     add_fields(page, command->answer, 0);
+    mt_text_add(page->out, "```\n");
 }
 
 void mt_json_page_add(const struct mt_command *command, struct mt_text *out)

@@ -72,9 +72,7 @@ static mt_status find_trace(const char *trace, struct recording *recording)
 {
     char folder[PATH_MAX];
     struct mt_text path = {0};
-    mt_status status = mt_trace_file_check_writing(trace);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_file_check_writing(trace));
     if (trace[0] != '/' && getcwd(folder, sizeof folder) == NULL)
         return mt_fail(MT_FAILED, "can't find out the current folder: %s", strerror(errno));
     if (trace[0] != '/')
@@ -131,15 +129,10 @@ static mt_status check_environment(void)
 
 static mt_status prepare(const struct record_options *record, struct recording *recording)
 {
-    mt_status status = check_environment();
-    if (status == MT_OK)
-        status = find_trace(record->trace, recording);
-    if (status == MT_OK)
-        status = find_library(recording);
-    if (status == MT_OK)
-        status = make_answers(recording);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_environment());
+    MT_TRY(find_trace(record->trace, recording));
+    MT_TRY(find_library(recording));
+    MT_TRY(make_answers(recording));
     const struct mt_record_request request = {.trace = recording->trace_path,
                                               .answers = recording->answers,
                                               .name = record->name,
@@ -182,11 +175,8 @@ static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt
     const struct mt_run *run;
     uint64_t peak_bytes;
     char bytes[MT_BYTES_TEXT];
-    mt_status status = mt_trace_find_numbered(trace, number, &run);
-    if (status == MT_OK)
-        status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_find_numbered(trace, number, &run));
+    MT_TRY(mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes));
     mt_text_add(out, "peak %s", mt_format_bytes(peak_bytes, bytes));
     if (!mt_run_is(run, MT_RUN_DONE))
         mt_text_add(out, " (%s)", run->state);

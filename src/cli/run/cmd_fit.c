@@ -63,12 +63,9 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
 /* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
-    mt_status status = mt_trace_open_to_ask(fit->run.trace, &asked->trace);
-    if (status == MT_OK)
-        status = mt_trace_find_run(asked->trace, fit->which, &asked->run);
-    if (status != MT_OK)
-        return status;
-    status = mt_run_plan_of_run(asked->trace, asked->run, &asked->plan);
+    MT_TRY(mt_trace_open_to_ask(fit->run.trace, &asked->trace));
+    MT_TRY(mt_trace_find_run(asked->trace, fit->which, &asked->run));
+    mt_status status = mt_run_plan_of_run(asked->trace, asked->run, &asked->plan);
     if (status == MT_USAGE)
         return mt_fail(status, "%s; describe it by options of memtrace run, such as --model small", mt_last_error());
     return status == MT_OK ? choose_traced_device(fit, asked) : status;
@@ -100,9 +97,7 @@ static mt_status answer(const struct fit_options *fit, struct asked *asked)
     asked->plan.device = asked->device.simulated;
     const struct mt_fit_question question = {&asked->plan, asked->run, &asked->device};
     struct mt_fit_answer found;
-    mt_status status = mt_fit_find(&asked->plan, asked->device.card_reserve_bytes, &found);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_fit_find(&asked->plan, asked->device.card_reserve_bytes, &found));
     mt_fit_report(&question, &found, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     return found.fit.fits ? MT_OK : fail_short(asked, &found.fit);
 }

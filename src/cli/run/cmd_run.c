@@ -39,12 +39,9 @@ static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_r
     *out = (struct findings){.peaks = mt_run_peaks_of_stats(&result->stats)};
     if (plan->trace == NULL)
         return MT_OK;
-    mt_status status = mt_trace_open(plan->trace, &out->question.trace);
-    if (status == MT_OK)
-        status = mt_trace_find_numbered(out->question.trace, result->run, &out->question.run);
-    if (status == MT_OK)
-        status = mt_run_peaks_load(&out->question, &out->peaks);
-    return status;
+    MT_TRY(mt_trace_open(plan->trace, &out->question.trace));
+    MT_TRY(mt_trace_find_numbered(out->question.trace, result->run, &out->question.run));
+    return mt_run_peaks_load(&out->question, &out->peaks);
 }
 
 static void findings_release(struct findings *findings)
@@ -74,10 +71,10 @@ static const struct mt_row_type plan_type = MT_ROW_TYPE(struct mt_run_result, pl
 
 #define ROW struct run_answer
 static const struct mt_field answer_fields[] = {
-    MT_POSITIVE(ROW, run, "run", NULL, "null with `--no-trace`"),
+    MT_POSITIVE(ROW, run, "run", NULL, NULL),
     MT_TEXT(ROW, name, "name", NULL, NULL),
-    MT_TEXT(ROW, trace, "trace", NULL, "the file"),
-    MT_TEXT(ROW, state, "state", NULL, "`done`, `oom` or `failed`"),
+    MT_TEXT(ROW, trace, "trace", NULL, NULL),
+    MT_TEXT(ROW, state, "state", NULL, NULL),
     MT_TEXT(ROW, device, "device", NULL, NULL),
     MT_VALUE(ROW, losses, "losses", NULL, "a number a step, warm-up included; null where none was computed"),
     MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
@@ -280,13 +277,10 @@ static mt_status run_run(const void *given)
 {
     const struct mt_run_options *run = given;
     struct mt_run_plan plan;
-    mt_status status = mt_run_options_plan(run, &plan);
-    if (status == MT_OK)
-        status = check_data(&plan);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_run_options_plan(run, &plan));
+    MT_TRY(check_data(&plan));
     struct mt_run_result result;
-    status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
+    mt_status status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
     if (status == MT_OK)
         status = report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)

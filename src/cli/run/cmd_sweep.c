@@ -105,9 +105,7 @@ static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid
 {
     const char *spelling = sweep->run.device != NULL ? sweep->run.device : MT_DEVICE_AUTO;
     struct mt_device *device;
-    mt_status status = mt_told_device_open(spelling, &device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_told_device_open(spelling, &device));
     if (strcmp(spelling, MT_DEVICE_AUTO) == 0)
         spelling = mt_device_kind(device);
     bool watches = sweep->run.kernels && mt_device_watch_kernels(device) == MT_OK;
@@ -117,7 +115,7 @@ static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid
         grid->cells[i].plan.device = spelling;
         grid->cells[i].plan.watches_kernels = watches;
     }
-    status = find_cells(sweep, grid, device, results);
+    mt_status status = find_cells(sweep, grid, device, results);
     mt_device_close(device);
     return status;
 }

@@ -9,32 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Adds the option that makes the change, as the remedy's plan has it. */
-static void add_change(const struct mt_run_plan *plan, mt_setting change, struct mt_text *out)
-{
-    char option[MT_OPTION_TEXT_BYTES];
-    mt_text_add(out, "%s ", mt_run_option_spell(change, option));
-    mt_setting_format(change, plan, out);
-    if (change != MT_SETTING_IMPL || !plan->config.autocast)
-        return;
-    mt_text_add(out, " ");
-    add_change(plan, MT_SETTING_WEIGHT_CAST, out);
-}
-
-void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out)
-{
-    mt_setting settings[MT_SETTING_COUNT];
-    size_t count = mt_settings_in_order(MT_ORDER_OF_CHANGES, settings);
-    const char *before = "";
-    for (size_t i = 0; i < count; i++) {
-        if (!remedy->changes.has[settings[i]])
-            continue;
-        mt_text_add(out, "%s", before);
-        add_change(&remedy->plan, settings[i], out);
-        before = " ";
-    }
-}
-
 /* A run on the device, as the answer has it. */
 struct fitted {
     struct mt_fit fit;
@@ -43,12 +17,10 @@ struct fitted {
 
 static const struct mt_field fitted_fields[] = {
     MT_FLAG(struct fitted, fit.fits, "fits", "fits", NULL),
-    MT_SOME_BYTES(struct fitted, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak; null if it does not fit"),
-    MT_SOME_BYTES(struct fitted, fit.enough_bytes, "enough_bytes", "would do",
-                  "a capacity that suffices, where 2 MiB less does not; null if it fits"),
+    MT_SOME_BYTES(struct fitted, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak"),
+    MT_SOME_BYTES(struct fitted, fit.enough_bytes, "enough_bytes", "would do", "that suffice, where 2 MiB less do not"),
     MT_DIFFERENCE(struct fitted, room_bytes, "room_bytes", "room", "capacity less the one of the two that there is"),
-    MT_BYTES(struct fitted, fit.unlimited_bytes, "unlimited_bytes", NULL,
-             "the peak with unlimited memory; above the capacity, the run fits only by giving cached segments back"),
+    MT_BYTES(struct fitted, fit.unlimited_bytes, "unlimited_bytes", NULL, "the peak with unlimited memory"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type fitted_type = MT_ROW_TYPE(struct fitted, fitted_fields);
@@ -116,12 +88,11 @@ static const struct mt_field answer_fields[] = {
     MT_PART(struct answer, fitted, &fitted_type),
     MT_ROWS(struct answer, single, single_count, "changes", &remedy_type,
             "single ones, the cheapest for the training first; empty if the run fits"),
-    MT_ROWS(struct answer, combined, combined_count, "combined", &remedy_type,
-            "where no single one suffices: the cheapest pair that fits, or the best pair and all that help"),
+    MT_ROWS(struct answer, combined, combined_count, "combined", &remedy_type, "where no single one suffices"),
     MT_ROWS(struct answer, gentler, gentler_count, "gentler", &remedy_type,
-            "one or none: where the remedy cuts the batch or the sequence, the least cut, with all that costs nothing"),
+            "one or none: the least cut of batch or sequence, with all that costs nothing"),
     MT_TEXT(struct answer, command, "command", NULL, "the run on that device"),
-    MT_TEXT(struct answer, best_command, "remedy", NULL, "the run with the least change that fits, or null"),
+    MT_TEXT(struct answer, best_command, "remedy", NULL, "the run with the least change that fits"),
     MT_ROW_OR_NULL(struct answer, found, "largest", &largest_type, "that fit with everything else as it is, or null"),
     MT_TEXT(struct answer, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
     MT_FIELDS_END,

@@ -15,9 +15,6 @@ struct mt_fit_question {
     const struct mt_fit_device *device;
 };
 
-/* Adds the options that make a remedy: "--zero-grad before-forward --batch 2". */
-void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out);
-
 /* Describes the answer in JSON. */
 extern const struct mt_row_type mt_fit_answer_type;
 

@@ -12,17 +12,6 @@ static const mt_option_kind option_kinds[] = {[MT_SETTING_IS_INTEGER] = MT_OPTIO
                                               [MT_SETTING_IS_SWITCH] = MT_OPTION_CHOICE,
                                               [MT_SETTING_IS_TEXT] = MT_OPTION_TEXT};
 
-const char *mt_run_option_spell(mt_setting setting, char out[MT_OPTION_TEXT_BYTES])
-{
-    int length = snprintf(out, MT_OPTION_TEXT_BYTES, "--%s", mt_setting_table[setting].name);
-    assert(length < MT_OPTION_TEXT_BYTES);
-    (void)length;
-    for (char *letter = out; *letter != '\0'; letter++)
-        if (*letter == '_')
-            *letter = '-';
-    return out;
-}
-
 /* Puts "off|bf16" into `out`, and returns it. */
 static const char *join_choices(const char *const *choices, char out[MT_OPTION_TEXT_BYTES])
 {
@@ -108,22 +97,4 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
     out->wants_grad_norms = run->json && !run->no_grad_norms;
     mt_status status = check_name(run->name);
     return status == MT_OK ? mt_run_plan_set(out, run->given) : status;
-}
-
-void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out)
-{
-    mt_setting settings[MT_SETTING_COUNT];
-    size_t count = mt_settings_in_order(MT_ORDER_OF_COMMAND, settings);
-    struct mt_text value = {0};
-    mt_text_add(out, "memtrace run");
-    for (size_t i = 0; i < count; i++) {
-        char option[MT_OPTION_TEXT_BYTES];
-        if (!mt_setting_is_told(settings[i], plan))
-            continue;
-        value.length = 0;
-        mt_setting_format_short(settings[i], plan, &value);
-        mt_text_add(out, " %s ", mt_run_option_spell(settings[i], option));
-        mt_text_add_shell_word(out, mt_text_get(&value));
-    }
-    mt_text_release(&value);
 }

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "model/settings.h"
+#include "words/run_words.h"
 
 #include <jansson.h>
 
@@ -26,9 +27,6 @@ struct mt_run_options {
 bool mt_run_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out);
 bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out);
 
-/* Puts the option of a setting into `out` and returns it: "--zero-grad" for "zero_grad". */
-const char *mt_run_option_spell(mt_setting setting, char out[MT_OPTION_TEXT_BYTES]);
-
 /* Returns the text of a setting's value as JSON, a number where the setting is one. */
 json_t *mt_run_setting_json(mt_setting setting, const char *value);
 
@@ -37,9 +35,5 @@ bool mt_run_options_given(const struct mt_run_options *options);
 
 /* Makes the plan that the options describe. Borrows their texts. Fails with MT_USAGE for a run that can't be made. */
 mt_status mt_run_options_plan(const struct mt_run_options *options, struct mt_run_plan *out);
-
-/* Adds the command that repeats the run, for a shell: "memtrace run --device … --model … …". It has the device,
- * the model, the sequence, the batch and the settings that are not usual. The name and the trace are left out. */
-void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out);
 
 #endif

@@ -26,19 +26,19 @@ struct row {
 };
 
 static const struct mt_field row_fields[] = {
-    MT_POSITIVE(struct row, result.run, "run", NULL, "null where it failed before it had a number"),
+    MT_POSITIVE(struct row, result.run, "run", NULL, NULL),
     MT_TEXT(struct row, name, "name", NULL, NULL),
     MT_TEXT(struct row, state, "state", NULL, NULL),
-    MT_FLAG(struct row, was_there, "was_there", NULL, "the trace had it already, so that it was not run"),
+    MT_FLAG(struct row, was_there, "was_there", NULL, "not run again"),
     MT_MEMBERS(
         struct row, axes,
         "the cell: `model`, `mode`, `autocast`, `attention`, `seq`, `batch`, `zero_grad`, `impl`, `weight_cast`, "
         "`checkpoint`, `optimizer_in_backward`, `alloc`; `seq` and `batch` are numbers"),
     MT_KNOWN(struct row, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
-    MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, "likewise"),
+    MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, NULL),
     MT_MS(struct row, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
     MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, NULL),
-    MT_FIELD(TEXT, char *, struct row, result.error, "error", NULL, "why it failed, or null"),
+    MT_FIELD(TEXT, char *, struct row, result.error, "error", NULL, NULL),
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
@@ -52,7 +52,7 @@ struct answer {
 };
 
 static const struct mt_field answer_fields[] = {
-    MT_TEXT(struct answer, trace, "trace", NULL, "the file"),
+    MT_TEXT(struct answer, trace, "trace", NULL, NULL),
     MT_COUNT(struct answer, done, "done", NULL, NULL),
     MT_COUNT(struct answer, oom, "oom", NULL, NULL),
     MT_COUNT(struct answer, failed, "failed", NULL, NULL),
@@ -96,15 +96,10 @@ static bool is_oom(const struct row *row)
 static mt_status load_run(struct mt_trace *trace, struct row *row)
 {
     uint64_t allocated, reserved;
-    mt_status status = mt_trace_find_numbered(trace, row->result.run, &row->run);
-    if (status == MT_OK)
-        status = mt_trace_steps(trace, row->run, &row->steps);
-    if (status == MT_OK)
-        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated);
-    if (status == MT_OK)
-        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_find_numbered(trace, row->result.run, &row->run));
+    MT_TRY(mt_trace_steps(trace, row->run, &row->steps));
+    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated));
+    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved));
     const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
     row->allocated_bytes = (int64_t)allocated;
     row->reserved_bytes = (int64_t)reserved;

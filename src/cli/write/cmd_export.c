@@ -120,9 +120,7 @@ static mt_status choose_format(struct export_options *export)
         return mt_fail(MT_USAGE, "--json and --format %s exclude each other", formats[export->format]);
     if (export->trace.json)
         export->format = FORMAT_JSON;
-    mt_status status = choose_by_name(export);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(choose_by_name(export));
     if (export->what == NOT_GIVEN)
         export->what = what_of_format(export->format);
     if (kind_of(export->what) == what_of_format(export->format))
@@ -179,9 +177,7 @@ static mt_status check_terminal(const struct export_options *export, const struc
 static mt_status write_run(const struct export_options *export, const struct mt_export_run *from,
                            struct mt_output_file *file)
 {
-    mt_status status = check_terminal(export, file);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_terminal(export, file));
     switch (export->format) {
     case FORMAT_TORCH:
         return mt_export_torch(from, file, MT_PLAIN_JSON);

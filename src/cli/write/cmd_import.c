@@ -1,7 +1,8 @@
 /* memtrace import: files of other programs as runs of a trace. */
 #include "base/clock.h"
 #include "cli/output/output.h"
-#include "cli/write/import_report.h"
+#include "cli/output/peak_report.h"
+#include "trace/import/import.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +31,264 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-static mt_status print_run(const struct import_options *import, struct mt_imported_run *imported,
+/* The run that was added. Borrows everything. */
+struct imported {
+    const struct mt_import_report *report;
+    const struct mt_question *question;
+    const struct mt_run_peaks *peaks;
+    const char *file, *trace;
+    double seconds; /* that the import took */
+};
+
+/* Headings are nouns, and meanings say what is wrong: "3 blocks whose free is missing". */
+static const struct mt_field contradiction_fields[] = {
+    MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "whose free is missing"),
+    MT_COUNT(struct mt_foreign_counts, unmapped_gives, "unmapped_blocks", "block", "whose memory was given back first"),
+    MT_COUNT(struct mt_foreign_counts, lost_unmaps, "lost_unmaps", "segment", "whose end is missing"),
+    MT_COUNT(struct mt_foreign_counts, unseen_unmaps, "unseen_unmaps", "end", "of segments that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, straddles, "straddling_blocks", "block", "across segments"),
+    MT_COUNT(struct mt_foreign_counts, refused, "refused", "event", "of no bytes, or beyond all addresses"),
+    MT_COUNT(struct mt_foreign_counts, times_back, "times_back", "time", "going back"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type contradictions_type = MT_ROW_TYPE(struct mt_foreign_counts, contradiction_fields);
+
+static const struct mt_field before_fields[] = {
+    MT_COUNT(struct mt_import_report, torch.before.blocks, "blocks", NULL, NULL),
+    MT_BYTES(struct mt_import_report, torch.before.requested_bytes, "requested_bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_report, torch.before.freed, "freed", NULL, "blocks that were freed later"),
+    MT_COUNT(struct mt_import_report, torch.before.recorded, "recorded", NULL,
+             "blocks that an earlier recording saw taken"),
+    MT_COUNT(struct mt_import_report, torch.before.segments, "segments", NULL, NULL),
+    MT_BYTES(struct mt_import_report, torch.before.reserved_bytes, "reserved_bytes", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type before_type = MT_ROW_TYPE(struct mt_import_report, before_fields);
+
+static const struct mt_field uncovered_fields[] = {
+    MT_FIELD(TEXT, char *, struct mt_import_uncovered, who, "who", NULL, NULL),
+    MT_BYTES(struct mt_import_uncovered, bytes, "bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_uncovered, blocks, "blocks", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type uncovered_type = MT_ROW_TYPE(struct mt_import_uncovered, uncovered_fields);
+
+/* The part of all blocks that rules give a category. */
+struct coverage {
+    uint64_t rules;
+    struct mt_import_coverage of;
+    const struct mt_import_uncovered *largest;
+    size_t count;
+};
+
+static const struct mt_field coverage_fields[] = {
+    MT_COUNT(struct coverage, rules, "rules", NULL, "that were asked"),
+    MT_BYTES(struct coverage, of.all_bytes, "bytes", NULL, "requested by all blocks"),
+    MT_BYTES(struct coverage, of.other_bytes, "bytes_without", NULL, "by those without a category"),
+    MT_COUNT(struct coverage, of.all_blocks, "blocks", NULL, NULL),
+    MT_COUNT(struct coverage, of.other_blocks, "blocks_without", NULL, NULL),
+    MT_ROWS(struct coverage, largest, count, "largest", &uncovered_type, "those without, by who asked for them"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type coverage_type = MT_ROW_TYPE(struct coverage, coverage_fields);
+
+struct answer {
+    const char *file, *trace;
+    double seconds;
+    struct mt_import_report report;
+    json_t *by_kind;
+    struct mt_run_peaks_answer peaks;
+    uint64_t rounding_bytes;
+    struct coverage coverage;
+};
+
+static const struct mt_field answer_fields[] = {
+    MT_TEXT(struct answer, file, "file", NULL, NULL),
+    MT_TEXT(struct answer, report.format, "format", NULL, NULL),
+    MT_TEXT(struct answer, trace, "trace", NULL, NULL),
+    MT_NUMBER(struct answer, seconds, "seconds", NULL, "that the import took"),
+    MT_COUNT(struct answer, report.entries, "events", NULL, "of the file about the device"),
+    MT_KNOWN(struct answer, report.device, "device", NULL, "of the file, instead of the run's"),
+    MT_COUNT(struct answer, report.elsewhere, "elsewhere", NULL,
+             "events of other devices or processes, which were left out"),
+    MT_VALUE(struct answer, by_kind, "by_kind", NULL, "the number of events by the file's word for them"),
+    MT_PART(struct answer, peaks, &mt_run_peaks_type),
+    MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
+    MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
+    MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
+            "the recording was full, and overwrote its oldest events"),
+    MT_ROW(struct answer, report.foreign, "contradictions", &contradictions_type, "in the file, which were mended"),
+    MT_ROW(struct answer, coverage, "categories", &coverage_type, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct answer, answer_fields);
+
+/* Returns the bytes that rounding added to the live blocks at the allocated peak. */
+static uint64_t rounding_at_peak(const struct mt_run_peaks *peaks)
+{
+    const struct mt_peak_row *peak = &peaks->of[MT_MEASURE_ALLOCATED];
+    uint64_t requested = 0;
+    for (size_t i = 0; i < peak->share_count; i++)
+        requested += peak->shares[i].requested_bytes;
+    return peak->bytes - requested;
+}
+
+static const struct mt_field count_fields[] = {
+    MT_SHOWN(TEXT, const char *, struct mt_import_count, what, "what", "came in"),
+    MT_SHOWN(COUNT, uint64_t, struct mt_import_count, count, "count", "events"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type count_type = MT_ROW_TYPE(struct mt_import_count, count_fields);
+
+static void print_entries(const struct mt_import_report *report)
+{
+    const struct mt_import_count total = {"total", report->entries};
+    struct mt_table *table = mt_table_of_rows(mt_output_screen(), &count_type, "what count", NULL);
+    for (size_t i = 0; i < report->count_count; i++)
+        if (report->counts[i].count > 0)
+            mt_table_add_rows(table, &report->counts[i], 1);
+    mt_table_add_rows(table, &total, 1);
+    mt_table_print(table);
+    mt_table_destroy(table);
+    putchar('\n');
+}
+
+static void print_sentence(struct mt_text *text)
+{
+    mt_print_wrapped(mt_text_get(text), 0);
+    mt_text_release(text);
+    *text = (struct mt_text){0};
+}
+
+static void add_count(struct mt_text *text, uint64_t count, const char *noun)
+{
+    mt_text_add(text, "%" PRIu64 " %s%s", count, noun, count == 1 ? "" : "s");
+}
+
+static void print_beginning(const struct mt_import_report *report)
+{
+    char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    const struct mt_torch_before *before = &report->torch.before;
+    if (report->entries == 0)
+        mt_text_add(&text, "No events were recorded, which torch.cuda.memory._record_memory_history() begins. ");
+    mt_text_add(&text, "Live before the first event: ");
+    add_count(&text, before->blocks, "block");
+    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_bytes, requested));
+    add_count(&text, before->segments, "segment");
+    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_bytes, reserved));
+    mt_text_add(&text, before->freed > 0 ? "; %" PRIu64 " of them were freed later." : ".", before->freed);
+    if (report->torch.lost_beginning)
+        mt_text_add(&text,
+                    " The beginning is lost: with %" PRIu64 " events the recording was full (max_entries), and "
+                    "overwrote its oldest; what came and went until then is not in the file.",
+                    report->entries);
+    else if (before->recorded > 0)
+        mt_text_add(&text, " An earlier recording saw %" PRIu64 " of them taken; its events are not in the file.",
+                    before->recorded);
+    print_sentence(&text);
+}
+
+/* Prints the device that was imported, if the file is about several. */
+static void print_device(const struct mt_import_report *report)
+{
+    struct mt_text text = {0};
+    if (report->elsewhere == 0)
+        return;
+    mt_text_add(&text, "That is device %" PRId64 " alone: ", report->device);
+    add_count(&text, report->elsewhere, "more event");
+    mt_text_add(&text, " of the file %s about other devices%s.", report->elsewhere == 1 ? "is" : "are",
+                report->kind == MT_IMPORT_NSYS ? " or processes" : ", which --device N imports");
+    print_sentence(&text);
+}
+
+static void print_contradictions(const struct mt_import_report *report)
+{
+    struct mt_text text = {0};
+    for (const struct mt_field *field = contradiction_fields; field->name != NULL; field++) {
+        uint64_t count = *(const uint64_t *)((const char *)&report->foreign + field->offset);
+        if (count == 0)
+            continue;
+        mt_text_add(&text, "%s", text.length > 0 ? ", " : "It contradicts itself, and was mended: ");
+        add_count(&text, count, field->heading);
+        mt_text_add(&text, " %s", field->meaning);
+    }
+    if (text.length > 0) {
+        mt_text_add(&text, ".");
+        print_sentence(&text);
+    }
+}
+
+static void print_rounding(const struct imported *imported)
+{
+    char added[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    mt_text_add(
+        &text,
+        "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
+        mt_format_bytes(rounding_at_peak(imported->peaks), added));
+    if (imported->report->torch.rounds_by_size)
+        mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
+    print_sentence(&text);
+}
+
+static void print_coverage(const struct mt_import_report *report)
+{
+    char size[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    mt_text_add(&text, "%s of all bytes have no category (%zu rules).",
+                mt_format_share((double)report->coverage.other_bytes, (double)report->coverage.all_bytes, size),
+                report->rule_count);
+    if (report->uncovered_count > 0)
+        mt_text_add(&text, " Rules of your own (--rules) could go by:");
+    print_sentence(&text);
+    for (size_t i = 0; i < report->uncovered_count; i++) {
+        const struct mt_import_uncovered *row = &report->uncovered[i];
+        printf("  %10s in %" PRIu64 " block%s  ", mt_format_bytes(row->bytes, size), row->blocks,
+               row->blocks == 1 ? " " : "s");
+        mt_print_name(row->who);
+        putchar('\n');
+    }
+}
+
+static void print_text(const struct imported *imported)
+{
+    printf("%s, read in %.2f s\n", imported->report->format, imported->seconds);
+    mt_question_print_title(imported->question);
+    print_entries(imported->report);
+    mt_run_peaks_print(imported->peaks);
+    putchar('\n');
+    if (imported->report->kind == MT_IMPORT_TORCH) {
+        print_rounding(imported);
+        print_beginning(imported->report);
+    }
+    print_device(imported->report);
+    print_contradictions(imported->report);
+    if (imported->report->kind != MT_IMPORT_OWN && imported->report->coverage.all_bytes > 0)
+        print_coverage(imported->report);
+}
+
+static void print_json(const struct imported *imported)
+{
+    const struct mt_import_report *report = imported->report;
+    json_t *by_kind = json_object();
+    for (size_t i = 0; i < report->count_count; i++)
+        json_object_set_new(by_kind, report->counts[i].what, json_integer((json_int_t)report->counts[i].count));
+    const struct answer answer = {
+        .file = imported->file,
+        .trace = imported->trace,
+        .seconds = imported->seconds,
+        .report = *report,
+        .by_kind = by_kind,
+        .peaks = mt_run_peaks_answer_of(imported->peaks),
+        .rounding_bytes = rounding_at_peak(imported->peaks),
+        .coverage = {report->rule_count, report->coverage, report->uncovered, report->uncovered_count}};
+    mt_question_print_json(imported->question, "import", &answer_type, &answer);
+    json_decref(by_kind);
+}
+
+static mt_status print_run(const struct import_options *import, struct imported *imported,
                            const struct mt_question *question)
 {
     struct mt_run_peaks peaks;
@@ -38,9 +296,9 @@ static mt_status print_run(const struct import_options *import, struct mt_import
     imported->question = question;
     imported->peaks = &peaks;
     if (status == MT_OK && import->json)
-        mt_import_print_json(imported);
+        print_json(imported);
     else if (status == MT_OK)
-        mt_import_print(imported);
+        print_text(imported);
     mt_run_peaks_release(&peaks);
     return status;
 }
@@ -52,8 +310,7 @@ static mt_status show_import(const struct import_options *import, const struct m
     struct mt_question question;
     snprintf(number, sizeof number, "%" PRId64, report->run);
     const struct mt_trace_options asked = {.trace = import->trace, .run = number};
-    struct mt_imported_run imported = {
-        .report = report, .file = import->file, .trace = import->trace, .seconds = seconds};
+    struct imported imported = {.report = report, .file = import->file, .trace = import->trace, .seconds = seconds};
     mt_status status = mt_question_open(&asked, &question);
     if (status != MT_OK)
         return status;
@@ -109,6 +366,6 @@ const struct mt_command mt_command_import = {
                 "  memtrace import snapshot.pickle --rules mine.rules\n",
     .options = options,
     MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .device = MT_IMPORT_ANY_DEVICE),
-    .answer = &mt_import_answer_type,
+    .answer = &answer_type,
     .run = run_import,
 };

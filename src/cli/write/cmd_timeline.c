@@ -47,11 +47,9 @@ static void tell_result(const char *path)
 static mt_status write_page(const struct mt_page_plan *plan, const char *path)
 {
     struct mt_output_file *file;
-    mt_status status = mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file));
     const struct mt_page_output output = {.context = file, .write = write_part};
-    status = mt_output_file_close(file, mt_page_write(plan, &output));
+    mt_status status = mt_output_file_close(file, mt_page_write(plan, &output));
     if (status == MT_OK)
         tell_result(path);
     return status;
@@ -68,11 +66,9 @@ static mt_status show_compared(const struct timeline_options *timeline, struct m
     struct mt_question compared;
     if (timeline->compared == NULL)
         return write_page(plan, timeline->output);
-    mt_status status = mt_question_open_named(timeline->trace.trace, timeline->compared, &compared);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_question_open_named(timeline->trace.trace, timeline->compared, &compared));
     add_source(&compared, timeline->trace.trace, plan);
-    status = write_page(plan, timeline->output);
+    mt_status status = write_page(plan, timeline->output);
     mt_question_close(&compared);
     return status;
 }
@@ -81,9 +77,7 @@ static mt_status ask_timeline(const struct mt_question *question, const void *gi
 {
     const struct timeline_options *timeline = given;
     struct mt_page_plan plan = {.program = "memtrace " MT_VERSION};
-    mt_status status = mt_output_file_check("-o", timeline->output, NULL);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_output_file_check("-o", timeline->output, NULL));
     add_source(question, timeline->trace.trace, &plan);
     return show_compared(timeline, &plan);
 }

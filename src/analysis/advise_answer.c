@@ -1,9 +1,10 @@
-#include "analysis/advise_simulated.h"
+#include "analysis/advise_answer.h"
 
 #include "analysis/run_settings.h"
 #include "device/device.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,11 +40,10 @@ static mt_status add_option(const struct mt_run_plan *plan, mt_setting change, s
     return mt_simulate(&option->remedy.plan, &option->simulation);
 }
 
-mt_status mt_simulated_advice_load(const struct mt_question *question, const struct mt_advice *advice,
-                                   struct mt_simulated_advice *out)
+static mt_status simulate(const struct mt_question *question, const struct mt_advice *advice,
+                          struct mt_simulated_advice *out)
 {
     struct mt_run_plan plan;
-    *out = (struct mt_simulated_advice){0};
     bool optimizer = has_hint(advice, MT_HINT_UPDATE_IN_BACKWARD), checkpoint = has_hint(advice, MT_HINT_CHECKPOINT);
     if (!optimizer && !checkpoint)
         return MT_OK;
@@ -58,4 +58,35 @@ mt_status mt_simulated_advice_load(const struct mt_question *question, const str
     if (status == MT_OK && checkpoint)
         status = add_option(&plan, MT_SETTING_CHECKPOINT, out);
     return status;
+}
+
+static mt_status load_peaks(struct mt_advice_answer *answer)
+{
+    const struct mt_question *question = answer->question;
+    mt_status status = MT_OK;
+    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++)
+        status = mt_trace_peak(question->trace, question->run, (mt_measure)i, &answer->peaks[i]);
+    return status;
+}
+
+mt_status mt_advice_answer_load(const struct mt_question *question, mt_advice_extent extent, size_t limit,
+                                struct mt_advice_answer *out)
+{
+    *out = (struct mt_advice_answer){.question = question};
+    if (question->run->event_count == 0)
+        return mt_fail(MT_USAGE, "run %" PRId64 " has no events: there is nothing to advise on", question->run->id);
+    mt_status status = mt_advice_material_load(question, &out->material);
+    if (status == MT_OK)
+        status = load_peaks(out);
+    if (status == MT_OK)
+        status = mt_advice_create(&out->material.input, extent, limit, &out->advice);
+    return status == MT_OK ? simulate(question, &out->advice, &out->simulated) : status;
+}
+
+void mt_advice_answer_release(struct mt_advice_answer *answer)
+{
+    mt_advice_release(&answer->advice);
+    mt_advice_material_release(&answer->material);
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        mt_peak_row_release(&answer->peaks[i]);
 }

@@ -1,0 +1,242 @@
+#include "cli/explain/diff_report.h"
+
+#include "base/memory.h"
+#include "cli/output/output.h"
+#include "words/diff_words.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SMALL_CAUSE_PART = 50 }; /* a cause below this part of the largest matters little */
+
+static const char side_letter[MT_SIDE_COUNT] = {[MT_SIDE_A] = 'A', [MT_SIDE_B] = 'B'};
+
+static uint64_t magnitude(int64_t bytes)
+{
+    return bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes;
+}
+
+/* Prints a sentence and releases it. Names of a trace are made visible before lines are broken. */
+static void print_sentence(struct mt_text *text, size_t indent)
+{
+    struct mt_text visible = {0};
+    mt_text_add_visible(&visible, mt_text_get(text));
+    mt_print_wrapped(mt_text_get(&visible), indent);
+    mt_text_release(&visible);
+    mt_text_release(text);
+}
+
+/* Prints "run 3 (baseline), sim:h200, done, 4 steps: peak in step 0, forward, at model.lm_head" */
+static void print_side(const struct mt_diff_answer *answer, mt_side which)
+{
+    const struct mt_run *run = answer->question[which].run;
+    const struct mt_diff_side *side = &answer->diff.side[which];
+    char step[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    mt_text_add(&text, "%c  run %" PRId64, side_letter[which], run->id);
+    if (run->name != NULL)
+        mt_text_add(&text, " (%s)", run->name);
+    mt_text_add(&text, ", %s, %s, %" PRId64 " step%s; allocated peak in %s", run->device, run->state, run->steps,
+                run->steps == 1 ? "" : "s", mt_format_step(side->step, step));
+    if (side->phase[0] != '\0')
+        mt_text_add(&text, ", %s", side->phase);
+    if (side->span[0] != '\0')
+        mt_text_add(&text, ", at %s", side->span);
+    print_sentence(&text, 3);
+}
+
+static void add_differences(const struct mt_settings_difference *changes, struct mt_text *out)
+{
+    if (changes->different_count == 0)
+        mt_text_add(out, "They differ in no setting that %s.",
+                    changes->unknown_count == 0 ? "could change memory" : "both tell of");
+    else
+        mt_text_add(out, "They differ in ");
+    for (size_t i = 0; i < changes->different_count; i++) {
+        mt_text_add(out, "%s", i > 0 ? "; " : "");
+        mt_setting_add_change(&changes->different[i], ": ", out);
+    }
+}
+
+static void print_changes(const struct mt_diff_answer *answer)
+{
+    struct mt_text text = {0};
+    add_differences(&answer->changes, &text);
+    print_sentence(&text, 0);
+}
+
+/* A line of the table of peaks. */
+struct peak_line {
+    const char *name;
+    uint64_t bytes[MT_SIDE_COUNT];
+    int64_t difference;
+    double percent;
+};
+
+#define ROW struct peak_line
+static const struct mt_field peak_fields[] = {
+    MT_SHOWN(TEXT, const char *, ROW, name, "name", "peak"),
+    MT_SHOWN(BYTES, uint64_t, ROW, bytes[MT_SIDE_A], "a", "A"),
+    MT_SHOWN(BYTES, uint64_t, ROW, bytes[MT_SIDE_B], "b", "B"),
+    MT_SHOWN(DIFFERENCE, int64_t, ROW, difference, "difference", "difference"),
+    MT_SHOWN(INTEGER, int64_t, ROW, difference, "bytes", "bytes"),
+    MT_SHOWN_AS(ROW, percent, "percent", "percent", "%+.1f %%"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type peak_type = MT_ROW_TYPE(struct peak_line, peak_fields);
+
+static struct peak_line peak_line_of(const char *name, uint64_t a, uint64_t b)
+{
+    return (struct peak_line){name, {a, b}, (int64_t)(b - a), mt_diff_percent(a, b)};
+}
+
+static void print_peaks(const struct mt_diff *diff)
+{
+    const struct mt_diff_side *a = &diff->side[MT_SIDE_A], *b = &diff->side[MT_SIDE_B];
+    const struct peak_line lines[] = {peak_line_of("allocated", a->allocated_bytes, b->allocated_bytes),
+                                      peak_line_of("reserved", a->reserved_bytes, b->reserved_bytes)};
+    putchar('\n');
+    mt_rows_print(&peak_type, "name a b difference bytes percent", "bytes percent", lines,
+                  sizeof lines / sizeof lines[0]);
+}
+
+/* Prints "  +6.30 GiB  weight casts …", and under it the evidence. */
+static void print_cause(const struct mt_diff *diff, const struct mt_diff_cause *cause)
+{
+    enum { BYTES_WIDTH = 13, INDENT = BYTES_WIDTH + 2 };
+    char text[MT_BYTES_TEXT];
+    struct mt_text title = {0}, evidence = {0};
+    mt_diff_cause_add_title(diff, cause, &title);
+    mt_diff_cause_add_evidence(diff, cause, &evidence);
+    const char *bold = mt_output_is_styled() ? "\033[1m" : "", *plain = mt_output_is_styled() ? "\033[0m" : "";
+    printf("%*s  %s", BYTES_WIDTH, mt_format_difference(cause->bytes, text), bold);
+    print_sentence(&title, INDENT);
+    printf("%s%*s", plain, INDENT, "");
+    print_sentence(&evidence, INDENT);
+}
+
+/* Prints the sum of the causes that are left out, so that the column still adds up. */
+static void print_small_causes(size_t count, int64_t bytes)
+{
+    char text[MT_BYTES_TEXT];
+    if (count > 0)
+        printf("%13s  %zu smaller cause%s (--all shows %s)\n", mt_format_difference(bytes, text), count,
+               count == 1 ? "" : "s", count == 1 ? "it" : "them");
+}
+
+static void print_causes(const struct mt_diff *diff, const struct mt_diff_print *how)
+{
+    const struct mt_diff_parts *parts = &diff->reserved;
+    if (parts->cause_count == 0)
+        return;
+    assert(parts->causes[0].bytes != 0);
+    uint64_t least = how->all ? 0 : magnitude(parts->causes[0].bytes) / SMALL_CAUSE_PART;
+    size_t small = 0;
+    int64_t small_bytes = 0;
+    const struct mt_diff_cause *cached = NULL;
+    char text[MT_BYTES_TEXT];
+    puts("\nWhy, to the byte:");
+    for (size_t i = 0; i < parts->cause_count; i++) {
+        const struct mt_diff_cause *cause = &parts->causes[i];
+        if (cause->kind == MT_CAUSE_CACHED)
+            cached = cause;
+        else if (magnitude(cause->bytes) >= least)
+            print_cause(diff, cause);
+        else {
+            small++;
+            small_bytes += cause->bytes;
+        }
+    }
+    print_small_causes(small, small_bytes);
+    printf("%13s  allocated\n", mt_format_difference(diff->allocated.delta_bytes, text));
+    if (cached != NULL)
+        print_cause(diff, cached);
+    printf("%13s  reserved\n", mt_format_difference(diff->reserved.delta_bytes, text));
+}
+
+/* Returns the sum of the rows from `first` on, so that the columns add up. Its category is left to the caller. */
+static struct mt_diff_row sum_rows(const struct mt_diff_parts *parts, size_t first)
+{
+    struct mt_diff_row sum = {.role = "", .phase = "", .op = ""};
+    for (size_t i = first; i < parts->row_count; i++) {
+        sum.delta_bytes += parts->rows[i].delta_bytes;
+        sum.a_bytes += parts->rows[i].a_bytes;
+        sum.b_bytes += parts->rows[i].b_bytes;
+        sum.a_blocks += parts->rows[i].a_blocks;
+        sum.b_blocks += parts->rows[i].b_blocks;
+    }
+    assert(sum.delta_bytes == (int64_t)(sum.b_bytes - sum.a_bytes));
+    return sum;
+}
+
+/* Returns the number of rows to show: those that differ, which come first, up to as many as were asked for. */
+static size_t count_shown(const struct mt_diff_parts *parts, const struct mt_diff_print *how)
+{
+    size_t shown = 0;
+    if (how->all)
+        return parts->row_count;
+    while (shown < parts->row_count && shown < (size_t)how->rows && parts->rows[shown].delta_bytes != 0)
+        shown++;
+    return shown;
+}
+
+static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *how)
+{
+    const struct mt_diff_parts *parts = &diff->allocated;
+    size_t shown = count_shown(parts, how);
+    char more[MT_BYTES_TEXT];
+    assert(shown <= parts->row_count);
+    struct mt_diff_row *rows = mt_host_alloc((shown + 1) * sizeof *rows);
+    for (size_t i = 0; i < shown; i++)
+        rows[i] = parts->rows[i];
+    rows[shown] = sum_rows(parts, shown);
+    snprintf(more, sizeof more, "(%zu more)", parts->row_count - shown);
+    rows[shown].category = more;
+    puts("\nLive at the peak of allocated bytes, by what it is:");
+    mt_rows_print(&mt_diff_row_type, "delta_bytes a_bytes b_bytes a_blocks b_blocks category role phase op",
+                  "a_blocks b_blocks phase role", rows, shown < parts->row_count ? shown + 1 : shown);
+    free(rows);
+}
+
+static void print_categories(const struct mt_diff_answer *answer)
+{
+    if (answer->category_count == 0)
+        return;
+    puts("\nThe largest allocation of each category:");
+    mt_rows_print(&mt_diff_category_type, "category a_max_bytes b_max_bytes delta_bytes", NULL, answer->categories,
+                  answer->category_count);
+}
+
+static void print_lengths(const struct mt_diff_answer *answer)
+{
+    bool with_published = false;
+    for (size_t i = 0; i < answer->length_count; i++)
+        with_published |= answer->lengths[i].of_both != NULL;
+    if (answer->length_count < 2 && !with_published)
+        return;
+    puts("\nReserved, by sequence length:");
+    mt_rows_print(
+        &mt_diff_length_type,
+        with_published ? "seq a_reserved_bytes b_reserved_bytes delta_bytes percent a_gib b_gib delta_gib measured"
+                       : "seq a_reserved_bytes b_reserved_bytes delta_bytes percent",
+        with_published ? "percent a_gib b_gib delta_gib measured" : NULL, answer->lengths, answer->length_count);
+}
+
+void mt_diff_print(const struct mt_diff_answer *answer, const struct mt_diff_print *how)
+{
+    struct mt_text sentence = {0};
+    mt_diff_add_sentence(answer, &sentence);
+    print_sentence(&sentence, 0);
+    putchar('\n');
+    print_side(answer, MT_SIDE_A);
+    print_side(answer, MT_SIDE_B);
+    print_changes(answer);
+    print_peaks(&answer->diff);
+    print_causes(&answer->diff, how);
+    print_rows(&answer->diff, how);
+    print_categories(answer);
+    print_lengths(answer);
+}

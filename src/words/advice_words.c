@@ -1,0 +1,281 @@
+#include "words/advice_words.h"
+
+#include "answer/answer.h"
+#include "base/memory.h"
+#include "words/run_words.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mt_hint_words(mt_hint hint)
+{
+    static const char *const words[MT_HINT_COUNT] = {
+        [MT_HINT_ZERO_GRAD_EARLY] = "memtrace run --zero-grad before-forward; in PyTorch, "
+                                    "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
+        [MT_HINT_FREE_AFTER_USE] =
+            "let go of it after its last use: in PyTorch, del the variable or leave the function "
+            "that holds it",
+        [MT_HINT_NO_BACKWARD] = "it was saved for a backward pass that does not read it: without one, run under "
+                                "torch.no_grad() (memtrace run --mode infer)",
+        [MT_HINT_ALLOCATE_AT_USE] = "allocate it where it is first used",
+        [MT_HINT_OFFLOAD_PARAMETERS] = "keep parameters on the host, or on other cards, while their layer does not run "
+                                       "(FSDP with CPU offload)",
+        [MT_HINT_UPDATE_IN_BACKWARD] =
+            "update each parameter as soon as its gradient is there, so that none waits for the optimizer (memtrace "
+            "run "
+            "--impl fused --optimizer-in-backward on; PyTorch: register_post_accumulate_grad_hook)",
+        [MT_HINT_OFFLOAD_STATE] = "move it to the host between two updates (ZeRO-Offload), shard it over cards (ZeRO, "
+                                  "FSDP), or keep it in 8 bits",
+        [MT_HINT_CHECKPOINT] =
+            "compute it again in backward (memtrace run --impl fused --checkpoint block; PyTorch: "
+            "torch.utils.checkpoint) or move it to the host until then (torch.autograd.graph.save_on_cpu)",
+        [MT_HINT_RECOMPUTE] = "compute it again when it is needed again, or finish with it before what comes between",
+        [MT_HINT_CAST_AGAIN] = "cast it again when it is needed again",
+        [MT_HINT_SHRINK_WORKSPACE] = "give the workspace back after use, or ask the library for a smaller one",
+        [MT_HINT_COPY_AGAIN] = "copy it from the host when it is needed again",
+        [MT_HINT_DO_NOT_ALLOCATE] = "do not allocate it",
+        [MT_HINT_DO_NOT_WRITE] = "leave out what writes it, or write it where it is read",
+        [MT_HINT_CAST_WEIGHTS_AGAIN] =
+            "cast weights again in backward, or keep them in bf16 and their fp32 copies with "
+            "the optimizer, off the card",
+        [MT_HINT_KEEP_ONE_PRECISION] = "keep one of the two for backward, and make the other again there",
+        [MT_HINT_DROP_REFERENCE] = "something holds on to it across steps, such as a list of losses: keep loss.item() "
+                                   "there, not the tensor",
+        [MT_HINT_ALLOCATE_LONG_FIRST] =
+            "the other policy would not do with less: allocate what lives long first, and in fewer sizes",
+        [MT_HINT_POLICY_TORCH] = "memtrace run --alloc policy=torch",
+        [MT_HINT_POLICY_TIGHT] = "memtrace run --alloc policy=tight; in PyTorch, "
+                                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    };
+    assert(hint < MT_HINT_COUNT);
+    return words[hint];
+}
+
+void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out)
+{
+    bool has_op = finding->op[0] != '\0';
+    const char *const words[] = {finding->category, has_op ? "" : finding->role, finding->op, finding->phase};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i][0] != '\0' && (i != 2 || strcmp(finding->op, finding->category) != 0))
+            mt_text_add(out, "%s%s", out->length > 0 ? " " : "", words[i]);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, ", %s", finding->place);
+}
+
+void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_text *out)
+{
+    static const char layers[] = "layers.*.";
+    const char *layer = strstr(finding->place, layers);
+    if (finding->op[0] != '\0')
+        mt_text_add(out, "%s", finding->op);
+    else
+        mt_text_add(out, "%s%s%s", finding->category, finding->category[0] != '\0' ? " " : "", finding->role);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, ", %s", layer != NULL ? layer + strlen(layers) : finding->place);
+}
+
+#define ROW struct mt_replay_result
+static const struct mt_field replay_fields[] = {
+    MT_BYTES(ROW, requested_bytes, "requested_bytes", NULL, NULL),
+    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, NULL),
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type replay_type = MT_ROW_TYPE(ROW, replay_fields);
+#undef ROW
+
+/* The same in the order of mt_measure. */
+#define ROW struct mt_replay_result
+static const struct mt_field peak_fields[] = {
+    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, NULL),
+    MT_BYTES(ROW, requested_bytes, "requested_bytes", NULL, NULL),
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type peak_type = MT_ROW_TYPE(ROW, peak_fields);
+#undef ROW
+
+#define ROW struct mt_advice_option_row
+static const struct mt_field option_fields[] = {
+    MT_OWNED(ROW, change, "change", "simulated with", "the options"),
+    MT_OWNED(ROW, command, "command", NULL, "to run it"),
+    MT_ROW(ROW, peak, "peak", &replay_type, "of the whole run with it, simulated"),
+    MT_FLAG(ROW, peak.fits, "fits", NULL, "false if it ended out of memory"),
+    MT_INTEGER(ROW, saved_bytes, "saved_bytes", NULL, "by which the peak of requested bytes falls"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.allocated_bytes, "allocated", "allocated"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.reserved_bytes, "reserved", "reserved"),
+    MT_SHOWN(DIGITS, char *, ROW, difference.data, "difference", "difference"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_advice_option_type = MT_ROW_TYPE(ROW, option_fields);
+#undef ROW
+
+#define ROW struct mt_fragmentation
+static const struct mt_field fragmentation_fields[] = {
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, NULL),
+    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, NULL),
+    MT_BYTES(ROW, idle_bytes, "idle_bytes", NULL, "in segments without a block"),
+    MT_BYTES(ROW, hole_bytes, "hole_bytes", NULL, "between blocks"),
+    MT_COUNT(ROW, hole_count, "hole_count", NULL, "pieces that these are in"),
+    MT_BYTES(ROW, largest_bytes, "largest_bytes", NULL, "of the free pieces"),
+    MT_BYTES(ROW, asked_bytes, "asked_bytes", NULL, "by the block that memory was mapped for last"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type fragmentation_type = MT_ROW_TYPE(ROW, fragmentation_fields);
+#undef ROW
+
+/* A finding with its words. Of fragmentation, which is not timed, numbers are -1 and byte_seconds is NAN. */
+struct finding_row {
+    struct mt_finding finding;
+    const char *pattern, *policy, *cost, *hint;
+    int64_t events, ns, total_blocks;
+    double byte_seconds;
+};
+
+#define ROW struct finding_row
+static const struct mt_field finding_fields[] = {
+    MT_TEXT(ROW, pattern, "pattern", NULL, "the kind of waste"),
+    MT_BYTES(ROW, finding.saved_bytes, "saved_bytes", NULL,
+             "by which the peak of requested bytes falls if it is mended; of fragmentation, that of reserved bytes"),
+    MT_NAME(ROW, finding.category, "category", NULL, "of its blocks; this and the next four: null where they differ"),
+    MT_NAME(ROW, finding.role, "role", NULL, NULL),
+    MT_NAME(ROW, finding.op, "op", NULL, NULL),
+    MT_NAME(ROW, finding.phase, "phase", NULL, NULL),
+    MT_NAME(ROW, finding.place, "place", NULL, NULL),
+    MT_COUNT(ROW, finding.blocks, "blocks", NULL, "that have them; of fragmentation, free pieces"),
+    MT_BYTES(ROW, finding.bytes, "bytes", NULL, "wasted at the peak or, if nothing is then, when most is"),
+    MT_KNOWN(ROW, events, "events", NULL, "for which each block is wasted, the median; null: of fragmentation"),
+    MT_KNOWN(ROW, ns, "ns", NULL, "the same in time"),
+    MT_KNOWN(ROW, total_blocks, "total_blocks", NULL, "that are wasted over the run"),
+    MT_NUMBER(ROW, byte_seconds, "byte_seconds", NULL, "that are wasted over the run"),
+    MT_BYTES(ROW, finding.claim_bytes, "claimed_bytes", NULL, "the peak of requested bytes if mended, by adding up"),
+    MT_ROW(ROW, finding.replay, "replayed", &replay_type, "the peaks if mended, by replay"),
+    MT_FLAG(ROW, finding.replay.fits, "fits", NULL, "false if the replay ran out of memory"),
+    MT_TEXT(ROW, policy, "policy", NULL, "of the replay: `tight` or `torch`"),
+    MT_TEXT(ROW, cost, "cost", NULL,
+            "of mending: `option`, one option; `program`, a change of the program; `time`, computing or copying in "
+            "every step"),
+    MT_TEXT(ROW, hint, "hint", NULL, "what to do, in words"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type finding_type = MT_ROW_TYPE(ROW, finding_fields);
+#undef ROW
+
+/* The answer as JSON has it. */
+struct advice_row {
+    struct mt_replay_result peak; /* of the run itself */
+    struct mt_advice advice;      /* borrowed */
+    const struct mt_replay_result *used_only;
+    int64_t first_step, last_step, left_out;
+    struct finding_row *findings;
+    size_t finding_count;
+    const struct mt_replay_result *as_it_is;
+    const struct mt_advice_option_row *options;
+    size_t option_count;
+};
+
+#define ROW struct advice_row
+static const struct mt_field answer_fields[] = {
+    MT_ROW(ROW, peak, "peak", &peak_type, "the run's peaks"),
+    MT_ROW(ROW, advice.as_it_was, "replayed", &replay_type,
+           "the same of a replay without a change, which replays of findings are compared with"),
+    MT_ROW_OR_NULL(ROW, used_only, "used_only", &replay_type,
+                   "the same if every block were there from its first to its last use only; null: no use is known"),
+    MT_FLAG(ROW, advice.knows_uses, "knows_uses", NULL, "false if the program told no use of any block"),
+    MT_KNOWN(ROW, first_step, "first_step", NULL, "of the window that is looked at; null: the whole run is"),
+    MT_KNOWN(ROW, last_step, "last_step", NULL, NULL),
+    MT_ROW(ROW, advice.fragmentation, "fragmentation", &fragmentation_type, "when most was reserved"),
+    MT_ROWS(ROW, findings, finding_count, "findings", &finding_type,
+            "the largest saving first; two findings may speak of the same bytes"),
+    MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &replay_type,
+                   "the peaks of the run simulated without a change; null: nothing was simulated"),
+    MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
+            "options that findings name though no replay could tell what they do"),
+    MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_advice_type = MT_ROW_TYPE(ROW, answer_fields);
+#undef ROW
+
+static struct finding_row finding_row_of(const struct mt_finding *finding)
+{
+    bool is_timed = finding->pattern != MT_PATTERN_FRAGMENTATION;
+    assert(!finding->replay.fits || !is_timed || finding->claim_bytes == finding->replay.requested_bytes);
+    return (struct finding_row){.finding = *finding,
+                                .pattern = mt_pattern_name(finding->pattern),
+                                .policy = mt_policy_name(finding->policy),
+                                .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
+                                .hint = mt_hint_words(mt_finding_hint(finding)),
+                                .events = is_timed ? finding->events : -1,
+                                .ns = is_timed ? (int64_t)finding->ns : -1,
+                                .total_blocks = is_timed ? (int64_t)finding->total_blocks : -1,
+                                .byte_seconds = is_timed ? finding->byte_seconds : NAN};
+}
+
+static struct mt_replay_result peak_of(const struct mt_simulation *simulation)
+{
+    return (struct mt_replay_result){.requested_bytes = simulation->peak_requested_bytes,
+                                     .allocated_bytes = simulation->peak_allocated_bytes,
+                                     .reserved_bytes = simulation->peak_reserved_bytes,
+                                     .fits = simulation->fits};
+}
+
+struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_advice *simulated)
+{
+    char saved[MT_BYTES_TEXT];
+    struct mt_advice_option_row *rows = mt_host_alloc((simulated->count + 1) * sizeof *rows);
+    mt_text_add(&rows[0].change, "(as it is)");
+    rows[0].peak = peak_of(&simulated->as_it_is);
+    for (size_t i = 0; i < simulated->count; i++) {
+        const struct mt_simulated_option *option = &simulated->options[i];
+        struct mt_advice_option_row *row = &rows[i + 1];
+        row->peak = peak_of(&option->simulation);
+        row->saved_bytes = (int64_t)(rows[0].peak.requested_bytes - row->peak.requested_bytes);
+        mt_fit_remedy_add_changes(&option->remedy, &row->change);
+        mt_run_command_add(&option->remedy.plan, &row->command);
+        mt_text_add(&row->difference, "%s",
+                    row->peak.fits ? mt_format_difference(-row->saved_bytes, saved) : "ends out of memory");
+    }
+    return rows;
+}
+
+void mt_advice_options_release(struct mt_advice_option_row *rows, size_t option_count)
+{
+    for (size_t i = 0; i <= option_count; i++) {
+        mt_text_release(&rows[i].change);
+        mt_text_release(&rows[i].command);
+        mt_text_release(&rows[i].difference);
+    }
+    free(rows);
+}
+
+json_t *mt_advice_json(const struct mt_advice_answer *answer)
+{
+    const struct mt_advice_material *material = &answer->material;
+    const struct mt_advice *advice = &answer->advice;
+    const struct mt_simulated_advice *simulated = &answer->simulated;
+    struct mt_advice_option_row *options = mt_advice_options_create(simulated);
+    struct advice_row row = {.peak = {.requested_bytes = answer->peaks[MT_MEASURE_REQUESTED].bytes,
+                                      .allocated_bytes = answer->peaks[MT_MEASURE_ALLOCATED].bytes,
+                                      .reserved_bytes = answer->peaks[MT_MEASURE_RESERVED].bytes},
+                             .advice = *advice,
+                             .used_only = advice->knows_uses ? &advice->used_only : NULL,
+                             .first_step = material->is_whole ? -1 : material->first_step,
+                             .last_step = material->is_whole ? -1 : material->last_step,
+                             .left_out = (int64_t)advice->left_out,
+                             .findings = mt_host_alloc((advice->count + 1) * sizeof *row.findings),
+                             .finding_count = advice->count,
+                             .as_it_is = simulated->count > 0 ? &options[0].peak : NULL,
+                             .options = options + 1,
+                             .option_count = simulated->count};
+    for (size_t i = 0; i < advice->count; i++)
+        row.findings[i] = finding_row_of(&advice->findings[i]);
+    json_t *object = mt_answer_begin("advise", answer->question->run);
+    mt_row_add_json(&mt_advice_type, &row, object);
+    mt_advice_options_release(options, simulated->count);
+    free(row.findings);
+    return object;
+}

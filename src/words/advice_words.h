@@ -1,0 +1,38 @@
+/* Advice in words: the hint of a finding, and the answer of advise in rows that are described once. */
+#ifndef MT_WORDS_ADVICE_WORDS_H
+#define MT_WORDS_ADVICE_WORDS_H
+
+#include "analysis/advise_answer.h"
+#include "answer/row.h"
+
+/* Returns the option of memtrace run, or the change of a program, that mends a finding. Static text. */
+const char *mt_hint_words(mt_hint hint);
+
+/* Adds what the finding's blocks have in common: "einsum backward, model.layers.*.ffn". */
+void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out);
+
+/* Adds the same in few characters: the op, or category and role, and the place in its layer. */
+void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_text *out);
+
+/* A simulated option. */
+struct mt_advice_option_row {
+    struct mt_text change, command;
+    struct mt_text difference; /* of the peak of requested bytes, for tables */
+    struct mt_replay_result peak;
+    int64_t saved_bytes; /* against the run as it is */
+};
+
+/* Describes an option, with the peaks as fields of tables. */
+extern const struct mt_row_type mt_advice_option_type;
+
+/* Returns a row for the run as it is and, behind it, one for each option that was simulated. Release them. */
+struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_advice *simulated);
+void mt_advice_options_release(struct mt_advice_option_row *rows, size_t option_count);
+
+/* Describes the answer. */
+extern const struct mt_row_type mt_advice_type;
+
+/* Returns the answer as memtrace.advise/1; the caller releases it. */
+json_t *mt_advice_json(const struct mt_advice_answer *answer);
+
+#endif

@@ -1,0 +1,433 @@
+#include "words/check_words.h"
+
+#include "analysis/run_settings.h"
+#include "answer/answer.h"
+#include "answer/escape.h"
+#include "base/memory.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* From this percentage on, a finding leaves it out. */
+enum { MOST_PERCENT = 1000 };
+
+void mt_check_add_against(const struct mt_check *check, struct mt_text *out)
+{
+    mt_text_add(out, "run %" PRId64, check->against->run->id);
+    if (check->against->file != NULL)
+        mt_text_add(out, " of %s", check->against->file);
+}
+
+static void add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
+{
+    if (criterion->is_relative) {
+        mt_text_add(out, "against ");
+        mt_check_add_against(check, out);
+        mt_text_add(out, ": ");
+    }
+    switch (criterion->kind) {
+    case MT_CRITERION_ENDED:
+        mt_text_add(out, "ended well");
+        break;
+    case MT_CRITERION_PEAK:
+        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "max-", mt_measure_name(criterion->measure));
+        break;
+    case MT_CRITERION_CATEGORY:
+        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "category ", criterion->category);
+        break;
+    case MT_CRITERION_LARGEST:
+        mt_text_add(out, "largest %s", criterion->category);
+        break;
+    case MT_CRITERION_LEAKS:
+        mt_text_add(out, "no-leaks");
+        break;
+    }
+}
+
+static void add_excess(const struct mt_criterion *criterion, struct mt_text *out)
+{
+    char value[MT_BYTES_TEXT], bound[MT_BYTES_TEXT], excess[MT_BYTES_TEXT];
+    uint64_t over = criterion->value_bytes - criterion->bound_bytes;
+    mt_text_add(out, "%s, over %s by %s", mt_format_bytes(criterion->value_bytes, value),
+                mt_format_bytes(criterion->bound_bytes, bound), mt_format_bytes(over, excess));
+    double percent = criterion->bound_bytes > 0 ? (double)over * 100 / (double)criterion->bound_bytes : MOST_PERCENT;
+    if (percent < MOST_PERCENT)
+        mt_text_add(out, " (%.2f %%)", percent);
+}
+
+/* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more kinds". */
+static void add_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_text *out)
+{
+    char a_step[MT_BYTES_TEXT], all[MT_BYTES_TEXT];
+    const struct mt_leak_row *first = &leaks->rows[0];
+    mt_format_bytes(bytes / (uint64_t)(leaks->last_step - leaks->first_step), a_step);
+    mt_text_add(out, "%s a step, %s from the end of step %" PRId64 " to that of step %" PRId64 ": ", a_step,
+                mt_format_bytes(bytes, all), leaks->first_step, leaks->last_step);
+    mt_text_add(out, "%s of %s at %s", first->category, first->op, first->place[0] != '\0' ? first->place : "no span");
+    if (leaks->row_count > 1)
+        mt_text_add(out, " and %zu more kind%s", leaks->row_count - 1, leaks->row_count == 2 ? "" : "s");
+}
+
+static void add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
+{
+    char value[MT_BYTES_TEXT], bound[MT_BYTES_TEXT];
+    if (criterion->kind == MT_CRITERION_ENDED)
+        mt_text_add(out, "it %s%s", mt_run_state_words(check->question->run->state),
+                    mt_run_is(check->question->run, MT_RUN_RUNNING) ? ": check it once it has ended" : "");
+    else if (criterion->kind == MT_CRITERION_LEAKS && criterion->passed)
+        mt_text_add(out, "every step leaves what the one before left");
+    else if (criterion->kind == MT_CRITERION_LEAKS)
+        add_leaks(&check->leaks, criterion->value_bytes, out);
+    else if (criterion->passed)
+        mt_text_add(out, "%s of %s", mt_format_bytes(criterion->value_bytes, value),
+                    mt_format_bytes(criterion->bound_bytes, bound));
+    else
+        add_excess(criterion, out);
+}
+
+void mt_check_add_run(const struct mt_check *check, struct mt_text *out)
+{
+    const struct mt_run *run = check->question->run;
+    mt_text_add(out, "run %" PRId64, run->id);
+    if (run->name != NULL)
+        mt_text_add(out, " (%s)", run->name);
+}
+
+/* Returns the number of criteria that were asked for, and of that on the end, which nobody asks for, if it failed. */
+static size_t count_asked(const struct mt_check *check)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < check->count; i++)
+        count += check->criteria[i].kind != MT_CRITERION_ENDED || !check->criteria[i].passed;
+    return count;
+}
+
+void mt_check_add_verdict(const struct mt_check *check, struct mt_text *out)
+{
+    size_t count = count_asked(check);
+    const char *criteria = count == 1 ? "criterion" : "criteria";
+    mt_check_add_run(check, out);
+    if (check->failed == 0)
+        mt_text_add(out, " passes %zu %s", count, criteria);
+    else
+        mt_text_add(out, " fails %zu of %zu %s", check->failed, count, criteria);
+}
+
+/* Returns the share of its bound that a criterion uses; below 0 if it bounds no bytes. */
+static double used_share(const struct mt_criterion *criterion)
+{
+    return criterion->bound_bytes > 0 ? (double)criterion->value_bytes / (double)criterion->bound_bytes : -1;
+}
+
+void mt_check_add_nearest(const struct mt_check *check, struct mt_text *out)
+{
+    const struct mt_criterion *nearest = &check->criteria[0];
+    for (size_t i = 1; i < check->count; i++)
+        if (used_share(&check->criteria[i]) > used_share(nearest))
+            nearest = &check->criteria[i];
+    if (used_share(nearest) < 0)
+        return;
+    mt_text_add(out, ": ");
+    add_name(check, nearest, out);
+    mt_text_add(out, " comes nearest, with ");
+    add_finding(check, nearest, out);
+}
+
+static mt_status add_differences(const struct mt_check *check, struct mt_text *out)
+{
+    struct mt_settings before = {0}, now = {0};
+    struct mt_settings_difference difference;
+    if (check->against == NULL)
+        return MT_OK;
+    mt_status status = mt_settings_load(check->against->trace, check->against->run, &before);
+    if (status == MT_OK)
+        status = mt_settings_load(check->question->trace, check->question->run, &now);
+    if (status == MT_OK) {
+        mt_settings_compare(&before, &now, MT_SETTINGS_ALL, &difference);
+        for (size_t i = 0; i < difference.different_count; i++) {
+            mt_text_add(out, "%s", i > 0 ? ", " : "");
+            mt_setting_add_change(&difference.different[i], " ", out);
+        }
+        if (difference.different_count > 0 && difference.unknown_count > 0)
+            mt_text_add(out, "; ");
+        mt_settings_add_unknown(&difference, check->against->run, check->question->run, out);
+    }
+    mt_settings_release(&before);
+    mt_settings_release(&now);
+    return status;
+}
+
+static bool fails(const struct mt_check *check, mt_criterion_kind kind)
+{
+    for (size_t i = 0; i < check->count; i++)
+        if (check->criteria[i].kind == kind && !check->criteria[i].passed && !check->criteria[i].is_relative)
+            return true;
+    return false;
+}
+
+static bool fails_relative(const struct mt_check *check)
+{
+    for (size_t i = 0; i < check->count; i++)
+        if (check->criteria[i].is_relative && !check->criteria[i].passed)
+            return true;
+    return false;
+}
+
+/* Adds a hint if there is room for one, and returns its command, to which the runs are to be added; otherwise NULL. */
+static struct mt_text *add_hint(struct mt_check_hints *hints, const char *command, const char *tells)
+{
+    if (hints->count == MT_MOST_CHECK_HINTS)
+        return NULL;
+    struct mt_check_hint *hint = &hints->items[hints->count++];
+    hint->tells = tells;
+    mt_text_add(&hint->command, "memtrace %s", command);
+    return &hint->command;
+}
+
+static void add_trace(struct mt_text *command, const struct mt_check_place *place)
+{
+    if (place->trace == NULL)
+        return;
+    mt_text_add(command, " --trace ");
+    mt_text_add_shell_word(command, place->trace);
+}
+
+/* Adds a command about the run that was checked. */
+static void hint_run(const struct mt_check *check, const struct mt_check_place *place, struct mt_check_hints *hints,
+                     const char *command, const char *tells)
+{
+    struct mt_text *text = add_hint(hints, command, tells);
+    if (text == NULL)
+        return;
+    if (place->names_run)
+        mt_text_add(text, " --run %" PRId64, check->question->run->id);
+    add_trace(text, place);
+}
+
+static void hint_diff(const struct mt_check *check, const struct mt_check_place *place, struct mt_check_hints *hints)
+{
+    struct mt_text *text = add_hint(hints, "diff ", "why it is more than there");
+    if (text == NULL)
+        return;
+    mt_text_add_shell_word(text, check->budget->against);
+    mt_text_add(text, " %" PRId64, check->question->run->id);
+    add_trace(text, place);
+}
+
+static void add_hints(const struct mt_check *check, const struct mt_check_place *place, struct mt_check_hints *out)
+{
+    const struct mt_run *run = check->question->run;
+    if (fails(check, MT_CRITERION_ENDED) && mt_run_is(run, MT_RUN_OOM))
+        hint_run(check, place, out, "oom", "what was asked for, what was live, and what would have sufficed");
+    if (fails_relative(check))
+        hint_diff(check, place, out);
+    if (fails(check, MT_CRITERION_LEAKS))
+        hint_run(check, place, out, "advise", "what steps leave behind, and what else could be spared");
+    if (fails(check, MT_CRITERION_PEAK) || fails(check, MT_CRITERION_CATEGORY))
+        hint_run(check, place, out, "top --at peak", "the largest blocks at the peak");
+    if (fails(check, MT_CRITERION_LARGEST))
+        hint_run(check, place, out, "top", "the largest blocks of the run");
+    if (fails(check, MT_CRITERION_PEAK))
+        hint_run(check, place, out, "peak", "when the peaks were, and what they were made of");
+}
+
+#define ROW struct mt_criterion_row
+static const struct mt_field criterion_fields[] = {
+    MT_OWNED(ROW, name, "criterion", "failed", "its name"),
+    MT_NAME(ROW, criterion.category, "category", NULL, "that it is about, or null"),
+    MT_FLAG(ROW, criterion.is_relative, "relative", NULL, "true if its bound comes of the run that `--against` names"),
+    MT_FLAG(ROW, criterion.passed, "passed", NULL, NULL),
+    MT_KNOWN(ROW, value_bytes, "value_bytes", NULL, "this and the next two: null for the run's end"),
+    MT_KNOWN(ROW, bound_bytes, "bound_bytes", NULL, NULL),
+    MT_KNOWN(ROW, over_bytes, "over_bytes", NULL, "0 if it passed"),
+    MT_OWNED(ROW, finding, "text", "found", "what was found"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_criterion_type = MT_ROW_TYPE(ROW, criterion_fields);
+#undef ROW
+
+#define ROW struct mt_leak_row
+static const struct mt_field leak_fields[] = {
+    MT_TEXT(ROW, category, "category", NULL, NULL),
+    MT_TEXT(ROW, role, "role", NULL, NULL),
+    MT_TEXT(ROW, op, "op", NULL, NULL),
+    MT_TEXT(ROW, phase, "phase", NULL, NULL),
+    MT_TEXT(ROW, dtype, "dtype", NULL, NULL),
+    MT_TEXT(ROW, place, "span", NULL, "with `*` for the number of the layer"),
+    MT_TEXT(ROW, shape, "shape", NULL, "empty if there are several"),
+    MT_BYTES(ROW, first_bytes, "first_bytes", NULL, "live at the end of `first_step`, rounding included"),
+    MT_COUNT(ROW, first_blocks, "first_blocks", NULL, NULL),
+    MT_BYTES(ROW, last_bytes, "last_bytes", NULL, "live at the end of `last_step`"),
+    MT_COUNT(ROW, last_blocks, "last_blocks", NULL, NULL),
+    MT_COUNT(ROW, grew, "grew", NULL, "ends of steps at which it was more than at the one before"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type leak_type = MT_ROW_TYPE(ROW, leak_fields);
+#undef ROW
+
+#define ROW struct mt_leaks
+static const struct mt_field leaks_fields[] = {
+    MT_INTEGER(ROW, first_step, "first_step", NULL, "the first whose end was compared"),
+    MT_INTEGER(ROW, last_step, "last_step", NULL, "the last"),
+    MT_ROWS(ROW, rows, row_count, "rows", &leak_type, "the most growth first"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type leaks_type = MT_ROW_TYPE(ROW, leaks_fields);
+#undef ROW
+
+#define ROW struct mt_check_against_row
+static const struct mt_field against_fields[] = {
+    MT_INTEGER(ROW, run.id, "run", NULL, NULL),
+    MT_TEXT(ROW, run.name, "name", NULL, NULL),
+    MT_TEXT(ROW, file, "file", NULL, "null: the same trace"),
+    MT_NUMBER(ROW, tolerance_percent, "tolerance_percent", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type against_type = MT_ROW_TYPE(ROW, against_fields);
+#undef ROW
+
+#define ROW struct mt_check_row
+static const struct mt_field check_fields[] = {
+    MT_FLAG(ROW, passed, "passed", NULL, NULL),
+    MT_INTEGER(ROW, failed, "failed", NULL, "the number of criteria that did not pass"),
+    MT_ROWS(ROW, criteria, count, "criteria", &mt_criterion_type, "in the order in which they were asked"),
+    MT_ROW_OR_NULL(ROW, leaks, "leaks", &leaks_type, "of `--no-leaks`; otherwise null"),
+    MT_ROW_OR_NULL(ROW, against, "against", &against_type, "the run that `--against` names, or null"),
+    MT_TEXT(ROW, differences_shown, "differences", NULL, "the settings in which the two runs differ; empty if none"),
+    MT_VALUE(ROW, next, "next", NULL, "a list of commands to ask next"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_check_type = MT_ROW_TYPE(ROW, check_fields);
+#undef ROW
+
+static struct mt_criterion_row criterion_row_of(const struct mt_check *check, const struct mt_criterion *criterion)
+{
+    bool has_bytes = criterion->kind != MT_CRITERION_ENDED;
+    assert(!has_bytes || criterion->passed == (criterion->value_bytes <= criterion->bound_bytes));
+    uint64_t over = criterion->passed ? 0 : criterion->value_bytes - criterion->bound_bytes;
+    struct mt_criterion_row row = {.criterion = *criterion,
+                                   .value_bytes = has_bytes ? (int64_t)criterion->value_bytes : -1,
+                                   .bound_bytes = has_bytes ? (int64_t)criterion->bound_bytes : -1,
+                                   .over_bytes = has_bytes ? (int64_t)over : -1};
+    add_name(check, criterion, &row.name);
+    add_finding(check, criterion, &row.finding);
+    return row;
+}
+
+mt_status mt_check_row_create(const struct mt_check *check, const struct mt_check_place *place,
+                              struct mt_check_row *out)
+{
+    *out = (struct mt_check_row){.check = check,
+                                 .passed = check->failed == 0,
+                                 .failed = (int64_t)check->failed,
+                                 .criteria = mt_host_alloc((check->count + 1) * sizeof *out->criteria),
+                                 .count = check->count,
+                                 .leaks = check->leaks.last_event != 0 ? &check->leaks : NULL,
+                                 .next = json_array()};
+    if (check->against != NULL) {
+        out->against_row = (struct mt_check_against_row){*check->against->run, check->against->file,
+                                                         mt_budget_tolerance(check->budget)};
+        out->against = &out->against_row;
+    }
+    for (size_t i = 0; i < check->count; i++)
+        out->criteria[i] = criterion_row_of(check, &check->criteria[i]);
+    add_hints(check, place, &out->hints);
+    for (size_t i = 0; i < out->hints.count; i++)
+        json_array_append_new(out->next, mt_json_text(mt_text_get(&out->hints.items[i].command)));
+    mt_status status = add_differences(check, &out->differences);
+    out->differences_shown = mt_text_get(&out->differences);
+    return status;
+}
+
+void mt_check_row_release(struct mt_check_row *row)
+{
+    for (size_t i = 0; i < row->count; i++) {
+        mt_text_release(&row->criteria[i].name);
+        mt_text_release(&row->criteria[i].finding);
+    }
+    for (size_t i = 0; i < row->hints.count; i++)
+        mt_text_release(&row->hints.items[i].command);
+    free(row->criteria);
+    mt_text_release(&row->differences);
+    json_decref(row->next);
+}
+
+json_t *mt_check_json(const struct mt_check_row *row)
+{
+    json_t *object = mt_answer_begin("check", row->check->question->run);
+    mt_row_add_json(&mt_check_type, row, object);
+    return object;
+}
+
+#define ROW struct mt_check_trial_row
+static const struct mt_field trial_fields[] = {
+    MT_OWNED(ROW, criterion, "criterion", "criterion", "that was tried"),
+    MT_OWNED(ROW, expected, "expected", "must do", "what the check must do"),
+    MT_FLAG(ROW, held, "held", NULL, "true if it does"),
+    MT_SHOWN(TEXT, const char *, ROW, verdict, "verdict", ""),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_check_trial_type = MT_ROW_TYPE(ROW, trial_fields);
+#undef ROW
+
+#define ROW struct mt_check_trials_row
+static const struct mt_field trials_fields[] = {
+    MT_FLAG(ROW, works, "works", NULL, "true if every criterion does what it must"),
+    MT_ROWS(ROW, rows, count, "rows", &mt_check_trial_type, NULL),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_check_trials_type = MT_ROW_TYPE(ROW, trials_fields);
+#undef ROW
+
+/* Adds the name of the criterion that was tried: "max-allocated", "no-leaks". */
+static void add_tried(const struct mt_check_trial *trial, struct mt_text *out)
+{
+    static const char *const names[] = {[MT_CRITERION_ENDED] = "ended well",
+                                        [MT_CRITERION_PEAK] = "max-",
+                                        [MT_CRITERION_CATEGORY] = "category",
+                                        [MT_CRITERION_LARGEST] = "largest",
+                                        [MT_CRITERION_LEAKS] = "no-leaks"};
+    mt_text_add(out, "%s", trial->is_relative ? "against" : names[trial->kind]);
+    if (trial->kind == MT_CRITERION_PEAK && !trial->is_relative)
+        mt_text_add(out, "%s", mt_measure_name(trial->measure));
+}
+
+/* Adds what the check must do of the budget. */
+static void add_expected(const struct mt_check_trial *trial, struct mt_text *out)
+{
+    char bytes[MT_BYTES_TEXT];
+    mt_format_bytes(trial->bytes, bytes);
+    if (trial->is_relative)
+        mt_text_add(out, "lets a run like the other through, and stops one with more");
+    else if (trial->kind == MT_CRITERION_ENDED)
+        mt_text_add(out, "stops a run that ended out of memory within its bounds");
+    else if (trial->kind == MT_CRITERION_LEAKS)
+        mt_text_add(out, "lets the clean run through, and stops the injected leak of %s a step", bytes);
+    else
+        mt_text_add(out, "lets %s through, and stops at a bound of one byte less", bytes);
+}
+
+void mt_check_trials_row_create(const struct mt_check_trials *trials, struct mt_check_trials_row *out)
+{
+    assert(trials->count <= MT_MOST_CHECK_TRIALS && trials->broken <= trials->count);
+    *out = (struct mt_check_trials_row){.works = trials->broken == 0,
+                                        .rows = mt_host_alloc(MT_MOST_CHECK_TRIALS * sizeof *out->rows),
+                                        .count = trials->count};
+    for (size_t i = 0; i < trials->count; i++) {
+        struct mt_check_trial_row *row = &out->rows[i];
+        row->held = trials->items[i].held;
+        row->verdict = row->held ? "does" : "DOES NOT";
+        add_tried(&trials->items[i], &row->criterion);
+        add_expected(&trials->items[i], &row->expected);
+    }
+}
+
+void mt_check_trials_row_release(struct mt_check_trials_row *row)
+{
+    for (size_t i = 0; i < row->count; i++) {
+        mt_text_release(&row->rows[i].criterion);
+        mt_text_release(&row->rows[i].expected);
+    }
+    free(row->rows);
+}

@@ -1,0 +1,263 @@
+#include "words/oom_words.h"
+
+#include "answer/answer.h"
+#include "base/memory.h"
+#include "words/advice_words.h"
+#include "words/run_words.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define ROW struct mt_oom_request_row
+static const struct mt_field asked_fields[] = {
+    MT_BYTES(ROW, refusal.mark.value, "requested_bytes", NULL, NULL),
+    MT_BYTES(ROW, refusal.need.block_bytes, "block_bytes", NULL, "rounded up"),
+    MT_BYTES(ROW, refusal.needed_bytes, "segment_bytes", NULL, "that the policy would have taken of the device for it"),
+    MT_FLAG(ROW, refusal.grows, "grows", NULL, "true if a segment would have grown by them; else a new one was needed"),
+    MT_INTEGER(ROW, refusal.mark.event, "event", NULL, "its id"),
+    MT_STREAM(ROW, refusal.mark.stream, "stream", NULL, NULL),
+    MT_STEP(ROW, step, "step", NULL, "null: before the first"),
+    MT_COUNT(ROW, refusal.alike, "alike_before", NULL, "requests of its size, alike but for the layer, that were met"),
+    MT_NAME(ROW, label.category, "category", NULL, "the kind of tensor"),
+    MT_NAME(ROW, label.role, "role", NULL, NULL),
+    MT_NAME(ROW, label.op, "op", NULL, "what asked for it"),
+    MT_NAME(ROW, label.phase, "phase", NULL, NULL),
+    MT_NAME(ROW, label.dtype, "dtype", NULL, NULL),
+    MT_NAME(ROW, label.shape, "shape", NULL, NULL),
+    MT_NAME(ROW, label.span, "span", NULL, "the module that asked"),
+    MT_NAME(ROW, label.place, "place", NULL, "the module, with `*` for the number of the layer"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type asked_type = MT_ROW_TYPE(ROW, asked_fields);
+
+static const struct mt_field memory_fields[] = {
+    MT_BYTES(ROW, refusal.reserved_bytes, "reserved_bytes", NULL, "= `allocated_bytes` + `hole_bytes`"),
+    MT_BYTES(ROW, refusal.allocated_bytes, "allocated_bytes", NULL, "of live blocks"),
+    MT_BYTES(ROW, refusal.hole_bytes, "hole_bytes", NULL, "free between blocks"),
+    MT_COUNT(ROW, refusal.hole_count, "hole_count", NULL, NULL),
+    MT_BYTES(ROW, refusal.largest_hole_bytes, "largest_hole_bytes", NULL, NULL),
+    MT_BYTES(ROW, refusal.given_back_bytes, "given_back_bytes", NULL, "for this request, in vain"),
+    MT_COUNT(ROW, refusal.given_back_segments, "given_back_segments", NULL, "idle segments, or parts, that had them"),
+    MT_KNOWN(ROW, capacity_bytes, "capacity_bytes", NULL, "of the device; null: the trace does not say"),
+    MT_KNOWN(ROW, left_bytes, "left_bytes", NULL, "not reserved; null likewise"),
+    MT_SOME_BYTES(ROW, refusal.short_bytes, "short_bytes", NULL,
+                  "`segment_bytes` - `left_bytes`; null: others held a part of what was left"),
+    MT_BYTES(ROW, limit_bytes, "limit_bytes", NULL,
+             "what changes had to do with: the capacity, or what the run held where others held the rest"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type memory_type = MT_ROW_TYPE(ROW, memory_fields);
+#undef ROW
+
+#define ROW struct mt_oom_hole_row
+static const struct mt_field hole_fields[] = {
+    MT_TEXT(ROW, reason, "reason", NULL, "`too small`, `other pool`, `other stream` or `not taken`"),
+    MT_STREAM(ROW, group.stream, "stream", NULL, "of their segments"),
+    MT_TEXT(ROW, pool, "pool", NULL, "of their segments, `small` or `large`"),
+    MT_COUNT(ROW, group.count, "count", "holes", NULL),
+    MT_BYTES(ROW, group.bytes, "bytes", "size", NULL),
+    MT_BYTES(ROW, group.largest_bytes, "largest_bytes", "largest", NULL),
+    MT_SHOWN(TEXT, const char *, ROW, segments, "segments", "holes in segments"),
+    MT_SHOWN(TEXT, char *, ROW, why.data, "why", "why they could not serve"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_oom_hole_type = MT_ROW_TYPE(ROW, hole_fields);
+#undef ROW
+
+#define SHARE_FIELDS                                                                                                   \
+    MT_TEXT(struct mt_oom_share, category, "category", NULL, NULL),                                                    \
+        MT_BYTES(struct mt_oom_share, allocated_bytes, "allocated_bytes", NULL, NULL),                                 \
+        MT_BYTES(struct mt_oom_share, requested_bytes, "requested_bytes", NULL, NULL),                                 \
+        MT_COUNT(struct mt_oom_share, blocks, "blocks", NULL, NULL)
+static const struct mt_field category_fields[] = {SHARE_FIELDS, MT_FIELDS_END};
+static const struct mt_field place_fields[] = {
+    SHARE_FIELDS,
+    MT_NAME(struct mt_oom_share, place, "place", NULL, "the module, with `*` for the number of the layer"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type category_type = MT_ROW_TYPE(struct mt_oom_share, category_fields);
+static const struct mt_row_type place_type = MT_ROW_TYPE(struct mt_oom_share, place_fields);
+
+#define ROW struct mt_oom_change_row
+static const struct mt_field change_fields[] = {
+    MT_OWNED(ROW, change, "change", "would have sufficed", "in words or as options"),
+    MT_TEXT(ROW, proof_name, "proof", "proved by",
+            "`simulation`: the whole run with it ran to its end; `replay`: the run up to the request, which was met"),
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", "peak reserved", "the peak with it"),
+    MT_BYTES(ROW, room_bytes, "room_bytes", "to spare", "what that leaves of `limit_bytes`"),
+    MT_TEXT(ROW, pattern, "pattern", NULL, "as of memtrace.advise, or null"),
+    MT_OWNED(ROW, command, "command", NULL, "to run, of a simulation; otherwise null"),
+    MT_OWNED(ROW, hint, "hint", NULL, "what to do, of a replay; otherwise null"),
+    MT_SHOWN(INTEGER, int64_t, ROW, number, "number", "#"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_oom_change_type = MT_ROW_TYPE(ROW, change_fields);
+#undef ROW
+
+#define ROW struct mt_oom_row
+static const struct mt_field answer_fields[] = {
+    MT_ROW(ROW, request, "asked", &asked_type, "the request; texts are null where its label says nothing"),
+    MT_ROW(ROW, request, "memory", &memory_type, "what there was then"),
+    MT_ROWS(ROW, holes, hole_count, "holes", &mt_oom_hole_type,
+            "by why they could not serve; they sum to `hole_bytes`"),
+    MT_ROWS(ROW, categories.items, categories.count, "by_category", &category_type, "what was live"),
+    MT_ROWS(ROW, places.items, places.count, "by_place", &place_type, "the same by place"),
+    MT_ROWS(ROW, changes, change_count, "changes", &mt_oom_change_type,
+            "that would have sufficed; simulated ones first, each kind from the one that costs least"),
+    MT_KNOWN(ROW, needs_bytes, "needs_bytes", NULL, "of the whole run as it was, by simulation; null: not known"),
+    MT_FLAG(ROW, is_reproduced, "replayed", NULL, "false: a replay does not end at the request, so none was tried"),
+    MT_TEXT(ROW, smallest_card, "smallest_card", NULL,
+            "that the run as it is fits, looked for where no simulated change does; otherwise null"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_oom_type = MT_ROW_TYPE(ROW, answer_fields);
+#undef ROW
+
+/* Adds why the holes of the group could not serve. */
+static void add_reason(const struct mt_refusal *refusal, const struct mt_hole_group *group, struct mt_text *out)
+{
+    char size[MT_BYTES_TEXT];
+    switch (group->reason) {
+    case MT_HOLE_TOO_SMALL:
+        mt_text_add(out, "each is smaller than the %s that it takes", mt_format_bytes(refusal->need.block_bytes, size));
+        return;
+    case MT_HOLE_OTHER_POOL:
+        mt_text_add(out, "kept for requests %s %s", group->is_small ? "up to" : "above",
+                    mt_format_bytes(refusal->need.small_limit_bytes, size));
+        return;
+    case MT_HOLE_OTHER_STREAM:
+        mt_text_add(out, "kept for stream %u; it was asked for on stream %u", group->stream, refusal->mark.stream);
+        return;
+    case MT_HOLE_NOT_TAKEN:
+        mt_text_add(out, "large enough, but passed over: too large to be split, or too far down its list");
+        return;
+    case MT_HOLE_REASON_COUNT:
+        break;
+    }
+    assert(false);
+}
+
+static void create_holes(const struct mt_refusal *refusal, struct mt_oom_row *out)
+{
+    out->hole_count = refusal->group_count;
+    out->holes = mt_host_alloc((refusal->group_count + 1) * sizeof *out->holes);
+    for (size_t i = 0; i < refusal->group_count; i++) {
+        const struct mt_hole_group *group = &refusal->groups[i];
+        assert(group->largest_bytes <= group->bytes);
+        out->holes[i] = (struct mt_oom_hole_row){.group = *group,
+                                                 .reason = mt_hole_reason_name(group->reason),
+                                                 .pool = group->is_small ? "small" : "large",
+                                                 .segments = group->is_small ? "of small blocks" : "of large blocks"};
+        add_reason(refusal, group, &out->holes[i].why);
+    }
+}
+
+/* Adds the finding's blocks without its waste: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB) not allocated". */
+static void add_mended(const struct mt_finding *finding, struct mt_text *out)
+{
+    static const char *const mended[MT_PATTERN_COUNT] = {[MT_PATTERN_KEPT_GRADIENTS] = "gone before forward",
+                                                         [MT_PATTERN_LATE_FREE] = "freed after the last use",
+                                                         [MT_PATTERN_EARLY_ALLOCATION] = "allocated at the first use",
+                                                         [MT_PATTERN_IDLE] = "not kept while idle",
+                                                         [MT_PATTERN_NEVER_USED] = "not allocated",
+                                                         [MT_PATTERN_DEAD_WRITE] = "not written",
+                                                         [MT_PATTERN_TWO_PRECISIONS] = "made again when needed",
+                                                         [MT_PATTERN_LEAK] = "not left behind by steps"};
+    bool has_category = finding->category[0] != '\0', has_op = finding->op[0] != '\0';
+    char size[MT_BYTES_TEXT];
+    assert(mended[finding->pattern] != NULL);
+    mt_text_add(out, "%s", has_category ? finding->category : finding->role);
+    if (has_category && !has_op)
+        mt_text_add(out, " %s", finding->role);
+    if (has_op)
+        mt_text_add(out, " of %s", finding->op);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, " at %s", finding->place);
+    mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
+}
+
+static void add_replayed(const struct mt_replayed_change *replayed, struct mt_oom_change_row *out)
+{
+    switch (replayed->kind) {
+    case MT_REPLAYED_PATTERN:
+        out->pattern = mt_pattern_name(replayed->finding.pattern);
+        add_mended(&replayed->finding, &out->change);
+        mt_text_add(&out->hint, "%s", mt_hint_words(mt_finding_hint(&replayed->finding)));
+        return;
+    case MT_REPLAYED_POLICY:
+        mt_text_add(&out->change, "--alloc policy=%s", mt_policy_name(replayed->policy));
+        mt_text_add(&out->hint, "%s",
+                    mt_hint_words(replayed->policy == MT_POLICY_TIGHT ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH));
+        return;
+    case MT_REPLAYED_USED_ONLY:
+        mt_text_add(&out->change, "every block from its first to its last use only");
+        mt_text_add(&out->hint, "free at the last use and allocate at the first: memtrace advise tells where that saves"
+                                " most");
+    }
+}
+
+static void create_changes(const struct mt_oom_answer *answer, struct mt_oom_row *out)
+{
+    out->change_count = answer->change_count;
+    out->changes = mt_host_alloc(MT_MOST_OOM_CHANGES * sizeof *out->changes);
+    for (size_t i = 0; i < answer->change_count; i++) {
+        const struct mt_oom_change *change = &answer->changes[i];
+        struct mt_oom_change_row *row = &out->changes[i];
+        assert(change->reserved_bytes <= answer->limit_bytes);
+        *row = (struct mt_oom_change_row){.number = (int64_t)i + 1,
+                                          .proof = change->proof,
+                                          .proof_name = mt_oom_proof_name(change->proof),
+                                          .reserved_bytes = change->reserved_bytes,
+                                          .room_bytes = answer->limit_bytes - change->reserved_bytes};
+        if (change->proof == MT_PROOF_REPLAY) {
+            add_replayed(&change->replayed, row);
+        } else {
+            mt_fit_remedy_add_changes(&change->remedy, &row->change);
+            mt_run_command_add(&change->remedy.plan, &row->command);
+        }
+        assert((row->command.length > 0) != (row->hint.length > 0));
+    }
+}
+
+void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *out)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    bool knows_capacity = answer->question->run->capacity_bytes > 0;
+    *out = (struct mt_oom_row){.request = {.refusal = *refusal,
+                                           .label = answer->material.input.labels[refusal->mark.label],
+                                           .step = answer->step,
+                                           .capacity_bytes = knows_capacity ? (int64_t)refusal->capacity_bytes : -1,
+                                           .left_bytes = knows_capacity ? (int64_t)mt_refusal_left(refusal) : -1,
+                                           .limit_bytes = answer->limit_bytes},
+                               .categories = answer->categories,
+                               .places = answer->places,
+                               .needs_bytes = answer->is_simulated ? (int64_t)answer->fit.fit.enough_bytes : -1,
+                               .is_reproduced = answer->replayed.is_reproduced,
+                               .smallest_card = answer->smallest_card};
+    create_holes(refusal, out);
+    create_changes(answer, out);
+}
+
+void mt_oom_row_release(struct mt_oom_row *row)
+{
+    for (size_t i = 0; i < row->hole_count; i++)
+        mt_text_release(&row->holes[i].why);
+    for (size_t i = 0; i < row->change_count; i++) {
+        mt_text_release(&row->changes[i].change);
+        mt_text_release(&row->changes[i].command);
+        mt_text_release(&row->changes[i].hint);
+    }
+    free(row->holes);
+    free(row->changes);
+    *row = (struct mt_oom_row){0};
+}
+
+json_t *mt_oom_json(const struct mt_oom_answer *answer)
+{
+    struct mt_oom_row row;
+    mt_oom_row_create(answer, &row);
+    json_t *object = mt_answer_begin("oom", answer->question->run);
+    mt_row_add_json(&mt_oom_type, &row, object);
+    mt_oom_row_release(&row);
+    return object;
+}
